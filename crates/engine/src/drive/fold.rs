@@ -1,0 +1,227 @@
+//! From the log to a state and back: rebuilds where a thread stands, and decides when a snapshot is worth writing.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::EngineError;
+use crate::graph::Core;
+use crate::log::{self, Place, Snapshot};
+use crate::plan::{self, Position};
+use crate::state::State;
+use crate::store::{Entry, EntryKind, Loaded, NewEntry, Record, Seq};
+
+/// Logs up to this size are replayed without a thought.
+const SMALL_LOG: u64 = 64 * 1024;
+
+/// What an entry costs to read besides its body.
+const ENTRY_COST: u64 = 64;
+
+/// Where a thread stands: its state, what is due, and what replaying it would cost.
+pub(crate) struct At<S> {
+    pub state: Arc<S>,
+    pub position: Position,
+    /// Nodes of the step that just finished, for breakpoints after them.
+    pub finished: Vec<plan::Ix>,
+    /// Milliseconds worked on in this run before it was claimed.
+    pub active_ms: u64,
+    /// Records that go out with the pause.
+    pub unsaved: Vec<Record>,
+    /// Steps of subgraphs inside the step in progress: path of the task, body.
+    pub inner: Vec<(String, Vec<u8>)>,
+    /// The entry with the snapshot replay starts from; 0 for the beginning.
+    pub base: Seq,
+    weight: Weight,
+}
+
+/// What replaying costs, against what the state is worth.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weight {
+    /// Bytes of log since the base.
+    since: u64,
+    /// Bytes of the state when it was last looked at.
+    state: u64,
+    /// A snapshot goes out with the entry under way.
+    pending: bool,
+}
+
+impl<S: State> At<S> {
+    pub(crate) fn fresh(position: Position) -> Self {
+        Self {
+            state: Arc::new(S::default()),
+            position,
+            finished: Vec::new(),
+            active_ms: 0,
+            unsaved: Vec::new(),
+            inner: Vec::new(),
+            base: 0,
+            weight: Weight::default(),
+        }
+    }
+
+    /// An entry that changes no state. Its base is filled in when it is numbered.
+    pub(crate) fn entry(&mut self, kind: EntryKind, body: Vec<u8>) -> NewEntry {
+        self.weight.since += body.len() as u64 + ENTRY_COST;
+        NewEntry { kind, body, parent: None, base: 0, snapshot: None }
+    }
+
+    /// The entry of a step, with a snapshot when replay has come to cost more than twice the state.
+    ///
+    /// A state that only grows is its own log and never needs one; a state that is overwritten or trimmed gets one
+    /// now and then, and all of them together stay below half of the log. The state is measured only when the log
+    /// outgrew the last measure, so the cost per step stays flat.
+    pub(crate) fn step_entry(&mut self, body: Vec<u8>, at: Place, active_ms: u64) -> NewEntry {
+        let mut entry = self.entry(EntryKind::Step, body);
+        if self.weight.since > 2 * self.weight.state + SMALL_LOG {
+            let snapshot = log::bytes(&Snapshot { state: &*self.state, at, active_ms });
+            self.weight.state = snapshot.len() as u64;
+            if self.weight.since > 2 * self.weight.state + SMALL_LOG {
+                entry.snapshot = Some(snapshot);
+                self.weight.pending = true;
+            }
+        }
+        entry
+    }
+
+    /// A step was written; `head` is its last entry.
+    pub(crate) fn wrote(&mut self, head: Option<Seq>) {
+        if let (true, Some(head)) = (self.weight.pending, head) {
+            // The step that carries the snapshot is the last entry, or the one before `Finished`.
+            let ended = Seq::from(self.position.due.is_empty());
+            self.base = head - ended;
+            self.weight = Weight { since: 0, state: self.weight.state, pending: false };
+        }
+    }
+
+    /// Folds one more entry in that this process did not write itself.
+    pub(crate) fn take(&mut self, graph: &Core<S>, entry: &Entry) -> Result<(), EngineError> {
+        self.weight.since += entry.body.len() as u64 + ENTRY_COST;
+        fold(graph, self, entry)
+    }
+}
+
+/// The state and place that `loaded` describes.
+pub(crate) fn rebuild<S: State>(graph: &Core<S>, loaded: &Loaded) -> Result<At<S>, EngineError> {
+    let mut at = At::fresh(Position::default());
+    if let Some((seq, body)) = &loaded.snapshot {
+        let snapshot: Snapshot<S> = read_snapshot(*seq, graph, body)?;
+        at.state = Arc::new(snapshot.state);
+        at.position = place(*seq, graph, &snapshot.at)?;
+        at.active_ms = snapshot.active_ms;
+        at.base = *seq;
+        at.weight = Weight { since: 0, state: body.len() as u64, pending: false };
+    }
+    for entry in &loaded.entries {
+        at.take(graph, entry)?;
+    }
+    Ok(at)
+}
+
+fn fold<S: State>(graph: &Core<S>, at: &mut At<S>, entry: &Entry) -> Result<(), EngineError> {
+    let seq = entry.seq;
+    match entry.kind {
+        EntryKind::Started => {
+            let started: log::Started = read(seq, graph, &entry.body)?;
+            if started.v > log::FORMAT {
+                let message = format!("it has format {}, this program knows up to {}", started.v, log::FORMAT);
+                return Err(mismatch(seq, message));
+            }
+            if let Some(update) = started.update {
+                Arc::make_mut(&mut at.state).apply(read(seq, graph, update.get().as_bytes())?);
+            }
+            match started.at {
+                Some(begin) => at.position = place(seq, graph, &begin)?,
+                None => at.position.step = 0,
+            }
+            at.finished.clear();
+            at.inner.clear();
+            at.active_ms = 0;
+        }
+        EntryKind::Step => {
+            at.inner.clear();
+            fold_step(graph, at, seq, &entry.body)?;
+        }
+        EntryKind::Inner => {
+            let step: log::Step = read(seq, graph, &entry.body)?;
+            at.inner.push((step.path, entry.body.clone()));
+        }
+        EntryKind::Edited => {
+            let edited: log::Edited = read(seq, graph, &entry.body)?;
+            if let Some(state) = edited.state {
+                at.state = Arc::new(read_state(seq, graph, state.get().as_bytes())?);
+            }
+            if let Some(update) = edited.update {
+                Arc::make_mut(&mut at.state).apply(read(seq, graph, update.get().as_bytes())?);
+            }
+            if let Some(begin) = edited.at {
+                at.position = place(seq, graph, &begin)?;
+            }
+        }
+        EntryKind::Paused
+        | EntryKind::Resumed
+        | EntryKind::Restarted
+        | EntryKind::Finished
+        | EntryKind::Failed
+        | EntryKind::Cancelled => {}
+    }
+    Ok(())
+}
+
+/// Folds the body of a step, of the graph or of one inside it.
+pub(crate) fn fold_step<S: State>(
+    graph: &Core<S>,
+    at: &mut At<S>,
+    seq: Seq,
+    body: &[u8],
+) -> Result<(), EngineError> {
+    let step: log::Step = read(seq, graph, body)?;
+    let state = Arc::make_mut(&mut at.state);
+    for task in &step.tasks {
+        state.apply(read(seq, graph, task.update.get().as_bytes())?);
+    }
+    at.finished = step.tasks.iter().filter_map(|task| graph.find(&task.node)).collect();
+    at.position = place(seq, graph, &step.at)?;
+    at.active_ms = step.active_ms;
+    Ok(())
+}
+
+fn place<S: State>(seq: Seq, graph: &Core<S>, place: &Place) -> Result<Position, EngineError> {
+    place.position(graph).map_err(|node| mismatch(seq, format!("the graph has no node `{node}`")))
+}
+
+fn read<S: State, T: DeserializeOwned>(seq: Seq, graph: &Core<S>, body: &[u8]) -> Result<T, EngineError> {
+    serde_json::from_slice(body).map_err(|error| mismatch(seq, error.to_string()))
+}
+
+fn read_snapshot<S: State>(seq: Seq, graph: &Core<S>, body: &[u8]) -> Result<Snapshot<S>, EngineError> {
+    match serde_json::from_slice(body) {
+        Ok(snapshot) => Ok(snapshot),
+        Err(_) => {
+            let loose: Snapshot<Value> = read(seq, graph, body)?;
+            let state = fill(seq, loose.state)?;
+            Ok(Snapshot { state, at: loose.at, active_ms: loose.active_ms })
+        }
+    }
+}
+
+fn read_state<S: State>(seq: Seq, graph: &Core<S>, body: &[u8]) -> Result<S, EngineError> {
+    match serde_json::from_slice(body) {
+        Ok(state) => Ok(state),
+        Err(_) => fill(seq, read(seq, graph, body)?),
+    }
+}
+
+/// Reads a whole state that may lack fields added since: those get their default.
+fn fill<S: State>(seq: Seq, stored: Value) -> Result<S, EngineError> {
+    let mut whole = serde_json::to_value(S::default()).map_err(|error| mismatch(seq, error.to_string()))?;
+    match (&mut whole, stored) {
+        (Value::Object(fields), Value::Object(stored)) => fields.extend(stored),
+        (whole, stored) => *whole = stored,
+    }
+    serde_json::from_value(whole).map_err(|error| mismatch(seq, error.to_string()))
+}
+
+fn mismatch(seq: Seq, message: String) -> EngineError {
+    EngineError::StateMismatch { seq, graph: String::new(), message }
+}

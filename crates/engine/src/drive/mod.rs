@@ -1,0 +1,347 @@
+//! Runs a graph, superstep by superstep: calls the nodes that [`plan`](crate::plan) says are due, folds what they
+//! propose, writes it down, goes on. One loop for every run, with or without a store, watched or not, outermost
+//! graph or subgraph.
+//!
+//! Retries, timeouts and panics are in `task`; side by side is in `fan`; rebuilding a state from the log is in `fold`.
+
+mod fan;
+mod fold;
+mod run_cx;
+mod step;
+mod task;
+
+use std::sync::Arc;
+
+use crate::failpoint;
+use crate::graph::Core;
+use crate::log::{self, AskKind, Place, Question};
+use crate::plan;
+use crate::state::State;
+use crate::store::{
+    Commit, Committed, EntryKind, NewEntry, NewStatus, Record, RunFailure, Stage, Status, StoreError, Usage,
+};
+
+pub(crate) use fold::{At, rebuild};
+pub use run_cx::Limits;
+pub(crate) use run_cx::{Journal, RunCx};
+
+/// How driving ended, when it ended well.
+pub(crate) enum Ended {
+    Finished,
+    Paused(Vec<Question>),
+}
+
+/// Why driving stopped before the end.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    Failed { failure: RunFailure, node: Option<String>, usage: Usage, records: Vec<Record> },
+    Cancelled,
+    /// Let go at a step boundary; somebody goes on later.
+    Released,
+    /// The store refused: another worker has the run, or nobody knows.
+    Lost(StoreError),
+}
+
+impl Halt {
+    pub(crate) fn failed(code: &str, message: String) -> Self {
+        Self::Failed {
+            failure: RunFailure { code: code.into(), message },
+            node: None,
+            usage: Usage::default(),
+            records: Vec::new(),
+        }
+    }
+}
+
+impl From<StoreError> for Halt {
+    fn from(error: StoreError) -> Self {
+        Self::Lost(error)
+    }
+}
+
+/// Which graph of the run this is.
+pub(crate) enum Scope {
+    /// The run's own.
+    Outer,
+    /// One inside the task with this path.
+    Inner(String),
+}
+
+impl Scope {
+    /// Path of the task at this place of a step.
+    fn path(&self, step: u32, place: usize) -> String {
+        match self {
+            Self::Outer => format!("{step}.{place}"),
+            Self::Inner(outer) => format!("{outer}/{step}.{place}"),
+        }
+    }
+
+    fn is_outer(&self) -> bool {
+        matches!(self, Self::Outer)
+    }
+}
+
+/// Drives a whole run to its end or its next pause and writes how it ended.
+pub(crate) async fn drive_run<S: State>(
+    graph: &Arc<Core<S>>,
+    run: &Arc<RunCx>,
+    at: &mut At<S>,
+) -> Result<(Ended, Option<Committed>), Halt> {
+    if run.cancel.is_cancelled() {
+        return Err(end_cancelled(run).await);
+    }
+    match drive(graph, run, &Scope::Outer, at).await {
+        Ok((Ended::Paused(asks), _)) => {
+            let records = asks.iter().filter_map(open_record).chain(std::mem::take(&mut at.unsaved)).collect();
+            let body = log::bytes(&log::Paused { asks: asks.clone() });
+            let commit = Commit {
+                entries: vec![at.entry(EntryKind::Paused, body)],
+                records,
+                status: Some(NewStatus { status: Status::Paused, error: None }),
+                ..Commit::default()
+            };
+            let committed = run.commit(commit).await?;
+            failpoint::hit("interrupt.after_commit");
+            Ok((Ended::Paused(asks), committed))
+        }
+        Ok(ended) => Ok(ended),
+        Err(Halt::Cancelled) => Err(end_cancelled(run).await),
+        Err(Halt::Failed { failure, node, usage, records }) => {
+            let body = log::bytes(&log::Failed { failure: failure.clone(), node: node.clone() });
+            let commit = Commit {
+                entries: vec![at.entry(EntryKind::Failed, body)],
+                records,
+                usage,
+                status: Some(NewStatus { status: Status::Failed, error: Some(failure.clone()) }),
+                ..Commit::default()
+            };
+            run.commit(commit).await?;
+            Err(Halt::Failed { failure, node, usage, records: Vec::new() })
+        }
+        Err(halt) => Err(halt),
+    }
+}
+
+async fn end_cancelled(run: &RunCx) -> Halt {
+    let partial = run.live.as_ref().map(|live| live.partial()).unwrap_or_default();
+    let body = log::bytes(&log::Cancelled { partial });
+    let entry = NewEntry { kind: EntryKind::Cancelled, body, parent: None, base: 0, snapshot: None };
+    let commit = Commit {
+        entries: vec![entry],
+        clear_records: true,
+        status: Some(NewStatus { status: Status::Cancelled, error: None }),
+        ..Commit::default()
+    };
+    match run.commit(commit).await {
+        Ok(_) => Halt::Cancelled,
+        Err(error) => Halt::Lost(error),
+    }
+}
+
+/// The loop.
+pub(crate) async fn drive<S: State>(
+    graph: &Arc<Core<S>>,
+    run: &Arc<RunCx>,
+    scope: &Scope,
+    at: &mut At<S>,
+) -> Result<(Ended, Option<Committed>), Halt> {
+    let mut last = None;
+    if at.position.due.is_empty() && scope.is_outer() {
+        last = finish_at_once(run, at).await?;
+    }
+    while !at.position.due.is_empty() {
+        if scope.is_outer() && run.release.is_cancelled() {
+            return Err(Halt::Released);
+        }
+        run.check_limits().map_err(|limit| Halt::failed("limit_exceeded", limit.to_string()))?;
+        if let Some(question) = breakpoint(graph, run, scope, at) {
+            return Ok((Ended::Paused(vec![question]), None));
+        }
+        match step::run(graph, run, scope, at).await? {
+            step::StepEnd::Done(done) => last = fold_and_write(graph, run, scope, at, done).await?,
+            step::StepEnd::Paused { asks, records } => {
+                if scope.is_outer() {
+                    at.unsaved = records;
+                } else {
+                    run.record(records).await?;
+                }
+                return Ok((Ended::Paused(asks), None));
+            }
+        }
+        if run.cancel.is_cancelled() && !at.position.due.is_empty() {
+            return Err(Halt::Cancelled);
+        }
+    }
+    Ok((Ended::Finished, last))
+}
+
+/// Folds the updates of a finished step, finds out what is due, and writes the step as one transaction.
+async fn fold_and_write<S: State>(
+    graph: &Arc<Core<S>>,
+    run: &Arc<RunCx>,
+    scope: &Scope,
+    at: &mut At<S>,
+    done: Vec<task::Done<S::Update>>,
+) -> Result<Option<Committed>, Halt> {
+    let durable = run.journal.is_some();
+    let nodes: Vec<plan::Ix> = at.position.due.iter().map(|task| task.node).collect();
+    let mut tasks = Vec::new();
+    let mut usage = Usage::default();
+    let state = Arc::make_mut(&mut at.state);
+    for (node, done) in nodes.iter().zip(done) {
+        usage += done.usage;
+        if durable {
+            tasks.push(step::stored(graph, *node, &done).map_err(|error| not_json(graph, *node, &error))?);
+        }
+        state.apply(done.update);
+    }
+    let mut routes = Vec::with_capacity(nodes.len());
+    for node in &nodes {
+        let next = graph.route(*node, state).map_err(|undeclared| {
+            let name = &graph.node(*node).name;
+            let message =
+                format!("the branch of node `{name}` led to `{}`, which it had not declared", undeclared.0);
+            Halt::failed("undeclared_target", message)
+        })?;
+        routes.push((*node, next));
+    }
+    let position = plan::advance(&graph.topology, &at.position, routes).map_err(|stuck| {
+        let name = |ix: &plan::Ix| format!("`{}`", graph.node(*ix).name);
+        let missing: Vec<String> = stuck.missing.iter().map(name).collect();
+        let message = format!("join {} still waits for {}", name(&stuck.join), missing.join(", "));
+        Halt::failed("stuck_join", message)
+    })?;
+    at.finished = nodes;
+    at.position = position;
+    run.stepped();
+    if !durable {
+        return Ok(None);
+    }
+    write_step(graph, run, scope, at, tasks, usage).await
+}
+
+async fn write_step<S: State>(
+    graph: &Arc<Core<S>>,
+    run: &Arc<RunCx>,
+    scope: &Scope,
+    at: &mut At<S>,
+    tasks: Vec<log::TaskDone>,
+    usage: Usage,
+) -> Result<Option<Committed>, Halt> {
+    let active_ms = u64::try_from(run.active().as_millis()).unwrap_or(u64::MAX);
+    let step = log::Step {
+        path: match scope {
+            Scope::Outer => String::new(),
+            Scope::Inner(path) => path.clone(),
+        },
+        tasks,
+        at: Place::of(&at.position, graph),
+        active_ms,
+    };
+    let body = log::bytes(&step);
+    let commit = match scope {
+        Scope::Inner(_) => Commit {
+            entries: vec![NewEntry {
+                kind: EntryKind::Inner,
+                body,
+                parent: None,
+                base: 0,
+                snapshot: None,
+            }],
+            ..Commit::default()
+        },
+        Scope::Outer => {
+            let mut entries = vec![at.step_entry(body, step.at, active_ms)];
+            let ended = at.position.due.is_empty();
+            if ended {
+                entries.push(at.entry(EntryKind::Finished, b"{}".to_vec()));
+            }
+            let status = ended.then_some(NewStatus { status: Status::Finished, error: None });
+            Commit { entries, clear_records: true, usage, steps: 1, status, ..Commit::default() }
+        }
+    };
+    let kept = (!scope.is_outer()).then(|| commit.entries[0].body.clone());
+    let committed = run.commit(commit).await?;
+    failpoint::hit("event.before_publish");
+    match (scope, kept) {
+        (Scope::Inner(path), Some(body)) => run.keep_inner(path, body),
+        _ => run.drop_inner(),
+    }
+    at.wrote(committed.map(|committed| committed.head));
+    Ok(committed)
+}
+
+/// A run that was started where nothing is due ends with an entry of its own.
+async fn finish_at_once<S: State>(run: &RunCx, at: &mut At<S>) -> Result<Option<Committed>, Halt> {
+    let commit = Commit {
+        entries: vec![at.entry(EntryKind::Finished, b"{}".to_vec())],
+        clear_records: true,
+        status: Some(NewStatus { status: Status::Finished, error: None }),
+        ..Commit::default()
+    };
+    Ok(run.commit(commit).await?)
+}
+
+/// The question of a breakpoint that stands before this step and was not answered yet.
+fn breakpoint<S: State>(graph: &Core<S>, run: &RunCx, scope: &Scope, at: &At<S>) -> Option<Question> {
+    let name = |ix: plan::Ix| &graph.node(ix).name;
+    let before = at.position.due.iter().map(|task| task.node).find(|ix| {
+        graph.node(*ix).pause_before || (!run.pause_before.is_empty() && run.pause_before.contains(&**name(*ix)))
+    });
+    let after = at.finished.iter().copied().find(|ix| {
+        graph.node(*ix).pause_after || (!run.pause_after.is_empty() && run.pause_after.contains(&**name(*ix)))
+    });
+    let (node, side) = before.map(|ix| (ix, "before")).or(after.map(|ix| (ix, "after")))?;
+    let path = scope.path(at.position.step, 0);
+    if run.answered(&path, "break#0") {
+        return None;
+    }
+    let due: Vec<&str> = at.position.due.iter().map(|task| &**name(task.node)).collect();
+    Some(Question {
+        id: format!("{path}:break#0"),
+        node: name(node).to_string(),
+        kind: AskKind::Breakpoint,
+        question: serde_json::json!({ "pause": side, "due": due }),
+        problem: None,
+    })
+}
+
+/// The record that makes a question answerable.
+fn open_record(question: &Question) -> Option<Record> {
+    let (path, key) = question.id.split_once(':')?;
+    Some(Record { path: path.into(), key: key.into(), stage: Stage::Open, body: Vec::new() })
+}
+
+fn not_json<S: State>(graph: &Core<S>, node: plan::Ix, error: &serde_json::Error) -> Halt {
+    let message = format!("the update of node `{}` cannot be stored: {error}", graph.node(node).name);
+    Halt::failed("not_storable", message)
+}
+
+/// Runs a graph without a store, to its end.
+pub(crate) async fn drive_alone<S: State>(
+    graph: &Arc<Core<S>>,
+    run: Arc<RunCx>,
+    input: S::Update,
+) -> Result<(Ended, Arc<S>), Halt> {
+    let mut at = At::fresh(plan::begin(&graph.topology, &graph.start));
+    Arc::make_mut(&mut at.state).apply(input);
+    let (ended, _) = drive(graph, &run, &Scope::Outer, &mut at).await?;
+    Ok((ended, at.state))
+}
+
+/// Runs a graph inside a task of another, going on where an earlier life of the task had come to.
+pub(crate) async fn drive_inner<S: State>(
+    graph: &Arc<Core<S>>,
+    run: &Arc<RunCx>,
+    path: &str,
+    input: S::Update,
+) -> Result<(Ended, Arc<S>), Halt> {
+    let mut at = At::fresh(plan::begin(&graph.topology, &graph.start));
+    Arc::make_mut(&mut at.state).apply(input);
+    for body in run.inner_steps(path) {
+        fold::fold_step(graph, &mut at, 0, &body).map_err(|error| Halt::failed("state_mismatch", error.to_string()))?;
+    }
+    let (ended, _) = drive(graph, run, &Scope::Inner(path.to_owned()), &mut at).await?;
+    Ok((ended, at.state))
+}
+

@@ -1,0 +1,273 @@
+//! What all tasks of one run share: its fence and store, its limits and what was spent, its watchers, its end.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::runtime::Live;
+use crate::store::{Commit, Committed, Fence, Record, Seq, Stage, Store, StoreError, Usage};
+
+/// How far a run may go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Supersteps.
+    pub steps: u32,
+    /// Time worked on, waiting for people not counted.
+    pub active: Option<Duration>,
+    /// Tokens in and out together.
+    pub tokens: Option<u64>,
+    /// Millionths of a US dollar.
+    pub cost_micros: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { steps: 1000, active: None, tokens: None, cost_micros: None }
+    }
+}
+
+/// A limit that was reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Limit {
+    #[error("the run may take at most {0} steps")]
+    Steps(u32),
+    #[error("the run may be worked on for at most {0:?}")]
+    Active(Duration),
+    #[error("the run may use at most {0} tokens")]
+    Tokens(u64),
+    #[error("the run may cost at most {} US dollars", *.0 as f64 / 1e6)]
+    Cost(u64),
+}
+
+/// The limit that these numbers break, if any. `steps` are those already finished.
+pub(crate) fn broken(limits: &Limits, steps: u32, active: Duration, usage: &Usage) -> Option<Limit> {
+    if steps >= limits.steps {
+        return Some(Limit::Steps(limits.steps));
+    }
+    if let Some(most) = limits.active
+        && active >= most
+    {
+        return Some(Limit::Active(most));
+    }
+    if let Some(most) = limits.tokens
+        && usage.input_tokens.saturating_add(usage.output_tokens) > most
+    {
+        return Some(Limit::Tokens(most));
+    }
+    if let Some(most) = limits.cost_micros
+        && usage.cost_micros > most
+    {
+        return Some(Limit::Cost(most));
+    }
+    None
+}
+
+pub(crate) struct RunCx {
+    pub journal: Option<Journal>,
+    pub live: Option<Arc<Live>>,
+    /// Ends the run for good.
+    pub cancel: CancellationToken,
+    /// Lets the run go at the next step boundary, for another process or a later start.
+    pub release: CancellationToken,
+    pub limits: Limits,
+    /// What random numbers and keys of this run grow from.
+    pub seed: [u8; 16],
+    /// Nodes to pause before and after, asked for by the caller of the run.
+    pub pause_before: BTreeSet<String>,
+    pub pause_after: BTreeSet<String>,
+    records: Mutex<HashMap<String, Vec<Record>>>,
+    /// Steps of subgraphs inside the step in progress, by the task they run in.
+    inner: Mutex<HashMap<String, Vec<Vec<u8>>>>,
+    wrote_records: AtomicBool,
+    meter: Mutex<Meter>,
+}
+
+/// Where a durable run is written.
+pub(crate) struct Journal {
+    pub store: Arc<dyn Store>,
+    pub fence: Fence,
+    /// The newest entry of the thread. Held while entries are written, so that subgraphs side by side take turns.
+    pub tip: tokio::sync::Mutex<Tip>,
+}
+
+/// Where the next entry goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tip {
+    pub head: Seq,
+    /// The newest entry with a snapshot on this branch.
+    pub base: Seq,
+}
+
+struct Meter {
+    steps: u32,
+    usage: Usage,
+    active_before: Duration,
+    since: Instant,
+}
+
+impl RunCx {
+    pub(crate) fn new(limits: Limits, seed: [u8; 16]) -> Self {
+        Self {
+            journal: None,
+            live: None,
+            cancel: CancellationToken::new(),
+            release: CancellationToken::new(),
+            limits,
+            seed,
+            pause_before: BTreeSet::new(),
+            pause_after: BTreeSet::new(),
+            records: Mutex::default(),
+            inner: Mutex::default(),
+            wrote_records: AtomicBool::new(false),
+            meter: Mutex::new(Meter {
+                steps: 0,
+                usage: Usage::default(),
+                active_before: Duration::ZERO,
+                since: Instant::now(),
+            }),
+        }
+    }
+
+    /// Goes on from what an earlier claim of the run did and recorded.
+    pub(crate) fn carry_on(&mut self, steps: u32, usage: Usage, records: Vec<Record>) {
+        let meter = self.meter.get_mut().unwrap_or_else(PoisonError::into_inner);
+        (meter.steps, meter.usage) = (steps, usage);
+        self.wrote_records = AtomicBool::new(!records.is_empty());
+        let by_path = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for record in records {
+            by_path.entry(record.path.clone()).or_default().push(record);
+        }
+    }
+
+    pub(crate) fn worked_before(&self, active: Duration) {
+        self.meter().active_before = active;
+    }
+
+    /// Records that an earlier life of this task left.
+    pub(crate) fn records_of(&self, path: &str) -> Vec<Record> {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if records.is_empty() { Vec::new() } else { records.get(path).cloned().unwrap_or_default() }
+    }
+
+    /// Steps that a subgraph in this task finished before.
+    pub(crate) fn inner_steps(&self, path: &str) -> Vec<Vec<u8>> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.get(path).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn keep_inner(&self, path: &str, body: Vec<u8>) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.entry(path.to_owned()).or_default().push(body);
+    }
+
+    /// The step that held them is finished.
+    pub(crate) fn drop_inner(&self) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(crate) fn answered(&self, path: &str, key: &str) -> bool {
+        self.records_of(path).iter().any(|record| record.key == key && record.stage == Stage::Done)
+    }
+
+    /// Writes records of the step in progress.
+    pub(crate) async fn record(&self, records: Vec<Record>) -> Result<(), StoreError> {
+        if self.journal.is_none() || records.is_empty() {
+            return Ok(());
+        }
+        self.commit(Commit { records, ..Commit::default() }).await.map(|_| ())
+    }
+
+    /// Writes, and learns of a wish to cancel on the way.
+    pub(crate) async fn commit(&self, mut commit: Commit) -> Result<Option<Committed>, StoreError> {
+        let Some(journal) = &self.journal else { return Ok(None) };
+        if !commit.records.is_empty() {
+            self.wrote_records.store(true, Ordering::Relaxed);
+        }
+        if commit.clear_records {
+            let any = self.wrote_records.swap(!commit.records.is_empty(), Ordering::Relaxed);
+            commit.clear_records = any;
+            if any {
+                self.records.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+        }
+        let committed = if commit.entries.is_empty() {
+            journal.store.commit(&journal.fence, commit).await?
+        } else {
+            let mut tip = journal.tip.lock().await;
+            commit.head = tip.head;
+            let mut base = tip.base;
+            for (entry, seq) in commit.entries.iter_mut().zip(tip.head + 1..) {
+                entry.base = base;
+                if entry.snapshot.is_some() {
+                    base = seq;
+                }
+            }
+            let committed = journal.store.commit(&journal.fence, commit).await?;
+            *tip = Tip { head: committed.head, base };
+            if let Some(live) = &self.live {
+                live.wrote(committed.head);
+            }
+            committed
+        };
+        if committed.cancel_asked {
+            self.cancel.cancel();
+        }
+        Ok(Some(committed))
+    }
+
+    /// Counts what was spent. `Err` when that is too much.
+    pub(crate) fn spend(&self, usage: Usage) -> Result<(), Limit> {
+        let mut meter = self.meter();
+        meter.usage += usage;
+        // Only tokens and money are looked at here: a step that is under way may finish.
+        let money = Limits { steps: u32::MAX, active: None, ..self.limits.clone() };
+        broken(&money, 0, Duration::ZERO, &meter.usage).map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn stepped(&self) {
+        self.meter().steps += 1;
+    }
+
+    /// Time worked on so far, earlier claims included.
+    pub(crate) fn active(&self) -> Duration {
+        let meter = self.meter();
+        meter.active_before + meter.since.elapsed()
+    }
+
+    pub(crate) fn check_limits(&self) -> Result<(), Limit> {
+        let (steps, active, usage) = {
+            let meter = self.meter();
+            let active = if self.limits.active.is_some() { meter.since.elapsed() } else { Duration::ZERO };
+            (meter.steps, meter.active_before + active, meter.usage)
+        };
+        broken(&self.limits, steps, active, &usage).map_or(Ok(()), Err)
+    }
+
+    fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_is_named_when_it_is_broken() {
+        let limits =
+            Limits { steps: 5, active: Some(Duration::from_secs(9)), tokens: Some(100), cost_micros: Some(7) };
+        let used = |input, cost| Usage { input_tokens: input, output_tokens: 1, cost_micros: cost };
+        let second = Duration::from_secs(1);
+        assert_eq!(broken(&limits, 4, second, &used(99, 7)), None);
+        assert_eq!(broken(&limits, 5, second, &used(0, 0)), Some(Limit::Steps(5)));
+        assert_eq!(broken(&limits, 0, second * 9, &used(0, 0)), Some(Limit::Active(second * 9)));
+        assert_eq!(broken(&limits, 0, second, &used(100, 0)), Some(Limit::Tokens(100)));
+        assert_eq!(broken(&limits, 0, second, &used(0, 8)), Some(Limit::Cost(7)));
+    }
+}

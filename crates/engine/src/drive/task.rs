@@ -1,0 +1,301 @@
+//! One task: a node, tried until it succeeds, pauses, or fails for good. Timeouts, retries, panics and the cache are
+//! here; what the result means for the run is not.
+
+use std::collections::BTreeMap;
+use std::future::{Future, pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::cx::{Cx, Scratch, TaskCx};
+use crate::drive::RunCx;
+use crate::error::{Kind, NodeError};
+use crate::failpoint;
+use crate::graph::{Built, Cache, Core, NodeFuture};
+use crate::log::{Question, TaskDone};
+use crate::plan::Task;
+use crate::state::{Snap, State};
+use crate::store::{BoxError, RunFailure, Stage, StoreError, Usage};
+
+/// The key under which a finished task of an unfinished step is recorded.
+pub(crate) const RESULT: &str = "=";
+
+/// How a task ended.
+pub(crate) enum TaskEnd<U> {
+    Done(Done<U>),
+    Paused(Vec<Question>),
+    Failed { failure: RunFailure, usage: Usage },
+    Cancelled,
+    Lost(StoreError),
+}
+
+/// A task that finished.
+pub(crate) struct Done<U> {
+    pub update: U,
+    pub ms: u64,
+    pub attempts: u32,
+    pub cached: bool,
+    pub usage: Usage,
+    pub notes: BTreeMap<String, Value>,
+    /// It finished in an earlier life of the step.
+    pub replayed: bool,
+}
+
+pub(crate) async fn run<S: State>(
+    graph: Arc<Core<S>>,
+    run: Arc<RunCx>,
+    task: Task,
+    path: String,
+    state: Snap<S>,
+) -> TaskEnd<S::Update> {
+    let node = graph.node(task.node);
+    let mut scratch = Scratch::default();
+    for record in run.records_of(&path) {
+        if record.key == RESULT {
+            return replay(&record.body, &node.name);
+        }
+        if record.stage != Stage::Open {
+            scratch.recorded.insert(record.key, (record.stage, record.body));
+        }
+    }
+    let cached = match &node.cache {
+        Some(cache) => match look_up(&run, &graph, node, cache, &state).await {
+            Ok(Looked::Found(update)) => return TaskEnd::Done(from_cache(update)),
+            Ok(Looked::Missing(key)) => Some((key, cache.lifetime)),
+            Err(error) => return TaskEnd::Lost(error),
+        },
+        None => None,
+    };
+    let begun = Instant::now();
+    let cx = Cx(Arc::new(TaskCx {
+        run: run.clone(),
+        path,
+        node: node.name.clone(),
+        input: task.input,
+        scratch: Mutex::new(scratch),
+    }));
+    failpoint::hit("node.before_start");
+    let (end, attempts) = attempts(node, &run, &state, &cx).await;
+    let (asks, usage, notes) = {
+        let mut scratch = cx.scratch();
+        (std::mem::take(&mut scratch.asks), scratch.usage, std::mem::take(&mut scratch.notes))
+    };
+    match end {
+        _ if run.cancel.is_cancelled() => TaskEnd::Cancelled,
+        // A question is a question even when the node swallowed the error that says so.
+        Ok(_) | Err(Failure { kind: Kind::Paused, .. }) if !asks.is_empty() => TaskEnd::Paused(asks),
+        Ok(update) => {
+            if let Some((key, lifetime)) = cached
+                && let Err(error) = keep(&run, &key, &update, lifetime).await
+            {
+                return TaskEnd::Lost(error);
+            }
+            let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            TaskEnd::Done(Done { update, ms, attempts, cached: false, usage, notes, replayed: false })
+        }
+        Err(Failure { kind: Kind::Cancelled, .. }) => TaskEnd::Cancelled,
+        Err(Failure { kind: Kind::Store, source, .. }) => TaskEnd::Lost(match source.downcast::<StoreError>() {
+            Ok(error) => *error,
+            Err(other) => StoreError::Other(other),
+        }),
+        Err(Failure { code, message, .. }) => {
+            let message = format!("node `{}`: {message}", node.name);
+            TaskEnd::Failed { failure: RunFailure { code: code.into(), message }, usage }
+        }
+    }
+}
+
+struct Failure {
+    kind: Kind,
+    code: &'static str,
+    message: String,
+    source: BoxError,
+}
+
+impl Failure {
+    fn of(error: NodeError) -> Self {
+        let code = if matches!(error.kind, Kind::Limit) { "limit_exceeded" } else { "node_failed" };
+        Self { code, message: error.to_string(), kind: error.kind, source: error.source }
+    }
+
+    fn new(kind: Kind, code: &'static str, message: String) -> Self {
+        Self { kind, code, source: message.clone().into(), message }
+    }
+}
+
+async fn attempts<S: State>(
+    node: &Built<S>,
+    run: &RunCx,
+    state: &Snap<S>,
+    cx: &Cx,
+) -> (Result<S::Update, Failure>, u32) {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        cx.begin_attempt(tried);
+        let outcome = tokio::select! {
+            biased;
+            outcome = attempt(node, state, cx) => outcome,
+            () = run.cancel.cancelled() => Err(Failure::new(Kind::Cancelled, "cancelled", "cancelled".into())),
+        };
+        let wait = match &outcome {
+            Err(failure) if matches!(failure.kind, Kind::Transient) => node.retry.wait(tried, jitter()),
+            _ => None,
+        };
+        let (Some(wait), Err(failure)) = (wait, &outcome) else { return (outcome, tried) };
+        tracing::debug!(node = %node.name, tried, ?wait, error = failure.message, "trying again");
+        if let Some(live) = &run.live {
+            live.restarted(&node.name, &cx.0.path, tried + 1, &failure.message);
+        }
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = run.cancel.cancelled() => {}
+        }
+    }
+}
+
+async fn attempt<S: State>(node: &Built<S>, state: &Snap<S>, cx: &Cx) -> Result<S::Update, Failure> {
+    let running = match catch_unwind(AssertUnwindSafe(|| node.run.run(state.clone(), cx.clone()))) {
+        Ok(running) => running,
+        Err(panic) => return Err(panicked(&*panic)),
+    };
+    if node.timeout.total.is_none() && node.timeout.idle.is_none() {
+        return unwound::<S>(running).await;
+    }
+    cx.heartbeat();
+    tokio::select! {
+        biased;
+        outcome = unwound::<S>(running) => outcome,
+        limit = out_of_time(node.timeout.total, node.timeout.idle, cx) => {
+            Err(Failure::new(Kind::Transient, "timeout", limit))
+        }
+    }
+}
+
+/// Ends when the time is over, with the reason.
+async fn out_of_time(total: Option<Duration>, idle: Option<Duration>, cx: &Cx) -> String {
+    let begun = Instant::now();
+    let in_all = async {
+        match total {
+            Some(limit) => sleep_until(begun + limit).await,
+            None => pending().await,
+        }
+    };
+    let silent = async {
+        let Some(limit) = idle else { return pending().await };
+        loop {
+            let until = cx.scratch().last_sign.unwrap_or(begun) + limit;
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    };
+    tokio::select! {
+        () = in_all => format!("took longer than {:?}", total.unwrap_or_default()),
+        () = silent => format!("gave no sign of life for {:?}", idle.unwrap_or_default()),
+    }
+}
+
+/// Polls a node so that its panic is an error of the node.
+async fn unwound<S: State>(mut running: NodeFuture<S>) -> Result<S::Update, Failure> {
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(outcome)) => Poll::Ready(outcome.map_err(Failure::of)),
+        Err(panic) => Poll::Ready(Err(panicked(&*panic))),
+    })
+    .await
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let said = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    Failure::new(Kind::Permanent, "panic", format!("panicked: {said}"))
+}
+
+/// In 0..1. Spreads waits; nothing stored depends on it.
+fn jitter() -> f64 {
+    f64::from(u32::from_be_bytes(uuid::Uuid::new_v4().as_bytes()[..4].try_into().unwrap_or_default()))
+        / f64::from(u32::MAX)
+}
+
+fn replay<U: serde::de::DeserializeOwned>(body: &[u8], node: &str) -> TaskEnd<U> {
+    let done = serde_json::from_slice::<TaskDone>(body)
+        .and_then(|done| Ok((serde_json::from_str(done.update.get())?, done)));
+    match done {
+        Ok((update, done)) => TaskEnd::Done(Done {
+            update,
+            ms: done.ms,
+            attempts: done.attempts,
+            cached: done.cached,
+            usage: done.usage,
+            notes: done.notes,
+            replayed: true,
+        }),
+        Err(error) => TaskEnd::Failed {
+            failure: RunFailure {
+                code: "state_mismatch".into(),
+                message: format!("the recorded result of node `{node}` does not fit its state: {error}"),
+            },
+            usage: Usage::default(),
+        },
+    }
+}
+
+fn from_cache<U>(update: U) -> Done<U> {
+    Done {
+        update,
+        ms: 0,
+        attempts: 1,
+        cached: true,
+        usage: Usage::default(),
+        notes: BTreeMap::new(),
+        replayed: false,
+    }
+}
+
+enum Looked<U> {
+    Found(U),
+    Missing(String),
+}
+
+async fn look_up<S: State>(
+    run: &RunCx,
+    graph: &Core<S>,
+    node: &Built<S>,
+    cache: &Cache<S>,
+    state: &S,
+) -> Result<Looked<S::Update>, StoreError> {
+    let mut hash = Sha256::new();
+    for part in [graph.fingerprint.as_str(), &*node.name, &(cache.key)(state)] {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    let key: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let Some(journal) = &run.journal else { return Ok(Looked::Missing(key)) };
+    let found = journal.store.cached(&journal.fence.thread.tenant, &key).await?;
+    // A value that does not fit the state any more is as good as none.
+    match found.and_then(|body| serde_json::from_slice(&body).ok()) {
+        Some(update) => Ok(Looked::Found(update)),
+        None => Ok(Looked::Missing(key)),
+    }
+}
+
+async fn keep<U: serde::Serialize>(
+    run: &RunCx,
+    key: &str,
+    update: &U,
+    lifetime: Option<Duration>,
+) -> Result<(), StoreError> {
+    let Some(journal) = &run.journal else { return Ok(()) };
+    let body = crate::log::bytes(update);
+    journal.store.keep(&journal.fence.thread.tenant, key, &body, lifetime).await
+}

@@ -1,0 +1,209 @@
+//! Errors, sorted by who reads them: a node's author, a graph's author, the caller of a run.
+
+use std::fmt;
+
+use crate::id::{BadId, RunId};
+use crate::store::{BoxError, RunFailure, StoreError};
+
+/// What a node answers when it has no update. Any error turns into a permanent one by `?`.
+///
+/// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, so that `?` works on everything that does.
+pub struct NodeError {
+    pub(crate) kind: Kind,
+    pub(crate) source: BoxError,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// May go away: the node is tried again, if its policy allows.
+    Transient,
+    /// Will come again.
+    Permanent,
+    /// The task waits for an answer.
+    Paused,
+    /// The run is being cancelled.
+    Cancelled,
+    /// A limit of the run was reached.
+    Limit,
+    /// A recorded call could not be written.
+    Store,
+}
+
+impl NodeError {
+    /// An error that may go away when tried again.
+    pub fn transient(source: impl Into<BoxError>) -> Self {
+        Self { kind: Kind::Transient, source: source.into() }
+    }
+
+    /// An error that trying again will not cure.
+    pub fn permanent(source: impl Into<BoxError>) -> Self {
+        Self { kind: Kind::Permanent, source: source.into() }
+    }
+
+    /// Whether trying again may help.
+    pub fn is_transient(&self) -> bool {
+        matches!(self.kind, Kind::Transient)
+    }
+
+    /// Whether the node waits for an answer. Pass such an error on; the engine handles it.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.kind, Kind::Paused)
+    }
+
+    /// What went wrong underneath.
+    pub fn source(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        &*self.source
+    }
+
+    pub(crate) fn of(kind: Kind, source: impl Into<BoxError>) -> Self {
+        Self { kind, source: source.into() }
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
+    fn from(source: E) -> Self {
+        Self::permanent(source)
+    }
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(&*self.source))
+    }
+}
+
+impl fmt::Debug for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, chain(&*self.source))
+    }
+}
+
+/// An error and its sources, in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let more = source.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = source.source();
+    }
+    text
+}
+
+/// Why a graph could not be built. Each names the node it is about.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// An edge points nowhere.
+    #[error("node `{from}` leads to `{to}`, which is not a node of this graph")]
+    UnknownTarget {
+        /// Where the edge starts.
+        from: String,
+        /// What it names.
+        to: String,
+    },
+    /// The graph starts nowhere.
+    #[error("the graph starts at `{0}`, which is not a node of it")]
+    UnknownStart(String),
+    /// No node was named as the start.
+    #[error("the graph has no start: name a node with `.start(…)`")]
+    NoStart,
+    /// No nodes at all.
+    #[error("the graph has no nodes")]
+    Empty,
+    /// Two nodes with one name.
+    #[error("two nodes are called `{0}`")]
+    Duplicate(String),
+    /// A node that no edge leads to.
+    #[error("nothing leads to node `{0}`")]
+    Unreachable(String),
+    /// A join waits for a node that never points to it.
+    #[error("join `{join}` waits for `{missing}`, which does not lead to it")]
+    JoinWithoutEdge {
+        /// The join.
+        join: String,
+        /// The node it waits for.
+        missing: String,
+    },
+    /// A node points to a join that does not wait for it.
+    #[error("node `{from}` leads to join `{join}`, which does not wait for it")]
+    JoinUnaware {
+        /// The node.
+        from: String,
+        /// The join.
+        join: String,
+    },
+    /// More nodes than a graph can have.
+    #[error("a graph has at most 65535 nodes")]
+    TooMany,
+}
+
+/// Why a call to the engine failed.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A name breaks the rules.
+    #[error(transparent)]
+    BadId(#[from] BadId),
+    /// No graph of that name was registered.
+    #[error("there is no graph called `{0}`")]
+    UnknownGraph(String),
+    /// Two graphs of one name.
+    #[error("a graph called `{0}` is registered already")]
+    GraphExists(String),
+    /// The thread or run was made by another graph.
+    #[error("run `{run}` belongs to graph `{theirs}`, not to `{ours}`")]
+    OtherGraph {
+        /// The run.
+        run: RunId,
+        /// Its graph.
+        theirs: String,
+        /// The graph that was asked.
+        ours: String,
+    },
+    /// The input does not fit the state.
+    #[error("the input does not fit the state of `{graph}`: {source}")]
+    BadInput {
+        /// The graph.
+        graph: String,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// What is stored does not fit the state type any more.
+    #[error("entry {seq} does not fit the state of `{graph}`: {message}")]
+    StateMismatch {
+        /// The entry.
+        seq: u64,
+        /// The graph.
+        graph: String,
+        /// Where and why.
+        message: String,
+    },
+    /// The thread is not paused, or has several open questions and none was named.
+    #[error("{0}")]
+    NotPaused(String),
+    /// A node that is not in the graph.
+    #[error("graph `{graph}` has no node `{node}`")]
+    UnknownNode {
+        /// The graph.
+        graph: String,
+        /// The node.
+        node: String,
+    },
+    /// The run failed.
+    #[error("run failed ({}): {}", .0.code, .0.message)]
+    Failed(RunFailure),
+    /// The run was cancelled.
+    #[error("the run was cancelled")]
+    Cancelled,
+    /// The run went to another worker, or this process is shutting down.
+    #[error("the run left this process: {0}")]
+    Left(String),
+    /// The runtime stopped after a write with unknown outcome.
+    #[error("the runtime stopped: {0}")]
+    Stopped(String),
+}

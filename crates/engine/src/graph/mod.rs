@@ -1,0 +1,183 @@
+//! Graphs: nodes, edges and branches over one state. A graph is checked when it is built and cannot change after.
+//!
+//! What runs when is in [`plan`](crate::plan); how it runs, in [`drive`](crate::drive).
+
+mod build;
+mod node;
+mod policy;
+mod sub;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::plan::{Ix, Next, Topology};
+use crate::state::State;
+
+pub use build::{Builder, NamedBuilder};
+pub use node::{Def, IntoNode, Node, NodeFuture, Open, node};
+pub use policy::{Cache, Retry, Timeout};
+pub use sub::subgraph;
+
+/// The nodes of a graph as an enum. Derive it; then a missing, misspelt or doubled node does not compile.
+pub trait Nodes: Copy + Eq + std::hash::Hash + std::fmt::Debug + Send + Sync + 'static {
+    /// Every node, in order of definition.
+    const ALL: &'static [Self];
+
+    /// The node's name in logs, drawings and events. Stored: rename a node and its old runs cannot go on.
+    fn name(self) -> &'static str;
+
+    /// Its place in [`Nodes::ALL`].
+    fn index(self) -> usize;
+}
+
+/// Where a branch leads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum To<N> {
+    /// To this node.
+    Node(N),
+    /// To all of these, side by side.
+    All(Vec<N>),
+    /// To one task of this node for each item, side by side. A task reads its item with [`Cx::input`](crate::Cx::input).
+    Each(N, Vec<Value>),
+    /// Nowhere.
+    End,
+}
+
+impl<N> To<N> {
+    /// One task of `node` for each item; without items, on to `otherwise`.
+    ///
+    /// An item that is not JSON (a map with keys that are not text, say) becomes `null`.
+    pub fn each<T: Serialize>(node: N, items: impl IntoIterator<Item = T>, otherwise: Self) -> Self {
+        let items: Vec<Value> =
+            items.into_iter().map(|item| serde_json::to_value(item).unwrap_or(Value::Null)).collect();
+        if items.is_empty() { otherwise } else { Self::Each(node, items) }
+    }
+}
+
+/// A graph that is ready to run.
+pub struct Graph<S: State> {
+    pub(crate) core: Arc<Core<S>>,
+}
+
+impl<S: State> Clone for Graph<S> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone() }
+    }
+}
+
+impl<S: State> std::fmt::Debug for Graph<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.core.nodes.iter().map(|node| &node.name)).finish()
+    }
+}
+
+impl<S: State> Graph<S> {
+    /// Defines a graph by an exhaustive `match` over its nodes.
+    pub fn define<N: Nodes>(define: impl Fn(N) -> Def<S, N>) -> Builder<S, N> {
+        Builder::new(N::ALL.iter().map(|node| (*node, define(*node))).collect())
+    }
+
+    /// Defines a graph by names, for graphs that are read from a file. Names are checked by `build`.
+    pub fn named() -> NamedBuilder<S> {
+        NamedBuilder::new()
+    }
+
+    /// Its nodes and edges, to be drawn.
+    pub fn drawing(&self) -> Drawing {
+        self.core.drawing.clone()
+    }
+
+    /// Changes when nodes or edges change: a run that was started on another shape is not silently resumed.
+    pub fn fingerprint(&self) -> &str {
+        &self.core.fingerprint
+    }
+}
+
+/// Nodes and edges of a graph, for drawing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Drawing {
+    /// The nodes.
+    pub nodes: Vec<DrawnNode>,
+    /// The edges.
+    pub edges: Vec<DrawnEdge>,
+}
+
+/// A node as drawn. The ends of a graph are called `__start__` and `__end__`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DrawnNode {
+    /// Its name.
+    pub id: String,
+    /// Runs only when nothing else is due.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deferred: bool,
+    /// The graph inside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner: Option<Box<Drawing>>,
+}
+
+/// An edge as drawn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DrawnEdge {
+    /// Where it starts.
+    pub source: String,
+    /// Where it ends.
+    pub target: String,
+    /// Taken only when the branch says so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub conditional: bool,
+}
+
+/// A built graph. Everything below works with node numbers.
+pub(crate) struct Core<S: State> {
+    pub nodes: Vec<Built<S>>,
+    pub start: Vec<Ix>,
+    pub topology: Topology,
+    pub fingerprint: String,
+    pub drawing: Drawing,
+}
+
+/// One node of a built graph.
+pub(crate) struct Built<S: State> {
+    pub name: Arc<str>,
+    pub run: Arc<dyn Node<S>>,
+    pub edge: Edge<S>,
+    pub retry: Retry,
+    pub timeout: Timeout,
+    pub cache: Option<Cache<S>>,
+    pub pause_before: bool,
+    pub pause_after: bool,
+}
+
+pub(crate) enum Edge<S> {
+    End,
+    Then(Vec<Ix>),
+    Branch(Choose<S>),
+}
+
+/// Chooses by the state. `Err` names a target that was not declared.
+pub(crate) type Choose<S> = Arc<dyn Fn(&S) -> Result<Next, Undeclared> + Send + Sync>;
+
+/// A branch led somewhere it had not declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Undeclared(pub String);
+
+impl<S: State> Core<S> {
+    pub(crate) fn node(&self, ix: Ix) -> &Built<S> {
+        &self.nodes[usize::from(ix)]
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Ix> {
+        self.nodes.iter().position(|node| &*node.name == name).and_then(|ix| Ix::try_from(ix).ok())
+    }
+
+    /// Where a finished task of this node leads, by the state after the step.
+    pub(crate) fn route(&self, ix: Ix, state: &S) -> Result<Next, Undeclared> {
+        match &self.node(ix).edge {
+            Edge::End => Ok(Next::End),
+            Edge::Then(targets) => Ok(Next::Nodes(targets.clone())),
+            Edge::Branch(choose) => choose(state),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What stands in the entries of a thread's log: the stored form of starts, steps, pauses and ends, and of the
+//! records of a step in progress. Field names here are the format; adding an optional field keeps it readable.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::graph::Core;
+use crate::plan::{Position, Task};
+use crate::state::State;
+use crate::store::{RunFailure, Usage};
+
+/// Version of this format, written with every start.
+pub const FORMAT: u32 = 1;
+
+/// A run began.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Started {
+    /// Version of the format of this run's entries.
+    pub v: u32,
+    /// The graph.
+    pub graph: String,
+    /// The input, as an update of the state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Box<RawValue>>,
+    /// Where the run begins. Absent: where the parent entry stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Place>,
+}
+
+/// A superstep, of the graph or of one inside it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// For a subgraph: the task it runs in.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// What each task did, in the order in which the updates were folded.
+    pub tasks: Vec<TaskDone>,
+    /// Where the run stands now.
+    #[serde(flatten)]
+    pub at: Place,
+    /// Milliseconds the run was worked on so far, waiting for people not counted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub active_ms: u64,
+}
+
+/// What one task did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskDone {
+    /// The node.
+    pub node: String,
+    /// Its update.
+    pub update: Box<RawValue>,
+    /// How long it took, retries included.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ms: u64,
+    /// Tries, when more than one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub attempts: u32,
+    /// The result came from the cache.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cached: bool,
+    /// What it spent.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub usage: Usage,
+    /// What the node noted for the inspector.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub notes: BTreeMap<String, Value>,
+}
+
+/// A [`Position`] with names instead of numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// Supersteps finished in this run.
+    #[serde(default)]
+    pub step: u32,
+    /// What is due next.
+    #[serde(default)]
+    pub due: Vec<DueTask>,
+    /// Deferred nodes that wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<DueTask>,
+    /// Joins reached by some of their predecessors.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arrived: BTreeMap<String, Vec<String>>,
+}
+
+/// A task that is due: a node, or a node and its item.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum DueTask {
+    /// Just the node.
+    Node(String),
+    /// A node with an item of a dynamic fan-out.
+    Item {
+        /// The node.
+        node: String,
+        /// The item.
+        input: Value,
+    },
+}
+
+/// The run waits.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Paused {
+    /// What it waits for.
+    pub asks: Vec<Question>,
+}
+
+/// Something a run asks of a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// Names the question in an answer. Unique in its run.
+    pub id: String,
+    /// Who asks.
+    pub node: String,
+    /// Why.
+    pub kind: AskKind,
+    /// What.
+    pub question: Value,
+    /// Why the last answer was not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Why a run waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskKind {
+    /// A node asked.
+    Ask,
+    /// A breakpoint. Any answer goes on.
+    Breakpoint,
+    /// A call that must not be repeated may or may not have happened. Answer `{"result": …}` when it did,
+    /// `{"retry": true}` when it did not.
+    EffectUnknown,
+}
+
+/// Answers came.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Resumed {
+    /// By question.
+    pub answers: BTreeMap<String, Value>,
+}
+
+/// The run goes on after something that was not planned.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Restarted {
+    /// Which claim of the run this is.
+    pub epoch: u64,
+    /// Why.
+    pub why: String,
+}
+
+/// The run failed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Failed {
+    /// Code and sentence.
+    #[serde(flatten)]
+    pub failure: RunFailure,
+    /// The node, when one failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+/// The run was cancelled.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Cancelled {
+    /// What watchers had been shown of the step that was cut off: text by node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub partial: BTreeMap<String, String>,
+}
+
+/// Somebody changed the state.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Edited {
+    /// The whole state, replacing the old one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Box<RawValue>>,
+    /// A change, folded in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Box<RawValue>>,
+    /// Where the next run begins. Absent: where the parent stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Place>,
+}
+
+/// A whole state with its place, so that a reader need not start from the beginning.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Snapshot<S> {
+    /// The state.
+    pub state: S,
+    /// Where the run stood.
+    pub at: Place,
+    /// Milliseconds worked on in the run so far.
+    #[serde(default)]
+    pub active_ms: u64,
+}
+
+impl Place {
+    pub(crate) fn of<S: State>(position: &Position, graph: &Core<S>) -> Self {
+        let name = |ix: &u16| graph.node(*ix).name.to_string();
+        let task = |task: &Task| match &task.input {
+            None => DueTask::Node(name(&task.node)),
+            Some(input) => DueTask::Item { node: name(&task.node), input: input.clone() },
+        };
+        Self {
+            step: position.step,
+            due: position.due.iter().map(task).collect(),
+            held: position.held.iter().map(task).collect(),
+            arrived: position
+                .arrived
+                .iter()
+                .map(|(join, came)| (name(join), came.iter().map(name).collect()))
+                .collect(),
+        }
+    }
+
+    /// Back to numbers. `Err` names a node that the graph does not have (any more).
+    pub(crate) fn position<S: State>(&self, graph: &Core<S>) -> Result<Position, String> {
+        let number = |name: &String| graph.find(name).ok_or_else(|| name.clone());
+        let task = |task: &DueTask| match task {
+            DueTask::Node(node) => Ok(Task { node: number(node)?, input: None }),
+            DueTask::Item { node, input } => Ok(Task { node: number(node)?, input: Some(input.clone()) }),
+        };
+        let mut arrived = BTreeMap::new();
+        for (join, came) in &self.arrived {
+            arrived.insert(number(join)?, came.iter().map(number).collect::<Result<_, String>>()?);
+        }
+        Ok(Position {
+            step: self.step,
+            due: self.due.iter().map(task).collect::<Result<_, String>>()?,
+            held: self.held.iter().map(task).collect::<Result<_, String>>()?,
+            arrived,
+        })
+    }
+
+    /// Names of the nodes that are due.
+    pub fn due_nodes(&self) -> Vec<String> {
+        self.due
+            .iter()
+            .map(|task| match task {
+                DueTask::Node(node) | DueTask::Item { node, .. } => node.clone(),
+            })
+            .collect()
+    }
+}
+
+/// JSON bytes of a stored form. These types have text keys only, so writing them cannot fail.
+pub(crate) fn bytes(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(value: &u32) -> bool {
+    *value == 1
+}

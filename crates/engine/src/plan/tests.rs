@@ -1,0 +1,124 @@
+use super::*;
+
+/// Nodes are letters: `a` is 0. Deferred nodes and joins are given by letter.
+fn topology(nodes: u16, deferred: &str, joins: &[(&str, &str)]) -> Topology {
+    let mut topology = Topology {
+        waits_for: vec![BTreeSet::new(); usize::from(nodes)],
+        deferred: (0..nodes).map(|ix| deferred.contains(letter(ix))).collect(),
+    };
+    for (join, waits_for) in joins {
+        topology.waits_for[usize::from(ix(join))] =
+            waits_for.chars().map(|c| ix(&c.to_string())).collect();
+    }
+    topology
+}
+
+fn ix(name: &str) -> Ix {
+    Ix::from(name.as_bytes()[0] - b'a')
+}
+
+fn letter(ix: Ix) -> char {
+    char::from(b'a' + u8::try_from(ix).expect("few nodes"))
+}
+
+fn to(names: &str) -> Next {
+    if names.is_empty() { Next::End } else { Next::Nodes(names.chars().map(|c| ix(&c.to_string())).collect()) }
+}
+
+/// Runs `steps` (lists of `from>targets`) and prints what is due after each.
+fn check(topology: &Topology, start: &str, steps: &[&[&str]], expected: &str) {
+    let start: Vec<Ix> = start.chars().map(|c| ix(&c.to_string())).collect();
+    let mut position = begin(topology, &start);
+    let mut seen = vec![due(&position)];
+    for step in steps {
+        let routes = step
+            .iter()
+            .map(|route| {
+                let (from, targets) = route.split_once('>').expect("from>targets");
+                (ix(from), to(targets))
+            })
+            .collect();
+        match advance(topology, &position, routes) {
+            Ok(next) => {
+                seen.push(due(&next));
+                position = next;
+            }
+            Err(stuck) => {
+                let missing: String = stuck.missing.iter().map(|ix| letter(*ix)).collect();
+                seen.push(format!("stuck {} without {missing}", letter(stuck.join)));
+                break;
+            }
+        }
+    }
+    assert_eq!(seen.join(" | "), expected);
+}
+
+fn due(position: &Position) -> String {
+    position.due.iter().map(|task| letter(task.node)).collect()
+}
+
+#[test]
+fn a_join_reached_by_many_runs_once() {
+    check(&topology(4, "", &[]), "a", &[&["a>bc"], &["b>d", "c>d"]], "a | bc | d");
+}
+
+#[test]
+fn a_barrier_waits_for_branches_of_unequal_length() {
+    let topology = topology(5, "", &[("e", "bd")]);
+    check(&topology, "a", &[&["a>bc"], &["b>e", "c>d"], &["d>e"], &["e>"]], "a | bc | d | e | ");
+}
+
+#[test]
+fn a_barrier_can_fill_again_in_a_loop() {
+    let topology = topology(4, "", &[("d", "bc")]);
+    check(
+        &topology,
+        "a",
+        &[&["a>bc"], &["b>d", "c>d"], &["d>a"], &["a>bc"], &["b>d", "c>d"]],
+        "a | bc | d | a | bc | d",
+    );
+}
+
+#[test]
+fn a_join_that_can_never_fill_is_an_error_and_says_who_is_missing() {
+    let topology = topology(4, "", &[("d", "bc")]);
+    check(&topology, "a", &[&["a>b"], &["b>d"]], "a | b | stuck d without c");
+}
+
+#[test]
+fn a_deferred_node_runs_when_nothing_else_is_left_and_only_once() {
+    check(
+        &topology(5, "e", &[]),
+        "a",
+        &[&["a>be"], &["b>ce"], &["c>"], &["e>"]],
+        "a | b | c | e | ",
+    );
+}
+
+#[test]
+fn one_branch_that_ends_leaves_the_others_running() {
+    check(&topology(4, "", &[]), "a", &[&["a>bc"], &["b>", "c>d"]], "a | bc | d");
+}
+
+#[test]
+fn order_is_that_of_definition_whoever_points_first() {
+    check(&topology(4, "", &[]), "a", &[&["a>dbc"]], "a | bcd");
+}
+
+#[test]
+fn each_item_of_a_dynamic_fan_out_is_a_task_and_their_join_runs_once() {
+    let topology = topology(3, "", &[]);
+    let items = vec![Value::from(1), Value::from(2), Value::from(2)];
+    let position = advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, items))]).expect("plan");
+    assert_eq!(due(&position), "bbb");
+    assert_eq!(position.due[2].input, Some(Value::from(2)));
+    let routes = vec![(1, to("c")), (1, to("c")), (1, to("c"))];
+    assert_eq!(due(&advance(&topology, &position, routes).expect("plan")), "c");
+}
+
+#[test]
+fn an_empty_fan_out_ends() {
+    let topology = topology(3, "", &[]);
+    let position = advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, vec![]))]).expect("plan");
+    assert!(position.due.is_empty());
+}
