@@ -6,6 +6,7 @@
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
+mod attrs;
 mod nodes;
 mod state;
 

@@ -41,7 +41,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         }
         let Some(name) = errors.keep(name(variant)) else { continue };
         if let Some(other) = taken.insert(name.clone(), &variant.ident) {
-            errors.push(Error::new_spanned(variant, format!("`{other}` is named `{name}` already")));
+            errors.push(Error::new_spanned(&variant.ident, format!("`{other}` is named `{name}` already")));
         }
         variants.push(&variant.ident);
         names.push(name);

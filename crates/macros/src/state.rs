@@ -3,25 +3,20 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{
-    Attribute, Data, DeriveInput, Error, Expr, ExprLit, Fields, Ident, Lit, Meta, Path, Result, Token, Type,
-};
+use syn::{Attribute, Data, DeriveInput, Error, Fields, GenericArgument, Ident, PathArguments, Result, Type};
 
 use crate::Errors;
-
-const KNOWN: &str =
-    "known are `last`, `append`, `by_id` (or `messages`), `merge`, `add`, `with = path` and `rule = Type`";
+use crate::attrs::{FieldSerde, Rule, rename_all};
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let state = &input.ident;
     let fields = fields(input)?;
     let vis = &input.vis;
     let update = format_ident!("{}Update", state.unraw());
-    let rename_all = struct_serde(&input.attrs)?;
+    let rename_all = rename_all(&input.attrs)?;
 
-    let declared = fields.iter().map(Field::declare).collect::<Vec<_>>();
+    let declared = fields.iter().map(Field::declare);
     let local_rules = fields.iter().map(Field::local_rule);
     let setters = fields.iter().map(Field::setter);
     let codecs = fields.iter().map(Field::codec);
@@ -113,15 +108,6 @@ struct Field<'a> {
     serde: FieldSerde,
 }
 
-enum Rule {
-    /// The name of a type in `doran_engine::state::reduce`.
-    Engine(&'static str),
-    /// A type that implements `Reduce`.
-    Own(Type),
-    /// A function that folds one value into another.
-    With(Path),
-}
-
 impl<'a> Field<'a> {
     fn read(state: &'a Ident, field: &'a syn::Field) -> Result<Self> {
         let Some(ident) = &field.ident else {
@@ -160,15 +146,21 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What an update carries for this field.
+    /// What an update carries for this field. It is spelt out where the rule is known, so that an ill-fitting rule is
+    /// told once, by the fold, and not by everything that is derived for the update as well.
     fn change(&self) -> TokenStream {
         let ty = self.ty;
         match &self.rule {
-            Rule::With(_) => quote!(#ty),
-            Rule::Engine(_) | Rule::Own(_) => {
-                let rule = self.rule();
-                quote_spanned!(ty.span()=> <#rule as ::doran_engine::state::Reduce<#ty>>::Change)
-            }
+            Rule::With(_) | Rule::Engine("Last" | "Append" | "Merge" | "Add") => quote!(#ty),
+            Rule::Engine(_) | Rule::Own(_) => match item_of_a_list(ty) {
+                Some(item) if matches!(self.rule, Rule::Engine("ById")) => {
+                    quote_spanned!(ty.span()=> ::doran_engine::state::Changes<#item>)
+                }
+                _ => {
+                    let rule = self.rule();
+                    quote_spanned!(ty.span()=> <#rule as ::doran_engine::state::Reduce<#ty>>::Change)
+                }
+            },
         }
     }
 
@@ -200,11 +192,7 @@ impl<'a> Field<'a> {
     fn local_rule(&self) -> Option<TokenStream> {
         let Rule::With(path) = &self.rule else { return None };
         let (name, ty) = (self.hidden("Rule"), self.ty);
-        let call = |into| {
-            let into = Ident::new(into, Span::call_site());
-            quote_spanned!(path.span()=> #path(#into, __change);)
-        };
-        let (fold, join) = (call("__field"), call("__earlier"));
+        let function = quote_spanned!(path.span()=> let __function: fn(&mut #ty, #ty) = #path;);
         Some(quote! {
             #[allow(non_camel_case_types)]
             struct #name;
@@ -214,11 +202,13 @@ impl<'a> Field<'a> {
                 type Change = #ty;
 
                 fn fold(__field: &mut #ty, __change: #ty) {
-                    #fold
+                    #function
+                    __function(__field, __change);
                 }
 
                 fn join(__earlier: &mut #ty, __change: #ty) {
-                    #join
+                    #function
+                    __function(__earlier, __change);
                 }
             }
         })
@@ -299,105 +289,15 @@ impl<'a> Field<'a> {
     }
 }
 
-impl Rule {
-    fn read(state: &Ident, attrs: &[Attribute]) -> Result<Self> {
-        let mut found: Option<Self> = None;
-        for attr in attrs.iter().filter(|attr| attr.path().is_ident("reduce")) {
-            let mut named = false;
-            attr.parse_nested_meta(|meta| {
-                let name = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
-                let rule = match name.as_str() {
-                    "last" => Self::Engine("Last"),
-                    "append" => Self::Engine("Append"),
-                    "by_id" | "messages" => Self::Engine("ById"),
-                    "merge" => Self::Engine("Merge"),
-                    "add" => Self::Engine("Add"),
-                    "rule" => Self::Own(meta.value()?.parse()?),
-                    "with" => Self::With(outside(state, meta.value()?.parse()?)),
-                    _ => {
-                        let path = &meta.path;
-                        let path = quote!(#path).to_string().replace(' ', "");
-                        return Err(meta.error(format!("no rule is called `{path}`; {KNOWN}")));
-                    }
-                };
-                if found.replace(rule).is_some() {
-                    return Err(meta.error("this field has a rule already; a field takes changes in one way"));
-                }
-                named = true;
-                Ok(())
-            })?;
-            if !named {
-                return Err(Error::new_spanned(attr, format!("no rule is named; {KNOWN}")));
-            }
-        }
-        Ok(found.unwrap_or(Self::Engine("Last")))
+/// The `T` of a `Vec<T>` that is written as such.
+fn item_of_a_list(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "Vec")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(item)) if arguments.args.len() == 1 => Some(item),
+        _ => None,
     }
-}
-
-/// What the attributes for serde on a field mean to its update.
-#[derive(Default)]
-struct FieldSerde {
-    /// What is handed on as it stands.
-    passed: Vec<Meta>,
-    write: Option<Path>,
-    read: Option<Path>,
-}
-
-impl FieldSerde {
-    fn read(attrs: &[Attribute]) -> Result<Self> {
-        let mut serde = Self::default();
-        for meta in serde_metas(attrs)? {
-            let name = meta.path().get_ident().map(Ident::to_string).unwrap_or_default();
-            match name.as_str() {
-                "rename" | "alias" => serde.passed.push(meta),
-                "with" => {
-                    let module: Path = path_in(&meta)?;
-                    serde.write = Some(syn::parse_quote!(#module::serialize));
-                    serde.read = Some(syn::parse_quote!(#module::deserialize));
-                }
-                "serialize_with" => serde.write = Some(path_in(&meta)?),
-                "deserialize_with" => serde.read = Some(path_in(&meta)?),
-                "skip" | "skip_serializing" | "skip_deserializing" => {
-                    return Err(Error::new_spanned(
-                        meta,
-                        "a field of a state cannot be skipped: it would be gone after a restart",
-                    ));
-                }
-                _ => {}
-            }
-        }
-        Ok(serde)
-    }
-}
-
-fn struct_serde(attrs: &[Attribute]) -> Result<TokenStream> {
-    let passed = serde_metas(attrs)?.into_iter().filter(|meta| meta.path().is_ident("rename_all"));
-    Ok(quote!(#(#passed,)*))
-}
-
-fn serde_metas(attrs: &[Attribute]) -> Result<Vec<Meta>> {
-    let mut metas = Vec::new();
-    for attr in attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
-        metas.extend(attr.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?);
-    }
-    Ok(metas)
-}
-
-fn path_in(meta: &Meta) -> Result<Path> {
-    match &meta.require_name_value()?.value {
-        Expr::Lit(ExprLit { lit: Lit::Str(path), .. }) => path.parse(),
-        other => Err(Error::new_spanned(other, "expected a path in quotes")),
-    }
-}
-
-/// A path that starts with `Self`, as seen from outside of the state.
-fn outside(state: &Ident, mut path: Path) -> Path {
-    if let Some(first) = path.segments.first_mut()
-        && first.ident == "Self"
-    {
-        first.ident = state.clone();
-    }
-    path
 }
 
 fn is_number(ty: &Type) -> bool {
@@ -410,41 +310,6 @@ fn is_number(ty: &Type) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rule(attrs: &[Attribute]) -> String {
-        match Rule::read(&format_ident!("Chat"), attrs) {
-            Ok(Rule::Engine(name)) => name.to_owned(),
-            Ok(Rule::Own(ty)) => quote!(own #ty).to_string(),
-            Ok(Rule::With(path)) => quote!(with #path).to_string(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn a_field_without_an_attribute_keeps_the_last_write() {
-        assert_eq!(rule(&[]), "Last");
-    }
-
-    #[test]
-    fn both_names_of_a_list_with_ids_mean_the_same_rule() {
-        assert_eq!(rule(&[syn::parse_quote!(#[reduce(by_id)])]), "ById");
-        assert_eq!(rule(&[syn::parse_quote!(#[reduce(messages)])]), "ById");
-    }
-
-    #[test]
-    fn self_in_a_path_means_the_state() {
-        assert_eq!(rule(&[syn::parse_quote!(#[reduce(with = Self::fold)])]), "with Chat :: fold");
-        assert_eq!(
-            rule(&[syn::parse_quote!(#[reduce(rule = rules::Capped<8>)])]),
-            "own rules :: Capped < 8 >"
-        );
-    }
-
-    #[test]
-    fn a_rule_given_twice_is_refused_also_across_attributes() {
-        let two = rule(&[syn::parse_quote!(#[reduce(append)]), syn::parse_quote!(#[reduce(append)])]);
-        assert!(two.contains("has a rule already"), "{two}");
-    }
 
     #[test]
     fn only_a_plain_number_is_a_number() {
