@@ -49,6 +49,10 @@ impl<S: Debug> Debug for Snap<S> {
 /// How one field takes a change. `T` is the field's type.
 ///
 /// `join` makes of two changes one: folding `join(a, b)` gives what folding `a`, then `b` gives.
+#[diagnostic::on_unimplemented(
+    message = "the rule `{Self}` does not fit a field of type `{T}`",
+    label = "no change to a `{T}` by `{Self}`"
+)]
 pub trait Reduce<T> {
     /// What an update carries for this field.
     type Change: Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
@@ -172,6 +176,10 @@ pub mod reduce {
 }
 
 /// Something with an id of its own, for [`reduce::ById`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no id of its own, which `#[reduce(by_id)]` needs",
+    label = "implement `Keyed` for `{Self}`, or append with `#[reduce(append)]`"
+)]
 pub trait Keyed {
     /// The id. Two items with the same id are the same item.
     fn key(&self) -> &str;

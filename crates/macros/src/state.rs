@@ -1,0 +1,320 @@
+//! `#[derive(State)]`: the update type of a struct, its setters, and the fold.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Attribute, Data, DeriveInput, Error, Fields, GenericArgument, Ident, PathArguments, Result, Type};
+
+use crate::Errors;
+use crate::attrs::{FieldSerde, Rule, rename_all};
+
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let state = &input.ident;
+    let fields = fields(input)?;
+    let vis = &input.vis;
+    let update = format_ident!("{}Update", state.unraw());
+    let rename_all = rename_all(&input.attrs)?;
+
+    let declared = fields.iter().map(Field::declare);
+    let local_rules = fields.iter().map(Field::local_rule);
+    let setters = fields.iter().map(Field::setter);
+    let codecs = fields.iter().map(Field::codec);
+    let folds = fields.iter().map(Field::fold);
+    let names = fields.iter().map(|field| field.ident);
+    let update_doc = format!("A change to [`{state}`]: every field optional.");
+
+    Ok(quote! {
+        #[doc = #update_doc]
+        #[derive(
+            Clone,
+            Debug,
+            Default,
+            ::doran_engine::__private::serde::Serialize,
+            ::doran_engine::__private::serde::Deserialize,
+        )]
+        #[serde(crate = "::doran_engine::__private::serde", #rename_all)]
+        #[allow(private_interfaces)]
+        #vis struct #update {
+            #(#declared,)*
+        }
+
+        // A block of its own, so that the rules written here cannot be named or clash outside.
+        const _: () = {
+            #(#local_rules)*
+
+            #[automatically_derived]
+            impl ::doran_engine::state::State for #state {
+                type Update = #update;
+
+                fn apply(&mut self, update: #update) {
+                    #(#folds)*
+                }
+            }
+
+            impl #state {
+                /// An update that changes nothing yet.
+                pub fn update() -> #update {
+                    ::core::default::Default::default()
+                }
+            }
+
+            #[allow(dead_code, private_bounds, private_interfaces)]
+            impl #update {
+                #(#setters)*
+
+                /// Whether it changes nothing.
+                pub fn is_empty(&self) -> bool {
+                    true #(&& self.#names.is_none())*
+                }
+
+                #(#codecs)*
+            }
+        };
+    })
+}
+
+fn fields(input: &DeriveInput) -> Result<Vec<Field<'_>>> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(&input.ident, "`State` can be derived for a struct only"));
+    };
+    if !input.generics.params.is_empty() {
+        return Err(Error::new_spanned(
+            &input.generics,
+            "a state cannot be generic: its log has to be readable without knowing which type was meant",
+        ));
+    }
+    let named = match &data.fields {
+        Fields::Named(fields) => &fields.named,
+        Fields::Unit => return Ok(Vec::new()),
+        Fields::Unnamed(fields) => {
+            return Err(Error::new_spanned(fields, "a state has named fields: its updates are kept by name"));
+        }
+    };
+    let mut errors = Errors::default();
+    let fields = named.iter().filter_map(|field| errors.keep(Field::read(&input.ident, field))).collect();
+    errors.finish()?;
+    Ok(fields)
+}
+
+/// One field of a state, as far as its update is concerned.
+struct Field<'a> {
+    state: &'a Ident,
+    ident: &'a Ident,
+    vis: &'a syn::Visibility,
+    ty: &'a Type,
+    docs: Vec<&'a Attribute>,
+    rule: Rule,
+    serde: FieldSerde,
+}
+
+impl<'a> Field<'a> {
+    fn read(state: &'a Ident, field: &'a syn::Field) -> Result<Self> {
+        let Some(ident) = &field.ident else {
+            return Err(Error::new_spanned(field, "a state has named fields"));
+        };
+        if ident == "is_empty" {
+            return Err(Error::new_spanned(
+                ident,
+                "an update has a method `is_empty`; name this field otherwise",
+            ));
+        }
+        let mut errors = Errors::default();
+        let rule = errors.keep(Rule::read(state, &field.attrs));
+        let serde = errors.keep(FieldSerde::read(&field.attrs));
+        errors.finish()?;
+        let (Some(rule), Some(serde)) = (rule, serde) else {
+            return Err(Error::new_spanned(field, "this field cannot be read"));
+        };
+        let docs = field.attrs.iter().filter(|attr| attr.path().is_ident("doc")).collect();
+        Ok(Self { state, ident, vis: &field.vis, ty: &field.ty, docs, rule, serde })
+    }
+
+    /// The type that folds this field. It stands where the field's type stands, so that an ill-fitting rule is told there.
+    fn rule(&self) -> TokenStream {
+        let span = self.ty.span();
+        match &self.rule {
+            Rule::Engine(name) => {
+                let name = Ident::new(name, span);
+                quote_spanned!(span=> ::doran_engine::state::reduce::#name)
+            }
+            Rule::Own(ty) => quote!(#ty),
+            Rule::With(_) => {
+                let name = self.hidden("Rule");
+                quote!(#name)
+            }
+        }
+    }
+
+    /// What an update carries for this field. It is spelt out where the rule is known, so that an ill-fitting rule is
+    /// told once, by the fold, and not by everything that is derived for the update as well.
+    fn change(&self) -> TokenStream {
+        let ty = self.ty;
+        match &self.rule {
+            Rule::With(_) | Rule::Engine("Last" | "Append" | "Merge" | "Add") => quote!(#ty),
+            Rule::Engine(_) | Rule::Own(_) => match item_of_a_list(ty) {
+                Some(item) if matches!(self.rule, Rule::Engine("ById")) => {
+                    quote_spanned!(ty.span()=> ::doran_engine::state::Changes<#item>)
+                }
+                _ => {
+                    let rule = self.rule();
+                    quote_spanned!(ty.span()=> <#rule as ::doran_engine::state::Reduce<#ty>>::Change)
+                }
+            },
+        }
+    }
+
+    fn hidden(&self, what: &str) -> Ident {
+        format_ident!("__{}_{}", what, self.ident.unraw(), span = Span::call_site())
+    }
+
+    fn declare(&self) -> TokenStream {
+        let Self { ident, vis, docs, .. } = self;
+        let change = self.change();
+        let update = format_ident!("{}Update", self.state.unraw());
+        let passed = &self.serde.passed;
+        let write = self.serde.write.as_ref().map(|_| {
+            let path = format!("{update}::{}", self.hidden("write"));
+            quote!(serialize_with = #path,)
+        });
+        let read = match &self.serde.read {
+            Some(_) => format!("{update}::{}", self.hidden("read")),
+            None => "::doran_engine::__private::set".to_owned(),
+        };
+        quote! {
+            #(#docs)*
+            #[serde(default, skip_serializing_if = "Option::is_none", #write deserialize_with = #read, #(#passed,)*)]
+            #vis #ident: ::core::option::Option<#change>
+        }
+    }
+
+    /// The type behind `#[reduce(with = path)]`.
+    fn local_rule(&self) -> Option<TokenStream> {
+        let Rule::With(path) = &self.rule else { return None };
+        let (name, ty) = (self.hidden("Rule"), self.ty);
+        let function = quote_spanned!(path.span()=> let __function: fn(&mut #ty, #ty) = #path;);
+        Some(quote! {
+            #[allow(non_camel_case_types)]
+            struct #name;
+
+            #[automatically_derived]
+            impl ::doran_engine::state::Reduce<#ty> for #name {
+                type Change = #ty;
+
+                fn fold(__field: &mut #ty, __change: #ty) {
+                    #function
+                    __function(__field, __change);
+                }
+
+                fn join(__earlier: &mut #ty, __change: #ty) {
+                    #function
+                    __function(__earlier, __change);
+                }
+            }
+        })
+    }
+
+    fn setter(&self) -> TokenStream {
+        let Self { ident, ty, .. } = self;
+        let (rule, change) = (self.rule(), self.change());
+        // A bare `1` is an `i32` to `impl Into<u64>`, and does not fit.
+        let (takes, into) = match is_number(ty) && matches!(self.rule, Rule::Engine(_) | Rule::With(_)) {
+            true => (quote!(#change), quote!(change)),
+            false => {
+                (quote!(impl ::core::convert::Into<#change>), quote!(::core::convert::Into::into(change)))
+            }
+        };
+        let doc = format!("Changes `{}`, after what was set before.", ident.unraw());
+        let join = quote_spanned! {ty.span()=>
+            <#rule as ::doran_engine::state::Reduce<#ty>>::join(earlier, change)
+        };
+        quote! {
+            #[doc = #doc]
+            #[must_use]
+            pub fn #ident(mut self, change: #takes) -> Self {
+                let change: #change = #into;
+                match &mut self.#ident {
+                    ::core::option::Option::Some(earlier) => #join,
+                    unset => *unset = ::core::option::Option::Some(change),
+                }
+                self
+            }
+        }
+    }
+
+    fn fold(&self) -> TokenStream {
+        let Self { ident, ty, .. } = self;
+        let rule = self.rule();
+        let fold = quote_spanned! {ty.span()=>
+            <#rule as ::doran_engine::state::Reduce<#ty>>::fold(&mut self.#ident, change)
+        };
+        quote! {
+            if let ::core::option::Option::Some(change) = update.#ident {
+                #fold;
+            }
+        }
+    }
+
+    /// The field's own way to and from its serialised form, around an option.
+    fn codec(&self) -> TokenStream {
+        let change = self.change();
+        let serde = quote!(::doran_engine::__private::serde);
+        let write = self.serde.write.as_ref().map(|path| {
+            let name = self.hidden("write");
+            let call = quote_spanned!(path.span()=> #path(change, serializer));
+            quote! {
+                fn #name<S: #serde::Serializer>(
+                    change: &::core::option::Option<#change>,
+                    serializer: S,
+                ) -> ::core::result::Result<S::Ok, S::Error> {
+                    match change {
+                        ::core::option::Option::Some(change) => #call,
+                        ::core::option::Option::None => serializer.serialize_none(),
+                    }
+                }
+            }
+        });
+        let read = self.serde.read.as_ref().map(|path| {
+            let name = self.hidden("read");
+            let call = quote_spanned!(path.span()=> #path(deserializer));
+            quote! {
+                fn #name<'de, D: #serde::Deserializer<'de>>(
+                    deserializer: D,
+                ) -> ::core::result::Result<::core::option::Option<#change>, D::Error> {
+                    #call.map(::core::option::Option::Some)
+                }
+            }
+        });
+        quote!(#write #read)
+    }
+}
+
+/// The `T` of a `Vec<T>` that is written as such.
+fn item_of_a_list(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "Vec")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(item)) if arguments.args.len() == 1 => Some(item),
+        _ => None,
+    }
+}
+
+fn is_number(ty: &Type) -> bool {
+    const NUMBERS: [&str; 14] = [
+        "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64",
+    ];
+    matches!(ty, Type::Path(path) if NUMBERS.iter().any(|number| path.path.is_ident(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_number_is_a_number() {
+        assert!(is_number(&syn::parse_quote!(u64)));
+        assert!(!is_number(&syn::parse_quote!(Option<u64>)));
+        assert!(!is_number(&syn::parse_quote!(String)));
+    }
+}
