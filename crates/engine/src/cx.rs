@@ -156,10 +156,10 @@ impl Cx {
     /// runs again and this gives the answer. Calls recorded before it are not made again.
     ///
     /// An answer that is not a `T` is asked for once more, with the reason.
-    pub fn ask<T: DeserializeOwned>(
+    pub fn ask<T: DeserializeOwned, Q: Serialize>(
         &self,
-        question: impl Serialize,
-    ) -> impl Future<Output = Result<T, NodeError>> + use<T> {
+        question: Q,
+    ) -> impl Future<Output = Result<T, NodeError>> + use<T, Q> {
         let answer = self.ask_now(question);
         async move { answer }
     }

@@ -174,12 +174,10 @@ pub enum EngineError {
         source: serde_json::Error,
     },
     /// What is stored does not fit the state type any more.
-    #[error("entry {seq} does not fit the state of `{graph}`: {message}")]
+    #[error("entry {seq} does not fit the graph and its state: {message}")]
     StateMismatch {
         /// The entry.
         seq: u64,
-        /// The graph.
-        graph: String,
         /// Where and why.
         message: String,
     },

@@ -4,12 +4,26 @@
 #[allow(unused_extern_crates)]
 extern crate self as doran_engine;
 
+mod cx;
+mod drive;
+pub mod error;
+pub mod failpoint;
 pub mod graph;
 pub mod id;
+pub mod log;
+mod plan;
+pub mod runtime;
 pub mod state;
 pub mod store;
 
+pub use cx::Cx;
 pub use doran_macros::{Nodes, State};
+pub use drive::Limits;
+pub use error::{BuildError, EngineError, NodeError};
+pub use graph::{Cache, Def, Graph, Node, NodeFuture, Nodes, Retry, Timeout, To, node, subgraph};
+pub use id::{RunId, RunKey, Tenant, ThreadId, ThreadKey};
+pub use runtime::{Bot, Event, Outcome, RunHandle, Runtime, RuntimeOptions, StartOptions, Until, Watch};
+pub use state::{Changes, Keyed, Snap, State};
 
 /// What the derives write against. No part of the public interface.
 #[doc(hidden)]

@@ -105,7 +105,7 @@ impl<S: State> At<S> {
 pub(crate) fn rebuild<S: State>(graph: &Core<S>, loaded: &Loaded) -> Result<At<S>, EngineError> {
     let mut at = At::fresh(Position::default());
     if let Some((seq, body)) = &loaded.snapshot {
-        let snapshot: Snapshot<S> = read_snapshot(*seq, graph, body)?;
+        let snapshot: Snapshot<S> = read_snapshot(*seq, body)?;
         at.state = Arc::new(snapshot.state);
         at.position = place(*seq, graph, &snapshot.at)?;
         at.active_ms = snapshot.active_ms;
@@ -122,13 +122,13 @@ fn fold<S: State>(graph: &Core<S>, at: &mut At<S>, entry: &Entry) -> Result<(), 
     let seq = entry.seq;
     match entry.kind {
         EntryKind::Started => {
-            let started: log::Started = read(seq, graph, &entry.body)?;
+            let started: log::Started = read(seq, &entry.body)?;
             if started.v > log::FORMAT {
                 let message = format!("it has format {}, this program knows up to {}", started.v, log::FORMAT);
                 return Err(mismatch(seq, message));
             }
             if let Some(update) = started.update {
-                Arc::make_mut(&mut at.state).apply(read(seq, graph, update.get().as_bytes())?);
+                Arc::make_mut(&mut at.state).apply(read(seq, update.get().as_bytes())?);
             }
             match started.at {
                 Some(begin) => at.position = place(seq, graph, &begin)?,
@@ -143,16 +143,16 @@ fn fold<S: State>(graph: &Core<S>, at: &mut At<S>, entry: &Entry) -> Result<(), 
             fold_step(graph, at, seq, &entry.body)?;
         }
         EntryKind::Inner => {
-            let step: log::Step = read(seq, graph, &entry.body)?;
+            let step: log::Step = read(seq, &entry.body)?;
             at.inner.push((step.path, entry.body.clone()));
         }
         EntryKind::Edited => {
-            let edited: log::Edited = read(seq, graph, &entry.body)?;
+            let edited: log::Edited = read(seq, &entry.body)?;
             if let Some(state) = edited.state {
-                at.state = Arc::new(read_state(seq, graph, state.get().as_bytes())?);
+                at.state = Arc::new(read_state(seq, state.get().as_bytes())?);
             }
             if let Some(update) = edited.update {
-                Arc::make_mut(&mut at.state).apply(read(seq, graph, update.get().as_bytes())?);
+                Arc::make_mut(&mut at.state).apply(read(seq, update.get().as_bytes())?);
             }
             if let Some(begin) = edited.at {
                 at.position = place(seq, graph, &begin)?;
@@ -175,10 +175,10 @@ pub(crate) fn fold_step<S: State>(
     seq: Seq,
     body: &[u8],
 ) -> Result<(), EngineError> {
-    let step: log::Step = read(seq, graph, body)?;
+    let step: log::Step = read(seq, body)?;
     let state = Arc::make_mut(&mut at.state);
     for task in &step.tasks {
-        state.apply(read(seq, graph, task.update.get().as_bytes())?);
+        state.apply(read(seq, task.update.get().as_bytes())?);
     }
     at.finished = step.tasks.iter().filter_map(|task| graph.find(&task.node)).collect();
     at.position = place(seq, graph, &step.at)?;
@@ -190,25 +190,25 @@ fn place<S: State>(seq: Seq, graph: &Core<S>, place: &Place) -> Result<Position,
     place.position(graph).map_err(|node| mismatch(seq, format!("the graph has no node `{node}`")))
 }
 
-fn read<S: State, T: DeserializeOwned>(seq: Seq, graph: &Core<S>, body: &[u8]) -> Result<T, EngineError> {
+fn read<T: DeserializeOwned>(seq: Seq, body: &[u8]) -> Result<T, EngineError> {
     serde_json::from_slice(body).map_err(|error| mismatch(seq, error.to_string()))
 }
 
-fn read_snapshot<S: State>(seq: Seq, graph: &Core<S>, body: &[u8]) -> Result<Snapshot<S>, EngineError> {
+fn read_snapshot<S: State>(seq: Seq, body: &[u8]) -> Result<Snapshot<S>, EngineError> {
     match serde_json::from_slice(body) {
         Ok(snapshot) => Ok(snapshot),
         Err(_) => {
-            let loose: Snapshot<Value> = read(seq, graph, body)?;
+            let loose: Snapshot<Value> = read(seq, body)?;
             let state = fill(seq, loose.state)?;
             Ok(Snapshot { state, at: loose.at, active_ms: loose.active_ms })
         }
     }
 }
 
-fn read_state<S: State>(seq: Seq, graph: &Core<S>, body: &[u8]) -> Result<S, EngineError> {
+fn read_state<S: State>(seq: Seq, body: &[u8]) -> Result<S, EngineError> {
     match serde_json::from_slice(body) {
         Ok(state) => Ok(state),
-        Err(_) => fill(seq, read(seq, graph, body)?),
+        Err(_) => fill(seq, read(seq, body)?),
     }
 }
 
@@ -223,5 +223,5 @@ fn fill<S: State>(seq: Seq, stored: Value) -> Result<S, EngineError> {
 }
 
 fn mismatch(seq: Seq, message: String) -> EngineError {
-    EngineError::StateMismatch { seq, graph: String::new(), message }
+    EngineError::StateMismatch { seq, message }
 }

@@ -23,7 +23,7 @@ use crate::store::{
 
 pub(crate) use fold::{At, rebuild};
 pub use run_cx::Limits;
-pub(crate) use run_cx::{Journal, RunCx};
+pub(crate) use run_cx::{Journal, RunCx, Tip};
 
 /// How driving ended, when it ended well.
 pub(crate) enum Ended {
@@ -106,19 +106,25 @@ pub(crate) async fn drive_run<S: State>(
         }
         Ok(ended) => Ok(ended),
         Err(Halt::Cancelled) => Err(end_cancelled(run).await),
-        Err(Halt::Failed { failure, node, usage, records }) => {
-            let body = log::bytes(&log::Failed { failure: failure.clone(), node: node.clone() });
-            let commit = Commit {
-                entries: vec![at.entry(EntryKind::Failed, body)],
-                records,
-                usage,
-                status: Some(NewStatus { status: Status::Failed, error: Some(failure.clone()) }),
-                ..Commit::default()
-            };
-            run.commit(commit).await?;
-            Err(Halt::Failed { failure, node, usage, records: Vec::new() })
-        }
+        Err(halt @ Halt::Failed { .. }) => Err(write_failure(run, at, halt).await),
         Err(halt) => Err(halt),
+    }
+}
+
+/// Writes the end of a run that failed. Gives back what is to be told: the failure, or that it could not be written.
+pub(crate) async fn write_failure<S: State>(run: &Arc<RunCx>, at: &mut At<S>, halt: Halt) -> Halt {
+    let Halt::Failed { failure, node, usage, records } = halt else { return halt };
+    let body = log::bytes(&log::Failed { failure: failure.clone(), node: node.clone() });
+    let commit = Commit {
+        entries: vec![at.entry(EntryKind::Failed, body)],
+        records,
+        usage,
+        status: Some(NewStatus { status: Status::Failed, error: Some(failure.clone()) }),
+        ..Commit::default()
+    };
+    match run.commit(commit).await {
+        Ok(_) => Halt::Failed { failure, node, usage, records: Vec::new() },
+        Err(error) => Halt::Lost(error),
     }
 }
 
@@ -248,6 +254,7 @@ async fn write_step<S: State>(
                 base: 0,
                 snapshot: None,
             }],
+            usage,
             ..Commit::default()
         },
         Scope::Outer => {
@@ -323,7 +330,7 @@ pub(crate) async fn drive_alone<S: State>(
     run: Arc<RunCx>,
     input: S::Update,
 ) -> Result<(Ended, Arc<S>), Halt> {
-    let mut at = At::fresh(plan::begin(&graph.topology, &graph.start));
+    let mut at: At<S> = At::fresh(plan::begin(&graph.topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
     let (ended, _) = drive(graph, &run, &Scope::Outer, &mut at).await?;
     Ok((ended, at.state))
@@ -336,7 +343,7 @@ pub(crate) async fn drive_inner<S: State>(
     path: &str,
     input: S::Update,
 ) -> Result<(Ended, Arc<S>), Halt> {
-    let mut at = At::fresh(plan::begin(&graph.topology, &graph.start));
+    let mut at: At<S> = At::fresh(plan::begin(&graph.topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
     for body in run.inner_steps(path) {
         fold::fold_step(graph, &mut at, 0, &body).map_err(|error| Halt::failed("state_mismatch", error.to_string()))?;

@@ -2,7 +2,7 @@
 //! here; what the result means for the run is not.
 
 use std::collections::BTreeMap;
-use std::future::{Future, pending, poll_fn};
+use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;

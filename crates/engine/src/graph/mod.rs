@@ -12,6 +12,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::drive::{Ended, Halt, Limits, RunCx, drive_alone};
+use crate::error::EngineError;
 use crate::plan::{Ix, Next, Topology};
 use crate::state::State;
 
@@ -82,6 +84,27 @@ impl<S: State> Graph<S> {
     /// Defines a graph by names, for graphs that are read from a file. Names are checked by `build`.
     pub fn named() -> NamedBuilder<S> {
         NamedBuilder::new()
+    }
+
+    /// Runs the graph without a store, to its end. Nothing is kept: for durable runs see
+    /// [`Runtime`](crate::Runtime). A question ends it with [`EngineError::NotPaused`], since nobody could answer.
+    pub async fn run(&self, input: S::Update) -> Result<S, EngineError> {
+        self.run_within(input, Limits::default()).await
+    }
+
+    /// As [`Graph::run`], with limits of its own.
+    pub async fn run_within(&self, input: S::Update, limits: Limits) -> Result<S, EngineError> {
+        let run = Arc::new(RunCx::new(limits, *uuid::Uuid::new_v4().as_bytes()));
+        match drive_alone(&self.core, run, input).await {
+            Ok((Ended::Finished, state)) => Ok(Arc::unwrap_or_clone(state)),
+            Ok((Ended::Paused(asks), _)) => {
+                let node = asks.first().map_or("", |ask| &ask.node);
+                Err(EngineError::NotPaused(format!("node `{node}` asks a question, and there is no store to wait in")))
+            }
+            Err(Halt::Failed { failure, .. }) => Err(EngineError::Failed(failure)),
+            Err(Halt::Cancelled | Halt::Released) => Err(EngineError::Cancelled),
+            Err(Halt::Lost(error)) => Err(error.into()),
+        }
     }
 
     /// Its nodes and edges, to be drawn.

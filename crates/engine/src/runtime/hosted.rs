@@ -1,0 +1,264 @@
+//! A graph as the runtime holds it: its state type is known inside and hidden outside.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::drive::{self, At, Ended, Halt, Journal, RunCx, Tip};
+use crate::error::EngineError;
+use crate::graph::{Core, Drawing};
+use crate::id::ThreadKey;
+use crate::log::{self, Place, Question};
+use crate::plan;
+use crate::state::State;
+use crate::store::{Claimed, Commit, Committed, Entry, EntryKind, Loaded, Seq, Store};
+
+/// Threads whose newest state is kept at hand, for each graph. A thread that is not costs one read of its log.
+const HOT_THREADS: usize = 256;
+
+/// How driving a run ended in this process.
+pub(crate) enum RunEnd {
+    Finished(Arc<dyn Any + Send + Sync>),
+    Paused(Vec<Question>),
+}
+
+/// The state of a thread at some entry, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// The entry.
+    pub seq: Seq,
+    /// The state after it.
+    pub state: Value,
+    /// Where the run stood.
+    pub at: Place,
+}
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A graph whose state type is forgotten.
+pub(crate) trait AnyGraph: Send + Sync {
+    fn fingerprint(&self) -> &str;
+    fn drawing(&self) -> &Drawing;
+    /// Whether this JSON is an update of the state.
+    fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error>;
+    /// Where a run begins.
+    fn beginning(&self) -> Place;
+    fn view(&self, seq: Seq, loaded: &Loaded) -> Result<View, EngineError>;
+    /// The place of a thread after `node` finished on the state in `loaded` with `edit` folded in.
+    fn place_after(&self, node: &str, loaded: &Loaded, edit: &Entry) -> Result<Place, EngineError>;
+    /// Drives a claimed run. `first` is its first entry when this process just wrote it.
+    fn drive(
+        self: Arc<Self>,
+        run: RunCx,
+        store: Arc<dyn Store>,
+        claimed: Claimed,
+        first: Option<Vec<u8>>,
+    ) -> BoxFuture<(Result<RunEnd, Halt>, Option<Committed>)>;
+}
+
+/// A graph with its name and the threads it has at hand.
+pub(crate) struct Hosted<S: State> {
+    pub name: String,
+    pub core: Arc<Core<S>>,
+    hot: Mutex<Hot<S>>,
+}
+
+/// Newest states by thread. The oldest use goes first when there are too many.
+struct Hot<S> {
+    threads: HashMap<ThreadKey, (Seq, u64, At<S>)>,
+    uses: u64,
+}
+
+impl<S: State> Hosted<S> {
+    pub(crate) fn new(name: String, core: Arc<Core<S>>) -> Self {
+        Self { name, core, hot: Mutex::new(Hot { threads: HashMap::new(), uses: 0 }) }
+    }
+
+    fn take_hot(&self, thread: &ThreadKey, head: Seq) -> Option<At<S>> {
+        let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at_head, _, at) = hot.threads.remove(thread)?;
+        (at_head == head).then_some(at)
+    }
+
+    fn keep_hot(&self, thread: ThreadKey, head: Seq, at: At<S>) {
+        let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
+        hot.uses += 1;
+        let use_no = hot.uses;
+        if hot.threads.len() >= HOT_THREADS
+            && !hot.threads.contains_key(&thread)
+            && let Some(oldest) = hot.threads.iter().min_by_key(|(_, (_, used, _))| *used).map(|(key, _)| key.clone())
+        {
+            hot.threads.remove(&oldest);
+        }
+        hot.threads.insert(thread, (head, use_no, at));
+    }
+
+    /// Where the run stands, from what is at hand or from the log.
+    async fn stand(
+        &self,
+        store: &Arc<dyn Store>,
+        claimed: &Claimed,
+        first: Option<Vec<u8>>,
+    ) -> Result<(At<S>, Option<EntryKind>), EngineError> {
+        let run = &claimed.run;
+        if let (Some(body), Some(parent)) = (first, run.parent_seq)
+            && run.first_seq == Some(claimed.head)
+        {
+            let at = if parent == 0 && claimed.head == 1 {
+                Some(At::fresh(plan::Position::default()))
+            } else {
+                self.take_hot(&run.thread, parent)
+            };
+            if let Some(mut at) = at {
+                let entry = Entry {
+                    seq: claimed.head,
+                    parent,
+                    base: at.base,
+                    run: Some(run.run),
+                    at: run.created_at,
+                    kind: EntryKind::Started,
+                    body,
+                };
+                at.take(&self.core, &entry)?;
+                return Ok((at, Some(EntryKind::Started)));
+            }
+        }
+        let loaded = store.load(&run.thread, None).await?;
+        let at = drive::rebuild(&self.core, &loaded)?;
+        Ok((at, loaded.entries.last().map(|entry| entry.kind)))
+    }
+
+    async fn drive_claimed(
+        &self,
+        mut run: RunCx,
+        store: Arc<dyn Store>,
+        claimed: Claimed,
+        first: Option<Vec<u8>>,
+    ) -> (Result<RunEnd, Halt>, Option<Committed>) {
+        let row = &claimed.run;
+        let stood = self.stand(&store, &claimed, first).await;
+        let (head, base) = (claimed.head, stood.as_ref().map_or(0, |(at, _)| at.base));
+        let tip = tokio::sync::Mutex::new(Tip { head, base });
+        run.journal = Some(Journal { store, fence: claimed.fence(), tip });
+        run.carry_on(row.steps, row.usage, claimed.records.clone());
+        let (mut at, last) = match stood {
+            Ok(stood) => stood,
+            Err(EngineError::Store(error)) => return (Err(Halt::Lost(error)), None),
+            Err(error) => return fail(run, "state_mismatch", &error).await,
+        };
+        run.worked_before(Duration::from_millis(at.active_ms));
+        for (path, body) in std::mem::take(&mut at.inner) {
+            run.keep_inner(&path, body);
+        }
+        let run = Arc::new(run);
+        if row.epoch > 1 && row.fingerprint != self.core.fingerprint {
+            let message = format!("graph `{}` changed since this run was started", self.name);
+            return fail_shared(&run, &mut at, "graph_changed", message).await;
+        }
+        let planned = matches!(last, Some(EntryKind::Resumed | EntryKind::Restarted));
+        if row.epoch > 1
+            && !planned
+            && let Err(halt) = note_restart(&run, &mut at, row.epoch).await
+        {
+            return (Err(halt), None);
+        }
+        let outcome = drive::drive_run(&self.core, &run, &mut at).await;
+        match outcome {
+            Ok((Ended::Finished, committed)) => {
+                let state = at.state.clone();
+                if let Some(committed) = committed {
+                    self.keep_hot(row.thread.clone(), committed.head, at);
+                }
+                (Ok(RunEnd::Finished(state)), committed)
+            }
+            Ok((Ended::Paused(asks), committed)) => (Ok(RunEnd::Paused(asks)), committed),
+            Err(halt) => (Err(halt), None),
+        }
+    }
+}
+
+async fn note_restart<S: State>(run: &RunCx, at: &mut At<S>, epoch: u64) -> Result<(), Halt> {
+    let body = log::bytes(&log::Restarted { epoch, why: "the worker before was lost".into() });
+    let commit = Commit { entries: vec![at.entry(EntryKind::Restarted, body)], ..Commit::default() };
+    run.commit(commit).await?;
+    Ok(())
+}
+
+async fn fail(run: RunCx, code: &str, error: &EngineError) -> (Result<RunEnd, Halt>, Option<Committed>) {
+    let mut nowhere = At::<Nothing>::fresh(plan::Position::default());
+    fail_shared(&Arc::new(run), &mut nowhere, code, error.to_string()).await
+}
+
+async fn fail_shared<S: State>(
+    run: &Arc<RunCx>,
+    at: &mut At<S>,
+    code: &str,
+    message: String,
+) -> (Result<RunEnd, Halt>, Option<Committed>) {
+    (Err(drive::write_failure(run, at, Halt::failed(code, message)).await), None)
+}
+
+/// The state of a run whose state cannot be read.
+#[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
+struct Nothing {}
+
+impl State for Nothing {
+    type Update = ();
+
+    fn apply(&mut self, (): ()) {}
+}
+
+impl<S: State> AnyGraph for Hosted<S> {
+    fn fingerprint(&self) -> &str {
+        &self.core.fingerprint
+    }
+
+    fn drawing(&self) -> &Drawing {
+        &self.core.drawing
+    }
+
+    fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error> {
+        serde_json::from_str::<S::Update>(update.get()).map(|_| ())
+    }
+
+    fn beginning(&self) -> Place {
+        Place::of(&plan::begin(&self.core.topology, &self.core.start), &self.core)
+    }
+
+    fn view(&self, seq: Seq, loaded: &Loaded) -> Result<View, EngineError> {
+        let at = drive::rebuild(&self.core, loaded)?;
+        let state = serde_json::to_value(&*at.state).map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
+        Ok(View { seq, state, at: Place::of(&at.position, &self.core) })
+    }
+
+    fn place_after(&self, node: &str, loaded: &Loaded, edit: &Entry) -> Result<Place, EngineError> {
+        let unknown = || EngineError::UnknownNode { graph: self.name.clone(), node: node.to_owned() };
+        let ix = self.core.find(node).ok_or_else(unknown)?;
+        let mut at = drive::rebuild(&self.core, loaded)?;
+        at.take(&self.core, edit)?;
+        let mismatch =
+            |message: String| EngineError::StateMismatch { seq: edit.seq, message };
+        let route = self.core.route(ix, &at.state).map_err(|to| {
+            mismatch(format!("the branch of node `{node}` led to `{}`, which it had not declared", to.0))
+        })?;
+        let next = plan::advance(&self.core.topology, &plan::Position::default(), vec![(ix, route)])
+            .map_err(|_| mismatch(format!("node `{node}` alone cannot fill the join it leads to")))?;
+        Ok(Place::of(&next, &self.core))
+    }
+
+    fn drive(
+        self: Arc<Self>,
+        run: RunCx,
+        store: Arc<dyn Store>,
+        claimed: Claimed,
+        first: Option<Vec<u8>>,
+    ) -> BoxFuture<(Result<RunEnd, Halt>, Option<Committed>)> {
+        Box::pin(async move { self.drive_claimed(run, store, claimed, first).await })
+    }
+}

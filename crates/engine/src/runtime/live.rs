@@ -1,0 +1,197 @@
+//! What a run shows while it works: pieces of text on their way, and a bell that rings when the log grew.
+//!
+//! Pieces belong to the step in progress and are forgotten when it is written. Watchers read at their own pace; a
+//! slow one misses pieces, never entries, and costs the run nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::store::Seq;
+
+/// Most bytes of pieces kept for watchers that come late or are slow.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Most bytes of text kept of a step that was cut off.
+const MOST_PARTIAL: usize = 64 * 1024;
+
+/// A piece of a step in progress. Shown early, not a record.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Delta {
+    /// The node.
+    #[serde(serialize_with = "as_text")]
+    pub node: Arc<str>,
+    /// The task, as in [`Record::path`](crate::store::Record::path).
+    pub path: String,
+    /// Which try of the node.
+    pub attempt: u32,
+    /// Number of the piece within the try, from 0.
+    pub index: u64,
+    /// The piece.
+    #[serde(flatten)]
+    pub piece: Piece,
+}
+
+fn as_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+/// What a [`Delta`] carries.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Piece {
+    /// What the node showed: a string is text.
+    Data(Value),
+    /// The node is tried again: what its earlier try showed is void.
+    Restarted(String),
+}
+
+/// The live side of one run.
+pub(crate) struct Live {
+    bell: watch::Sender<Seq>,
+    pieces: Mutex<Pieces>,
+}
+
+struct Pieces {
+    /// The entry after which the pieces come.
+    head: Seq,
+    /// Pieces forgotten from the front, since there were too many.
+    dropped: usize,
+    kept: VecDeque<Arc<Delta>>,
+    bytes: usize,
+}
+
+impl Live {
+    pub(crate) fn new(head: Seq) -> Self {
+        let pieces = Pieces { head, dropped: 0, kept: VecDeque::new(), bytes: 0 };
+        Self { bell: watch::Sender::new(0), pieces: Mutex::new(pieces) }
+    }
+
+    pub(crate) fn delta(&self, node: &Arc<str>, path: &str, attempt: u32, index: u64, data: Value) {
+        let piece = Piece::Data(data);
+        self.push(Delta { node: node.clone(), path: path.to_owned(), attempt, index, piece });
+    }
+
+    pub(crate) fn restarted(&self, node: &Arc<str>, path: &str, attempt: u32, why: &str) {
+        let piece = Piece::Restarted(why.to_owned());
+        self.push(Delta { node: node.clone(), path: path.to_owned(), attempt, index: 0, piece });
+    }
+
+    /// The log grew up to `head`: the pieces before are void.
+    pub(crate) fn wrote(&self, head: Seq) {
+        let mut pieces = self.pieces();
+        pieces.head = head;
+        if !pieces.kept.is_empty() || pieces.dropped > 0 {
+            pieces.kept.clear();
+            (pieces.dropped, pieces.bytes) = (0, 0);
+        }
+        drop(pieces);
+        self.ring();
+    }
+
+    /// Wakes everybody who waits.
+    pub(crate) fn ring(&self) {
+        self.bell.send_modify(|rung| *rung += 1);
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Seq> {
+        self.bell.subscribe()
+    }
+
+    /// The pieces after entry `cursor` from number `from` on. `None` when the log has grown past `cursor`.
+    pub(crate) fn after(&self, cursor: Seq, from: usize) -> Option<(Vec<Arc<Delta>>, usize)> {
+        let pieces = self.pieces();
+        if pieces.head != cursor {
+            return None;
+        }
+        let skip = from.saturating_sub(pieces.dropped);
+        let end = pieces.dropped + pieces.kept.len();
+        Some((pieces.kept.iter().skip(skip).cloned().collect(), end))
+    }
+
+    /// The text shown so far in the step in progress, by node. Of several tries only the last.
+    pub(crate) fn partial(&self) -> BTreeMap<String, String> {
+        let mut texts: BTreeMap<String, String> = BTreeMap::new();
+        for delta in &self.pieces().kept {
+            let text = texts.entry(delta.node.to_string()).or_default();
+            match &delta.piece {
+                Piece::Restarted(_) => text.clear(),
+                Piece::Data(Value::String(more)) if text.len() + more.len() <= MOST_PARTIAL => {
+                    text.push_str(more);
+                }
+                Piece::Data(_) => {}
+            }
+        }
+        texts.retain(|_, text| !text.is_empty());
+        texts
+    }
+
+    fn push(&self, delta: Delta) {
+        let size = match &delta.piece {
+            Piece::Data(Value::String(text)) | Piece::Restarted(text) => text.len() + 128,
+            Piece::Data(_) => 512,
+        };
+        let mut pieces = self.pieces();
+        pieces.bytes += size;
+        pieces.kept.push_back(Arc::new(delta));
+        while pieces.bytes > MOST_BYTES && pieces.kept.len() > 1 {
+            // The share of one piece is close enough: this bounds memory, it does not account for it.
+            let share = pieces.bytes / pieces.kept.len();
+            pieces.bytes -= share;
+            pieces.kept.pop_front();
+            pieces.dropped += 1;
+        }
+        drop(pieces);
+        self.ring();
+    }
+
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(live: &Live, index: u64, text: &str) {
+        live.delta(&Arc::from("say"), "0.0", 1, index, Value::from(text));
+    }
+
+    #[test]
+    fn a_late_watcher_gets_the_pieces_of_the_step_in_progress() {
+        let live = Live::new(1);
+        text(&live, 0, "안녕");
+        text(&live, 1, "하세요");
+        let (pieces, end) = live.after(1, 0).expect("same step");
+        assert_eq!((pieces.len(), end), (2, 2));
+        assert_eq!(live.after(1, 2).expect("same step").0.len(), 0);
+        live.wrote(2);
+        assert!(live.after(1, 2).is_none());
+        assert_eq!(live.after(2, 0).expect("next step").0.len(), 0);
+    }
+
+    #[test]
+    fn nobody_watching_costs_a_bounded_amount() {
+        let live = Live::new(0);
+        for index in 0..100_000 {
+            text(&live, index, "a piece of some forty bytes, more or less");
+        }
+        assert!(live.pieces().kept.len() < 10_000);
+        let (pieces, end) = live.after(0, 0).expect("same step");
+        assert_eq!(end, 100_000);
+        assert_eq!(pieces.last().expect("kept").index, 99_999);
+    }
+
+    #[test]
+    fn only_the_last_try_counts_as_shown() {
+        let live = Live::new(0);
+        text(&live, 0, "wrong ");
+        live.restarted(&Arc::from("say"), "0.0", 2, "reset");
+        text(&live, 0, "right");
+        assert_eq!(live.partial().into_iter().collect::<Vec<_>>(), [("say".into(), "right".into())]);
+    }
+}

@@ -1,0 +1,350 @@
+//! The runtime: takes in runs, drives them, hands them on when it stops, and lets people watch, answer, stop, rewind.
+//!
+//! A run belongs to the store, not to whoever started it: closing a connection changes nothing, and another process
+//! on the same store goes on with what this one leaves.
+
+mod bot;
+mod hosted;
+mod live;
+mod threads;
+mod watch;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::drive::Limits;
+use crate::error::EngineError;
+use crate::failpoint;
+use crate::graph::{Drawing, Graph};
+use crate::id::{RunId, RunKey, ThreadKey};
+use crate::log;
+use crate::state::State;
+use crate::store::{
+    Claim, EntryKind, Idempotency, IfBusy, NewRun, NewRunEntry, RunRow, Seq, Signal, Store, Submitted,
+};
+
+pub use bot::{Bot, Outcome, RunHandle};
+use hosted::{AnyGraph, Hosted};
+pub use hosted::View;
+pub(crate) use live::Live;
+pub use live::{Delta, Piece};
+pub use threads::Edit;
+pub use watch::{Event, Until, Watch};
+use work::Active;
+
+/// How a runtime works.
+#[derive(Clone, Debug)]
+pub struct RuntimeOptions {
+    /// A name no other process on the store uses. Random unless said.
+    pub worker: Option<String>,
+    /// How long a claim holds without renewal. Another process takes over after that.
+    pub lease: Duration,
+    /// How often it looks for runs that nobody works on.
+    pub scan: Duration,
+    /// Most runs driven at a time; more are accepted and wait.
+    pub max_runs: usize,
+    /// Limits of runs that bring none of their own.
+    pub limits: Limits,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> Self {
+        Self {
+            worker: None,
+            lease: Duration::from_secs(10),
+            scan: Duration::from_secs(2),
+            max_runs: 1024,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How a run is started.
+#[derive(Clone, Debug, Default)]
+pub struct StartOptions {
+    /// When the thread has a run already.
+    pub if_busy: IfBusy,
+    /// Makes the call repeatable.
+    pub idempotency: Option<Idempotency>,
+    /// Start from this entry instead of the newest: a rewind. What came after it stays in the log as another branch.
+    pub from: Option<Seq>,
+    /// Free pairs shown in lists.
+    pub metadata: Map<String, Value>,
+    /// Limits of this run.
+    pub limits: Option<Limits>,
+    /// Pause before these nodes.
+    pub pause_before: BTreeSet<String>,
+    /// Pause after these nodes.
+    pub pause_after: BTreeSet<String>,
+}
+
+/// What is stored of [`StartOptions`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct StoredOptions {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limits: Option<Limits>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pause_before: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pause_after: BTreeSet<String>,
+}
+
+/// Runs graphs on a store. Cheap to clone.
+#[derive(Clone)]
+pub struct Runtime(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub store: Arc<dyn Store>,
+    graphs: RwLock<HashMap<String, Arc<dyn AnyGraph>>>,
+    active: Mutex<HashMap<RunId, Arc<Active>>>,
+    claim: Claim,
+    options: RuntimeOptions,
+    keeping: AtomicBool,
+    working: AtomicBool,
+    stop: CancellationToken,
+    trouble: tokio::sync::watch::Sender<Option<String>>,
+}
+
+impl Runtime {
+    /// A runtime with the usual options.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self::with(store, RuntimeOptions::default())
+    }
+
+    /// A runtime.
+    pub fn with(store: Arc<dyn Store>, options: RuntimeOptions) -> Self {
+        let worker = options.worker.clone().unwrap_or_else(|| RunId::random().to_string());
+        Self(Arc::new(Inner {
+            store,
+            graphs: RwLock::default(),
+            active: Mutex::default(),
+            claim: Claim { worker: Arc::from(worker), lease: options.lease },
+            options,
+            keeping: AtomicBool::new(false),
+            working: AtomicBool::new(false),
+            stop: CancellationToken::new(),
+            trouble: tokio::sync::watch::Sender::new(None),
+        }))
+    }
+
+    /// Registers a graph under a name and gives a typed handle to it. The name is stored with its runs.
+    pub fn graph<S: State>(&self, name: &str, graph: &Graph<S>) -> Result<Bot<S>, EngineError> {
+        let hosted = Arc::new(Hosted::new(name.to_owned(), graph.core.clone()));
+        let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
+        if graphs.contains_key(name) {
+            return Err(EngineError::GraphExists(name.to_owned()));
+        }
+        graphs.insert(name.to_owned(), hosted.clone());
+        Ok(Bot::new(self.clone(), hosted))
+    }
+
+    /// Names of the graphs, sorted.
+    pub fn graphs(&self) -> Vec<String> {
+        let graphs = self.0.graphs.read().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<String> = graphs.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Nodes and edges of a graph.
+    pub fn drawing(&self, graph: &str) -> Result<Drawing, EngineError> {
+        Ok(self.0.graph(graph)?.drawing().clone())
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// Starts a run with a JSON update as input. `None` goes on from where the thread (or `options.from`) stands.
+    pub async fn start(
+        &self,
+        graph: &str,
+        thread: &ThreadKey,
+        input: Option<&Value>,
+        options: StartOptions,
+    ) -> Result<RunHandle, EngineError> {
+        let hosted = self.0.graph(graph)?;
+        let bad = |source| EngineError::BadInput { graph: graph.to_owned(), source };
+        let input = match input {
+            Some(input) => {
+                let raw = to_raw_value(input).map_err(bad)?;
+                hosted.check_update(&raw).map_err(bad)?;
+                Some(raw)
+            }
+            None => None,
+        };
+        self.submit(graph, &hosted, thread, input, options).await
+    }
+
+    pub(crate) async fn submit(
+        &self,
+        graph: &str,
+        hosted: &Arc<dyn AnyGraph>,
+        thread: &ThreadKey,
+        input: Option<Box<RawValue>>,
+        options: StartOptions,
+    ) -> Result<RunHandle, EngineError> {
+        self.0.check_trouble()?;
+        if self.0.stop.is_cancelled() {
+            return Err(EngineError::Stopped("it is shutting down".into()));
+        }
+        let stored = StoredOptions {
+            limits: options.limits,
+            pause_before: options.pause_before,
+            pause_after: options.pause_after,
+        };
+        let at = input.is_some().then(|| hosted.beginning());
+        let body = log::bytes(&log::Started { v: log::FORMAT, graph: graph.to_owned(), update: input, at });
+        let room = self.0.active().len() < self.0.options.max_runs;
+        let new = NewRun {
+            thread: thread.clone(),
+            run: RunId::random(),
+            graph: graph.to_owned(),
+            fingerprint: hosted.fingerprint().to_owned(),
+            first: NewRunEntry { kind: EntryKind::Started, body: body.clone(), parent: options.from },
+            if_busy: options.if_busy,
+            idempotency: options.idempotency,
+            metadata: options.metadata,
+            options: log::bytes(&stored),
+            stop_body: log::bytes(&log::Cancelled::default()),
+            claim: room.then(|| self.0.claim.clone()),
+        };
+        let submitted = self.0.store.submit(new).await?;
+        failpoint::hit("api.before_reply");
+        self.0.keep_leases();
+        match submitted {
+            Submitted::Started(claimed) => {
+                let row = claimed.run.clone();
+                let active = self.0.drive(hosted.clone(), claimed, Some(body));
+                Ok(RunHandle::local(self.clone(), &row, &active))
+            }
+            Submitted::Queued { run, stop } => {
+                if let Some(active) = stop.and_then(|stop| self.0.active().get(&stop).cloned()) {
+                    active.cancel.cancel();
+                }
+                Ok(RunHandle::away(self.clone(), &run))
+            }
+            Submitted::Repeated(run) => Ok(RunHandle::away(self.clone(), &run)),
+        }
+    }
+
+    /// A handle to a run that was started before, here or elsewhere.
+    pub async fn run(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
+        let row = self.0.store.run(run).await?;
+        Ok(self.handle(&row))
+    }
+
+    fn handle(&self, row: &RunRow) -> RunHandle {
+        let active = self.0.active().get(&row.run).cloned();
+        match active {
+            Some(active) => RunHandle::local(self.clone(), row, &active),
+            None => RunHandle::away(self.clone(), row),
+        }
+    }
+
+    /// Answers questions of a paused run, by id, and goes on with it. Each question is answered once: a second
+    /// answer is a [`StoreError::Conflict`](crate::store::StoreError::Conflict). Questions left open are asked again.
+    pub async fn answer(&self, run: &RunKey, answers: &BTreeMap<String, Value>) -> Result<RunHandle, EngineError> {
+        self.0.check_trouble()?;
+        let body = log::bytes(&log::Resumed { answers: answers.clone() });
+        let mut records = Vec::new();
+        for (id, answer) in answers {
+            let (path, key) = id
+                .split_once(':')
+                .ok_or_else(|| EngineError::NotPaused(format!("`{id}` is not the id of a question")))?;
+            records.push((path.to_owned(), key.to_owned(), log::bytes(answer)));
+        }
+        let row = self.0.store.signal(run, Signal::Answer { answers: records, body }).await?;
+        self.0.pick_up(&row.thread).await?;
+        Ok(self.handle(&row))
+    }
+
+    /// Ends a run. Durable when this returns: a run that is under way ends as soon as its worker hears of it, also
+    /// when this process dies next. A run that ended before stays as it is.
+    pub async fn cancel(&self, run: &RunKey) -> Result<RunRow, EngineError> {
+        let body = log::bytes(&log::Cancelled::default());
+        let row = self.0.store.signal(run, Signal::Cancel { body }).await?;
+        let active = self.0.active().get(&run.run).cloned();
+        match active {
+            Some(active) => active.cancel.cancel(),
+            None => self.0.pick_up(&row.thread).await?,
+        }
+        Ok(row)
+    }
+
+    /// Goes on with a failed run where it stopped: what had finished is not run again. Accepts that the graph may
+    /// have changed since.
+    pub async fn retry(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
+        self.0.check_trouble()?;
+        let row = self.0.store.run(run).await?;
+        let hosted = self.0.graph(&row.graph)?;
+        let body = log::bytes(&log::Restarted { epoch: row.epoch + 1, why: "tried again".into() });
+        let signal = Signal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
+        let row = self.0.store.signal(run, signal).await?;
+        self.0.pick_up(&row.thread).await?;
+        Ok(self.handle(&row))
+    }
+
+    /// Watches a run from its first event on, or after event number `after`.
+    pub async fn watch(&self, run: &RunKey, after: u64, until: Until) -> Result<Watch, EngineError> {
+        let row = self.0.store.run(run).await?;
+        Ok(Watch::new(self, &row, after, until))
+    }
+
+    /// Takes up runs that nobody works on, now and from now on. Call it once all graphs are registered.
+    pub async fn work(&self) -> Result<(), EngineError> {
+        self.0.working.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.0.keep_leases();
+        self.0.scan().await
+    }
+
+    /// Stops: takes no new runs, lets steps in flight finish for up to `patience`, hands the rest to whoever comes
+    /// next. Nothing is lost either way.
+    pub async fn shutdown(&self, patience: Duration) {
+        self.0.drain(patience).await;
+    }
+
+    /// Becomes `Some(reason)` when a write had an unknown outcome: the process should end and start anew.
+    pub fn trouble(&self) -> tokio::sync::watch::Receiver<Option<String>> {
+        self.0.trouble.subscribe()
+    }
+}
+
+impl Inner {
+    fn graph(&self, name: &str) -> Result<Arc<dyn AnyGraph>, EngineError> {
+        let graphs = self.graphs.read().unwrap_or_else(PoisonError::into_inner);
+        graphs.get(name).cloned().ok_or_else(|| EngineError::UnknownGraph(name.to_owned()))
+    }
+
+    fn active(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Active>>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn live(&self, run: &RunKey) -> Option<Arc<Live>> {
+        let active = self.active();
+        let found = active.get(&run.run)?;
+        (found.fence.thread.tenant == run.tenant).then(|| found.live.clone())
+    }
+
+    fn check_trouble(&self) -> Result<(), EngineError> {
+        match &*self.trouble.borrow() {
+            Some(reason) => Err(EngineError::Stopped(reason.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("worker", &self.0.claim.worker).field("graphs", &self.graphs()).finish()
+    }
+}

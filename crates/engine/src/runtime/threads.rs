@@ -1,0 +1,122 @@
+//! Looking at threads and changing them outside a run: state at any entry, edits, forks, open questions.
+
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+
+use crate::error::EngineError;
+use crate::id::{RunKey, ThreadId, ThreadKey};
+use crate::log::{self, Question};
+use crate::runtime::{Runtime, View};
+use crate::store::{Entry, EntryKind, Loaded, NewEntry, Seq, Status, StoreError};
+
+/// A change of a thread's state by hand.
+#[derive(Clone, Debug, Default)]
+pub struct Edit {
+    /// Replaces the whole state. Fields left out get their default.
+    pub state: Option<Value>,
+    /// Is folded in, like the update of a node.
+    pub update: Option<Value>,
+    /// Go on as if this node had just finished. Without it the thread stands where the edited entry stood.
+    pub as_node: Option<String>,
+}
+
+impl Runtime {
+    /// The state of a thread after entry `at` (the newest when `None`), read by `graph`.
+    pub async fn view(&self, graph: &str, thread: &ThreadKey, at: Option<Seq>) -> Result<View, EngineError> {
+        let loaded = self.0.store.load(thread, at).await?;
+        self.0.graph(graph)?.view(at.unwrap_or(loaded.head), &loaded)
+    }
+
+    /// Changes the state after entry `at` (the newest when `None`). The log keeps what was there; the thread goes on
+    /// from the change. Gives the number of the new entry. The thread must not have a run under way.
+    pub async fn edit(
+        &self,
+        graph: &str,
+        thread: &ThreadKey,
+        at: Option<Seq>,
+        edit: &Edit,
+    ) -> Result<Seq, EngineError> {
+        let hosted = self.0.graph(graph)?;
+        let bad = |source| EngineError::BadInput { graph: graph.to_owned(), source };
+        let loaded = self.0.store.load(thread, at).await?;
+        let update = edit.update.as_ref().map(to_raw_value).transpose().map_err(bad)?;
+        if let Some(update) = &update {
+            hosted.check_update(update).map_err(bad)?;
+        }
+        let state = edit.state.as_ref().map(to_raw_value).transpose().map_err(bad)?;
+        let mut edited = log::Edited { state, update, at: None };
+        let parent = at.unwrap_or(loaded.head);
+        let base = base_of(&loaded);
+        let try_out = Entry {
+            seq: loaded.head + 1,
+            parent,
+            base,
+            run: None,
+            at: 0,
+            kind: EntryKind::Edited,
+            body: log::bytes(&edited),
+        };
+        match &edit.as_node {
+            Some(node) => edited.at = Some(hosted.place_after(node, &loaded, &try_out)?),
+            None => {
+                // Read it once as it will be read for ever, so that a wrong state is refused here.
+                let mut with_edit = loaded.clone();
+                with_edit.entries.push(try_out);
+                hosted.view(parent, &with_edit)?;
+            }
+        }
+        let entry = NewEntry {
+            kind: EntryKind::Edited,
+            body: log::bytes(&edited),
+            parent: Some(parent),
+            base,
+            snapshot: None,
+        };
+        Ok(self.0.store.append(thread, loaded.head, entry).await?)
+    }
+
+    /// Copies a thread to a new one that goes on from entry `at` (the newest when `None`). The source stays as it is.
+    pub async fn fork(&self, from: &ThreadKey, at: Option<Seq>, to: &ThreadId) -> Result<ThreadKey, EngineError> {
+        let store = &self.0.store;
+        let loaded = store.load(from, at).await?;
+        let row = store.copy_thread(from, to).await?;
+        if let Some(at) = at
+            && at != row.head
+        {
+            let stay = log::Edited { state: None, update: None, at: None };
+            let entry = NewEntry {
+                kind: EntryKind::Edited,
+                body: log::bytes(&stay),
+                parent: Some(at),
+                base: base_of(&loaded),
+                snapshot: None,
+            };
+            store.append(&row.key, row.head, entry).await?;
+        }
+        Ok(row.key)
+    }
+
+    /// The open questions of a thread, with the run that asks.
+    pub async fn questions(&self, thread: &ThreadKey) -> Result<Vec<(RunKey, Question)>, EngineError> {
+        let store = &self.0.store;
+        let row = store.thread(thread).await?;
+        let Some(run) = row.active else { return Ok(Vec::new()) };
+        let run = store.run(&thread.run(run)).await?;
+        if run.status != Status::Paused {
+            return Ok(Vec::new());
+        }
+        let newest = store.entries(thread, row.head.saturating_sub(1), 1).await?;
+        let Some(entry) = newest.first().filter(|entry| entry.kind == EntryKind::Paused) else {
+            let message = format!("run `{}` is paused without a question", run.run);
+            return Err(StoreError::Damaged(message).into());
+        };
+        let paused: log::Paused = serde_json::from_slice(&entry.body)
+            .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
+        Ok(paused.asks.into_iter().map(|ask| (run.key(), ask)).collect())
+    }
+}
+
+/// What an entry after the loaded one starts its replay from.
+fn base_of(loaded: &Loaded) -> Seq {
+    loaded.snapshot.as_ref().map_or(0, |(seq, _)| *seq)
+}

@@ -1,0 +1,186 @@
+//! Watching a run: everything from the log, in order and once, and the pieces of the step in progress between.
+//!
+//! Watchers read the log at their own pace with a number; there is no queue of events for each of them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::error::EngineError;
+use crate::id::{RunKey, ThreadKey};
+use crate::runtime::live::{Delta, Live};
+use crate::runtime::{Inner, Runtime};
+use crate::store::{Entry, EntryKind, RunRow, Seq, Status};
+
+/// Entries read in one go.
+const PAGE: usize = 128;
+
+/// How often a run that another process drives is looked at.
+const POLL: Duration = Duration::from_millis(200);
+
+/// What a watcher sees.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An entry of the log, with its number within the run, from 1 and without a gap.
+    Entry(u64, Arc<Entry>),
+    /// A piece of the step in progress.
+    Delta(Arc<Delta>),
+}
+
+/// A cursor over the events of one run.
+pub struct Watch {
+    runtime: Arc<Inner>,
+    run: RunKey,
+    thread: ThreadKey,
+    until: Until,
+    first: Option<Seq>,
+    /// Number of the last event given, within the run.
+    seen: u64,
+    pieces: usize,
+    live: Option<(Arc<Live>, watch::Receiver<Seq>)>,
+    buffer: VecDeque<Event>,
+    over: bool,
+}
+
+/// When a [`Watch`] ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// With the run.
+    End,
+    /// With the run, or when it waits for an answer.
+    Rest,
+}
+
+impl Watch {
+    pub(super) fn new(runtime: &Runtime, row: &RunRow, after: u64, until: Until) -> Self {
+        Self {
+            runtime: runtime.0.clone(),
+            run: row.key(),
+            thread: row.thread.clone(),
+            until,
+            first: row.first_seq,
+            seen: after,
+            pieces: 0,
+            live: None,
+            buffer: VecDeque::new(),
+            over: false,
+        }
+    }
+
+    /// The next event; `None` when there will be no more.
+    pub async fn next(&mut self) -> Result<Option<Event>, EngineError> {
+        loop {
+            if let Some(event) = self.buffer.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.over {
+                return Ok(None);
+            }
+            self.attach();
+            if let Some((_, bell)) = &mut self.live {
+                bell.mark_unchanged();
+            }
+            if self.read_log().await? || self.read_pieces() {
+                continue;
+            }
+            if self.ended().await? {
+                // The end may have been written between reading the log and asking for the status.
+                if !self.read_log().await? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            self.wait().await;
+        }
+    }
+
+    /// Finds the live side of the run, when this process drives it. A run that was resumed has a new one.
+    fn attach(&mut self) {
+        let current = self.runtime.live(&self.run);
+        let same = match (&self.live, &current) {
+            (Some((old, _)), Some(new)) => Arc::ptr_eq(old, new),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.live = current.map(|live| {
+                let bell = live.subscribe();
+                (live, bell)
+            });
+            self.pieces = 0;
+        }
+    }
+
+    async fn read_log(&mut self) -> Result<bool, EngineError> {
+        let first = match self.first {
+            Some(first) => first,
+            None => match self.runtime.store.run(&self.run).await?.first_seq {
+                Some(first) => *self.first.insert(first),
+                None => return Ok(false),
+            },
+        };
+        let entries = self.runtime.store.entries(&self.thread, first + self.seen - 1, PAGE).await?;
+        let mut any = false;
+        for entry in entries {
+            if entry.run != Some(self.run.run) || self.over {
+                break;
+            }
+            any = true;
+            self.seen = entry.seq - first + 1;
+            self.pieces = 0;
+            let rests = entry.kind == EntryKind::Paused && self.until == Until::Rest;
+            self.over = entry.kind.is_end() || rests;
+            self.buffer.push_back(Event::Entry(self.seen, Arc::new(entry)));
+        }
+        // A run that failed and was tried again, or was answered, goes on past what looked like its end.
+        if self.over && any {
+            self.over = !self.goes_on().await?;
+        }
+        Ok(any)
+    }
+
+    async fn goes_on(&self) -> Result<bool, EngineError> {
+        let first = self.first.unwrap_or_default();
+        let next = self.runtime.store.entries(&self.thread, first + self.seen - 1, 1).await?;
+        Ok(next.first().is_some_and(|entry| entry.run == Some(self.run.run)))
+    }
+
+    fn read_pieces(&mut self) -> bool {
+        let (Some((live, _)), Some(first)) = (&self.live, self.first) else { return false };
+        let Some((pieces, end)) = live.after(first + self.seen - 1, self.pieces) else { return false };
+        self.pieces = end;
+        self.buffer.extend(pieces.into_iter().map(Event::Delta));
+        !self.buffer.is_empty()
+    }
+
+    /// Whether nothing more will come, by the run's status.
+    async fn ended(&mut self) -> Result<bool, EngineError> {
+        if self.live.is_some() {
+            return Ok(false);
+        }
+        let row = self.runtime.store.run(&self.run).await?;
+        let rests = row.status == Status::Paused && self.until == Until::Rest;
+        let all_read = match (row.first_seq, row.last_seq) {
+            (Some(first), Some(last)) => first + self.seen > last,
+            _ => true,
+        };
+        self.over = (row.status.is_end() || rests) && all_read;
+        Ok(self.over)
+    }
+
+    async fn wait(&mut self) {
+        match &mut self.live {
+            // The bell can ring between the read above and here: `changed` then returns at once. The time limit only
+            // matters when the run ends in this process without an entry (it was lost to another worker).
+            Some((_, bell)) => {
+                if matches!(timeout(POLL * 5, bell.changed()).await, Ok(Err(_)) | Err(_)) {
+                    self.live = None;
+                }
+            }
+            None => tokio::time::sleep(POLL).await,
+        }
+    }
+}

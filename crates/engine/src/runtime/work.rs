@@ -1,0 +1,270 @@
+//! Driving runs in the background: claims, leases, takeover, and letting go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::drive::{Halt, RunCx};
+use crate::error::EngineError;
+use crate::id::{RunId, ThreadKey};
+use crate::runtime::bot::RunRest;
+use crate::runtime::hosted::{AnyGraph, RunEnd};
+use crate::runtime::{Inner, Live, StoredOptions};
+use crate::store::{Claim, Claimed, Fence, Renewed, StoreError};
+
+/// A run that this process drives.
+pub(crate) struct Active {
+    pub fence: Fence,
+    pub live: Arc<Live>,
+    pub cancel: CancellationToken,
+    release: CancellationToken,
+    pub rest: watch::Sender<Option<RunRest>>,
+    task: std::sync::OnceLock<AbortHandle>,
+}
+
+impl Inner {
+    /// Drives a claimed run in a task of its own.
+    pub(super) fn drive(
+        self: &Arc<Self>,
+        graph: Arc<dyn AnyGraph>,
+        claimed: Claimed,
+        first: Option<Vec<u8>>,
+    ) -> Arc<Active> {
+        let live = Arc::new(Live::new(claimed.head));
+        let options: StoredOptions = serde_json::from_slice(&claimed.run.options).unwrap_or_default();
+        let limits = options.limits.unwrap_or_else(|| self.options.limits.clone());
+        let mut run = RunCx::new(limits, *claimed.run.run.as_uuid().as_bytes());
+        run.live = Some(live.clone());
+        (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
+        if claimed.run.cancel_asked {
+            run.cancel.cancel();
+        }
+        let active = Arc::new(Active {
+            fence: claimed.fence(),
+            live,
+            cancel: run.cancel.clone(),
+            release: run.release.clone(),
+            rest: watch::Sender::new(None),
+            task: std::sync::OnceLock::new(),
+        });
+        if self.stop.is_cancelled() {
+            active.release.cancel();
+        }
+        self.active().insert(active.fence.run, active.clone());
+        let (inner, driven) = (self.clone(), active.clone());
+        let task = tokio::spawn(async move {
+            let guard = Undriven { inner: &inner, active: &driven };
+            let (end, committed) = graph.drive(run, inner.store.clone(), claimed, first).await;
+            let next_waits = committed.is_some_and(|committed| committed.next_waits);
+            let ended = !matches!(end, Err(Halt::Lost(_) | Halt::Released));
+            let rest = inner.rest_of(&driven.fence, end);
+            drop(guard);
+            driven.rest.send_replace(Some(rest));
+            driven.live.ring();
+            if next_waits || ended && committed.is_none() {
+                inner.pick_up_quietly(&driven.fence.thread).await;
+            }
+        });
+        // The task cannot have been aborted before its handle is here: only the keeper does that, through `active`.
+        drop(active.task.set(task.abort_handle()));
+        active
+    }
+
+    fn rest_of(&self, fence: &Fence, end: Result<RunEnd, Halt>) -> RunRest {
+        match end {
+            Ok(RunEnd::Finished(state)) => RunRest::Finished(state),
+            Ok(RunEnd::Paused(asks)) => RunRest::Paused(asks),
+            Err(Halt::Failed { failure, .. }) => RunRest::Failed(failure),
+            Err(Halt::Cancelled) => RunRest::Cancelled,
+            Err(Halt::Released) => RunRest::Left("the process is shutting down".into()),
+            Err(Halt::Lost(error)) => {
+                let reason = crate::error::chain(&error);
+                tracing::warn!(run = %fence.run, reason, "run left this worker");
+                if matches!(error, StoreError::Unknown(_)) {
+                    self.trouble.send_replace(Some(reason.clone()));
+                }
+                RunRest::Left(reason)
+            }
+        }
+    }
+
+    /// Claims what waits on one thread and drives it.
+    pub(super) async fn pick_up(self: &Arc<Self>, thread: &ThreadKey) -> Result<(), EngineError> {
+        if self.stop.is_cancelled() || self.active().len() >= self.options.max_runs {
+            return Ok(());
+        }
+        let claimed = self.store.claim(&self.claim, Some(thread), 1).await?;
+        self.drive_all(claimed);
+        Ok(())
+    }
+
+    /// As `pick_up`, where nobody can be told: the next scan tries again.
+    fn pick_up_quietly<'a>(
+        self: &'a Arc<Self>,
+        thread: &'a ThreadKey,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(async move {
+            if let Err(error) = self.pick_up(thread).await {
+                tracing::warn!(%thread, %error, "could not claim the next run of the thread");
+            }
+        })
+    }
+
+    fn drive_all(self: &Arc<Self>, claimed: Vec<Claimed>) {
+        for claimed in claimed {
+            crate::failpoint::hit("sched.after_claim");
+            match self.graph(&claimed.run.graph) {
+                Ok(graph) => {
+                    self.drive(graph, claimed, None);
+                }
+                // Another worker may know the graph: it can claim the run once this lease runs out.
+                Err(error) => tracing::warn!(run = %claimed.run.run, %error, "claimed a run of an unknown graph"),
+            }
+        }
+    }
+
+    /// Claims whatever nobody works on.
+    pub(super) async fn scan(self: &Arc<Self>) -> Result<(), EngineError> {
+        loop {
+            let room = self.options.max_runs.saturating_sub(self.active().len()).min(64);
+            if room == 0 || self.stop.is_cancelled() {
+                return Ok(());
+            }
+            let claimed = self.store.claim(&self.claim, None, room).await?;
+            let few = claimed.len() < room;
+            self.drive_all(claimed);
+            if few {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Starts the keeper, once.
+    pub(super) fn keep_leases(self: &Arc<Self>) {
+        if !self.keeping.swap(true, Ordering::SeqCst) {
+            tokio::spawn(keep(Arc::downgrade(self), self.options.lease, self.options.scan));
+        }
+    }
+
+    /// Renews all leases. A run that is lost is dropped here; a wish to cancel is passed on.
+    async fn renew(&self) -> Result<(), StoreError> {
+        let held: Vec<Arc<Active>> = self.active().values().cloned().collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        crate::failpoint::hit("sched.before_renew");
+        let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
+        let renewed = self.store.renew(&self.claim, &fences).await?;
+        for (active, answer) in held.iter().zip(renewed) {
+            match answer {
+                Renewed::Held => {}
+                Renewed::CancelAsked => active.cancel.cancel(),
+                Renewed::Lost => self.abandon(active, "another worker has it, or it ended"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops driving a run without a word in its log: it is not ours any more.
+    fn abandon(&self, active: &Active, reason: &str) {
+        if active.rest.borrow().is_some() {
+            return;
+        }
+        if let Some(task) = active.task.get() {
+            task.abort();
+        }
+        self.active().remove(&active.fence.run);
+        active.rest.send_if_modified(|rest| {
+            let open = rest.is_none();
+            if open {
+                *rest = Some(RunRest::Left(reason.to_owned()));
+            }
+            open
+        });
+        active.live.ring();
+    }
+
+    fn abandon_all(&self, reason: &str) {
+        let held: Vec<Arc<Active>> = self.active().values().cloned().collect();
+        for active in held {
+            self.abandon(&active, reason);
+        }
+    }
+
+    /// Lets go of everything, orderly as long as the patience lasts.
+    pub(super) async fn drain(&self, patience: Duration) {
+        self.stop.cancel();
+        let held: Vec<Arc<Active>> = self.active().values().cloned().collect();
+        held.iter().for_each(|active| active.release.cancel());
+        let all_rest = async {
+            for active in &held {
+                let mut rest = active.rest.subscribe();
+                // An error means that the sender is gone, and the run with it.
+                drop(rest.wait_for(Option::is_some).await);
+            }
+        };
+        drop(timeout(patience, all_rest).await);
+        self.abandon_all("the process is shutting down");
+        // A lease that ends now lets the next worker take over at once.
+        let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
+        let now = Claim { worker: self.claim.worker.clone(), lease: Duration::ZERO };
+        if let Err(error) = self.store.renew(&now, &fences).await {
+            tracing::warn!(%error, "could not hand over leases; they run out by themselves");
+        }
+    }
+}
+
+/// Takes a run off the books however its task ends, a panic of the engine included.
+struct Undriven<'a> {
+    inner: &'a Inner,
+    active: &'a Active,
+}
+
+impl Drop for Undriven<'_> {
+    fn drop(&mut self) {
+        let mut active: std::sync::MutexGuard<'_, HashMap<RunId, Arc<Active>>> = self.inner.active();
+        // A run that was answered quickly may have a new claim under the same id.
+        if active.get(&self.active.fence.run).is_some_and(|held| held.fence.epoch == self.active.fence.epoch) {
+            active.remove(&self.active.fence.run);
+        }
+    }
+}
+
+/// Renews leases and looks for runs that nobody works on, as long as the runtime lives.
+async fn keep(inner: std::sync::Weak<Inner>, lease: Duration, scan: Duration) {
+    let mut tick = interval((lease / 3).min(scan).max(Duration::from_millis(5)));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut renewed_at = Instant::now();
+    let mut scanned_at = Instant::now();
+    loop {
+        tick.tick().await;
+        let Some(inner) = inner.upgrade() else { return };
+        let now = Instant::now();
+        if now - renewed_at >= lease / 3 {
+            match timeout(lease / 3, inner.renew()).await {
+                Ok(Ok(())) => renewed_at = now,
+                Ok(Err(error)) => tracing::warn!(%error, "could not renew leases"),
+                Err(_) => tracing::warn!("renewing leases takes too long"),
+            }
+            // Past two thirds of the lease somebody else may be about to take over: stop before that.
+            if renewed_at.elapsed() > lease * 2 / 3 {
+                inner.abandon_all("the lease could not be renewed in time");
+            }
+        }
+        if inner.working.load(Ordering::SeqCst) && now - scanned_at >= scan {
+            scanned_at = now;
+            if let Err(error) = inner.scan().await {
+                tracing::warn!(%error, "could not look for runs");
+            }
+        }
+        if inner.stop.is_cancelled() && inner.active().is_empty() {
+            return;
+        }
+    }
+}
