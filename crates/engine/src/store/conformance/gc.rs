@@ -112,6 +112,20 @@ pub(super) async fn a_branch_left_goes_with_old_entries<S: Store>(b: Bench<S>) {
     assert_eq!(b.loaded(&thread, None).await, "7=Y | z");
 }
 
+pub(super) async fn a_young_entry_keeps_what_it_is_rebuilt_from<S: Store>(b: Bench<S>) {
+    let thread = long_thread(&b).await;
+    grow_old().await;
+    // 6 e follows the snapshot C and is young when the snapshot F of 7 makes it old news.
+    b.edit(&thread, vec![entry(EntryKind::Step, "e", 4), snap("f", 4, "F")]).await;
+    b.store.gc(&old_entries()).await.expect("gc");
+    assert_eq!(b.bodies(&thread).await, "c d e f");
+    assert_eq!(b.loaded(&thread, Some(6)).await, "4=C | d e");
+    assert_eq!(b.loaded(&thread, None).await, "7=F | ");
+    grow_old().await;
+    b.store.gc(&old_entries()).await.expect("gc");
+    assert_eq!(b.bodies(&thread).await, "f");
+}
+
 pub(super) async fn without_a_snapshot_all_entries_stay<S: Store>(b: Bench<S>) {
     let thread = b.key();
     b.finished(&thread, vec![step("a"), step("b")]).await;

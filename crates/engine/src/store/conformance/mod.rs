@@ -226,6 +226,7 @@ list! {
         a_queued_run_is_cancelled_without_an_entry
         a_paused_run_is_cancelled_with_an_entry
         a_running_run_is_asked_to_cancel
+        a_wish_to_cancel_outlives_a_pause
         cancelling_an_ended_run_changes_nothing
         an_answer_lets_the_run_be_claimed
         an_answer_is_taken_once
@@ -283,6 +284,7 @@ list! {
         busy_threads_are_spared
         old_entries_go_and_the_newest_state_stays
         a_branch_left_goes_with_old_entries
+        a_young_entry_keeps_what_it_is_rebuilt_from
         without_a_snapshot_all_entries_stay
         young_things_stay
         old_keys_are_forgotten

@@ -72,7 +72,8 @@ struct Run {
     place: Place,
     /// A worker has it.
     held: bool,
-    records: BTreeMap<(String, String), (Stage, Vec<u8>)>,
+    /// By path and key. A step has few of them, and a vector keeps its room from one step to the next.
+    records: Vec<Record>,
     key: Option<String>,
 }
 
@@ -173,7 +174,7 @@ impl Shelf {
         let starts = thread.active.is_none() && thread.next() == Some(new.run);
         let queued = Submitted::Queued { run: row.clone(), stop };
         let key = new.idempotency.map(|idempotency| idempotency.key);
-        let run = Run { row, first: Some(first), place, held: false, records: BTreeMap::new(), key };
+        let run = Run { row, first: Some(first), place, held: false, records: Vec::new(), key };
         home.ids.insert(new.run);
         home.runs.insert(new.run, run);
         self.settle(&new.thread);
@@ -239,8 +240,11 @@ impl Shelf {
         if commit.clear_records {
             run.records.clear();
         }
-        for Record { path, key, stage, body } in commit.records {
-            run.records.insert((path, key), (stage, body));
+        for record in commit.records {
+            match run.place_of(&record.path, &record.key) {
+                Ok(place) => run.records[place] = record,
+                Err(place) => run.records.insert(place, record),
+            }
         }
         run.row.usage += commit.usage;
         run.row.steps = run.row.steps.saturating_add(commit.steps);
@@ -340,8 +344,7 @@ impl Shelf {
         }
         run.row.epoch += 1;
         run.held = true;
-        let records = run.records();
-        let claimed = Claimed { run: run.row.clone(), head: thread.head, records };
+        let claimed = Claimed { run: run.row.clone(), head: thread.head, records: run.records.clone() };
         let until = after(now, claim.lease);
         if let Some(old) = thread.lease.replace(until) {
             self.leases.remove(&(old, key.clone()));
@@ -458,7 +461,7 @@ impl Thread {
         run.row.last_seq = Some(self.head);
         run.held = false;
         if status != Status::Failed {
-            run.records = BTreeMap::new();
+            run.records = Vec::new();
         }
         self.active = None;
         self.updated_at = now;
@@ -466,14 +469,9 @@ impl Thread {
 }
 
 impl Run {
-    fn records(&self) -> Vec<Record> {
-        let record = |((path, key), (stage, body)): (&(String, String), &(Stage, Vec<u8>))| Record {
-            path: path.clone(),
-            key: key.clone(),
-            stage: *stage,
-            body: body.clone(),
-        };
-        self.records.iter().map(record).collect()
+    /// Where the record of this name is, or would be.
+    fn place_of(&self, path: &str, key: &str) -> Result<usize, usize> {
+        self.records.binary_search_by(|record| (record.path.as_str(), record.key.as_str()).cmp(&(path, key)))
     }
 
     /// Takes all answers or none.
@@ -483,15 +481,16 @@ impl Run {
         }
         let mut taken = BTreeMap::new();
         for (path, key, answer) in answers {
-            let question = (path, key);
-            let open = self.records.get(&question).is_some_and(|(stage, _)| *stage == Stage::Open);
-            if !open || taken.contains_key(&question) {
-                let (path, key) = question;
+            let open =
+                self.place_of(&path, &key).ok().filter(|place| self.records[*place].stage == Stage::Open);
+            let Some(place) = open.filter(|place| !taken.contains_key(place)) else {
                 return Err(StoreError::Conflict(format!("question `{key}` of task `{path}` is not open")));
-            }
-            taken.insert(question, (Stage::Done, answer));
+            };
+            taken.insert(place, answer);
         }
-        self.records.extend(taken);
+        for (place, answer) in taken {
+            (self.records[place].stage, self.records[place].body) = (Stage::Done, answer);
+        }
         Ok(())
     }
 }
