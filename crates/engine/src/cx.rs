@@ -61,7 +61,11 @@ struct Settled {
 impl Cx {
     /// Makes a call that only reads, or may be repeated freely, and records its result. After a crash the recorded
     /// result is used and `call` is not made again.
-    pub fn effect<T, E, F>(&self, name: &str, call: F) -> impl Future<Output = Result<T, NodeError>> + use<T, E, F>
+    pub fn effect<T, E, F>(
+        &self,
+        name: &str,
+        call: F,
+    ) -> impl Future<Output = Result<T, NodeError>> + use<T, E, F>
     where
         T: Serialize + DeserializeOwned,
         E: Into<NodeError>,

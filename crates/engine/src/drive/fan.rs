@@ -123,7 +123,10 @@ mod tests {
     async fn sleepers_sleep_together() {
         let begun = tokio::time::Instant::now();
         let futures = (0..10u64)
-            .map(|n| Box::pin(async move { tokio::time::sleep(Duration::from_millis(20 + n)).await }) as BoxFuture<()>)
+            .map(|n| {
+                Box::pin(async move { tokio::time::sleep(Duration::from_millis(20 + n)).await })
+                    as BoxFuture<()>
+            })
             .collect();
         assert_eq!(collect(futures).await.len(), 10);
         assert!(begun.elapsed() < Duration::from_millis(40));

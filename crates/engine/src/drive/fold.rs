@@ -124,7 +124,8 @@ fn fold<S: State>(graph: &Core<S>, at: &mut At<S>, entry: &Entry) -> Result<(), 
         EntryKind::Started => {
             let started: log::Started = read(seq, &entry.body)?;
             if started.v > log::FORMAT {
-                let message = format!("it has format {}, this program knows up to {}", started.v, log::FORMAT);
+                let message =
+                    format!("it has format {}, this program knows up to {}", started.v, log::FORMAT);
                 return Err(mismatch(seq, message));
             }
             if let Some(update) = started.update {

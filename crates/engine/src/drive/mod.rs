@@ -34,7 +34,12 @@ pub(crate) enum Ended {
 /// Why driving stopped before the end.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    Failed { failure: RunFailure, node: Option<String>, usage: Usage, records: Vec<Record> },
+    Failed {
+        failure: RunFailure,
+        node: Option<String>,
+        usage: Usage,
+        records: Vec<Record>,
+    },
     Cancelled,
     /// Let go at a step boundary; somebody goes on later.
     Released,
@@ -92,7 +97,8 @@ pub(crate) async fn drive_run<S: State>(
     }
     match drive(graph, run, &Scope::Outer, at).await {
         Ok((Ended::Paused(asks), _)) => {
-            let records = asks.iter().filter_map(open_record).chain(std::mem::take(&mut at.unsaved)).collect();
+            let records =
+                asks.iter().filter_map(open_record).chain(std::mem::take(&mut at.unsaved)).collect();
             let body = log::bytes(&log::Paused { asks: asks.clone() });
             let commit = Commit {
                 entries: vec![at.entry(EntryKind::Paused, body)],
@@ -247,13 +253,7 @@ async fn write_step<S: State>(
     let body = log::bytes(&step);
     let commit = match scope {
         Scope::Inner(_) => Commit {
-            entries: vec![NewEntry {
-                kind: EntryKind::Inner,
-                body,
-                parent: None,
-                base: 0,
-                snapshot: None,
-            }],
+            entries: vec![NewEntry { kind: EntryKind::Inner, body, parent: None, base: 0, snapshot: None }],
             usage,
             ..Commit::default()
         },
@@ -293,7 +293,8 @@ async fn finish_at_once<S: State>(run: &RunCx, at: &mut At<S>) -> Result<Option<
 fn breakpoint<S: State>(graph: &Core<S>, run: &RunCx, scope: &Scope, at: &At<S>) -> Option<Question> {
     let name = |ix: plan::Ix| &graph.node(ix).name;
     let before = at.position.due.iter().map(|task| task.node).find(|ix| {
-        graph.node(*ix).pause_before || (!run.pause_before.is_empty() && run.pause_before.contains(&**name(*ix)))
+        graph.node(*ix).pause_before
+            || (!run.pause_before.is_empty() && run.pause_before.contains(&**name(*ix)))
     });
     let after = at.finished.iter().copied().find(|ix| {
         graph.node(*ix).pause_after || (!run.pause_after.is_empty() && run.pause_after.contains(&**name(*ix)))
@@ -346,9 +347,9 @@ pub(crate) async fn drive_inner<S: State>(
     let mut at: At<S> = At::fresh(plan::begin(&graph.topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
     for body in run.inner_steps(path) {
-        fold::fold_step(graph, &mut at, 0, &body).map_err(|error| Halt::failed("state_mismatch", error.to_string()))?;
+        fold::fold_step(graph, &mut at, 0, &body)
+            .map_err(|error| Halt::failed("state_mismatch", error.to_string()))?;
     }
     let (ended, _) = drive(graph, run, &Scope::Inner(path.to_owned()), &mut at).await?;
     Ok((ended, at.state))
 }
-

@@ -260,8 +260,12 @@ mod tests {
 
     #[test]
     fn each_limit_is_named_when_it_is_broken() {
-        let limits =
-            Limits { steps: 5, active: Some(Duration::from_secs(9)), tokens: Some(100), cost_micros: Some(7) };
+        let limits = Limits {
+            steps: 5,
+            active: Some(Duration::from_secs(9)),
+            tokens: Some(100),
+            cost_micros: Some(7),
+        };
         let used = |input, cost| Usage { input_tokens: input, output_tokens: 1, cost_micros: cost };
         let second = Duration::from_secs(1);
         assert_eq!(broken(&limits, 4, second, &used(99, 7)), None);

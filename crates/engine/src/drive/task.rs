@@ -99,10 +99,12 @@ pub(crate) async fn run<S: State>(
             TaskEnd::Done(Done { update, ms, attempts, cached: false, usage, notes, replayed: false })
         }
         Err(Failure { kind: Kind::Cancelled, .. }) => TaskEnd::Cancelled,
-        Err(Failure { kind: Kind::Store, source, .. }) => TaskEnd::Lost(match source.downcast::<StoreError>() {
-            Ok(error) => *error,
-            Err(other) => StoreError::Other(other),
-        }),
+        Err(Failure { kind: Kind::Store, source, .. }) => {
+            TaskEnd::Lost(match source.downcast::<StoreError>() {
+                Ok(error) => *error,
+                Err(other) => StoreError::Other(other),
+            })
+        }
         Err(Failure { code, message, .. }) => {
             let message = format!("node `{}`: {message}", node.name);
             TaskEnd::Failed { failure: RunFailure { code: code.into(), message }, usage }

@@ -7,7 +7,9 @@ use sha2::{Digest, Sha256};
 
 use crate::error::BuildError;
 use crate::graph::node::Way;
-use crate::graph::{Built, Choose, Core, Def, Drawing, DrawnEdge, DrawnNode, Edge, Graph, Nodes, To, Undeclared};
+use crate::graph::{
+    Built, Choose, Core, Def, Drawing, DrawnEdge, DrawnNode, Edge, Graph, Nodes, To, Undeclared,
+};
 use crate::plan::{Ix, Next, Topology};
 use crate::state::State;
 
@@ -174,12 +176,7 @@ fn checked<S: State, N: 'static>(
     })
 }
 
-fn draw<S: State, N>(
-    drawing: &mut Drawing,
-    name: &str,
-    def: &Def<S, N>,
-    name_of: impl Fn(&N) -> String,
-) {
+fn draw<S: State, N>(drawing: &mut Drawing, name: &str, def: &Def<S, N>, name_of: impl Fn(&N) -> String) {
     drawing.nodes.push(DrawnNode {
         id: name.to_owned(),
         deferred: def.open.defer,

@@ -99,7 +99,9 @@ impl<S: State> Graph<S> {
             Ok((Ended::Finished, state)) => Ok(Arc::unwrap_or_clone(state)),
             Ok((Ended::Paused(asks), _)) => {
                 let node = asks.first().map_or("", |ask| &ask.node);
-                Err(EngineError::NotPaused(format!("node `{node}` asks a question, and there is no store to wait in")))
+                Err(EngineError::NotPaused(format!(
+                    "node `{node}` asks a question, and there is no store to wait in"
+                )))
             }
             Err(Halt::Failed { failure, .. }) => Err(EngineError::Failed(failure)),
             Err(Halt::Cancelled | Halt::Released) => Err(EngineError::Cancelled),

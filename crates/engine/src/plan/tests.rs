@@ -7,8 +7,7 @@ fn topology(nodes: u16, deferred: &str, joins: &[(&str, &str)]) -> Topology {
         deferred: (0..nodes).map(|ix| deferred.contains(letter(ix))).collect(),
     };
     for (join, waits_for) in joins {
-        topology.waits_for[usize::from(ix(join))] =
-            waits_for.chars().map(|c| ix(&c.to_string())).collect();
+        topology.waits_for[usize::from(ix(join))] = waits_for.chars().map(|c| ix(&c.to_string())).collect();
     }
     topology
 }
@@ -22,7 +21,11 @@ fn letter(ix: Ix) -> char {
 }
 
 fn to(names: &str) -> Next {
-    if names.is_empty() { Next::End } else { Next::Nodes(names.chars().map(|c| ix(&c.to_string())).collect()) }
+    if names.is_empty() {
+        Next::End
+    } else {
+        Next::Nodes(names.chars().map(|c| ix(&c.to_string())).collect())
+    }
 }
 
 /// Runs `steps` (lists of `from>targets`) and prints what is due after each.
@@ -87,12 +90,7 @@ fn a_join_that_can_never_fill_is_an_error_and_says_who_is_missing() {
 
 #[test]
 fn a_deferred_node_runs_when_nothing_else_is_left_and_only_once() {
-    check(
-        &topology(5, "e", &[]),
-        "a",
-        &[&["a>be"], &["b>ce"], &["c>"], &["e>"]],
-        "a | b | c | e | ",
-    );
+    check(&topology(5, "e", &[]), "a", &[&["a>be"], &["b>ce"], &["c>"], &["e>"]], "a | b | c | e | ");
 }
 
 #[test]
@@ -109,7 +107,8 @@ fn order_is_that_of_definition_whoever_points_first() {
 fn each_item_of_a_dynamic_fan_out_is_a_task_and_their_join_runs_once() {
     let topology = topology(3, "", &[]);
     let items = vec![Value::from(1), Value::from(2), Value::from(2)];
-    let position = advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, items))]).expect("plan");
+    let position =
+        advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, items))]).expect("plan");
     assert_eq!(due(&position), "bbb");
     assert_eq!(position.due[2].input, Some(Value::from(2)));
     let routes = vec![(1, to("c")), (1, to("c")), (1, to("c"))];
@@ -119,6 +118,7 @@ fn each_item_of_a_dynamic_fan_out_is_a_task_and_their_join_runs_once() {
 #[test]
 fn an_empty_fan_out_ends() {
     let topology = topology(3, "", &[]);
-    let position = advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, vec![]))]).expect("plan");
+    let position =
+        advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, vec![]))]).expect("plan");
     assert!(position.due.is_empty());
 }

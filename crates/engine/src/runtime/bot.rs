@@ -86,7 +86,11 @@ impl<S: State> Bot<S> {
     }
 
     /// Answers the only open question of a thread and waits until the run rests again.
-    pub async fn resume(&self, thread: &ThreadKey, answer: impl Serialize) -> Result<Outcome<S>, EngineError> {
+    pub async fn resume(
+        &self,
+        thread: &ThreadKey,
+        answer: impl Serialize,
+    ) -> Result<Outcome<S>, EngineError> {
         let questions = self.runtime.questions(thread).await?;
         let [(run, question)] = questions.as_slice() else {
             let message = match questions.len() {
@@ -202,10 +206,9 @@ impl RunHandle {
             Status::Finished => RunRest::Finished(Arc::new(())),
             Status::Paused => RunRest::Paused(questions),
             Status::Cancelled => RunRest::Cancelled,
-            Status::Failed => RunRest::Failed(row.error.unwrap_or(RunFailure {
-                code: "failed".into(),
-                message: "the run failed".into(),
-            })),
+            Status::Failed => RunRest::Failed(
+                row.error.unwrap_or(RunFailure { code: "failed".into(), message: "the run failed".into() }),
+            ),
             Status::Queued | Status::Running => RunRest::Left("it is still running".into()),
         })
     }

@@ -92,7 +92,8 @@ impl<S: State> Hosted<S> {
         let use_no = hot.uses;
         if hot.threads.len() >= HOT_THREADS
             && !hot.threads.contains_key(&thread)
-            && let Some(oldest) = hot.threads.iter().min_by_key(|(_, (_, used, _))| *used).map(|(key, _)| key.clone())
+            && let Some(oldest) =
+                hot.threads.iter().min_by_key(|(_, (_, used, _))| *used).map(|(key, _)| key.clone())
         {
             hot.threads.remove(&oldest);
         }
@@ -233,7 +234,8 @@ impl<S: State> AnyGraph for Hosted<S> {
 
     fn view(&self, seq: Seq, loaded: &Loaded) -> Result<View, EngineError> {
         let at = drive::rebuild(&self.core, loaded)?;
-        let state = serde_json::to_value(&*at.state).map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
+        let state = serde_json::to_value(&*at.state)
+            .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
         Ok(View { seq, state, at: Place::of(&at.position, &self.core) })
     }
 
@@ -242,8 +244,7 @@ impl<S: State> AnyGraph for Hosted<S> {
         let ix = self.core.find(node).ok_or_else(unknown)?;
         let mut at = drive::rebuild(&self.core, loaded)?;
         at.take(&self.core, edit)?;
-        let mismatch =
-            |message: String| EngineError::StateMismatch { seq: edit.seq, message };
+        let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
         let route = self.core.route(ix, &at.state).map_err(|to| {
             mismatch(format!("the branch of node `{node}` led to `{}`, which it had not declared", to.0))
         })?;

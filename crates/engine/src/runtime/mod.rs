@@ -32,8 +32,8 @@ use crate::store::{
 };
 
 pub use bot::{Bot, Outcome, RunHandle};
-use hosted::{AnyGraph, Hosted};
 pub use hosted::View;
+use hosted::{AnyGraph, Hosted};
 pub(crate) use live::Live;
 pub use live::{Delta, Piece};
 pub use threads::Edit;
@@ -253,7 +253,11 @@ impl Runtime {
 
     /// Answers questions of a paused run, by id, and goes on with it. Each question is answered once: a second
     /// answer is a [`StoreError::Conflict`](crate::store::StoreError::Conflict). Questions left open are asked again.
-    pub async fn answer(&self, run: &RunKey, answers: &BTreeMap<String, Value>) -> Result<RunHandle, EngineError> {
+    pub async fn answer(
+        &self,
+        run: &RunKey,
+        answers: &BTreeMap<String, Value>,
+    ) -> Result<RunHandle, EngineError> {
         self.0.check_trouble()?;
         let body = log::bytes(&log::Resumed { answers: answers.clone() });
         let mut records = Vec::new();
@@ -345,6 +349,9 @@ impl Inner {
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime").field("worker", &self.0.claim.worker).field("graphs", &self.graphs()).finish()
+        f.debug_struct("Runtime")
+            .field("worker", &self.0.claim.worker)
+            .field("graphs", &self.graphs())
+            .finish()
     }
 }

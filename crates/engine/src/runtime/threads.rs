@@ -76,7 +76,12 @@ impl Runtime {
     }
 
     /// Copies a thread to a new one that goes on from entry `at` (the newest when `None`). The source stays as it is.
-    pub async fn fork(&self, from: &ThreadKey, at: Option<Seq>, to: &ThreadId) -> Result<ThreadKey, EngineError> {
+    pub async fn fork(
+        &self,
+        from: &ThreadKey,
+        at: Option<Seq>,
+        to: &ThreadId,
+    ) -> Result<ThreadKey, EngineError> {
         let store = &self.0.store;
         let loaded = store.load(from, at).await?;
         let row = store.copy_thread(from, to).await?;

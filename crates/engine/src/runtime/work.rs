@@ -124,7 +124,9 @@ impl Inner {
                     self.drive(graph, claimed, None);
                 }
                 // Another worker may know the graph: it can claim the run once this lease runs out.
-                Err(error) => tracing::warn!(run = %claimed.run.run, %error, "claimed a run of an unknown graph"),
+                Err(error) => {
+                    tracing::warn!(run = %claimed.run.run, %error, "claimed a run of an unknown graph")
+                }
             }
         }
     }
@@ -230,7 +232,8 @@ impl Drop for Undriven<'_> {
     fn drop(&mut self) {
         let mut active: std::sync::MutexGuard<'_, HashMap<RunId, Arc<Active>>> = self.inner.active();
         // A run that was answered quickly may have a new claim under the same id.
-        if active.get(&self.active.fence.run).is_some_and(|held| held.fence.epoch == self.active.fence.epoch) {
+        if active.get(&self.active.fence.run).is_some_and(|held| held.fence.epoch == self.active.fence.epoch)
+        {
             active.remove(&self.active.fence.run);
         }
     }

@@ -70,7 +70,9 @@ pub trait Runs: Send + Sync + 'static {
     async fn renew(&self, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError>;
 
     /// Writes what one step changed, all of it or nothing. A claim that no longer holds is [`StoreError::Fenced`];
-    /// a `head` that is not the newest entry is [`StoreError::Conflict`].
+    /// a `head` that
+    /// is not the newest entry is [`StoreError::Conflict`], unless there are no entries to write: then it is not looked
+    /// at, so that records can be written side by side.
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError>;
 
     /// Tells a run something from outside. Durable when it returns.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use doran_engine::graph::Nodes as _;
-use doran_engine::state::{Changes, Keyed, Reduce, State as _};
+use doran_engine::state::{Changes, Keyed, Reduce};
 use doran_engine::{Nodes, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

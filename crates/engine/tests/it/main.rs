@@ -1,3 +1,4 @@
 //! Tests of the engine from outside.
 
+mod basic;
 mod derive;

@@ -226,7 +226,7 @@ impl Shelf {
     ) -> Result<Committed, StoreError> {
         let home = self.tenants.get_mut(&fence.thread.tenant).ok_or(StoreError::Fenced)?;
         let (thread, run) = home.held(fence).ok_or(StoreError::Fenced)?;
-        if commit.head != thread.head {
+        if !commit.entries.is_empty() && commit.head != thread.head {
             let (known, head) = (commit.head, thread.head);
             return Err(StoreError::Conflict(format!("the newest entry is {head}, not {known}")));
         }
