@@ -1,9 +1,10 @@
 //! What the house promises about itself, checked: who depends on whom, what files are called and begin with, that
-//! links lead somewhere, that the two languages keep pace, and under which licences the dependencies come.
+//! links lead somewhere, that shown code is real, that the two languages keep pace, and under which licences the dependencies come.
 //!
 //! Each rule is a file with plain functions from text to [`Finding`]s; this one finds the files and prints.
 
 mod edges;
+mod excerpts;
 mod licences;
 mod links;
 mod names;
@@ -70,6 +71,7 @@ pub fn run() -> Outcome {
     findings.extend(sources::check(&code));
     findings.extend(names::check(&code));
     findings.extend(links::check(&pages, |path| root.join(path).exists()));
+    findings.extend(excerpts::check(&pages, |path| fs::read_to_string(root.join(path)).ok()));
     findings.extend(pairs::check(&pages));
     findings.extend(licences::check(&deny, &tree, &lock));
 
