@@ -5,28 +5,20 @@
 
 use std::process::Stdio;
 
+use crate::Outcome;
 use crate::command::{cargo, run_cargo};
 
-/// Whether the chore could be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deny {
-    /// Everything was checked.
-    Checked,
-    /// `cargo-deny` is not installed.
-    Missing,
+/// Runs `cargo deny check`, or says loudly that it did not.
+pub fn run() -> Outcome {
+    if is_missing() {
+        eprintln!("deny: SKIPPED, advisories were not checked: cargo-deny is not installed");
+        eprintln!("deny: to have it, `cargo install cargo-deny --locked`");
+        return Ok(());
+    }
+    run_cargo(&["deny", "--locked", "check"])
 }
 
-/// Runs `cargo deny check`, or says loudly that it did not.
-pub fn run() -> Result<Deny, String> {
-    let there = cargo(&["deny", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !there {
-        eprintln!("deny: SKIPPED, cargo-deny is not installed (`cargo install cargo-deny --locked`)");
-        eprintln!("deny: advisories were not checked");
-        return Ok(Deny::Missing);
-    }
-    run_cargo(&["deny", "--locked", "check"]).map(|()| Deny::Checked)
+fn is_missing() -> bool {
+    let version = cargo(&["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    !version.is_ok_and(|status| status.success())
 }

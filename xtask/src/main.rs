@@ -27,15 +27,18 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let chore = args.next();
     let rest: Vec<String> = args.collect();
-    let outcome = match (chore.as_deref(), rest.is_empty()) {
-        (Some("check"), true) => check::run(),
-        (Some("tidy"), true) => tidy::run(),
-        (Some("deny"), true) => deny::run().map(|_| ()),
+    match (chore.as_deref(), rest.is_empty()) {
+        (Some("check"), true) => end(check::run()),
+        (Some("tidy"), true) => end(tidy::run()),
+        (Some("deny"), true) => end(deny::run()),
         (Some("test"), _) => test::run(&rest),
-        (Some("torture"), true) => torture::run(),
+        (Some("torture"), true) => end(torture::run()),
         (Some("ci"), true) => ci::run(),
-        _ => Err(USAGE.to_string()),
-    };
+        _ => end(Err(USAGE.to_string())),
+    }
+}
+
+fn end(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

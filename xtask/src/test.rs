@@ -4,7 +4,7 @@
 //! program counts it as passed; here it is counted as what it is.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
@@ -44,12 +44,15 @@ pub struct Tested {
     pub outcome: Outcome,
 }
 
-/// Runs the tests and prints the sum. `args` go to `cargo test`.
-pub fn run(args: &[String]) -> Outcome {
+/// Runs the tests and ends with the sum. `args` go to `cargo test`.
+pub fn run(args: &[String]) -> ExitCode {
     let began = Instant::now();
-    let tested = tally(args);
-    println!("{}", tested.tally.closing_line(began.elapsed()));
-    tested.outcome
+    let Tested { tally, outcome } = tally(args);
+    if let Err(why) = &outcome {
+        eprintln!("test: FAILED: {why}");
+    }
+    println!("{}", tally.closing_line(began.elapsed()));
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs the tests and sums what they print.
@@ -94,7 +97,7 @@ fn watch(args: &[String], mut see: impl FnMut(&str)) -> Outcome {
         }
     }
     let status = child.wait().map_err(|why| format!("cargo did not end: {why}"))?;
-    if status.success() { Ok(()) } else { Err("tests failed or did not build".to_string()) }
+    if status.success() { Ok(()) } else { Err("a test failed, died or did not build".to_string()) }
 }
 
 /// Whether a line is worth a reader's time.

@@ -1,5 +1,6 @@
 //! What the house promises about itself, checked: who depends on whom, what files are called and begin with, that
-//! links lead somewhere, that shown code is real, that the two languages keep pace, and under which licences the dependencies come.
+//! links lead somewhere, that shown code is real, that the two languages keep pace, and under which licences the
+//! dependencies come.
 //!
 //! Each rule is a file with plain functions from text to [`Finding`]s; this one finds the files and prints.
 
