@@ -1,6 +1,6 @@
 //! `cargo test` with the results of all test programs summed into one line.
 //!
-//! A test that cannot run because a part is missing prints a line that starts with `skipped:` and returns. The test
+//! A test that cannot run because a part is missing prints a line that starts with `SKIPPED:` and returns. The test
 //! program counts it as passed; here it is counted as what it is.
 
 use std::io::{BufRead, BufReader};
@@ -140,7 +140,7 @@ impl Sum {
         if !self.in_successes {
             return Shown::Yes;
         }
-        if line.starts_with("skipped:") {
+        if line.starts_with("SKIPPED:") {
             self.said_skipped += 1;
             return Shown::Yes;
         }
@@ -187,14 +187,14 @@ mod tests {
         let end =
             "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
         let output =
-            format!("test a ... ok\nsuccesses:\n---- a stdout ----\nskipped: no PostgreSQL\nchatter\n{end}");
-        check(&output, "1 0 1", &format!("test a ... ok\nskipped: no PostgreSQL\n{end}"));
+            format!("test a ... ok\nsuccesses:\n---- a stdout ----\nSKIPPED: no PostgreSQL\nchatter\n{end}");
+        check(&output, "1 0 1", &format!("test a ... ok\nSKIPPED: no PostgreSQL\n{end}"));
     }
 
     #[test]
     fn what_a_failed_test_prints_is_shown() {
-        let output = "successes:\nchatter\nfailures:\n---- b stdout ----\nskipped: not counted here";
-        check(output, "0 0 0", "failures:\n---- b stdout ----\nskipped: not counted here");
+        let output = "successes:\nchatter\nfailures:\n---- b stdout ----\nSKIPPED: not counted here";
+        check(output, "0 0 0", "failures:\n---- b stdout ----\nSKIPPED: not counted here");
     }
 
     #[test]
