@@ -1,1 +1,49 @@
-fn main() {}
+//! Chores of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|ci`.
+//!
+//! One file a chore. Each says what it does on stderr and ends with an [`Outcome`].
+
+mod check;
+mod ci;
+mod command;
+mod deny;
+mod test;
+mod tidy;
+mod torture;
+
+use std::process::ExitCode;
+
+/// How a chore ended; the error is a sentence for the person who ran it.
+type Outcome = Result<(), String>;
+
+const USAGE: &str = "\
+cargo xtask check          format and lints, as CI does
+cargo xtask tidy           dependency direction, module docs, names, links, licences; lists the largest files
+cargo xtask deny           licences, sources, bans and advisories with cargo-deny, when it is installed
+cargo xtask test [ARGS]    cargo test, with the results of all test programs summed
+cargo xtask torture        the short version of every torture
+cargo xtask ci             all of the above, in this order";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let chore = args.next();
+    let rest: Vec<String> = args.collect();
+    match (chore.as_deref(), rest.is_empty()) {
+        (Some("check"), true) => end(check::run()),
+        (Some("tidy"), true) => end(tidy::run()),
+        (Some("deny"), true) => end(deny::run()),
+        (Some("test"), _) => test::run(&rest),
+        (Some("torture"), true) => end(torture::run()),
+        (Some("ci"), true) => ci::run(),
+        _ => end(Err(USAGE.to_string())),
+    }
+}
+
+fn end(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}

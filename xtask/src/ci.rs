@@ -1,0 +1,37 @@
+//! All that CI runs, in order. A chore that fails does not hide what the next ones would say.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::{Outcome, check, deny, test, tidy, torture};
+
+/// Runs every chore and ends with one line: `N passed, N failed, N skipped (M.M min)`.
+///
+/// The numbers are those of the tests. A chore that fails counts as one failed, so that a line with `0 failed` is only
+/// printed when everything held.
+pub fn run() -> ExitCode {
+    let began = Instant::now();
+    let mut failed = Vec::new();
+    note("check", check::run(), &mut failed);
+    note("tidy", tidy::run(), &mut failed);
+    note("deny", deny::run(), &mut failed);
+    let test::Tested { mut tally, outcome } = test::tally(&[]);
+    if tally.failed == 0 {
+        // Without a failed test this means that one did not build or died.
+        note("test", outcome, &mut failed);
+    }
+    note("torture", torture::run(), &mut failed);
+
+    for (name, why) in &failed {
+        eprintln!("{name}: FAILED: {why}");
+        tally.failed += 1;
+    }
+    println!("{}", tally.closing_line(began.elapsed()));
+    if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn note(name: &'static str, outcome: Outcome, failed: &mut Vec<(&'static str, String)>) {
+    if let Err(why) = outcome {
+        failed.push((name, why));
+    }
+}

@@ -1,0 +1,40 @@
+//! Starting other programs from the root of the repository. Leaves their output alone unless asked for it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Outcome;
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// The cargo that runs this chore, in the root, ready for more arguments.
+pub fn cargo(args: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(root()).args(args);
+    command
+}
+
+/// Runs cargo with its output shown.
+pub fn run_cargo(args: &[&str]) -> Outcome {
+    eprintln!("$ cargo {}", args.join(" "));
+    let status = cargo(args).status().map_err(|why| format!("cargo does not start: {why}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`cargo {}` failed", args.join(" "))) }
+}
+
+/// Runs cargo and gives what it printed on stdout.
+pub fn read_cargo(args: &[&str]) -> Result<String, String> {
+    let output = cargo(args)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|why| format!("cargo does not start: {why}"))?;
+    if !output.status.success() {
+        return Err(format!("`cargo {}` failed", args.join(" ")));
+    }
+    String::from_utf8(output.stdout)
+        .map_err(|why| format!("`cargo {}` printed no text: {why}", args.join(" ")))
+}

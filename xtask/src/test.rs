@@ -1,0 +1,215 @@
+//! `cargo test` with the results of all test programs summed into one line.
+//!
+//! A test that cannot run because a part is missing prints a line that starts with `SKIPPED:` and returns. The test
+//! program counts it as passed; here it is counted as what it is.
+
+use std::io::{BufRead, BufReader};
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Outcome;
+use crate::command::cargo;
+
+/// Results of many test programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Tests that ran and held.
+    pub passed: u64,
+    /// Tests that ran and did not hold.
+    pub failed: u64,
+    /// Tests that did not run.
+    pub skipped: u64,
+}
+
+impl Tally {
+    /// Adds the results of `more`.
+    pub fn add(&mut self, more: &Self) {
+        self.passed += more.passed;
+        self.failed += more.failed;
+        self.skipped += more.skipped;
+    }
+
+    /// The line a run ends with.
+    pub fn closing_line(&self, took: Duration) -> String {
+        let minutes = took.as_secs_f64() / 60.0;
+        format!("{} passed, {} failed, {} skipped ({minutes:.1} min)", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// What a run of the tests led to.
+pub struct Tested {
+    /// The sum.
+    pub tally: Tally,
+    /// Whether cargo was content. It is not when a test program does not build, which no tally shows.
+    pub outcome: Outcome,
+}
+
+/// Runs the tests and ends with the sum. `args` go to `cargo test`.
+pub fn run(args: &[String]) -> ExitCode {
+    let began = Instant::now();
+    let Tested { tally, outcome } = tally(args);
+    if let Err(why) = &outcome {
+        eprintln!("test: FAILED: {why}");
+    }
+    println!("{}", tally.closing_line(began.elapsed()));
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the tests and sums what they print.
+pub fn tally(args: &[String]) -> Tested {
+    let mut sum = Sum::default();
+    let outcome = watch(&arguments(args), |line| {
+        if sum.take(line) == Shown::Yes {
+            println!("{line}");
+        }
+    });
+    Tested { tally: sum.tally, outcome }
+}
+
+/// All packages unless some are named; everything runs even when an early program fails.
+fn arguments(args: &[String]) -> Vec<String> {
+    let (own, theirs) = match args.iter().position(|arg| arg == "--") {
+        Some(at) => (&args[..at], &args[at + 1..]),
+        None => (args, &[][..]),
+    };
+    let named = own.iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
+    let mut all: Vec<String> = ["test", "--locked", "--no-fail-fast"].map(String::from).to_vec();
+    if !named {
+        all.push("--workspace".to_string());
+    }
+    all.extend_from_slice(own);
+    all.extend(["--", "--show-output"].map(String::from));
+    all.extend_from_slice(theirs);
+    all
+}
+
+fn watch(args: &[String], mut see: impl FnMut(&str)) -> Outcome {
+    eprintln!("$ cargo {}", args.join(" "));
+    let mut child = cargo(&[])
+        .args(args)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|why| format!("cargo does not start: {why}"))?;
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line.map_err(|why| format!("the output of the tests cannot be read: {why}"))?;
+            see(&String::from_utf8_lossy(&line));
+        }
+    }
+    let status = child.wait().map_err(|why| format!("cargo did not end: {why}"))?;
+    if status.success() { Ok(()) } else { Err("a test failed, died or did not build".to_string()) }
+}
+
+/// Whether a line is worth a reader's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Yes,
+    No,
+}
+
+/// Reads the output of test programs line by line.
+#[derive(Debug, Default)]
+struct Sum {
+    tally: Tally,
+    /// Inside the output of tests that passed, which is asked for only to find skipped ones.
+    in_successes: bool,
+    /// Tests of the current program that said they were skipped.
+    said_skipped: u64,
+}
+
+impl Sum {
+    fn take(&mut self, line: &str) -> Shown {
+        if line == "successes:" {
+            self.in_successes = true;
+            return Shown::No;
+        }
+        if line == "failures:" {
+            self.in_successes = false;
+        }
+        if let Some(found) = result_line(line) {
+            let said = self.said_skipped.min(found.passed);
+            self.tally.add(&Tally {
+                passed: found.passed - said,
+                failed: found.failed,
+                skipped: found.skipped + said,
+            });
+            self.in_successes = false;
+            self.said_skipped = 0;
+            return Shown::Yes;
+        }
+        if !self.in_successes {
+            return Shown::Yes;
+        }
+        if line.starts_with("SKIPPED:") {
+            self.said_skipped += 1;
+            return Shown::Yes;
+        }
+        Shown::No
+    }
+}
+
+/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s`.
+fn result_line(line: &str) -> Option<Tally> {
+    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let mut tally = Tally::default();
+    for part in counts.split("; ") {
+        match part.split_once(' ') {
+            Some((count, "passed")) => tally.passed = count.parse().ok()?,
+            Some((count, "failed")) => tally.failed = count.parse().ok()?,
+            Some((count, "ignored")) => tally.skipped = count.parse().ok()?,
+            _ => {}
+        }
+    }
+    Some(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(output: &str, expected: &str, shown: &str) {
+        let mut sum = Sum::default();
+        let seen: Vec<&str> = output.lines().filter(|line| sum.take(line) == Shown::Yes).collect();
+        let Tally { passed, failed, skipped } = sum.tally;
+        assert_eq!(format!("{passed} {failed} {skipped}"), expected);
+        assert_eq!(seen.join("\n"), shown);
+    }
+
+    #[test]
+    fn programs_are_summed() {
+        let output = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s\n\
+                      test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+        check(output, "4 2 1", output);
+    }
+
+    #[test]
+    fn a_test_that_says_it_was_skipped_did_not_pass() {
+        let end =
+            "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+        let output =
+            format!("test a ... ok\nsuccesses:\n---- a stdout ----\nSKIPPED: no PostgreSQL\nchatter\n{end}");
+        check(&output, "1 0 1", &format!("test a ... ok\nSKIPPED: no PostgreSQL\n{end}"));
+    }
+
+    #[test]
+    fn what_a_failed_test_prints_is_shown() {
+        let output = "successes:\nchatter\nfailures:\n---- b stdout ----\nSKIPPED: not counted here";
+        check(output, "0 0 0", "failures:\n---- b stdout ----\nSKIPPED: not counted here");
+    }
+
+    #[test]
+    fn naming_a_package_leaves_the_others_alone() {
+        let args = |words: &str| arguments(&words.split(' ').map(String::from).collect::<Vec<_>>()).join(" ");
+        assert_eq!(args("-p doran-store"), "test --locked --no-fail-fast -p doran-store -- --show-output");
+        assert_eq!(
+            args("a_law -- --ignored"),
+            "test --locked --no-fail-fast --workspace a_law -- --show-output --ignored"
+        );
+    }
+
+    #[test]
+    fn the_closing_line_counts_minutes() {
+        let tally = Tally { passed: 12, failed: 0, skipped: 1 };
+        assert_eq!(tally.closing_line(Duration::from_secs(90)), "12 passed, 0 failed, 1 skipped (1.5 min)");
+    }
+}

@@ -1,0 +1,219 @@
+//! Dependencies point one way. Reads the manifests, not the code: what is not in a manifest cannot be used.
+
+use super::{File, Finding};
+
+/// Which of our packages a package may use, as ARCHITECTURE.md draws it. Nothing may use `doran`, the program.
+const ALLOWED: &[(&str, &[&str])] = &[
+    (
+        "doran",
+        &["doran-agents", "doran-engine", "doran-llm", "doran-retrieval", "doran-server", "doran-store"],
+    ),
+    ("doran-server", &["doran-agents", "doran-engine"]),
+    ("doran-agents", &["doran-engine", "doran-llm", "doran-retrieval"]),
+    ("doran-retrieval", &["doran-llm"]),
+    ("doran-store", &["doran-engine"]),
+    ("doran-engine", &["doran-macros"]),
+    ("doran-llm", &[]),
+    ("doran-macros", &[]),
+    ("xtask", &[]),
+];
+
+/// Edges that only tests, examples and benches may add. A published crate does not show them.
+const ALLOWED_IN_TESTS: &[(&str, &str)] = &[
+    // The example of the engine runs on SQLite.
+    ("doran-engine", "doran-store"),
+    // A derive is tested against the trait it implements.
+    ("doran-macros", "doran-engine"),
+    // Agents and routes are tested on a store that survives, and on a scripted model.
+    ("doran-agents", "doran-store"),
+    ("doran-server", "doran-llm"),
+    ("doran-server", "doran-store"),
+];
+
+/// Checks the edges between our packages.
+pub fn check(manifests: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in manifests {
+        let manifest = Manifest::read(&file.text);
+        let Some(name) = manifest.name else { continue };
+        let Some((_, allowed)) = ALLOWED.iter().find(|(from, _)| *from == name) else {
+            findings.push(Finding::new(&file.path, format!("`{name}` has no place in the floor plan")));
+            continue;
+        };
+        for edge in manifest.edges.iter().filter(|edge| is_ours(&edge.to) && edge.to != name) {
+            let in_tests =
+                edge.kind == Kind::Dev && ALLOWED_IN_TESTS.contains(&(name.as_str(), edge.to.as_str()));
+            if !allowed.contains(&edge.to.as_str()) && !in_tests {
+                let what = format!("`{name}` may not depend on `{}`", edge.to);
+                findings.push(Finding::new(format!("{}:{}", file.path, edge.line), what));
+            }
+        }
+    }
+    findings
+}
+
+fn is_ours(package: &str) -> bool {
+    ALLOWED.iter().any(|(name, _)| *name == package) || package.starts_with("doran-")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    Dev,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Edge {
+    to: String,
+    kind: Kind,
+    line: usize,
+}
+
+/// The part of a manifest that says who the package is and what it uses.
+#[derive(Debug, Default)]
+struct Manifest {
+    name: Option<String>,
+    edges: Vec<Edge>,
+}
+
+impl Manifest {
+    /// Reads the layouts cargo knows: `a = …`, `a.workspace = true`, `[dependencies.a]`, target tables, renames.
+    fn read(text: &str) -> Self {
+        let mut manifest = Self::default();
+        let mut section = String::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if let Some(header) = line.strip_prefix('[') {
+                section = header.trim_end_matches(']').to_string();
+                if let Some((kind, Some(name))) = dependency_table(&section) {
+                    manifest.edges.push(Edge { to: name.to_string(), kind, line: index + 1 });
+                }
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else { continue };
+            let (key, value) = (key.trim(), value.trim());
+            if section == "package" && key == "name" {
+                manifest.name = Some(value.trim_matches('"').to_string());
+            }
+            match dependency_table(&section) {
+                Some((kind, None)) => {
+                    let name = renamed(value).unwrap_or_else(|| key.split('.').next().unwrap_or(key));
+                    manifest.edges.push(Edge {
+                        to: name.trim_matches('"').to_string(),
+                        kind,
+                        line: index + 1,
+                    });
+                }
+                Some((_, Some(_))) if key == "package" => {
+                    if let Some(edge) = manifest.edges.last_mut() {
+                        edge.to = value.trim_matches('"').to_string();
+                    }
+                }
+                Some((_, Some(_))) | None => {}
+            }
+        }
+        manifest
+    }
+}
+
+/// `dependencies` and its kin, with the package of a `[dependencies.package]` table.
+fn dependency_table(section: &str) -> Option<(Kind, Option<&str>)> {
+    let tables = [
+        ("dev-dependencies", Kind::Dev),
+        ("build-dependencies", Kind::Normal),
+        ("dependencies", Kind::Normal),
+    ];
+    if section.starts_with("workspace") {
+        return None;
+    }
+    for (table, kind) in tables {
+        if section == table || (section.starts_with("target.") && section.ends_with(&format!(".{table}"))) {
+            return Some((kind, None));
+        }
+        if let Some((before, name)) = section.split_once(&format!("{table}."))
+            && (before.is_empty() || before.starts_with("target."))
+        {
+            return Some((kind, Some(name)));
+        }
+    }
+    None
+}
+
+/// The package behind `{ package = "…" }`.
+fn renamed(value: &str) -> Option<&str> {
+    value.split_once("package")?.1.trim_start().strip_prefix('=')?.split('"').nth(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_edges(manifest: &str, expected: &str) {
+        let manifest = Manifest::read(manifest);
+        let edges = manifest.edges.iter().map(|edge| format!("{:?} {}", edge.kind, edge.to));
+        assert_eq!(edges.collect::<Vec<_>>().join(", "), expected);
+    }
+
+    fn check_findings(name: &str, table: &str, expected: &str) {
+        let text = format!("[package]\nname = \"{name}\"\n{table}");
+        let found = check(&[File { path: "Cargo.toml".to_string(), text }]);
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), expected);
+    }
+
+    #[test]
+    fn every_layout_of_a_dependency_is_read() {
+        check_edges(
+            "[dependencies]\nserde.workspace = true # why\ntoml = \"1\"",
+            "Normal serde, Normal toml",
+        );
+        check_edges(
+            "[dependencies.a]\nversion = \"1\"\n[dev-dependencies.b]\npath = \".\"",
+            "Normal a, Dev b",
+        );
+        check_edges("[build-dependencies]\na = \"1\"", "Normal a");
+        check_edges("[target.'cfg(unix)'.dependencies]\na = \"1\"", "Normal a");
+        check_edges("[target.'cfg(unix)'.dev-dependencies.a]\nversion = \"1\"", "Dev a");
+        check_edges("[features]\na = []\n[workspace.dependencies]\nb = \"1\"", "");
+    }
+
+    #[test]
+    fn a_rename_hides_nothing() {
+        check_edges("[dependencies]\nnice = { package = \"doran-llm\", path = \"x\" }", "Normal doran-llm");
+        check_edges("[dependencies.nice]\npackage = \"doran-llm\"", "Normal doran-llm");
+    }
+
+    #[test]
+    fn the_wrong_way_is_found() {
+        check_findings("doran-store", "[dependencies]\ndoran-engine.workspace = true", "");
+        check_findings(
+            "doran-engine",
+            "[dependencies]\ndoran-llm.workspace = true",
+            "Cargo.toml:4: `doran-engine` may not depend on `doran-llm`",
+        );
+        check_findings(
+            "doran-server",
+            "[dependencies]\ndoran = { path = \"../cli\" }",
+            "Cargo.toml:4: `doran-server` may not depend on `doran`",
+        );
+    }
+
+    #[test]
+    fn tests_may_go_back_only_where_it_is_listed() {
+        check_findings("doran-engine", "[dev-dependencies]\ndoran-store.workspace = true", "");
+        check_findings(
+            "doran-engine",
+            "[dependencies]\ndoran-store.workspace = true",
+            "Cargo.toml:4: `doran-engine` may not depend on `doran-store`",
+        );
+        check_findings(
+            "doran-llm",
+            "[dev-dependencies]\ndoran-engine.workspace = true",
+            "Cargo.toml:4: `doran-llm` may not depend on `doran-engine`",
+        );
+    }
+
+    #[test]
+    fn a_new_crate_needs_a_place_in_the_plan() {
+        check_findings("doran-utils", "", "Cargo.toml: `doran-utils` has no place in the floor plan");
+    }
+}

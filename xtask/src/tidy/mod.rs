@@ -1,0 +1,125 @@
+//! What the house promises about itself, checked: who depends on whom, what files are called and begin with, that
+//! links lead somewhere, that shown code is real, that the two languages keep pace, and under which licences the
+//! dependencies come.
+//!
+//! Each rule is a file with plain functions from text to [`Finding`]s; this one finds the files and prints.
+
+mod edges;
+mod excerpts;
+mod licences;
+mod links;
+mod names;
+mod pairs;
+mod sizes;
+mod sources;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Outcome;
+use crate::command::{read_cargo, root};
+
+/// One broken promise: where, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// File, from the root, with a line where there is one.
+    pub place: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Finding {
+    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: place.into(), what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// A file of the repository.
+pub struct File {
+    /// Path from the root, with `/` on every platform.
+    pub path: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// Checks every rule and lists the largest source files.
+pub fn run() -> Outcome {
+    let root = root();
+    let manifests = read_all(&root, |path| path.ends_with("Cargo.toml"))?;
+    let code = read_all(&root, |path| path.ends_with(".rs"))?;
+    let pages = read_all(&root, |path| path.ends_with(".md"))?;
+    let deny = fs::read_to_string(root.join("deny.toml")).map_err(|why| format!("deny.toml: {why}"))?;
+    let tree = read_cargo(&[
+        "tree",
+        "--workspace",
+        "--locked",
+        "--all-features",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}|{l}",
+    ])?;
+    let lock = fs::read_to_string(root.join("Cargo.lock")).map_err(|why| format!("Cargo.lock: {why}"))?;
+
+    let mut findings = edges::check(&manifests);
+    findings.extend(sources::check(&code));
+    findings.extend(names::check(&code));
+    findings.extend(links::check(&pages, |path| root.join(path).exists()));
+    findings.extend(excerpts::check(&pages, |path| fs::read_to_string(root.join(path)).ok()));
+    findings.extend(pairs::check(&pages));
+    findings.extend(licences::check(&deny, &tree, &lock));
+
+    for line in sizes::report(&code) {
+        eprintln!("{line}");
+    }
+    for finding in &findings {
+        eprintln!("tidy: {finding}");
+    }
+    if findings.is_empty() {
+        eprintln!("tidy: ok");
+        return Ok(());
+    }
+    Err(format!("tidy: {} to put right", findings.len()))
+}
+
+/// Reads the files below `root` whose path is wanted, sorted by path.
+fn read_all(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<File>, String> {
+    let mut paths = Vec::new();
+    walk(root, &mut paths).map_err(|why| format!("the repository cannot be read: {why}"))?;
+    let mut files = Vec::new();
+    for path in paths {
+        let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+        if wanted(&name) {
+            let text = fs::read_to_string(&path).map_err(|why| format!("{name}: {why}"))?;
+            files.push(File { path: name, text });
+        }
+    }
+    files.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(files)
+}
+
+/// Directories that hold nothing of ours.
+const FOREIGN: &[&str] = &["target", "node_modules", "dist"];
+
+fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if entry.file_type()?.is_dir() {
+            if !name.starts_with('.') && !FOREIGN.contains(&name.as_ref()) {
+                walk(&entry.path(), found)?;
+            }
+        } else {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
