@@ -44,7 +44,7 @@ async fn deltas(model: &dyn ChatModel, request: ChatRequest) -> Vec<Delta> {
 async fn the_end_comes_once_and_last(model: &dyn ChatModel) {
     let deltas = deltas(model, request()).await;
     let ends: Vec<usize> = (0..deltas.len()).filter(|at| matches!(deltas[*at], Delta::Done { .. })).collect();
-    assert_eq!(ends, [deltas.len() - 1], "the_end_comes_once_and_last");
+    assert_eq!(ends, [deltas.len().saturating_sub(1)], "the_end_comes_once_and_last");
 }
 
 async fn whole_is_streamed(model: &dyn ChatModel) {
@@ -99,5 +99,55 @@ async fn a_limit_is_kept_and_told(model: &dyn ChatModel) {
             assert!(reply.usage.output_tokens <= 2, "a_limit_is_kept_and_told: {:?}", reply.usage);
         }
         Err(error) => panic!("a_limit_is_kept_and_told: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, stream};
+
+    use super::*;
+    use crate::model::{About, Counted, DeltaStream, Kind, Usage};
+
+    /// Gives the same deltas whatever is asked.
+    struct Fixed(Vec<Delta>);
+
+    impl ChatModel for Fixed {
+        fn about(&self) -> About {
+            About { name: "fixed".into(), kind: Kind::Extractive, ko: "고정".into(), en: "fixed".into() }
+        }
+
+        fn stream(&self, _: ChatRequest) -> DeltaStream {
+            stream::iter(self.0.clone().into_iter().map(Ok)).boxed()
+        }
+    }
+
+    async fn broken_law(deltas: &[Delta]) -> String {
+        let model = Fixed(deltas.to_vec());
+        let outcome = std::panic::AssertUnwindSafe(check(&model)).catch_unwind().await;
+        let panic = outcome.expect_err("a broken law");
+        let fixed = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        fixed.or_else(|| panic.downcast_ref::<String>().cloned()).expect("a message")
+    }
+
+    #[tokio::test]
+    async fn a_model_that_breaks_the_contract_is_caught() {
+        let word = |text: &str| Delta::Text { text: text.into() };
+        let done = |output_tokens| Delta::Done {
+            usage: Usage { input_tokens: 1, output_tokens, counted: Counted::Reported },
+            finish: Finish::Stop,
+        };
+        for (deltas, law) in [
+            (vec![word("a"), word("b")], "the_end_comes_once_and_last"),
+            (vec![word("a"), done(1), done(1)], "the_end_comes_once_and_last"),
+            (vec![done(1), word("a")], "the_end_comes_once_and_last"),
+            (vec![word("a"), word(""), done(1)], "whole_is_streamed"),
+            (vec![word("whole"), done(1)], "whole_is_streamed"),
+            (vec![word("a"), word("b"), done(0)], "usage_is_counted"),
+            (vec![word("a"), word("b"), done(9)], "a_limit_is_kept_and_told"),
+        ] {
+            let told = broken_law(&deltas).await;
+            assert!(told.contains(law), "{law} for {deltas:?}: {told}");
+        }
     }
 }

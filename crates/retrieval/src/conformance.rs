@@ -80,3 +80,51 @@ async fn nothing_to_find_is_no_error(full: &impl Retriever, empty: &impl Retriev
     }
     assert_eq!(ask(empty, "휴가", 5).await, [], "nothing_to_find_is_no_error: no documents");
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::keyword::RamKeyword;
+    use crate::retriever::RetrieveError;
+
+    /// A sound retriever with one fault put in after it.
+    struct Faulty(RamKeyword, fn(&mut Vec<Hit>));
+
+    #[async_trait]
+    impl Retriever for Faulty {
+        async fn retrieve(&self, question: &str, limit: usize) -> Result<Vec<Hit>, RetrieveError> {
+            let mut hits = self.0.retrieve(question, limit).await?;
+            (self.1)(&mut hits);
+            Ok(hits)
+        }
+    }
+
+    fn broken_law(fault: fn(&mut Vec<Hit>)) -> String {
+        let told = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+            runtime
+                .block_on(check(async |documents: Vec<Document>| Faulty(RamKeyword::of(&documents), fault)));
+        });
+        let panic = told.join().expect_err("a broken law");
+        let fixed = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        fixed.or_else(|| panic.downcast_ref::<String>().cloned()).expect("a message")
+    }
+
+    #[test]
+    fn a_retriever_that_breaks_the_contract_is_caught() {
+        for (fault, law) in [
+            ((|hits| hits.clear()) as fn(&mut Vec<Hit>), "a_sentence_finds_its_own_passage"),
+            (
+                |hits| hits.iter_mut().for_each(|hit| hit.passage.range.start += 1),
+                "hits_are_words_of_the_documents",
+            ),
+            (|hits| hits.iter_mut().for_each(|hit| hit.score = -hit.score), "the_best_come_first"),
+            (|hits| hits.extend(hits.last().cloned()), "none_twice"),
+        ] {
+            let told = broken_law(fault);
+            assert!(told.contains(law), "{law}: {told}");
+        }
+    }
+}
