@@ -1,1 +1,17 @@
-//! .
+//! Documents in, passages out.
+//!
+//! A [`Document`] is split into [`Passage`]s small enough to quote; a [`Retriever`] finds those that bear on a
+//! question. [`RamKeyword`] does so by shared words, in the process, with nothing to install. This crate does not know
+//! agents or models: what becomes of a passage is decided elsewhere.
+
+pub mod conformance;
+mod keyword;
+mod passage;
+mod retriever;
+mod split;
+mod text;
+
+pub use keyword::RamKeyword;
+pub use passage::{Document, DocumentId, Passage, PassageId};
+pub use retriever::{Hit, RetrieveError, Retriever};
+pub use split::split;

@@ -1,0 +1,111 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+use crate::config::Flags;
+
+const EXAMPLES: &str = "Examples · 보기:
+  doran config                          every setting and its origin · 모든 설정과 그 출처
+  doran config --json                   the same for programs · 프로그램이 읽도록
+  DORAN_LOG=debug doran --lang ko config";
+
+/// Durable chat agents in one program · 꺼져도 이어지는 대화 에이전트
+#[derive(Debug, Parser)]
+#[command(name = "doran", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Args {
+    /// Settings file · 설정 파일
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Settings that have a flag. Text here; checked with all others.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Settings · 설정")]
+pub(crate) struct SettingArgs {
+    /// Directory for the database and the lock · 데이터베이스와 잠금을 둘 곳
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// sqlite, sqlite:PATH or postgres://… · 대화를 둘 곳
+    #[arg(long, global = true, value_name = "PLACE")]
+    database: Option<String>,
+    /// Address of the HTTP server · HTTP 서버 주소
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Language of messages: auto, ko, en · 메시지 언어
+    #[arg(long, global = true, value_name = "LANG")]
+    pub(crate) lang: Option<String>,
+    /// Log filter, such as info · 로그 필터
+    #[arg(long, global = true, value_name = "FILTER")]
+    log: Option<String>,
+    /// Model that answers · 답하는 모델
+    #[arg(long, global = true, value_name = "MODEL")]
+    model: Option<String>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show every setting, its value and origin · 모든 설정과 값, 출처를 보여 준다
+    Config(commands::config::Args),
+}
+
+impl SettingArgs {
+    /// The flags that were given, by the key of their setting.
+    pub(crate) fn flags(&self) -> Flags {
+        let Self { data_dir, database, listen, lang, log, model } = self;
+        let all = [
+            ("data_dir", data_dir),
+            ("database", database),
+            ("listen", listen),
+            ("language", lang),
+            ("log", log),
+            ("model", model),
+        ];
+        all.into_iter().filter_map(|(key, text)| text.clone().map(|text| (key, text))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::config::SETTINGS;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_the_table_sets_its_setting() {
+        for setting in SETTINGS {
+            let Some(flag) = setting.flag else { continue };
+            let args = Args::try_parse_from(["doran", flag, "x", "config"]).expect(flag);
+            assert_eq!(args.settings.flags(), Flags::from([(setting.key, "x".to_owned())]), "{flag}");
+        }
+    }
+
+    #[test]
+    fn every_help_line_is_in_both_languages() {
+        let command = Args::command();
+        let hangul = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
+        let helps = command.get_arguments().filter_map(|arg| arg.get_help());
+        let abouts = command.get_subcommands().filter_map(|sub| sub.get_about());
+        let subs =
+            command.get_subcommands().flat_map(|sub| sub.get_arguments().filter_map(|arg| arg.get_help()));
+        for help in helps.chain(abouts).chain(subs).chain(command.get_about()) {
+            let help = help.to_string();
+            assert!(help.split_once(" · ").is_some_and(|(en, ko)| !hangul(en) && hangul(ko)), "{help}");
+        }
+    }
+}

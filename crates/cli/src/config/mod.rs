@@ -1,0 +1,306 @@
+//! Settings: one file `doran.toml`, the environment and flags, each value with its origin.
+//!
+//! A flag beats the environment, the environment beats the file, the file beats the default. The table of all settings
+//! is in `table`, reading the file in `file`; the rest of the program takes the typed [`Config`].
+
+mod file;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::environment::Environment;
+use crate::output::{Both, Language, both};
+use crate::secret::{Secret, without_password};
+
+pub(crate) use table::{SETTINGS, Setting};
+
+/// Values given as flags: the key of the setting and the text.
+pub(crate) type Flags = BTreeMap<&'static str, String>;
+
+/// Everything the rest of the program may be told by a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) database: Database,
+    pub(crate) listen: SocketAddr,
+    pub(crate) language: Language,
+    pub(crate) log: String,
+    pub(crate) model: String,
+    pub(crate) worker: String,
+    pub(crate) lease: Duration,
+    pub(crate) max_steps: u32,
+    pub(crate) run_timeout: Duration,
+    /// None keeps finished runs for ever.
+    pub(crate) retention: Option<Duration>,
+}
+
+/// Where threads are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Database {
+    /// A file of this process.
+    Sqlite(PathBuf),
+    /// A server, by its URL.
+    Postgres(Secret),
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File(PathBuf),
+    Environment(&'static str),
+    Flag(&'static str),
+}
+
+/// A setting with its value and where that came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) setting: &'static Setting,
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+/// The settings as found.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    /// Every setting, in the order of the table.
+    pub(crate) values: Vec<Value>,
+    /// The settings file that was read, if there was one.
+    pub(crate) file: Option<PathBuf>,
+    /// What a person should know and need not stop for.
+    pub(crate) notes: Vec<String>,
+    language: Language,
+}
+
+/// Finds and checks every setting. `file` is the settings file named by a flag.
+pub(crate) fn load(flags: &Flags, file: Option<&Path>, environment: &Environment) -> Result<Loaded, Both> {
+    let file = find(file, environment)?;
+    let from_file = match &file {
+        Some(path) => file::read(path)?,
+        None => BTreeMap::new(),
+    };
+    let mut values = Vec::new();
+    for setting in SETTINGS {
+        let (text, origin) = if let Some(text) = flags.get(setting.key) {
+            (text.clone(), Origin::Flag(setting.flag.unwrap_or(setting.key)))
+        } else if let Some(text) = environment.get(setting.env) {
+            (text.to_owned(), Origin::Environment(setting.env))
+        } else if let (Some(text), Some(path)) = (from_file.get(setting.key), &file) {
+            (text.clone(), Origin::File(path.clone()))
+        } else {
+            (setting.default.to_owned(), Origin::Default)
+        };
+        setting.check(&text).map_err(|wrong| wrong.in_value_from(setting, &origin))?;
+        values.push(Value { setting, text, origin });
+    }
+    let config = config(&mut values, environment)?;
+    let language = config.language;
+    Ok(Loaded { config, values, file, notes: unknown_variables(environment, language), language })
+}
+
+/// The language for sentences said before the settings are known: the flag, the environment, the locale.
+pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> Language {
+    language(flag.or_else(|| environment.get("DORAN_LANGUAGE")).unwrap_or("auto"), environment)
+}
+
+impl Value {
+    /// The value as it may be shown: passwords hidden.
+    pub(crate) fn shown(&self) -> String {
+        if self.setting.secret && self.text.contains("://") {
+            return without_password(&self.text);
+        }
+        self.text.clone()
+    }
+}
+
+impl Loaded {
+    /// The origin of a value, in the language of the person.
+    pub(crate) fn origin(&self, origin: &Origin) -> String {
+        origin.sentence().text(self.language).to_owned()
+    }
+}
+
+impl Origin {
+    fn sentence(&self) -> Both {
+        match self {
+            Self::Default => both!("기본값", "default"),
+            Self::File(path) => {
+                let path = path.display();
+                both!("파일 {path}", "file {path}")
+            }
+            Self::Environment(name) => both!("환경 변수 {name}", "env {name}"),
+            Self::Flag(flag) => both!("플래그 {flag}", "flag {flag}"),
+        }
+    }
+}
+
+impl Database {
+    /// The place as a URL, password included: for opening it, not for showing it.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Sqlite(path) => format!("sqlite:{}", path.display()),
+            Self::Postgres(url) => url.reveal().to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => f.write_str(&without_password(url.reveal())),
+        }
+    }
+}
+
+/// The settings file to read: named by flag or environment it must exist; else the first that does.
+fn find(flag: Option<&Path>, environment: &Environment) -> Result<Option<PathBuf>, Both> {
+    let named = flag.map(Path::to_owned).or_else(|| environment.get("DORAN_CONFIG").map(PathBuf::from));
+    if let Some(path) = named {
+        let path = environment.directory.join(path);
+        if !path.is_file() {
+            let shown = path.display();
+            return Err(both!("설정 파일 `{shown}`이(가) 없습니다", "there is no settings file `{shown}`"));
+        }
+        return Ok(Some(path));
+    }
+    let usual = environment
+        .get("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| environment.home().map(|home| home.join(".config")))
+        .map(|folder| folder.join("doran").join("doran.toml"));
+    let here = environment.directory.join("doran.toml");
+    Ok([Some(here), usual].into_iter().flatten().find(|path| path.is_file()))
+}
+
+/// Makes the typed settings, and puts into `values` what a default means here.
+fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Both> {
+    let data_dir = match text(values, "data_dir") {
+        "auto" => usual_data_dir(environment)?,
+        path => absolute(path, origin(values, "data_dir"), environment)?,
+    };
+    let database = match text(values, "database") {
+        "sqlite" => Database::Sqlite(data_dir.join("doran.db")),
+        url if url.starts_with("postgres") => Database::Postgres(Secret::new(url)),
+        url => {
+            let path = url.strip_prefix("sqlite:").unwrap_or(url);
+            Database::Sqlite(absolute(path, origin(values, "database"), environment)?)
+        }
+    };
+    let worker = match text(values, "worker") {
+        "auto" => format!("{}-{}", host(environment), std::process::id()),
+        name => name.to_owned(),
+    };
+    let days = u64::from(number(values, "retention_days")?);
+    let config = Config {
+        data_dir,
+        database,
+        listen: parsed(values, "listen")?,
+        language: language(text(values, "language"), environment),
+        log: text(values, "log").to_owned(),
+        model: text(values, "model").to_owned(),
+        worker,
+        lease: Duration::from_secs(number(values, "lease_seconds")?.into()),
+        max_steps: number(values, "max_steps")?,
+        run_timeout: Duration::from_secs(number(values, "run_timeout_seconds")?.into()),
+        retention: (days > 0).then(|| Duration::from_secs(days * 24 * 60 * 60)),
+    };
+    let meant = [
+        ("data_dir", config.data_dir.display().to_string()),
+        ("database", config.database.url()),
+        ("worker", config.worker.clone()),
+    ];
+    for (key, text) in meant {
+        if let Some(value) = values.iter_mut().find(|value| value.setting.key == key) {
+            value.text = text;
+        }
+    }
+    Ok(config)
+}
+
+fn text<'a>(values: &'a [Value], key: &str) -> &'a str {
+    values.iter().find(|value| value.setting.key == key).map_or("", |value| &value.text)
+}
+
+fn origin<'a>(values: &'a [Value], key: &str) -> &'a Origin {
+    values.iter().find(|value| value.setting.key == key).map_or(&Origin::Default, |value| &value.origin)
+}
+
+fn number(values: &[Value], key: &str) -> Result<u32, Both> {
+    parsed(values, key)
+}
+
+fn parsed<T: std::str::FromStr>(values: &[Value], key: &str) -> Result<T, Both>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    text(values, key).parse().map_err(|error: T::Err| {
+        both!("`{key}`을(를) 읽을 수 없습니다", "cannot read `{key}`").because(error)
+    })
+}
+
+fn language(text: &str, environment: &Environment) -> Language {
+    match text {
+        "ko" => Language::Korean,
+        "en" => Language::English,
+        _ => environment.language(),
+    }
+}
+
+/// A path of the settings file starts where that file is, any other where the program was started; `~` is the home.
+fn absolute(path: &str, origin: &Origin, environment: &Environment) -> Result<PathBuf, Both> {
+    if let Some(rest) = path.strip_prefix("~/") {
+        return Ok(environment.home().ok_or_else(no_home)?.join(rest));
+    }
+    let start = match origin {
+        Origin::File(file) => file.parent().unwrap_or(&environment.directory),
+        Origin::Default | Origin::Environment(_) | Origin::Flag(_) => &environment.directory,
+    };
+    Ok(start.join(path))
+}
+
+fn usual_data_dir(environment: &Environment) -> Result<PathBuf, Both> {
+    let base = match environment.get("XDG_DATA_HOME") {
+        Some(base) => PathBuf::from(base),
+        None => environment.home().ok_or_else(no_home)?.join(".local").join("share"),
+    };
+    Ok(base.join("doran"))
+}
+
+fn no_home() -> Both {
+    both!(
+        "홈 디렉터리를 알 수 없습니다(HOME이 비어 있음). `--data-dir`로 데이터 디렉터리를 고르세요",
+        "the home directory is unknown (HOME is not set); choose a data directory with `--data-dir`"
+    )
+}
+
+fn host(environment: &Environment) -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = environment.get("HOSTNAME").or(environment.get("COMPUTERNAME")).map(str::to_owned).or(kernel);
+    name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "host".into())
+}
+
+/// A misspelt variable would else be ignored without a word.
+fn unknown_variables(environment: &Environment, language: Language) -> Vec<String> {
+    let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.env).chain(["DORAN_CONFIG"]).collect();
+    let unknown = environment.names().filter(|name| name.starts_with("DORAN_") && !known.contains(name));
+    unknown
+        .map(|name| {
+            let near = file::nearest(name, &known);
+            both!(
+                "환경 변수 `{name}`은(는) 설정이 아니므로 쓰지 않습니다. 가장 비슷한 이름: `{near}`",
+                "the variable `{name}` is no setting and is not used; the nearest is `{near}`"
+            )
+            .text(language)
+            .to_owned()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

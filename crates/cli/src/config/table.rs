@@ -1,0 +1,244 @@
+//! Every setting there is, with what it is for.
+
+use std::net::SocketAddr;
+
+use doran_llm::OFFLINE_MODEL;
+
+use super::Origin;
+use crate::output::{Both, both};
+
+/// A setting. Its documentation, in both languages, is part of it.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its name in `doran.toml`.
+    pub(crate) key: &'static str,
+    /// Its name in the environment.
+    pub(crate) env: &'static str,
+    /// Its name on the command line, if it has one.
+    pub(crate) flag: Option<&'static str>,
+    /// What may stand there.
+    pub(crate) kind: Kind,
+    /// The value when nobody sets it.
+    pub(crate) default: &'static str,
+    /// Whether the value may hold a password.
+    pub(crate) secret: bool,
+    /// What it is for.
+    pub(crate) en: &'static str,
+    /// The same in Korean.
+    pub(crate) ko: &'static str,
+}
+
+/// What may stand in a setting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// Any text that is not empty.
+    Text,
+    /// An address and a port.
+    Address,
+    /// `sqlite`, `sqlite:PATH` or a PostgreSQL URL.
+    Database,
+    /// A filter of log lines.
+    LogFilter,
+    /// A whole number within bounds.
+    Whole { least: u32, most: u32 },
+    /// One of a few words.
+    OneOf(&'static [&'static str]),
+}
+
+/// What is wrong with a value, without the value: it may hold a password.
+#[derive(Debug)]
+pub(crate) struct Wrong(Both);
+
+/// All settings, in the order they are shown.
+pub(crate) const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "data_dir",
+        env: "DORAN_DATA_DIR",
+        flag: Some("--data-dir"),
+        kind: Kind::Text,
+        default: "auto",
+        secret: false,
+        en: "Directory that holds the database and the lock; one process at a time uses it. `auto` is `$XDG_DATA_HOME/doran`, else `~/.local/share/doran`.",
+        ko: "데이터베이스와 잠금 파일을 두는 디렉터리. 한 번에 한 프로세스만 쓴다. `auto`는 `$XDG_DATA_HOME/doran`, 없으면 `~/.local/share/doran`.",
+    },
+    Setting {
+        key: "database",
+        env: "DORAN_DATABASE",
+        flag: Some("--database"),
+        kind: Kind::Database,
+        default: "sqlite",
+        secret: true,
+        en: "Where threads and runs are kept: `sqlite` (`doran.db` in the data directory), `sqlite:PATH`, or a `postgres://` URL.",
+        ko: "대화와 실행 기록을 두는 곳: `sqlite`(데이터 디렉터리의 `doran.db`), `sqlite:경로`, 또는 `postgres://` URL.",
+    },
+    Setting {
+        key: "listen",
+        env: "DORAN_LISTEN",
+        flag: Some("--listen"),
+        kind: Kind::Address,
+        default: "127.0.0.1:7979",
+        secret: false,
+        en: "Address and port of the HTTP server. Other machines can reach it only if this is not a loopback address.",
+        ko: "HTTP 서버의 주소와 포트. 루프백이 아닌 주소를 적어야 다른 컴퓨터에서 닿을 수 있다.",
+    },
+    Setting {
+        key: "language",
+        env: "DORAN_LANGUAGE",
+        flag: Some("--lang"),
+        kind: Kind::OneOf(&["auto", "ko", "en"]),
+        default: "auto",
+        secret: false,
+        en: "Language of the program's own sentences. `auto` follows `LC_ALL`, `LC_MESSAGES`, `LANG`.",
+        ko: "프로그램이 하는 말의 언어. `auto`는 `LC_ALL`, `LC_MESSAGES`, `LANG`을 따른다.",
+    },
+    Setting {
+        key: "log",
+        env: "DORAN_LOG",
+        flag: Some("--log"),
+        kind: Kind::LogFilter,
+        default: "warn",
+        secret: false,
+        en: "Log lines shown on stderr: `off`, `error`, `warn`, `info`, `debug`, `trace`, or by module as in `warn,doran_engine=debug`.",
+        ko: "표준 오류에 보일 로그: `off`, `error`, `warn`, `info`, `debug`, `trace`, 또는 `warn,doran_engine=debug`처럼 모듈마다.",
+    },
+    Setting {
+        key: "model",
+        env: "DORAN_MODEL",
+        flag: Some("--model"),
+        kind: Kind::OneOf(&[OFFLINE_MODEL]),
+        default: OFFLINE_MODEL,
+        secret: false,
+        en: "Model that answers. `offline-extractive-1` is built in, needs no key and is not an LLM: it quotes documents.",
+        ko: "답하는 모델. `offline-extractive-1`은 내장되어 있고 키가 필요 없으며, LLM이 아니라 문서를 인용한다.",
+    },
+    Setting {
+        key: "worker",
+        env: "DORAN_WORKER",
+        flag: None,
+        kind: Kind::Text,
+        default: "auto",
+        secret: false,
+        en: "Name of this process in leases and run history; must differ between replicas. `auto` is host name and process number.",
+        ko: "임대와 실행 기록에 남는 이 프로세스의 이름. 복제본마다 달라야 한다. `auto`는 호스트 이름과 프로세스 번호.",
+    },
+    Setting {
+        key: "lease_seconds",
+        env: "DORAN_LEASE_SECONDS",
+        flag: None,
+        kind: Kind::Whole { least: 2, most: 3600 },
+        default: "10",
+        secret: false,
+        en: "Seconds after which another replica may take over the runs of a process that fell silent.",
+        ko: "응답이 끊긴 프로세스의 실행을 다른 복제본이 이어받기까지의 초.",
+    },
+    Setting {
+        key: "max_steps",
+        env: "DORAN_MAX_STEPS",
+        flag: None,
+        kind: Kind::Whole { least: 1, most: 1_000_000 },
+        default: "100",
+        secret: false,
+        en: "Most steps one run may take; a run that needs more is stopped with an error.",
+        ko: "한 실행이 밟을 수 있는 단계의 최대 수. 넘으면 오류로 멈춘다.",
+    },
+    Setting {
+        key: "run_timeout_seconds",
+        env: "DORAN_RUN_TIMEOUT_SECONDS",
+        flag: None,
+        kind: Kind::Whole { least: 1, most: 604_800 },
+        default: "600",
+        secret: false,
+        en: "Most seconds one run may work; waiting for a person does not count.",
+        ko: "한 실행이 일할 수 있는 최대 초. 사람을 기다리는 시간은 세지 않는다.",
+    },
+    Setting {
+        key: "retention_days",
+        env: "DORAN_RETENTION_DAYS",
+        flag: None,
+        kind: Kind::Whole { least: 0, most: 36_500 },
+        default: "0",
+        secret: false,
+        en: "Days after which the steps of finished runs may be removed; `0` keeps them for ever.",
+        ko: "끝난 실행의 단계를 지워도 되는 날수. `0`이면 지우지 않는다.",
+    },
+];
+
+impl Setting {
+    /// Whether the text may stand here.
+    pub(crate) fn check(&self, text: &str) -> Result<(), Wrong> {
+        let fits = match self.kind {
+            Kind::Text => !text.trim().is_empty(),
+            Kind::Address => text.parse::<SocketAddr>().is_ok(),
+            Kind::Database => {
+                let path = text.strip_prefix("sqlite:");
+                let server = ["postgres://", "postgresql://"].iter().any(|start| text.starts_with(start));
+                text == "sqlite"
+                    || server
+                    || path.is_some_and(|path| !path.is_empty() && !path.starts_with("//"))
+            }
+            Kind::LogFilter => text.parse::<tracing_subscriber::filter::Targets>().is_ok(),
+            Kind::Whole { least, most } => text.parse().is_ok_and(|number| (least..=most).contains(&number)),
+            Kind::OneOf(words) => words.contains(&text),
+        };
+        if fits { Ok(()) } else { Err(Wrong(self.kind.wanted())) }
+    }
+}
+
+impl Kind {
+    /// What should stand there.
+    pub(crate) fn wanted(self) -> Both {
+        match self {
+            Self::Text => both!("비어 있지 않은 문자열", "text that is not empty"),
+            Self::Address => {
+                both!("`127.0.0.1:7979` 같은 주소와 포트", "an address and port such as `127.0.0.1:7979`")
+            }
+            Self::Database => both!(
+                "`sqlite`, `sqlite:경로`, `postgres://…` 가운데 하나",
+                "one of `sqlite`, `sqlite:PATH`, `postgres://…`"
+            ),
+            Self::LogFilter => both!(
+                "`warn`이나 `warn,doran_engine=debug` 같은 로그 필터",
+                "a log filter such as `warn` or `warn,doran_engine=debug`"
+            ),
+            Self::Whole { least, most } => {
+                both!("{least}부터 {most}까지의 정수", "a whole number from {least} to {most}")
+            }
+            Self::OneOf(words) => {
+                let words = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+                both!("다음 가운데 하나: {words}", "one of {words}")
+            }
+        }
+    }
+
+    /// Whether `doran.toml` writes it as a number.
+    pub(crate) fn is_number(self) -> bool {
+        match self {
+            Self::Whole { .. } => true,
+            Self::Text | Self::Address | Self::Database | Self::LogFilter | Self::OneOf(_) => false,
+        }
+    }
+}
+
+impl Wrong {
+    /// The sentence for a value that came from here.
+    pub(crate) fn in_value_from(self, setting: &Setting, origin: &Origin) -> Both {
+        let key = setting.key;
+        let from = origin.sentence();
+        let (ko_from, en_from) = (from.ko, from.en);
+        let Both { ko, en, .. } = self.0;
+        both!(
+            "`{key}`의 값이 맞지 않습니다 ({ko_from}). 필요한 것: {ko}",
+            "the value of `{key}` ({en_from}) does not fit; it must be {en}"
+        )
+    }
+
+    /// The sentence for a value on a line of the settings file.
+    pub(super) fn on_line(self, setting: &Setting, path: &str, line: usize) -> Both {
+        let key = setting.key;
+        let Both { ko, en, .. } = self.0;
+        both!(
+            "{path} {line}번째 줄: `{key}`의 값이 맞지 않습니다. 필요한 것: {ko}",
+            "{path} line {line}: the value of `{key}` does not fit; it must be {en}"
+        )
+    }
+}

@@ -1,0 +1,134 @@
+//! The data directory: where threads live, held by one process at a time.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::output::{Both, both};
+
+/// The data directory, held until dropped.
+///
+/// The lock is the operating system's, so a killed process leaves none behind; the file itself stays.
+#[derive(Debug)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the directory if need be, readable by its owner only, and takes its lock.
+    pub(crate) fn hold(path: &Path) -> Result<Self, Both> {
+        let shown = path.display();
+        make(path).map_err(|error| {
+            both!(
+                "데이터 디렉터리 `{shown}`을(를) 만들 수 없습니다. `--data-dir`로 다른 곳을 고르세요",
+                "cannot make the data directory `{shown}`; choose another with `--data-dir`"
+            )
+            .because(error)
+        })?;
+        let lock = take(path)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn make(path: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+fn take(directory: &Path) -> Result<File, Both> {
+    let path = directory.join("lock");
+    let shown = path.display();
+    let cannot = |error: std::io::Error| {
+        both!("잠금 파일 `{shown}`을(를) 쓸 수 없습니다", "cannot use the lock file `{shown}`").because(error)
+    };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&path).map_err(cannot)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(held(directory, file)),
+        Err(TryLockError::Error(error)) => return Err(cannot(error)),
+    }
+    file.set_len(0).and_then(|()| file.rewind()).map_err(cannot)?;
+    writeln!(file, "{}", std::process::id()).and_then(|()| file.flush()).map_err(cannot)?;
+    Ok(file)
+}
+
+fn held(directory: &Path, mut file: File) -> Both {
+    let shown = directory.display();
+    let mut text = String::new();
+    let holder = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse::<u32>().ok());
+    match holder {
+        Some(pid) => both!(
+            "데이터 디렉터리 `{shown}`을(를) 다른 doran(프로세스 {pid})이 쓰고 있습니다. 그 프로세스를 끝내거나(`kill {pid}`), `--data-dir`로 다른 곳을 고르세요",
+            "another doran (process {pid}) is using the data directory `{shown}`; stop it (`kill {pid}`) or choose another directory with `--data-dir`"
+        ),
+        // The other process has the lock but has not written its number yet, or the system does not let it be read.
+        None => both!(
+            "데이터 디렉터리 `{shown}`을(를) 다른 doran이 쓰고 있습니다. 그것을 끝내거나, `--data-dir`로 다른 곳을 고르세요",
+            "another doran is using the data directory `{shown}`; stop it or choose another directory with `--data-dir`"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_second_holder_is_told_who_has_it_and_what_to_do() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("a/b");
+        let first = DataDir::hold(&path).expect("free");
+        let error = DataDir::hold(&path).expect_err("held");
+        let pid = std::process::id().to_string();
+        for text in [&error.ko, &error.en] {
+            assert!(text.contains(&pid) && text.contains("--data-dir"), "{text}");
+            assert!(text.contains(&first.path().display().to_string()), "{text}");
+        }
+        drop(first);
+        DataDir::hold(&path).expect("free again");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_can_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let scratch = Scratch::new();
+        let held = DataDir::hold(&scratch.path().join("data")).expect("free");
+        let mode = |path: &Path| fs::metadata(path).expect("metadata").permissions().mode() & 0o777;
+        assert_eq!(mode(held.path()), 0o700);
+        assert_eq!(mode(&held.path().join("lock")), 0o600);
+    }
+
+    #[test]
+    fn a_number_left_by_a_dead_process_does_not_keep_the_lock() {
+        let scratch = Scratch::new();
+        fs::write(scratch.path().join("lock"), "4194304999\n").expect("write");
+        DataDir::hold(scratch.path()).expect("free");
+        let text = fs::read_to_string(scratch.path().join("lock")).expect("read");
+        assert_eq!(text, format!("{}\n", std::process::id()));
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_named() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("file");
+        fs::write(&path, "").expect("write");
+        let error = DataDir::hold(&path).expect_err("a file");
+        assert!(error.en.contains("cannot make the data directory"), "{error}");
+    }
+}

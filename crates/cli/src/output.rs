@@ -1,0 +1,203 @@
+//! What a person sees: data on stdout, everything else on stderr, each sentence in Korean and in English.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+/// The language of sentences for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    Korean,
+    English,
+}
+
+/// A sentence in both languages. It is also the error type of this crate; as such it keeps its cause.
+#[derive(Debug)]
+pub(crate) struct Both {
+    pub(crate) ko: String,
+    pub(crate) en: String,
+    cause: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// Makes a [`Both`]: Korean first, English second, both with the usual `{}` of `format!`.
+macro_rules! both {
+    ($ko:literal, $en:literal $(,)?) => {
+        $crate::output::Both::new(format!($ko), format!($en))
+    };
+}
+pub(crate) use both;
+
+impl Both {
+    pub(crate) fn new(ko: String, en: String) -> Self {
+        Self { ko, en, cause: None }
+    }
+
+    /// The same sentence as an error with its cause.
+    pub(crate) fn because(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { cause: Some(cause.into()), ..self }
+    }
+
+    /// The sentence in one language.
+    pub(crate) fn text(&self, language: Language) -> &str {
+        match language {
+            Language::Korean => &self.ko,
+            Language::English => &self.en,
+        }
+    }
+}
+
+impl fmt::Display for Both {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.en)
+    }
+}
+
+impl Error for Both {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
+    }
+}
+
+/// The terminal, with the choices that hold for the whole program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) language: Language,
+    pub(crate) colour: bool,
+}
+
+impl Output {
+    /// Colour is used only where stderr is a terminal and `NO_COLOR` is unset or empty.
+    pub(crate) fn new(language: Language, no_color: Option<&str>) -> Self {
+        let colour = no_color.is_none_or(str::is_empty) && io::stderr().is_terminal();
+        Self { language, colour }
+    }
+
+    /// Writes data to stdout. A reader that went away early, as `head` does, is no error.
+    pub(crate) fn data(&self, text: &str) -> anyhow::Result<()> {
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(both!("표준 출력에 쓸 수 없습니다", "cannot write to standard output")
+                    .because(error)
+                    .into())
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Tells the person something beside the data.
+    pub(crate) fn tell(&self, sentence: &Both) {
+        self.line(sentence.text(self.language));
+    }
+
+    /// Tells the person something already in their language.
+    pub(crate) fn note(&self, text: &str) {
+        self.line(text);
+    }
+
+    /// Tells the person why the command failed, causes included.
+    pub(crate) fn fail(&self, error: &anyhow::Error) {
+        let (before, after) = if self.colour { ("\u{1b}[31m", "\u{1b}[0m") } else { ("", "") };
+        let label = both!("오류", "error");
+        let causes = chain(error.as_ref(), self.language);
+        self.line(&format!("{before}{}:{after} {causes}", label.text(self.language)));
+    }
+
+    fn line(&self, text: &str) {
+        // With stderr gone there is nobody left to tell.
+        writeln!(io::stderr().lock(), "{text}").ok();
+    }
+}
+
+fn chain(error: &(dyn Error + 'static), language: Language) -> String {
+    let mut texts = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        texts.push(match error.downcast_ref::<Both>() {
+            Some(both) => both.text(language).to_owned(),
+            None => error.to_string(),
+        });
+        next = error.source();
+    }
+    texts.join(": ")
+}
+
+/// The columns a text takes on a terminal: Hangul and other wide characters take two.
+pub(crate) fn width(text: &str) -> usize {
+    let wide = |char: char| matches!(char as u32, 0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF | 0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0xFFE0..=0xFFE6);
+    text.chars().map(|char| if wide(char) { 2 } else { 1 }).sum()
+}
+
+/// The text with spaces up to this many columns.
+pub(crate) fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).expect("sources").map(|entry| entry.expect("entry").path());
+        let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        files.into_iter().chain(folders.iter().flat_map(|folder| sources(folder))).collect()
+    }
+
+    /// The string literals that follow `open`, up to the bracket that closes it.
+    fn literals(mut text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        while let Some(start) = text.find(['"', ')']).filter(|at| text[*at..].starts_with('"')) {
+            let mut literal = String::new();
+            let mut chars = text[start + 1..].char_indices();
+            let end = loop {
+                match chars.next().expect("a closed literal") {
+                    (_, '\\') => drop(chars.next()),
+                    (at, '"') => break start + 1 + at,
+                    (_, char) => literal.push(char),
+                }
+            };
+            found.push(literal);
+            text = &text[end + 1..];
+        }
+        found
+    }
+
+    fn is_korean(text: &str) -> bool {
+        text.chars().any(|char| ('가'..='힣').contains(&char))
+    }
+
+    #[test]
+    fn every_sentence_for_a_person_is_in_both_languages() {
+        let mut seen = 0;
+        for path in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
+            let source = fs::read_to_string(&path).expect("source");
+            let code = source.split("#[cfg(test)]").next().expect("code");
+            for call in code.split("both!(").skip(1) {
+                let pair = literals(call);
+                assert_eq!(pair.len(), 2, "{}: {pair:?}", path.display());
+                assert!(is_korean(&pair[0]) && !is_korean(&pair[1]), "{}: {pair:?}", path.display());
+                seen += 1;
+            }
+            let prints = ["println!", "print!(", "eprint!(", "dbg!"].iter().any(|word| code.contains(word));
+            assert!(!prints, "{} prints past `Output`", path.display());
+        }
+        assert!(seen > 10, "only {seen} sentences were found: the search is broken");
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_causes_in_one_language() {
+        let inner = both!("안쪽", "inner").because(io::Error::other("disk"));
+        let error = anyhow::Error::from(both!("바깥", "outer").because(inner));
+        assert_eq!(chain(error.as_ref(), Language::Korean), "바깥: 안쪽: disk");
+        assert_eq!(chain(error.as_ref(), Language::English), "outer: inner: disk");
+    }
+
+    #[test]
+    fn columns_stay_straight_with_hangul() {
+        assert_eq!(padded("설정", 6), "설정  ");
+        assert_eq!(padded("long", 2), "long");
+    }
+}

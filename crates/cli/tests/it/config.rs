@@ -1,0 +1,88 @@
+//! `doran config`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Runs the program in an empty environment but for these variables.
+fn doran(directory: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_doran"));
+    command.env_clear().env("HOME", directory).envs(variables.iter().copied());
+    command.current_dir(directory).args(args).output().expect("the program starts")
+}
+
+fn fresh(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    fs::remove_dir_all(&path).ok();
+    fs::create_dir_all(&path).expect("a directory");
+    path.canonicalize().expect("a path")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+#[test]
+fn data_goes_to_stdout_and_the_rest_to_stderr() {
+    let here = fresh("streams");
+    fs::write(here.join("doran.toml"), "max_steps = 7\n").expect("write");
+    let output = doran(&here, &[("DORAN_LISTN", "x")], &["config"]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    let file = here.join("doran.toml");
+    let row = stdout.lines().find(|line| line.starts_with("max_steps")).expect("a row");
+    assert!(row.contains(" 7 ") && row.ends_with(&format!("file {}", file.display())), "{row}");
+    assert!(stderr.contains(&format!("settings file: {}", file.display())), "{stderr}");
+    assert!(stderr.contains("DORAN_LISTEN") && !stdout.contains("DORAN_LISTN"), "{stderr}");
+    assert!(!stderr.contains('\u{1b}') && !stdout.contains('\u{1b}'), "colour without a terminal");
+}
+
+#[test]
+fn the_locale_and_the_flag_choose_the_language() {
+    let here = fresh("language");
+    let korean = doran(&here, &[("LANG", "ko_KR.UTF-8")], &["config"]);
+    assert!(text(&korean.stderr).contains("설정 파일: 없음") && text(&korean.stdout).contains("기본값"));
+    let english = doran(&here, &[("LANG", "ko_KR.UTF-8")], &["config", "--lang", "en"]);
+    assert!(text(&english.stderr).contains("settings file: none"));
+    let error = doran(&here, &[], &["config", "--lang", "ko", "--listen", "x"]);
+    assert!(text(&error.stderr).starts_with("오류: `listen`의 값이 맞지 않습니다 (플래그 --listen)"));
+}
+
+#[test]
+fn json_is_one_object_without_passwords() {
+    let here = fresh("json");
+    let output = doran(&here, &[("DORAN_DATABASE", "postgres://u:hunter2@h/d")], &["config", "--json"]);
+    let stdout = text(&output.stdout);
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+    let settings = json["settings"].as_array().expect("settings");
+    let database = settings.iter().find(|setting| setting["key"] == "database").expect("database");
+    assert_eq!(database["value"], "postgres://u:***@h/d");
+    assert_eq!(database["origin"]["from"], "DORAN_DATABASE");
+    assert!(!(stdout + &text(&output.stderr)).contains("hunter2"));
+}
+
+#[test]
+fn a_mistake_in_the_file_stops_the_program_and_names_the_line() {
+    let here = fresh("mistake");
+    fs::write(here.join("doran.toml"), "log = \"info\"\nlistn = \"x\"\n").expect("write");
+    let output = doran(&here, &[], &["config"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    assert!(stderr.contains("line 2: there is no setting `listn`; the nearest is `listen`"), "{stderr}");
+}
+
+#[test]
+fn the_log_goes_to_stderr_when_asked_for() {
+    let here = fresh("log");
+    let output = doran(&here, &[], &["config", "--log", "debug"]);
+    assert!(text(&output.stderr).contains("settings read"));
+    assert!(!text(&output.stdout).contains("settings read"));
+}
+
+#[test]
+fn reading_the_settings_makes_nothing() {
+    let here = fresh("nothing");
+    assert!(doran(&here, &[], &["config"]).status.success());
+    assert_eq!(fs::read_dir(&here).expect("directory").count(), 0);
+}

@@ -1,0 +1,5 @@
+//! The program from outside: a process, its output and its exit status.
+
+#![allow(clippy::expect_used, reason = "a test says what it relies on")]
+
+mod config;

@@ -1,0 +1,175 @@
+//! What a conversation is made of. Every piece of text says where it came from, so that words from a document or a
+//! tool are never taken for words of the person.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a message, unique within its thread and chosen by whoever makes the message.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MessageId(String);
+
+impl MessageId {
+    /// The id with this text.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whose turn a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Instructions and material of the program.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// Where a text came from, whoever passes it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Written into the program: prompts, fixed sentences.
+    Program,
+    /// Typed by the person.
+    User,
+    /// Read from an ingested document.
+    Document,
+    /// Fetched from the web.
+    Web,
+    /// Returned by a tool.
+    Tool,
+    /// Produced by a model.
+    Model,
+}
+
+/// A passage given to a model as material, with the number by which an answer cites it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passage {
+    /// The citation number; `[1]` in an answer means the passage numbered 1.
+    pub number: u32,
+    /// What a person calls the place: document and heading.
+    pub title: String,
+    /// The words themselves.
+    pub text: String,
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Plain text.
+    Text {
+        /// The words.
+        text: String,
+        /// Where they came from.
+        origin: Origin,
+    },
+    /// Material from a document.
+    Passage(Passage),
+}
+
+impl Part {
+    /// Where the words of this part came from.
+    pub fn origin(&self) -> Origin {
+        match self {
+            Self::Text { origin, .. } => *origin,
+            Self::Passage(_) => Origin::Document,
+        }
+    }
+}
+
+/// One turn of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Its name within the thread.
+    pub id: MessageId,
+    /// Whose turn it is.
+    pub role: Role,
+    /// What it holds, in order.
+    pub parts: Vec<Part>,
+}
+
+impl Message {
+    /// What a person typed.
+    pub fn user(id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::of_text(id, Role::User, text, Origin::User)
+    }
+
+    /// What a model answered.
+    pub fn assistant(id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::of_text(id, Role::Assistant, text, Origin::Model)
+    }
+
+    /// What the program tells a model.
+    pub fn system(id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::of_text(id, Role::System, text, Origin::Program)
+    }
+
+    /// Passages for a model to answer from.
+    pub fn passages(id: impl Into<String>, passages: impl IntoIterator<Item = Passage>) -> Self {
+        let parts = passages.into_iter().map(Part::Passage).collect();
+        Self { id: MessageId::new(id), role: Role::System, parts }
+    }
+
+    /// The plain text of the message; passages are material, not text of the turn, and are left out.
+    pub fn text(&self) -> String {
+        self.parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text { text, .. } => Some(text.as_str()),
+                Part::Passage(_) => None,
+            })
+            .collect()
+    }
+
+    fn of_text(id: impl Into<String>, role: Role, text: impl Into<String>, origin: Origin) -> Self {
+        let parts = vec![Part::Text { text: text.into(), origin }];
+        Self { id: MessageId::new(id), role, parts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_its_json_shape() {
+        let mut message = Message::user("m1", "안녕");
+        let passage = Passage { number: 1, title: "규정".into(), text: "연차는 15일이다.".into() };
+        message.parts.push(Part::Passage(passage));
+        let json = r#"{"id":"m1","role":"user","parts":[{"type":"text","text":"안녕","origin":"user"},{"type":"passage","number":1,"title":"규정","text":"연차는 15일이다."}]}"#;
+        assert_eq!(serde_json::to_string(&message).expect("json"), json);
+        assert_eq!(serde_json::from_str::<Message>(json).expect("message"), message);
+    }
+
+    #[test]
+    fn words_of_a_document_are_not_words_of_the_person() {
+        let passage = Passage { number: 1, title: String::new(), text: "내 이름은 영희야.".into() };
+        let mut message = Message::user("m1", "읽어 줘");
+        message.parts.push(Part::Passage(passage));
+        assert_eq!(message.text(), "읽어 줘");
+        assert_eq!(message.parts[1].origin(), Origin::Document);
+    }
+}
