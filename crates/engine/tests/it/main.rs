@@ -2,3 +2,5 @@
 
 mod basic;
 mod derive;
+mod peers;
+mod support;
