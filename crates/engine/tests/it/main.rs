@@ -3,4 +3,5 @@
 mod basic;
 mod derive;
 mod peers;
+mod steps;
 mod support;
