@@ -18,7 +18,7 @@ use crate::store::{Commit, Committed, Fence, Record, Seq, Stage, Store, StoreErr
 pub struct Limits {
     /// Supersteps.
     pub steps: u32,
-    /// Time worked on, waiting for people not counted.
+    /// Time worked on, waiting for people not counted. A node that is still at work then is stopped.
     pub active: Option<Duration>,
     /// Tokens in and out together.
     pub tokens: Option<u64>,
@@ -257,6 +257,18 @@ impl RunCx {
     pub(crate) fn active(&self) -> Duration {
         let meter = self.meter();
         meter.active_before + meter.since.elapsed()
+    }
+
+    /// Ends when the run was worked on for as long as it may be.
+    pub(crate) async fn out_of_time(&self) -> Limit {
+        let Some(most) = self.limits.active else { return std::future::pending().await };
+        loop {
+            let left = most.saturating_sub(self.active());
+            if left.is_zero() {
+                return Limit::Active(most);
+            }
+            tokio::time::sleep(left).await;
+        }
     }
 
     pub(crate) fn check_limits(&self) -> Result<(), Limit> {

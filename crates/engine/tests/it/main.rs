@@ -2,6 +2,9 @@
 
 mod basic;
 mod derive;
+mod effects;
+mod limits;
+mod pauses;
 mod peers;
 mod steps;
 mod support;
