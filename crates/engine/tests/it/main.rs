@@ -6,5 +6,6 @@ mod effects;
 mod limits;
 mod pauses;
 mod peers;
+mod sim;
 mod steps;
 mod support;

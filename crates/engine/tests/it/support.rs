@@ -207,6 +207,8 @@ pub(crate) enum Verdict {
     Refuse(StoreError),
     /// It is made, and the answer is lost.
     Lose,
+    /// It is made, and the answer comes so much later.
+    Late(Duration),
     /// The caller is gone before it is made.
     HangBefore,
     /// The caller is gone after it was made.
@@ -238,6 +240,11 @@ impl GatedStore {
             Verdict::Lose => {
                 made.await?;
                 Err(StoreError::Unknown("the answer was lost".into()))
+            }
+            Verdict::Late(wait) => {
+                let answer = made.await;
+                tokio::time::sleep(wait).await;
+                answer
             }
             Verdict::HangBefore => std::future::pending().await,
             Verdict::HangAfter => {
