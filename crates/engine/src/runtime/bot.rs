@@ -111,7 +111,11 @@ impl<S: State> Bot<S> {
         match run.rest().await? {
             RunRest::Finished(state) => match state.downcast::<S>() {
                 Ok(state) => Ok(Outcome::Finished(Snap(state))),
-                Err(_) => Ok(Outcome::Finished(self.state_at(&run.thread, None).await?)),
+                Err(_) => {
+                    // The thread may have gone on since: the state is the one at the run's last entry.
+                    let row = self.runtime.0.store.run(&run.key()).await?;
+                    Ok(Outcome::Finished(self.state_at(&run.thread, row.last_seq).await?))
+                }
             },
             RunRest::Paused(asks) => Ok(Outcome::Paused(asks)),
             RunRest::Failed(failure) => Err(EngineError::Failed(failure)),
@@ -181,8 +185,18 @@ impl RunHandle {
             // An error means that the task ended without a word; the log says how then.
             if let Ok(known) = rest.wait_for(Option::is_some).await
                 && let Some(known) = &*known
+                && !matches!(known, RunRest::Left(_))
             {
                 return Ok(known.clone());
+            }
+            // A run that left this process may have come to rest all the same: its last write was made and only the
+            // answer to it was lost, or the lease was found to be gone because the run had just ended.
+            let left = rest.borrow().clone();
+            if let Some(left) = left {
+                let row = self.runtime.0.store.run(&self.key()).await?;
+                if !row.status.is_end() && row.status != Status::Paused {
+                    return Ok(left);
+                }
             }
         }
         self.rest_in_log().await

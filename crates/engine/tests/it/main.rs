@@ -9,3 +9,4 @@ mod peers;
 mod sim;
 mod steps;
 mod support;
+mod threads;

@@ -1,0 +1,393 @@
+//! One writer per thread, and what people do with threads: rewind, edit, fork, look back.
+
+use std::sync::Arc;
+
+use doran_engine::log;
+use doran_engine::runtime::Edit;
+use doran_engine::store::{EntryKind, Idempotency, IfBusy, RunFilter, Status, StoreError, Usage};
+use doran_engine::{Bot, Cx, EngineError, Graph, NodeError, RunHandle, StartOptions, ThreadId, To};
+use serde_json::json;
+
+use crate::support::{Calls, Notes, bot, bot_on, does, ms, only, rest, run, say, says, thread, told, trace};
+
+/// Takes a while, then says what it was given.
+fn slow() -> Graph<Notes> {
+    Graph::named()
+        .node("a", says("a").then("slow"))
+        .node(
+            "slow",
+            does(|state, _| async move {
+                tokio::time::sleep(ms(1000)).await;
+                Ok(say(format!("slow {}", state.text)))
+            })
+            .end(),
+        )
+        .start("a")
+        .build()
+        .expect("sound")
+}
+
+async fn start(bot: &Bot<Notes>, text: &str, if_busy: IfBusy) -> Result<RunHandle, EngineError> {
+    let options = StartOptions { if_busy, ..StartOptions::default() };
+    bot.start_with(&thread("t"), Some(Notes::update().text(text)), options).await
+}
+
+async fn status(bot: &Bot<Notes>, run: &RunHandle) -> Status {
+    bot.runtime().store().run(&run.key()).await.expect("row").status
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_thread_rejects_and_names_the_run() {
+    let bot = bot(&slow());
+    let first = start(&bot, "1", IfBusy::Reject).await.expect("started");
+    match start(&bot, "2", IfBusy::Reject).await {
+        Err(EngineError::Store(StoreError::Busy { run, .. })) => assert_eq!(run, first.id()),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(rest(&bot, &first).await, "a slow 1");
+    let next = start(&bot, "2", IfBusy::Reject).await.expect("free again");
+    assert_eq!(rest(&bot, &next).await, "a slow 1 a slow 2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn enqueued_runs_go_one_after_another_in_order() {
+    let bot = bot(&slow());
+    let mut runs = Vec::new();
+    for n in 1..=4 {
+        runs.push(start(&bot, &n.to_string(), IfBusy::Enqueue).await.expect("accepted"));
+    }
+    assert_eq!(status(&bot, &runs[3]).await, Status::Queued);
+    assert_eq!(rest(&bot, &runs[3]).await, "a slow 1 a slow 2 a slow 3 a slow 4");
+    let entries = bot.runtime().store().entries(&thread("t"), 0, 100).await.expect("entries");
+    let order: Vec<_> = entries.iter().filter_map(|entry| entry.run).collect();
+    let expected: Vec<_> = runs.iter().flat_map(|run| [run.id(); 4]).collect();
+    assert_eq!(order, expected, "whole runs, one after another");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupting_run_ends_the_active_one_and_keeps_what_it_did() {
+    let bot = bot(&slow());
+    let first = start(&bot, "1", IfBusy::Reject).await.expect("started");
+    tokio::time::sleep(ms(100)).await;
+    let waiting = start(&bot, "waiting", IfBusy::Enqueue).await.expect("queued");
+    let second = start(&bot, "2", IfBusy::Interrupt).await.expect("accepted");
+    assert_eq!(rest(&bot, &second).await, "a a slow 2");
+    assert_eq!(status(&bot, &first).await, Status::Cancelled);
+    assert_eq!(rest(&bot, &waiting).await, "a a slow 2 a slow waiting", "it went before the one that waited");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_ends_the_active_run_and_starts_from_where_that_had_started() {
+    let bot = bot(&slow());
+    let zero = start(&bot, "0", IfBusy::Reject).await.expect("started");
+    rest(&bot, &zero).await;
+    let first = start(&bot, "1", IfBusy::Reject).await.expect("started");
+    tokio::time::sleep(ms(100)).await;
+    let second = start(&bot, "2", IfBusy::Rollback).await.expect("accepted");
+    assert_eq!(rest(&bot, &second).await, "a slow 0 a slow 2");
+    assert_eq!(
+        trace(bot.runtime(), &first.key()).await,
+        "started | a | cancelled",
+        "the log still tells of it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_run_is_replaced_at_once() {
+    let graph = only(
+        "a",
+        does(|state, cx: Cx| async move {
+            match state.text.as_str() {
+                "ask" => Ok(say(cx.ask::<String, _>("?").await?)),
+                text => Ok(say(text)),
+            }
+        }),
+    );
+    for (if_busy, expected) in [(IfBusy::Interrupt, "in next"), (IfBusy::Rollback, "next")] {
+        let bot = bot(&graph);
+        let input = say("in").text("ask");
+        let first = bot.start(&thread("t"), input).await.expect("started");
+        rest(&bot, &first).await;
+        let next = start(&bot, "next", if_busy).await.expect("started");
+        assert_eq!(rest(&bot, &next).await, expected);
+        assert_eq!(status(&bot, &first).await, Status::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn the_same_request_starts_one_run() {
+    let bot = bot(&only("a", says("a")));
+    let with = |hash: &str| StartOptions {
+        idempotency: Some(Idempotency { key: "k".into(), hash: hash.into() }),
+        ..StartOptions::default()
+    };
+    let first = bot.start_with(&thread("t"), Some(Notes::update()), with("h")).await.expect("started");
+    let again = bot.start_with(&thread("t"), Some(Notes::update()), with("h")).await.expect("the same");
+    assert_eq!(first.id(), again.id());
+    assert_eq!((rest(&bot, &first).await, rest(&bot, &again).await), ("a".to_owned(), "a".to_owned()));
+    let other = bot.start_with(&thread("t"), Some(Notes::update()), with("other")).await;
+    assert!(matches!(other, Err(EngineError::Store(StoreError::KeyReused(_)))));
+}
+
+/// `a → b → c`, each with the number of its call.
+fn counted(calls: Calls) -> Graph<Notes> {
+    let says = |name: &'static str| {
+        let calls = calls.clone();
+        does(move |state, _| {
+            calls.hit();
+            async move { Ok(say(format!("{name}{}", state.text))) }
+        })
+    };
+    Graph::named()
+        .node("a", says("a").then("b"))
+        .node("b", says("b").then("c"))
+        .node("c", says("c").end())
+        .start("a")
+        .build()
+        .expect("sound")
+}
+
+fn from(seq: u64) -> StartOptions {
+    StartOptions { from: Some(seq), ..StartOptions::default() }
+}
+
+#[tokio::test]
+async fn a_rewind_without_input_goes_on_from_there_and_gives_the_same_result() {
+    let calls = Calls::default();
+    let bot = bot(&counted(calls.clone()));
+    assert_eq!(run(&bot, Notes::update()).await, "a b c");
+    // 1 started, 2 a, 3 b, 4 c, 5 finished.
+    for (seq, ran) in [(1, 3), (2, 2), (3, 1), (4, 0), (5, 0)] {
+        let before = calls.count();
+        let again = bot.start_with(&thread("t"), None, from(seq)).await.expect("started");
+        assert_eq!(rest(&bot, &again).await, "a b c", "from {seq}");
+        assert_eq!(calls.count() - before, ran, "from {seq}");
+    }
+    assert_eq!(
+        bot.state_at(&thread("t"), Some(3)).await.expect("state").line(),
+        "a b",
+        "the old branch stays"
+    );
+}
+
+#[tokio::test]
+async fn a_rewind_with_input_begins_anew_on_the_old_state() {
+    let bot = bot(&counted(Calls::default()));
+    run(&bot, Notes::update()).await;
+    let again =
+        bot.start_with(&thread("t"), Some(Notes::update().text("'")), from(2)).await.expect("started");
+    assert_eq!(rest(&bot, &again).await, "a a' b' c'");
+    let more = bot.start(&thread("t"), Notes::update().text("\"")).await.expect("started");
+    assert_eq!(rest(&bot, &more).await, "a a' b' c' a\" b\" c\"", "the thread goes on from the new branch");
+    let zero = bot.start_with(&thread("t"), Some(Notes::update().text("0")), from(0)).await.expect("started");
+    assert_eq!(rest(&bot, &zero).await, "a0 b0 c0", "entry 0 is the empty thread");
+    let none = bot.start_with(&thread("t"), None, from(999)).await;
+    assert!(matches!(none, Err(EngineError::Store(StoreError::NotFound { what: "entry", .. }))));
+}
+
+#[tokio::test]
+async fn a_rewind_into_a_pause_asks_again() {
+    let graph = Graph::named()
+        .node("a", says("a").then("ask"))
+        .node("ask", does(|_, cx: Cx| async move { Ok(say(cx.ask::<String, _>("?").await?)) }).end())
+        .start("a")
+        .build()
+        .expect("sound");
+    let bot = bot(&graph);
+    run(&bot, Notes::update()).await;
+    assert_eq!(told(bot.resume(&thread("t"), "one").await), "a one");
+    // 1 started, 2 a, 3 paused, 4 resumed, 5 ask, 6 finished.
+    let again = bot.start_with(&thread("t"), None, from(3)).await.expect("started");
+    assert!(rest(&bot, &again).await.contains("asks"));
+    assert_eq!(told(bot.resume(&thread("t"), "two").await), "a two");
+}
+
+async fn edit(bot: &Bot<Notes>, at: Option<u64>, edit: Edit) -> Result<u64, EngineError> {
+    bot.runtime().edit("g", &thread("t"), at, &edit).await
+}
+
+async fn line(bot: &Bot<Notes>) -> String {
+    bot.state(&thread("t")).await.expect("state").line()
+}
+
+#[tokio::test]
+async fn an_edit_changes_the_state_and_the_log_keeps_what_was_there() {
+    let bot = bot(&counted(Calls::default()));
+    run(&bot, Notes::update()).await;
+    let seq =
+        edit(&bot, None, Edit { update: Some(json!({ "said": ["by hand"] })), ..Edit::default() }).await;
+    assert_eq!(seq.expect("edited"), 6);
+    assert_eq!(line(&bot).await, "a b c by hand");
+    edit(&bot, None, Edit { state: Some(json!({ "said": ["new"] })), ..Edit::default() })
+        .await
+        .expect("edited");
+    assert_eq!(line(&bot).await, "new", "fields left out have their default");
+    assert_eq!(bot.state_at(&thread("t"), Some(6)).await.expect("state").line(), "a b c by hand");
+    assert_eq!(run(&bot, Notes::update()).await, "new a b c");
+}
+
+#[tokio::test]
+async fn an_edit_in_the_past_as_a_node_goes_on_after_that_node() {
+    let bot = bot(&counted(Calls::default()));
+    run(&bot, Notes::update()).await;
+    let change = Edit {
+        update: Some(json!({ "said": ["instead of b"] })),
+        as_node: Some("b".into()),
+        ..Edit::default()
+    };
+    edit(&bot, Some(2), change).await.expect("edited");
+    assert_eq!(line(&bot).await, "a instead of b");
+    let view = bot.runtime().view("g", &thread("t"), None).await.expect("a view");
+    assert_eq!(view.at.due_nodes(), ["c"]);
+    let on = bot.start_with(&thread("t"), None, StartOptions::default()).await.expect("started");
+    assert_eq!(rest(&bot, &on).await, "a instead of b c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_edit_is_refused_and_changes_nothing() {
+    let bot = bot(&slow());
+    let handle = start(&bot, "1", IfBusy::Reject).await.expect("started");
+    let change = || Edit { update: Some(json!({ "n": 1 })), ..Edit::default() };
+    assert!(matches!(edit(&bot, None, change()).await, Err(EngineError::Store(StoreError::Busy { .. }))));
+    rest(&bot, &handle).await;
+    let wrong = |edit: Edit| edit;
+    let refused = [
+        (
+            wrong(Edit { update: Some(json!({ "n": "many" })), ..Edit::default() }),
+            "does not fit the state of `g`",
+        ),
+        (wrong(Edit { state: Some(json!({ "said": 1 })), ..Edit::default() }), "does not fit"),
+        (wrong(Edit { as_node: Some("ghost".into()), ..Edit::default() }), "graph `g` has no node `ghost`"),
+    ];
+    for (wrong, expected) in refused {
+        let error = edit(&bot, None, wrong).await.expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let head = bot.runtime().store().thread(&thread("t")).await.expect("thread").head;
+    assert_eq!(head, 4, "started, a, slow, finished");
+    assert!(edit(&bot, Some(99), change()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_fork_goes_its_own_way() {
+    let bot = bot(&counted(Calls::default()));
+    run(&bot, Notes::update()).await;
+    let runtime = bot.runtime();
+    let fork = |name: &str| ThreadId::new(name).expect("a name");
+    let whole = runtime.fork(&thread("t"), None, &fork("whole")).await.expect("forked");
+    let early = runtime.fork(&thread("t"), Some(2), &fork("early")).await.expect("forked");
+    assert_eq!(bot.state(&whole).await.expect("state").line(), "a b c");
+    assert_eq!(bot.state(&early).await.expect("state").line(), "a");
+    let on = bot.start_with(&early, None, StartOptions::default()).await.expect("started");
+    assert_eq!(rest(&bot, &on).await, "a b c", "it goes on with what was due there");
+    assert_eq!(told(bot.run(&whole, Notes::update().text("2")).await), "a b c a2 b2 c2");
+    assert_eq!(line(&bot).await, "a b c", "the source stays as it is");
+    let taken = runtime.fork(&thread("t"), None, &fork("whole")).await;
+    assert!(matches!(taken, Err(EngineError::Store(StoreError::Conflict(_)))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_of_a_thread_at_work_is_free() {
+    let bot = bot(&slow());
+    let first = start(&bot, "1", IfBusy::Reject).await.expect("started");
+    tokio::time::sleep(ms(100)).await;
+    let copy = bot
+        .runtime()
+        .fork(&thread("t"), None, &ThreadId::new("copy").expect("a name"))
+        .await
+        .expect("forked");
+    let on = bot.start_with(&copy, None, StartOptions::default()).await.expect("started");
+    assert_eq!(rest(&bot, &on).await, "a slow 1");
+    assert_eq!(rest(&bot, &first).await, "a slow 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_tells_attempts_durations_usage_and_notes() {
+    let calls = Calls::default();
+    let counted = calls.clone();
+    let graph = Graph::named()
+        .node(
+            "a",
+            does(move |_, cx: Cx| {
+                let nth = counted.hit();
+                async move {
+                    tokio::time::sleep(ms(40)).await;
+                    if nth == 1 {
+                        return Err(NodeError::transient("busy"));
+                    }
+                    cx.spend(Usage { input_tokens: 10, output_tokens: 5, cost_micros: 7 })?;
+                    cx.note("prompt", "the whole of it");
+                    Ok(say("a"))
+                }
+            })
+            .branch_or_end(["a"], |state: &Notes| {
+                if state.said.len() < 2 { To::Node("a".to_owned()) } else { To::End }
+            }),
+        )
+        .start("a")
+        .build()
+        .expect("sound");
+    let bot = bot(&graph);
+    let metadata = json!({ "title": "부산" }).as_object().cloned().expect("a map");
+    let options = StartOptions { metadata: metadata.clone(), ..StartOptions::default() };
+    let handle = bot.start_with(&thread("t"), Some(Notes::update()), options).await.expect("started");
+    rest(&bot, &handle).await;
+    let row = bot.runtime().store().run(&handle.key()).await.expect("row");
+    assert_eq!((row.status, row.epoch, row.steps), (Status::Finished, 1, 2));
+    assert_eq!(row.usage, Usage { input_tokens: 20, output_tokens: 10, cost_micros: 14 });
+    assert_eq!((row.parent_seq, row.first_seq, row.last_seq), (Some(0), Some(1), Some(4)));
+    assert_eq!(row.metadata, metadata);
+    let took = row.ended_at.expect("ended") - row.started_at.expect("started");
+    assert!((330..1200).contains(&took), "{took} ms");
+    let entries = bot.runtime().store().entries(&thread("t"), 0, 10).await.expect("entries");
+    let steps: Vec<log::Step> = entries
+        .iter()
+        .filter(|entry| entry.kind == EntryKind::Step)
+        .map(|entry| serde_json::from_slice(&entry.body).expect("a step"))
+        .collect();
+    let first = &steps[0].tasks[0];
+    assert_eq!((first.attempts, first.usage.input_tokens), (2, 10));
+    assert!(first.ms >= 330, "the wait for the second try counts: {}", first.ms);
+    assert_eq!(first.notes["prompt"], "the whole of it");
+    assert_eq!((steps[1].tasks[0].attempts, steps[1].tasks[0].ms), (1, 40));
+    assert!(steps[1].active_ms >= first.ms + 40);
+    let listed = bot.runtime().store().runs(&thread("t").tenant, &RunFilter::default()).await.expect("runs");
+    assert_eq!(listed, [row]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn runs_on_one_thread_never_interleave() {
+    let graph = Graph::named()
+        .node("a", says("a").then("b"))
+        .node("b", says("b").end())
+        .start("a")
+        .build()
+        .expect("sound");
+    let store = Arc::new(doran_engine::store::RamStore::new());
+    let bots = [bot_on(store.clone(), &graph), bot_on(store.clone(), &graph)];
+    for bot in &bots {
+        bot.runtime().work().await.expect("works");
+    }
+    let mut clients = Vec::new();
+    for client in 0..8 {
+        let bot = bots[client % 2].clone();
+        clients.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                let run = start(&bot, "", IfBusy::Enqueue).await.expect("accepted");
+                drop(run.wait().await);
+            }
+        }));
+    }
+    for client in clients {
+        client.await.expect("no panic");
+    }
+    let entries =
+        doran_engine::store::History::entries(&*store, &thread("t"), 0, 1000).await.expect("entries");
+    let shape: Vec<_> = entries.iter().map(|entry| entry.kind).collect();
+    let whole = [EntryKind::Started, EntryKind::Step, EntryKind::Step, EntryKind::Finished];
+    assert_eq!(shape.len(), 80 * 4);
+    for (nth, run) in entries.chunks(4).enumerate() {
+        assert_eq!(shape[nth * 4..][..4], whole, "run {nth}");
+        assert!(run.iter().all(|entry| entry.run == run[0].run), "run {nth} is mixed");
+    }
+}
