@@ -32,7 +32,18 @@ pub(crate) struct At<S> {
     pub inner: Vec<(String, Vec<u8>)>,
     /// The entry with the snapshot replay starts from; 0 for the beginning.
     pub base: Seq,
+    /// The position names a node that the graph does not have any more. The state can be read and a run with an input
+    /// begun; nothing can go on from here.
+    pub astray: Option<Astray>,
     weight: Weight,
+}
+
+/// A place that a graph does not know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the thread stands at node `{node}` since entry {seq}, and the graph has no such node")]
+pub(crate) struct Astray {
+    pub seq: Seq,
+    pub node: String,
 }
 
 /// What replaying costs, against what the state is worth.
@@ -56,6 +67,7 @@ impl<S: State> At<S> {
             unsaved: Vec::new(),
             inner: Vec::new(),
             base: 0,
+            astray: None,
             weight: Weight::default(),
         }
     }
@@ -94,6 +106,14 @@ impl<S: State> At<S> {
         }
     }
 
+    /// Stands at this place from entry `seq` on.
+    fn stand(&mut self, graph: &Core<S>, seq: Seq, place: &Place) {
+        (self.position, self.astray) = match place.position(graph) {
+            Ok(position) => (position, None),
+            Err(node) => (Position::default(), Some(Astray { seq, node })),
+        };
+    }
+
     /// Folds one more entry in that this process did not write itself.
     pub(crate) fn take(&mut self, graph: &Core<S>, entry: &Entry) -> Result<(), EngineError> {
         self.weight.since += entry.body.len() as u64 + ENTRY_COST;
@@ -107,7 +127,7 @@ pub(crate) fn rebuild<S: State>(graph: &Core<S>, loaded: &Loaded) -> Result<At<S
     if let Some((seq, body)) = &loaded.snapshot {
         let snapshot: Snapshot<S> = read_snapshot(*seq, body)?;
         at.state = Arc::new(snapshot.state);
-        at.position = place(*seq, graph, &snapshot.at)?;
+        at.stand(graph, *seq, &snapshot.at);
         at.active_ms = snapshot.active_ms;
         at.base = *seq;
         at.weight = Weight { since: 0, state: body.len() as u64, pending: false };
@@ -132,7 +152,7 @@ fn fold<S: State>(graph: &Core<S>, at: &mut At<S>, entry: &Entry) -> Result<(), 
                 Arc::make_mut(&mut at.state).apply(read(seq, update.get().as_bytes())?);
             }
             match started.at {
-                Some(begin) => at.position = place(seq, graph, &begin)?,
+                Some(begin) => at.stand(graph, seq, &begin),
                 None => at.position.step = 0,
             }
             at.finished.clear();
@@ -156,7 +176,7 @@ fn fold<S: State>(graph: &Core<S>, at: &mut At<S>, entry: &Entry) -> Result<(), 
                 Arc::make_mut(&mut at.state).apply(read(seq, update.get().as_bytes())?);
             }
             if let Some(begin) = edited.at {
-                at.position = place(seq, graph, &begin)?;
+                at.stand(graph, seq, &begin);
             }
         }
         EntryKind::Paused
@@ -182,13 +202,9 @@ pub(crate) fn fold_step<S: State>(
         state.apply(read(seq, task.update.get().as_bytes())?);
     }
     at.finished = step.tasks.iter().filter_map(|task| graph.find(&task.node)).collect();
-    at.position = place(seq, graph, &step.at)?;
+    at.stand(graph, seq, &step.at);
     at.active_ms = step.active_ms;
     Ok(())
-}
-
-fn place<S: State>(seq: Seq, graph: &Core<S>, place: &Place) -> Result<Position, EngineError> {
-    place.position(graph).map_err(|node| mismatch(seq, format!("the graph has no node `{node}`")))
 }
 
 fn read<T: DeserializeOwned>(seq: Seq, body: &[u8]) -> Result<T, EngineError> {

@@ -294,7 +294,11 @@ async fn write_step<S: State>(
         }
     };
     let kept = (!scope.is_outer()).then(|| commit.entries[0].body.clone());
-    let committed = run.commit(commit).await?;
+    let within = match scope {
+        Scope::Outer => None,
+        Scope::Inner(path) => Some(path.as_str()),
+    };
+    let committed = run.commit_within(within, commit).await?;
     failpoint::hit("event.before_publish");
     match (scope, kept) {
         (Scope::Inner(path), Some(body)) => run.keep_inner(path, body),
@@ -375,6 +379,9 @@ pub(crate) async fn drive_inner<S: State>(
     for body in run.inner_steps(path) {
         fold::fold_step(graph, &mut at, 0, &body)
             .map_err(|error| Halt::failed("state_mismatch", error.to_string()))?;
+    }
+    if let Some(astray) = &at.astray {
+        return Err(Halt::failed("graph_changed", astray.to_string()));
     }
     let (ended, _) = drive(graph, run, &Scope::Inner(path.to_owned()), &mut at).await?;
     Ok((ended, at.state))

@@ -184,7 +184,16 @@ impl RunCx {
     }
 
     /// Writes, and learns of a wish to cancel on the way.
-    pub(crate) async fn commit(&self, mut commit: Commit) -> Result<Option<Committed>, StoreError> {
+    pub(crate) async fn commit(&self, commit: Commit) -> Result<Option<Committed>, StoreError> {
+        self.commit_within(None, commit).await
+    }
+
+    /// As [`RunCx::commit`], for a step of the graph inside the task `within`.
+    pub(crate) async fn commit_within(
+        &self,
+        within: Option<&str>,
+        mut commit: Commit,
+    ) -> Result<Option<Committed>, StoreError> {
         let Some(journal) = &self.journal else { return Ok(None) };
         if !commit.records.is_empty() {
             self.wrote_records.store(true, Ordering::Relaxed);
@@ -215,7 +224,7 @@ impl RunCx {
             let committed = journal.store.commit(&journal.fence, commit).await?;
             *tip = Tip { head: committed.head, base };
             if let Some(live) = &self.live {
-                live.wrote(committed.head);
+                live.wrote(committed.head, within);
             }
             committed
         };

@@ -169,6 +169,9 @@ impl<S: State> Hosted<S> {
             let message = format!("graph `{}` changed since this run was started", self.name);
             return fail_shared(&run, &mut at, "graph_changed", message).await;
         }
+        if let Some(astray) = at.astray.clone() {
+            return fail_shared(&run, &mut at, "graph_changed", astray.to_string()).await;
+        }
         let planned = matches!(last, Some(EntryKind::Resumed | EntryKind::Restarted));
         if row.epoch > 1
             && !planned

@@ -58,15 +58,15 @@ pub(crate) struct Live {
 struct Pieces {
     /// The entry after which the pieces come.
     head: Seq,
-    /// Pieces forgotten from the front, since there were too many.
-    dropped: usize,
-    kept: VecDeque<Arc<Delta>>,
+    /// Number of the next piece. Numbers only rise, so a watcher that knows one never sees a piece twice.
+    next: u64,
+    kept: VecDeque<(u64, Arc<Delta>)>,
     bytes: usize,
 }
 
 impl Live {
     pub(crate) fn new(head: Seq) -> Self {
-        let pieces = Pieces { head, dropped: 0, kept: VecDeque::new(), bytes: 0 };
+        let pieces = Pieces { head, next: 0, kept: VecDeque::new(), bytes: 0 };
         Self { bell: watch::Sender::new(0), pieces: Mutex::new(pieces) }
     }
 
@@ -80,13 +80,17 @@ impl Live {
         self.push(Delta { node: node.clone(), path: path.to_owned(), attempt, index: 0, piece });
     }
 
-    /// The log grew up to `head`: the pieces before are void.
-    pub(crate) fn wrote(&self, head: Seq) {
+    /// The log grew up to `head`: the pieces before are void. Of an inner step, in the task `within`, only its own
+    /// are; what runs beside it goes on.
+    pub(crate) fn wrote(&self, head: Seq, within: Option<&str>) {
         let mut pieces = self.pieces();
         pieces.head = head;
-        if !pieces.kept.is_empty() || pieces.dropped > 0 {
-            pieces.kept.clear();
-            (pieces.dropped, pieces.bytes) = (0, 0);
+        if !pieces.kept.is_empty() {
+            match within {
+                Some(path) => pieces.kept.retain(|(_, delta)| !is_within(&delta.path, path)),
+                None => pieces.kept.clear(),
+            }
+            pieces.bytes = pieces.kept.iter().map(|(_, delta)| size_of(delta)).sum();
         }
         drop(pieces);
         self.ring();
@@ -101,21 +105,21 @@ impl Live {
         self.bell.subscribe()
     }
 
-    /// The pieces after entry `cursor` from number `from` on. `None` when the log has grown past `cursor`.
-    pub(crate) fn after(&self, cursor: Seq, from: usize) -> Option<(Vec<Arc<Delta>>, usize)> {
+    /// The pieces after entry `cursor` from number `from` on, and the number of the next one. `None` when the log has
+    /// grown past `cursor`.
+    pub(crate) fn after(&self, cursor: Seq, from: u64) -> Option<(Vec<Arc<Delta>>, u64)> {
         let pieces = self.pieces();
         if pieces.head != cursor {
             return None;
         }
-        let skip = from.saturating_sub(pieces.dropped);
-        let end = pieces.dropped + pieces.kept.len();
-        Some((pieces.kept.iter().skip(skip).cloned().collect(), end))
+        let first = pieces.kept.partition_point(|(number, _)| *number < from);
+        Some((pieces.kept.iter().skip(first).map(|(_, delta)| delta.clone()).collect(), pieces.next))
     }
 
     /// The text shown so far in the step in progress, by node. Of several tries only the last.
     pub(crate) fn partial(&self) -> BTreeMap<String, String> {
         let mut texts: BTreeMap<String, String> = BTreeMap::new();
-        for delta in &self.pieces().kept {
+        for (_, delta) in &self.pieces().kept {
             let text = texts.entry(delta.node.to_string()).or_default();
             match &delta.piece {
                 Piece::Restarted(_) => text.clear(),
@@ -130,19 +134,15 @@ impl Live {
     }
 
     fn push(&self, delta: Delta) {
-        let size = match &delta.piece {
-            Piece::Data(Value::String(text)) | Piece::Restarted(text) => text.len() + 128,
-            Piece::Data(_) => 512,
-        };
         let mut pieces = self.pieces();
-        pieces.bytes += size;
-        pieces.kept.push_back(Arc::new(delta));
+        pieces.bytes += size_of(&delta);
+        let number = pieces.next;
+        pieces.next += 1;
+        pieces.kept.push_back((number, Arc::new(delta)));
         while pieces.bytes > MOST_BYTES && pieces.kept.len() > 1 {
-            // The share of one piece is close enough: this bounds memory, it does not account for it.
-            let share = pieces.bytes / pieces.kept.len();
-            pieces.bytes -= share;
-            pieces.kept.pop_front();
-            pieces.dropped += 1;
+            if let Some((_, oldest)) = pieces.kept.pop_front() {
+                pieces.bytes -= size_of(&oldest);
+            }
         }
         drop(pieces);
         self.ring();
@@ -151,6 +151,19 @@ impl Live {
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a piece takes, roughly: this bounds memory, it does not account for it.
+fn size_of(delta: &Delta) -> usize {
+    match &delta.piece {
+        Piece::Data(Value::String(text)) | Piece::Restarted(text) => text.len() + 128,
+        Piece::Data(_) => 512,
+    }
+}
+
+/// Whether a task is one of the graph inside the task `outer`.
+fn is_within(path: &str, outer: &str) -> bool {
+    path.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -169,9 +182,12 @@ mod tests {
         let (pieces, end) = live.after(1, 0).expect("same step");
         assert_eq!((pieces.len(), end), (2, 2));
         assert_eq!(live.after(1, 2).expect("same step").0.len(), 0);
-        live.wrote(2);
+        live.wrote(2, Some("0.1"));
         assert!(live.after(1, 2).is_none());
-        assert_eq!(live.after(2, 0).expect("next step").0.len(), 0);
+        assert_eq!(live.after(2, 0).expect("the step of a sibling's graph").0.len(), 2);
+        assert_eq!(live.after(2, 2).expect("nothing twice").0.len(), 0);
+        live.wrote(3, None);
+        assert_eq!(live.after(3, 0).expect("next step").0.len(), 0);
     }
 
     #[test]

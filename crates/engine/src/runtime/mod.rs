@@ -28,7 +28,8 @@ use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::state::State;
 use crate::store::{
-    Claim, EntryKind, Idempotency, IfBusy, NewRun, NewRunEntry, RunRow, Seq, Signal, Store, Submitted,
+    Claim, EntryKind, Idempotency, IfBusy, NewRun, NewRunEntry, RunRow, Seq, Signal, Store, StoreError,
+    Submitted,
 };
 
 pub use bot::{Bot, Outcome, RunHandle};
@@ -218,7 +219,7 @@ impl Runtime {
             stop_body: log::bytes(&log::Cancelled::default()),
             claim: room.then(|| self.0.claim.clone()),
         };
-        let submitted = self.0.store.submit(new).await?;
+        let submitted = self.0.noted(self.0.store.submit(new).await)?;
         failpoint::hit("api.before_reply");
         self.0.keep_leases();
         match submitted {
@@ -267,7 +268,7 @@ impl Runtime {
                 .ok_or_else(|| EngineError::NotPaused(format!("`{id}` is not the id of a question")))?;
             records.push((path.to_owned(), key.to_owned(), log::bytes(answer)));
         }
-        let row = self.0.store.signal(run, Signal::Answer { answers: records, body }).await?;
+        let row = self.0.noted(self.0.store.signal(run, Signal::Answer { answers: records, body }).await)?;
         self.0.pick_up(&row.thread).await?;
         Ok(self.handle(&row))
     }
@@ -276,7 +277,7 @@ impl Runtime {
     /// when this process dies next. A run that ended before stays as it is.
     pub async fn cancel(&self, run: &RunKey) -> Result<RunRow, EngineError> {
         let body = log::bytes(&log::Cancelled::default());
-        let row = self.0.store.signal(run, Signal::Cancel { body }).await?;
+        let row = self.0.noted(self.0.store.signal(run, Signal::Cancel { body }).await)?;
         let active = self.0.active().get(&run.run).cloned();
         match active {
             Some(active) => active.cancel.cancel(),
@@ -293,7 +294,7 @@ impl Runtime {
         let hosted = self.0.graph(&row.graph)?;
         let body = log::bytes(&log::Restarted { epoch: row.epoch + 1, why: "tried again".into() });
         let signal = Signal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
-        let row = self.0.store.signal(run, signal).await?;
+        let row = self.0.noted(self.0.store.signal(run, signal).await)?;
         self.0.pick_up(&row.thread).await?;
         Ok(self.handle(&row))
     }
@@ -337,6 +338,14 @@ impl Inner {
         let active = self.active();
         let found = active.get(&run.run)?;
         (found.fence.thread.tenant == run.tenant).then(|| found.live.clone())
+    }
+
+    /// Raises the alarm when nobody knows whether a write happened, and passes the answer on.
+    fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error @ StoreError::Unknown(_)) = &answer {
+            self.trouble.send_replace(Some(crate::error::chain(error)));
+        }
+        answer
     }
 
     fn check_trouble(&self) -> Result<(), EngineError> {

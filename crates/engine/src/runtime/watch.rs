@@ -39,7 +39,8 @@ pub struct Watch {
     first: Option<Seq>,
     /// Number of the last event given, within the run.
     seen: u64,
-    pieces: usize,
+    /// Number of the next piece to show.
+    pieces: u64,
     live: Option<(Arc<Live>, watch::Receiver<Seq>)>,
     buffer: VecDeque<Event>,
     over: bool,
@@ -130,7 +131,6 @@ impl Watch {
             }
             any = true;
             self.seen = entry.seq - first + 1;
-            self.pieces = 0;
             let rests = entry.kind == EntryKind::Paused && self.until == Until::Rest;
             self.over = entry.kind.is_end() || rests;
             self.buffer.push_back(Event::Entry(self.seen, Arc::new(entry)));

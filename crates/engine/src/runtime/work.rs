@@ -1,6 +1,5 @@
 //! Driving runs in the background: claims, leases, takeover, and letting go.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::drive::{Halt, RunCx};
 use crate::error::EngineError;
-use crate::id::{RunId, ThreadKey};
+use crate::id::ThreadKey;
 use crate::runtime::bot::RunRest;
 use crate::runtime::hosted::{AnyGraph, RunEnd};
 use crate::runtime::{Inner, Live, StoredOptions};
@@ -86,9 +85,7 @@ impl Inner {
             Err(Halt::Lost(error)) => {
                 let reason = crate::error::chain(&error);
                 tracing::warn!(run = %fence.run, reason, "run left this worker");
-                if matches!(error, StoreError::Unknown(_)) {
-                    self.trouble.send_replace(Some(reason.clone()));
-                }
+                drop(self.noted::<()>(Err(error)));
                 RunRest::Left(reason)
             }
         }
@@ -181,7 +178,7 @@ impl Inner {
         if let Some(task) = active.task.get() {
             task.abort();
         }
-        self.active().remove(&active.fence.run);
+        self.forget(active);
         active.rest.send_if_modified(|rest| {
             let open = rest.is_none();
             if open {
@@ -190,6 +187,14 @@ impl Inner {
             open
         });
         active.live.ring();
+    }
+
+    /// Takes a claim off the books. A run that was answered quickly may have a new one under the same id, which stays.
+    fn forget(&self, gone: &Active) {
+        let mut active = self.active();
+        if active.get(&gone.fence.run).is_some_and(|held| held.fence.epoch == gone.fence.epoch) {
+            active.remove(&gone.fence.run);
+        }
     }
 
     fn abandon_all(&self, reason: &str) {
@@ -230,12 +235,7 @@ struct Undriven<'a> {
 
 impl Drop for Undriven<'_> {
     fn drop(&mut self) {
-        let mut active: std::sync::MutexGuard<'_, HashMap<RunId, Arc<Active>>> = self.inner.active();
-        // A run that was answered quickly may have a new claim under the same id.
-        if active.get(&self.active.fence.run).is_some_and(|held| held.fence.epoch == self.active.fence.epoch)
-        {
-            active.remove(&self.active.fence.run);
-        }
+        self.inner.forget(self.active);
     }
 }
 

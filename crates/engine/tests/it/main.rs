@@ -1,5 +1,6 @@
 //! Tests of the engine from outside.
 
+mod bad;
 mod basic;
 mod derive;
 mod effects;
@@ -10,3 +11,4 @@ mod sim;
 mod steps;
 mod support;
 mod threads;
+mod watch;
