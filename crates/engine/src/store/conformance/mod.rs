@@ -274,6 +274,7 @@ list! {
         copying_needs_a_source_and_a_free_name
         a_deleted_thread_leaves_nothing
         deleting_fences_a_live_run
+        an_old_lease_does_not_follow_a_name
         deleting_spares_other_threads
         deleting_nothing_is_no_error
         a_cached_value_comes_back

@@ -252,6 +252,21 @@ pub(super) async fn deleting_fences_a_live_run<S: Store>(b: Bench<S>) {
     assert_eq!(b.bodies(&thread).await, "in");
 }
 
+pub(super) async fn an_old_lease_does_not_follow_a_name<S: Store>(b: Bench<S>) {
+    let thread = b.key();
+    b.start_and_lose(&thread).await;
+    b.store.delete_thread(&thread).await.expect("delete");
+    let run = b.start(&thread).await;
+    loop {
+        let claimed = b.store.claim(&worker(), None, 100).await.expect("claim");
+        assert!(claimed.iter().all(|claimed| claimed.run.thread != thread), "the new run has a worker");
+        if claimed.is_empty() {
+            break;
+        }
+    }
+    b.write(&run, &["a"]).await;
+}
+
 pub(super) async fn deleting_spares_other_threads<S: Store>(b: Bench<S>) {
     let (thread, other) = (b.key(), b.key());
     b.finished(&thread, vec![snap("a", 0, "A")]).await;
