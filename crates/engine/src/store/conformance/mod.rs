@@ -304,6 +304,9 @@ list! {
         one_key_makes_one_run
         one_of_many_edits_wins
         a_delete_and_a_commit_leave_nothing_half_done
+        a_takeover_and_a_commit_agree
+        no_run_waits_on_a_free_thread_unnoticed
+        an_answer_and_a_cancel_agree
     }
 }
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::super::{
+use crate::id::{RunId, Tenant, ThreadId, ThreadKey};
+use crate::store::{
     Claim, Claimed, Entry, EntryKind, Fence, Millis, NewEntry, NewRunEntry, Record, RunRow, Seq, Status,
 };
-use crate::id::{RunId, Tenant, ThreadId, ThreadKey};
 
 /// Everything, by tenant.
 #[derive(Default)]
