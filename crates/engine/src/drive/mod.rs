@@ -18,7 +18,8 @@ use crate::log::{self, AskKind, Place, Question};
 use crate::plan;
 use crate::state::State;
 use crate::store::{
-    Commit, Committed, EntryKind, NewEntry, NewStatus, Record, RunFailure, Signal, Stage, Status, StoreError, Usage,
+    Commit, Committed, EntryKind, NewEntry, NewStatus, Record, RunFailure, Signal, Stage, Status, StoreError,
+    Usage,
 };
 
 pub(crate) use fold::{At, rebuild};

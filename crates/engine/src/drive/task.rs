@@ -88,10 +88,12 @@ pub(crate) async fn run<S: State>(
     match end {
         _ if run.cancel.is_cancelled() => TaskEnd::Cancelled,
         Err(Failure { kind: Kind::Cancelled, .. }) => TaskEnd::Cancelled,
-        Err(Failure { kind: Kind::Store, source, .. }) => TaskEnd::Lost(match source.downcast::<StoreError>() {
-            Ok(error) => *error,
-            Err(other) => StoreError::Other(other),
-        }),
+        Err(Failure { kind: Kind::Store, source, .. }) => {
+            TaskEnd::Lost(match source.downcast::<StoreError>() {
+                Ok(error) => *error,
+                Err(other) => StoreError::Other(other),
+            })
+        }
         // A question is a question even when the node swallowed the error that says so, or made another of it.
         _ if !asks.is_empty() => TaskEnd::Paused(asks),
         Ok(update) => {

@@ -29,7 +29,8 @@ use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::state::State;
 use crate::store::{
-    Claim, EntryKind, Idempotency, IfBusy, NewRun, NewRunEntry, RunRow, Seq, Signal, Store, StoreError, Submitted,
+    Claim, EntryKind, Idempotency, IfBusy, NewRun, NewRunEntry, RunRow, Seq, Signal, Store, StoreError,
+    Submitted,
 };
 
 pub use bot::{Bot, Outcome, RunHandle};
