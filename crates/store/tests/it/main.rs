@@ -1,0 +1,6 @@
+//! The stores from outside: the contract they share, and what each does beyond it.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+#[cfg(feature = "sqlite")]
+mod sqlite;
