@@ -38,13 +38,7 @@ impl Tenant {
     /// Accepts 1–64 characters of `A–Z a–z 0–9 . _ -`.
     pub fn new(name: &str) -> Result<Self, BadId> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        check(
-            "tenant",
-            name,
-            64,
-            plain,
-            "use 1 to 64 letters, digits, dots, dashes or underscores",
-        )?;
+        check("tenant", name, 64, plain, "use 1 to 64 letters, digits, dots, dashes or underscores")?;
         Ok(Self(Arc::from(name)))
     }
 

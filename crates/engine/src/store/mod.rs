@@ -16,7 +16,16 @@
 //! 5. A tenant's key finds only that tenant's things; what belongs to somebody else is [`StoreError::NotFound`].
 //! 6. Lease times are the store's own clock, never the caller's.
 //!
+//! 7. Metadata holds no NUL character, neither in a key nor in a text, because PostgreSQL cannot keep it: what has
+//!    one is refused with [`StoreError::Conflict`], by every store alike. [`check_metadata`] looks for it.
+//!
+//! A thread is *free* when it has no active run.
+//!
 //! What the bodies mean is the engine's business, in its `log` module.
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod ram;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +34,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::ram::RamStore;
 use crate::id::{RunId, RunKey, Tenant, ThreadId, ThreadKey};
 
 /// Number of an entry in its thread's log, from 1. 0 stands for the empty thread.
@@ -40,20 +50,27 @@ impl<T: Runs + History + Upkeep + NodeCache> Store for T {}
 /// Runs: accepted, claimed, written to, ended.
 #[async_trait]
 pub trait Runs: Send + Sync + 'static {
-    /// Accepts a run. When the thread is free and `claim` is given, the run starts at once in the same
-    /// transaction; when the thread is free and `claim` is `None` it waits as [`Status::Queued`] for [`Runs::claim`].
-    /// A thread that does not exist yet is made.
+    /// Accepts a run. When the thread is free, nobody waits before this run and `claim` is given, the run starts at
+    /// once in the same transaction; with `claim` as `None` it waits as [`Status::Queued`] for [`Runs::claim`].
+    /// A thread that does not exist yet is made. A `parent` that does not exist is `NotFound`; 0 does, it is the
+    /// empty state. A run id that was used before is [`StoreError::Conflict`].
     async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError>;
 
     /// Takes up to `limit` runs that nobody works on: the oldest queued run of a free thread, a running run whose
     /// lease ran out, a run released by [`Signal::Answer`] or [`Signal::Retry`]. Each gets the next epoch and this
     /// worker's lease. `only` narrows it to one thread.
-    async fn claim(&self, claim: &Claim, only: Option<&ThreadKey>, limit: usize) -> Result<Vec<Claimed>, StoreError>;
+    async fn claim(
+        &self,
+        claim: &Claim,
+        only: Option<&ThreadKey>,
+        limit: usize,
+    ) -> Result<Vec<Claimed>, StoreError>;
 
     /// Prolongs leases. Returns one answer for each fence, in order.
     async fn renew(&self, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError>;
 
-    /// Writes what one step changed, all of it or nothing.
+    /// Writes what one step changed, all of it or nothing. A claim that no longer holds is [`StoreError::Fenced`];
+    /// a `head` that is not the newest entry is [`StoreError::Conflict`].
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError>;
 
     /// Tells a run something from outside. Durable when it returns.
@@ -64,16 +81,17 @@ pub trait Runs: Send + Sync + 'static {
 #[async_trait]
 pub trait History: Send + Sync + 'static {
     /// What is needed to rebuild the state after entry `at` (the newest when `None`).
-    /// An empty thread that exists gives an empty [`Loaded`]; an unknown thread or entry is `NotFound`.
+    /// An empty thread that exists gives an empty [`Loaded`], and so does entry 0 of any; an unknown thread or entry
+    /// is `NotFound`, and so is an entry that cannot be rebuilt because `gc` cleared what leads to it.
     async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<Loaded, StoreError>;
 
-    /// Entries after `after`, oldest first, at most `limit`.
+    /// Entries after `after`, oldest first, at most `limit`. An unknown thread is `NotFound`.
     async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError>;
 
     /// One run.
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError>;
 
-    /// Runs of a tenant, newest first.
+    /// Runs of a tenant, newest first, in the order of their ids.
     async fn runs(&self, tenant: &Tenant, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
 
     /// One thread.
@@ -87,16 +105,22 @@ pub trait History: Send + Sync + 'static {
 #[async_trait]
 pub trait Upkeep: Send + Sync + 'static {
     /// Makes the thread or merges `metadata` into it, key by key; a key whose value is `null` is removed.
-    async fn put_thread(&self, thread: &ThreadKey, metadata: &Map<String, Value>) -> Result<ThreadRow, StoreError>;
+    async fn put_thread(
+        &self,
+        thread: &ThreadKey,
+        metadata: &Map<String, Value>,
+    ) -> Result<ThreadRow, StoreError>;
 
     /// Appends an entry outside any run (an edit of the state). The thread must be free and its newest entry
-    /// `expect`, else [`StoreError::Busy`] or [`StoreError::Conflict`].
+    /// `expect`, else [`StoreError::Busy`] or [`StoreError::Conflict`]. An unknown thread is `NotFound`.
     async fn append(&self, thread: &ThreadKey, expect: Seq, entry: NewEntry) -> Result<Seq, StoreError>;
 
-    /// Copies a thread's whole log and snapshots to a new thread. Runs stay with the source.
+    /// Copies a thread's whole log, snapshots and metadata to a new thread, which is free; entries keep the name of
+    /// the run that wrote them. Runs stay with the source. A target that exists is [`StoreError::Conflict`].
     async fn copy_thread(&self, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError>;
 
-    /// Removes a thread with all it holds, a live run included: its next write is fenced off.
+    /// Removes a thread with all it holds, runs and their idempotency keys included: the next write of a live run is
+    /// fenced off.
     /// `false` when there was none.
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError>;
 
@@ -176,17 +200,18 @@ pub struct Idempotency {
     pub hash: String,
 }
 
-/// What a second run on a busy thread does.
+/// What a second run on a busy thread does. A thread is busy while it has an active run, or runs that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IfBusy {
-    /// Refuses with [`StoreError::Busy`].
+    /// Refuses with [`StoreError::Busy`], which names the active run or the next one that waits.
     #[default]
     Reject,
     /// Waits its turn, first in first out.
     Enqueue,
-    /// Cancels the active run, keeps what it did, and goes next, before runs that were enqueued. A paused run ends in
-    /// the same transaction; a running one is asked to and this run waits for it.
+    /// Cancels the active run, keeps what it did, and goes next, before runs that were enqueued and after earlier
+    /// ones that interrupt. A paused run ends in the same transaction; a running one is asked to and this run waits
+    /// for it.
     Interrupt,
     /// As `Interrupt`, but starts from where the cancelled run had started: its parent is that run's `parent_seq`.
     Rollback,
@@ -226,7 +251,8 @@ impl Claimed {
     }
 }
 
-/// Proof of a claim. Checked inside every write.
+/// Proof of a claim. Checked inside every write. It holds until the run is claimed again, pauses, ends or is
+/// deleted; that the lease ran out alone does not end it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// The thread.
@@ -244,7 +270,7 @@ pub enum Renewed {
     Held,
     /// Still ours, and somebody asked to cancel it.
     CancelAsked,
-    /// Claimed by another worker, ended, or deleted.
+    /// Claimed by another worker, paused, ended, or deleted.
     Lost,
 }
 
@@ -322,16 +348,17 @@ pub enum Signal {
         /// The entry that tells of it.
         body: Vec<u8>,
     },
-    /// Answer open questions of a paused run and let it be claimed. Each must be open, else
-    /// [`StoreError::Conflict`] and nothing is taken.
+    /// Answer open questions of a paused run and let it be claimed. Each must be open and named once, else
+    /// [`StoreError::Conflict`] and nothing is taken; so is it when the run is not paused. The record of an answered
+    /// question becomes [`Stage::Done`] with the answer as its body.
     Answer {
         /// `(path, key, answer)`
         answers: Vec<(String, String, Vec<u8>)>,
         /// The entry that tells of it.
         body: Vec<u8>,
     },
-    /// Let a failed run be claimed again where it stopped. The newest entry of the thread must still be its own,
-    /// else [`StoreError::Conflict`].
+    /// Let a failed run be claimed again where it stopped, with its records. The newest entry of the thread must
+    /// still be its own, else [`StoreError::Conflict`]. Error, end and a wish to cancel are taken back.
     Retry {
         /// The entry that tells of it.
         body: Vec<u8>,
@@ -629,9 +656,9 @@ impl Default for ThreadFilter {
 /// What `gc` may clear. `None` keeps for ever.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// Threads that are free and did not change for so long are removed whole.
+    /// Threads that are free, have no run that waits and did not change for so long are removed whole.
     pub idle_threads: Option<Duration>,
-    /// In threads that are free: entries older than so long that lie before the newest snapshot of the newest
+    /// In threads that are free and have no run that waits: entries older than so long that lie before the newest snapshot of the newest
     /// branch are removed, with the snapshots nobody needs any more. The newest state stays.
     pub old_entries: Option<Duration>,
     /// Idempotency keys older than this are forgotten.
@@ -727,6 +754,23 @@ impl StoreError {
     /// An entry that is not there.
     pub fn no_entry(seq: Seq) -> Self {
         Self::NotFound { what: "entry", id: seq.to_string() }
+    }
+}
+
+/// Refuses metadata that holds a NUL character.
+pub fn check_metadata(metadata: &Map<String, Value>) -> Result<(), StoreError> {
+    if metadata.iter().any(|(key, value)| key.contains('\0') || has_nul(value)) {
+        return Err(StoreError::Conflict("metadata must not hold a NUL character".into()));
+    }
+    Ok(())
+}
+
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(pairs) => pairs.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
     }
 }
 

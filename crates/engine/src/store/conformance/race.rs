@@ -1,0 +1,179 @@
+//! Many at once: exactly one wins, and the others are told.
+
+use std::collections::BTreeSet;
+
+use super::bench::*;
+use crate::id::RunId;
+use crate::store::*;
+
+const MANY: usize = 16;
+
+/// Runs `act` many times side by side and collects what came of each.
+async fn at_once<S: Store, T, F>(b: &Bench<S>, act: impl Fn(Bench<S>) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let tasks: Vec<_> = (0..MANY).map(|_| tokio::spawn(act(b.clone()))).collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.expect("a task"));
+    }
+    results
+}
+
+pub(super) async fn of_many_submits_one_is_active<S: Store>(b: Bench<S>) {
+    let thread = b.key();
+    let submits = at_once(&b, |b| {
+        let run = b.new_run(&thread);
+        async move { b.store.submit(run).await }
+    });
+    let mut winners = Vec::new();
+    for submitted in submits.await {
+        match submitted {
+            Ok(Submitted::Started(claimed)) => winners.push(claimed),
+            Err(StoreError::Busy { .. }) => {}
+            other => panic!("should start or be busy, not {other:?}"),
+        }
+    }
+    assert_eq!(winners.len(), 1);
+    assert_eq!(b.thread(&thread).await.active, Some(winners[0].run.run));
+    assert_eq!(b.bodies(&thread).await, "in");
+    let rows = b.store.runs(&b.tenant, &RunFilter::default()).await.expect("runs");
+    assert_eq!(rows.len(), 1, "a refused run leaves nothing");
+}
+
+pub(super) async fn of_many_enqueued_runs_each_gets_its_turn<S: Store>(b: Bench<S>) {
+    let thread = b.key();
+    let submits = at_once(&b, |b| {
+        let run = NewRun { if_busy: IfBusy::Enqueue, ..b.new_run(&thread) };
+        async move { b.store.submit(run).await.expect("submit") }
+    });
+    let mut active = None;
+    for submitted in submits.await {
+        if let Submitted::Started(claimed) = submitted {
+            assert!(active.replace(claimed).is_none(), "one run starts");
+        }
+    }
+    let mut ended = BTreeSet::new();
+    while let Some(claimed) = active {
+        b.finish(&claimed).await;
+        assert!(ended.insert(claimed.run.run), "a run has one turn");
+        active = b.claim(&thread).await;
+    }
+    assert_eq!(ended.len(), MANY);
+    let log = b.log(&thread).await;
+    assert!(log.chunks(2).all(|pair| pair[0].run == pair[1].run), "runs do not interleave");
+    assert_eq!(log.len(), 2 * MANY);
+}
+
+pub(super) async fn each_run_is_claimed_once<S: Store>(b: Bench<S>) {
+    let mut threads = Vec::new();
+    let mut wanted = BTreeSet::new();
+    for _ in 0..MANY {
+        let thread = b.key();
+        wanted.insert(b.queue(&thread, IfBusy::Reject).await.run);
+        threads.push(thread);
+    }
+    let claims = at_once(&b, |b| {
+        let threads = threads.clone();
+        async move {
+            let mut taken: Vec<Claimed> = b.store.claim(&worker(), None, 3).await.expect("claim");
+            for thread in &threads {
+                taken.extend(b.claim(thread).await);
+            }
+            taken
+        }
+    });
+    let claimed: Vec<Claimed> = claims.await.into_iter().flatten().collect();
+    let ours: Vec<&Claimed> =
+        claimed.iter().filter(|claimed| claimed.run.thread.tenant == b.tenant).collect();
+    let runs: BTreeSet<RunId> = ours.iter().map(|claimed| claimed.run.run).collect();
+    assert_eq!((ours.len(), runs), (MANY, wanted));
+    assert!(ours.iter().all(|claimed| claimed.run.epoch == 1));
+}
+
+pub(super) async fn one_of_two_answers_wins<S: Store>(b: Bench<S>) {
+    let thread = b.key();
+    let run = b.paused(&thread, &["q"]).await;
+    let answers = at_once(&b, |b| {
+        let key = run.run.key();
+        async move { b.store.signal(&key, answer(&[("q", "a")])).await }
+    });
+    let mut won = 0;
+    for answered in answers.await {
+        match answered {
+            Ok(_) => won += 1,
+            Err(StoreError::Conflict(_)) => {}
+            other => panic!("should be taken or a conflict, not {other:?}"),
+        }
+    }
+    assert_eq!(won, 1);
+    assert_eq!(b.bodies(&thread).await, "in ask answer");
+}
+
+pub(super) async fn one_key_makes_one_run<S: Store>(b: Bench<S>) {
+    let submits = at_once(&b, |b| {
+        let idempotency = Some(Idempotency { key: "k".into(), hash: "h".into() });
+        let run = NewRun { idempotency, ..b.new_run(&b.key()) };
+        async move { b.store.submit(run).await.expect("submit") }
+    });
+    let mut runs = BTreeSet::new();
+    let mut starts = 0;
+    for submitted in submits.await {
+        match submitted {
+            Submitted::Started(claimed) => {
+                starts += 1;
+                runs.insert(claimed.run.run);
+            }
+            Submitted::Repeated(row) => {
+                runs.insert(row.run);
+            }
+            Submitted::Queued { run, .. } => panic!("run {} should not wait", run.run),
+        }
+    }
+    assert_eq!((starts, runs.len()), (1, 1));
+    let threads = b.store.threads(&b.tenant, &ThreadFilter::default()).await.expect("threads");
+    assert_eq!(threads.len(), 1, "a repeated run makes no thread");
+}
+
+pub(super) async fn one_of_many_edits_wins<S: Store>(b: Bench<S>) {
+    let thread = b.key();
+    b.finished(&thread, vec![]).await;
+    let edits = at_once(&b, |b| {
+        let thread = thread.clone();
+        async move { b.store.append(&thread, 1, step("e")).await }
+    });
+    let mut won = 0;
+    for edited in edits.await {
+        match edited {
+            Ok(seq) => {
+                assert_eq!(seq, 2);
+                won += 1;
+            }
+            Err(StoreError::Conflict(_)) => {}
+            other => panic!("should be taken or a conflict, not {other:?}"),
+        }
+    }
+    assert_eq!((won, b.bodies(&thread).await.as_str()), (1, "in e"));
+}
+
+pub(super) async fn a_delete_and_a_commit_leave_nothing_half_done<S: Store>(b: Bench<S>) {
+    for _ in 0..MANY {
+        let thread = b.key();
+        let run = b.start(&thread).await;
+        let (writer, fence) = (b.clone(), run.fence());
+        let records = vec![record("0.0", "a", Stage::Done, "1")];
+        let commit = Commit { head: 1, entries: vec![snap("a", 0, "A")], records, ..Commit::default() };
+        let write = tokio::spawn(async move { writer.store.commit(&fence, commit).await });
+        assert!(b.store.delete_thread(&thread).await.expect("delete"));
+        match write.await.expect("a task") {
+            Ok(_) | Err(StoreError::Fenced) => {}
+            other => panic!("should be written or fenced, not {other:?}"),
+        }
+        refused!(b.store.thread(&thread).await, StoreError::NotFound { .. });
+        refused!(b.store.run(&run.run.key()).await, StoreError::NotFound { .. });
+        let again = b.start(&thread).await;
+        assert_eq!((again.head, again.records.len()), (1, 0));
+    }
+}

@@ -1,0 +1,182 @@
+//! Making, changing and clearing threads, and the cache of nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{Home, Kept, Shelf, Thread, after, ago};
+use crate::id::{Tenant, ThreadId, ThreadKey};
+use crate::store::{Cleared, Millis, NewEntry, Retention, Seq, StoreError, ThreadRow, check_metadata};
+
+impl Shelf {
+    pub(in super::super) fn put_thread(
+        &mut self,
+        key: &ThreadKey,
+        metadata: &Map<String, Value>,
+        now: Millis,
+    ) -> Result<ThreadRow, StoreError> {
+        check_metadata(metadata)?;
+        let home = self.tenants.entry(key.tenant.clone()).or_default();
+        let thread = home.threads.entry(key.thread.clone()).or_insert_with(|| Thread::new(now, Map::new()));
+        for (name, value) in metadata {
+            if value.is_null() {
+                thread.metadata.remove(name);
+            } else {
+                thread.metadata.insert(name.clone(), value.clone());
+            }
+        }
+        thread.updated_at = now;
+        Ok(thread.row(key))
+    }
+
+    pub(in super::super) fn append(
+        &mut self,
+        key: &ThreadKey,
+        expect: Seq,
+        entry: NewEntry,
+        now: Millis,
+    ) -> Result<Seq, StoreError> {
+        let thread = self.tenants.get_mut(&key.tenant).and_then(|home| home.threads.get_mut(&key.thread));
+        let thread = thread.ok_or_else(|| StoreError::no_thread(key))?;
+        if let Some(run) = thread.active {
+            return Err(StoreError::Busy { thread: key.thread.clone(), run });
+        }
+        if thread.head != expect {
+            return Err(StoreError::Conflict(format!("the newest entry is {}, not {expect}", thread.head)));
+        }
+        thread.updated_at = now;
+        Ok(thread.push(None, entry, now))
+    }
+
+    pub(in super::super) fn copy_thread(
+        &mut self,
+        from: &ThreadKey,
+        to: &ThreadId,
+        now: Millis,
+    ) -> Result<ThreadRow, StoreError> {
+        let source = self.find(from).ok_or_else(|| StoreError::no_thread(from))?;
+        let copy = Thread {
+            log: source.log.clone(),
+            head: source.head,
+            snapshots: source.snapshots.clone(),
+            ..Thread::new(now, source.metadata.clone())
+        };
+        let key = ThreadKey { tenant: from.tenant.clone(), thread: to.clone() };
+        let row = copy.row(&key);
+        let home = self.tenants.entry(key.tenant).or_default();
+        if home.threads.contains_key(to) {
+            return Err(StoreError::Conflict(format!("thread `{to}` exists already")));
+        }
+        home.threads.insert(key.thread, copy);
+        Ok(row)
+    }
+
+    pub(in super::super) fn delete_thread(&mut self, key: &ThreadKey) -> bool {
+        let Some(home) = self.tenants.get_mut(&key.tenant) else { return false };
+        let Some(thread) = home.threads.remove(&key.thread) else { return false };
+        for id in &thread.runs {
+            home.ids.remove(id);
+            if let Some(name) = home.runs.remove(id).and_then(|run| run.key)
+                && home.keys.get(&name).is_some_and(|kept| kept.run == *id)
+            {
+                home.keys.remove(&name);
+            }
+        }
+        if let Some(ticket) = thread.ready {
+            self.ready.remove(&(ticket, key.clone()));
+        }
+        if let Some(until) = thread.lease {
+            self.leases.remove(&(until, key.clone()));
+        }
+        true
+    }
+
+    pub(in super::super) fn gc(&mut self, retention: &Retention, now: Millis) -> Cleared {
+        let mut cleared = Cleared::default();
+        if let Some(age) = retention.idle_threads {
+            for key in self.idle(ago(now, age)) {
+                cleared.threads += u64::from(self.delete_thread(&key));
+            }
+        }
+        for home in self.tenants.values_mut() {
+            if let Some(age) = retention.old_entries {
+                let old = ago(now, age);
+                let free = home.threads.values_mut().filter(|thread| thread.is_idle());
+                cleared.entries += free.map(|thread| thread.forget(old)).sum::<u64>();
+            }
+            let keys = home.keys.len();
+            let old = ago(now, retention.idempotency);
+            home.keys.retain(|_, key| key.at > old);
+            cleared.keys += (keys - home.keys.len()) as u64;
+            let cached = home.cache.len();
+            home.cache.retain(|_, kept| kept.lives(now));
+            cleared.cached += (cached - home.cache.len()) as u64;
+        }
+        self.tenants.retain(|_, home| !home.is_empty());
+        cleared
+    }
+
+    pub(in super::super) fn cached(&self, tenant: &Tenant, key: &str, now: Millis) -> Option<Vec<u8>> {
+        let kept = self.tenants.get(tenant)?.cache.get(key)?;
+        kept.lives(now).then(|| kept.value.clone())
+    }
+
+    pub(in super::super) fn keep(
+        &mut self,
+        tenant: &Tenant,
+        key: &str,
+        value: &[u8],
+        lifetime: Option<Duration>,
+        now: Millis,
+    ) {
+        let kept = Kept { value: value.to_vec(), until: lifetime.map(|lifetime| after(now, lifetime)) };
+        self.tenants.entry(tenant.clone()).or_default().cache.insert(key.to_owned(), kept);
+    }
+
+    fn idle(&self, since: Millis) -> Vec<ThreadKey> {
+        let mut found = Vec::new();
+        for (tenant, home) in &self.tenants {
+            let idle =
+                home.threads.iter().filter(|(_, thread)| thread.is_idle() && thread.updated_at <= since);
+            found.extend(idle.map(|(id, _)| ThreadKey { tenant: tenant.clone(), thread: id.clone() }));
+        }
+        found
+    }
+}
+
+impl Home {
+    fn is_empty(&self) -> bool {
+        self.threads.is_empty() && self.runs.is_empty() && self.keys.is_empty() && self.cache.is_empty()
+    }
+}
+
+impl Thread {
+    /// Nobody works on it and nobody waits for it.
+    fn is_idle(&self) -> bool {
+        self.active.is_none() && self.waiting.is_empty()
+    }
+
+    /// Removes the entries up to the time `old` before the snapshot that the newest state starts from.
+    fn forget(&mut self, old: Millis) -> u64 {
+        let keep_from = self.base_after(self.head);
+        let mut removed = 0;
+        while let Some(entry) = self.log.front()
+            && entry.seq < keep_from
+            && entry.at <= old
+        {
+            self.log.pop_front();
+            removed += 1;
+        }
+        let first = self.log.front().map_or(0, |entry| entry.seq);
+        let kept: BTreeMap<Seq, Vec<u8>> = self.snapshots.split_off(&first);
+        self.snapshots = kept;
+        removed
+    }
+}
+
+impl Kept {
+    fn lives(&self, now: Millis) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
