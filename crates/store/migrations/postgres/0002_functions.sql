@@ -336,10 +336,10 @@ end $$;
 
 create function cancel_run(p_tenant text, p_run uuid, p_body bytea) returns runs language plpgsql as $$
 declare
-    v_run runs;
-    v_thread threads;
+    v_found record := lock_run(p_tenant, p_run);
+    v_run runs := v_found.o_run;
+    v_thread threads := v_found.o_thread;
 begin
-    select o_run, o_thread into v_run, v_thread from lock_run(p_tenant, p_run);
     case v_run.status
         when 1 then
             update threads set updated_at = clock_timestamp() where tenant = p_tenant and thread = v_run.thread;
@@ -379,11 +379,11 @@ end $$;
 create function answer_run(p_tenant text, p_run uuid, p_paths bytea[], p_keys bytea[], p_answers bytea[], p_body bytea)
 returns runs language plpgsql as $$
 declare
-    v_run runs;
-    v_thread threads;
+    v_found record := lock_run(p_tenant, p_run);
+    v_run runs := v_found.o_run;
+    v_thread threads := v_found.o_thread;
     v_taken int8;
 begin
-    select o_run, o_thread into v_run, v_thread from lock_run(p_tenant, p_run);
     if v_run.status <> 3 then
         raise exception 'the run does not wait for an answer' using errcode = 'DR003';
     end if;
@@ -400,10 +400,10 @@ end $$;
 create function retry_run(p_tenant text, p_run uuid, p_body bytea, p_fingerprint bytea)
 returns runs language plpgsql as $$
 declare
-    v_run runs;
-    v_thread threads;
+    v_found record := lock_run(p_tenant, p_run);
+    v_run runs := v_found.o_run;
+    v_thread threads := v_found.o_thread;
 begin
-    select o_run, o_thread into v_run, v_thread from lock_run(p_tenant, p_run);
     if v_run.status <> 5 then
         raise exception 'the run has not failed' using errcode = 'DR003';
     end if;

@@ -62,7 +62,9 @@ pub(super) fn of_connecting(error: Error) -> StoreError {
     match error.as_db_error().map(|db| db.code().code()) {
         // Wrong user, password or database: waiting does not help.
         Some(code) if code.starts_with("28") || code == "3D000" => StoreError::Other(error.into()),
-        Some(code) if !code.starts_with("53") && !code.starts_with("57") && !is_lost(&error) => of_code(error),
+        Some(code) if !code.starts_with("53") && !code.starts_with("57") && !is_lost(&error) => {
+            of_code(error)
+        }
         _ => StoreError::Unavailable(error.into()),
     }
 }

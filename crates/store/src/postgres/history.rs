@@ -3,11 +3,13 @@
 use async_trait::async_trait;
 use doran_engine::id::{RunKey, Tenant, ThreadKey};
 use doran_engine::store::{
-    Entry, History, Loaded, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, lineage,
+    Entry, History, Loaded, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata,
+    lineage,
 };
 
 use super::PostgresStore;
 use super::error::About;
+use super::pool::Params;
 use super::row::{canonical, count, entry, get, int, number, run_row, thread_row};
 
 #[async_trait]
@@ -33,7 +35,7 @@ impl History for PostgresStore {
             where e.tenant = $1 and e.thread = $2 and e.seq > coalesce((select s.seq from s), w.base)
                 and e.seq <= w.seq
             order by e.seq)";
-        let params: super::pool::Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str(), &at.map(int)];
+        let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str(), &at.map(int)];
         let rows = self.pool.read(About::Thread(thread), sql, params).await?;
         let mut loaded = Loaded::default();
         let mut found = None;
@@ -72,7 +74,7 @@ impl History for PostgresStore {
                 order by e.seq limit $4
             ) e on true
             where t.tenant = $1 and t.thread = $2 order by e.seq";
-        let params: super::pool::Params<'_> =
+        let params: Params<'_> =
             &[&thread.tenant.as_str(), &thread.thread.as_str(), &int(after), &count(limit)];
         let rows = self.pool.read(About::Thread(thread), sql, params).await?;
         if rows.is_empty() {
@@ -107,23 +109,24 @@ impl History for PostgresStore {
         let thread = filter.thread.as_ref().map(|thread| thread.as_str());
         let status = filter.status.map(|status| i16::from(status.code()));
         let before = filter.before.map(|run| run.as_uuid());
-        let params: super::pool::Params<'_> =
-            &[&tenant.as_str(), &thread, &status, &before, &count(filter.limit)];
+        let params: Params<'_> = &[&tenant.as_str(), &thread, &status, &before, &count(filter.limit)];
         let rows = self.pool.read(About::Everything, sql, params).await?;
         rows.iter().map(run_row).collect()
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
         let sql = "select * from threads where tenant = $1 and thread = $2";
-        let params: super::pool::Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
+        let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
         let rows = self.pool.read(About::Thread(thread), sql, params).await?;
         rows.first().map(thread_row).unwrap_or_else(|| Err(StoreError::no_thread(thread)))
     }
 
     async fn threads(&self, tenant: &Tenant, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
+        check_metadata(&filter.metadata)?;
         let (offset, limit) = (count(filter.offset), count(filter.limit));
         let rows = if filter.metadata.is_empty() {
-            let sql = "select * from threads where tenant = $1 order by updated_at desc, thread offset $2 limit $3";
+            let sql =
+                "select * from threads where tenant = $1 order by updated_at desc, thread offset $2 limit $3";
             self.pool.read(About::Everything, sql, &[&tenant.as_str(), &offset, &limit]).await?
         } else {
             let sql = "
@@ -133,8 +136,9 @@ impl History for PostgresStore {
                     group by p.thread having count(*) = cardinality($4::bytea[]))
                 order by updated_at desc, thread offset $2 limit $3";
             let keys: Vec<&[u8]> = filter.metadata.keys().map(String::as_bytes).collect();
-            let values: Vec<Vec<u8>> = filter.metadata.values().map(|value| canonical(value).into_bytes()).collect();
-            let params: super::pool::Params<'_> = &[&tenant.as_str(), &offset, &limit, &keys, &values];
+            let values: Vec<Vec<u8>> =
+                filter.metadata.values().map(|value| canonical(value).into_bytes()).collect();
+            let params: Params<'_> = &[&tenant.as_str(), &offset, &limit, &keys, &values];
             self.pool.read(About::Everything, sql, params).await?
         };
         rows.iter().map(thread_row).collect()

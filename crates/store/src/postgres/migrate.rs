@@ -61,13 +61,16 @@ async fn apply(transaction: &Transaction<'_>, schema: &str) -> Result<(), Failed
         limit = PATIENCE.as_millis()
     );
     transaction.batch_execute(&limits).await?;
-    transaction.execute("select pg_advisory_xact_lock(hashtextextended('doran ' || $1::text, 0))", &[&schema]).await?;
+    transaction
+        .execute("select pg_advisory_xact_lock(hashtextextended('doran ' || $1::text, 0))", &[&schema])
+        .await?;
     // `if not exists` alone would ask for the right to make schemas even when there is nothing to make.
     let exists = "select exists (select 1 from pg_namespace where nspname = $1::text)";
     if !transaction.query_one(exists, &[&schema]).await?.try_get::<_, bool>(0)? {
         transaction.batch_execute(&format!("create schema {schema}")).await?;
     }
-    let exists = "select exists (select 1 from pg_tables where schemaname = $1::text and tablename = 'doran_meta')";
+    let exists =
+        "select exists (select 1 from pg_tables where schemaname = $1::text and tablename = 'doran_meta')";
     if !transaction.query_one(exists, &[&schema]).await?.try_get::<_, bool>(0)? {
         let table = "create table doran_meta (name text primary key, value int8 not null);
             insert into doran_meta values ('format', 0)";

@@ -164,7 +164,12 @@ impl Pool {
         }
     }
 
-    async fn ask(&self, client: &Object, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>, Broken> {
+    async fn ask(
+        &self,
+        client: &Object,
+        statement: &Statement,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, Broken> {
         match timeout(self.answer, client.query(statement, params)).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) if is_lost(&error) => Err(Broken::Lost(error)),
@@ -178,7 +183,9 @@ impl Pool {
         match got.unwrap_or(Err(PoolError::Timeout(TimeoutType::Wait))) {
             Ok(client) => Ok(client),
             Err(PoolError::Backend(error)) => Err(of_connecting(error)),
-            Err(PoolError::Timeout(_)) => Err(unavailable("no connection to the database became free in time")),
+            Err(PoolError::Timeout(_)) => {
+                Err(unavailable("no connection to the database became free in time"))
+            }
             Err(error) => Err(StoreError::Other(error.into())),
         }
     }

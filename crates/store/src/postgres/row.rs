@@ -119,7 +119,10 @@ fn stage_from(code: u8) -> Option<Stage> {
 }
 
 fn code_of<T>(code: i16, from: impl Fn(u8) -> Option<T>) -> Result<T, StoreError> {
-    u8::try_from(code).ok().and_then(from).ok_or_else(|| StoreError::Damaged(format!("code {code} means nothing")))
+    u8::try_from(code)
+        .ok()
+        .and_then(from)
+        .ok_or_else(|| StoreError::Damaged(format!("code {code} means nothing")))
 }
 
 fn text(bytes: &[u8]) -> Result<String, StoreError> {
@@ -181,7 +184,8 @@ mod tests {
 
     #[test]
     fn equal_values_have_one_text() {
-        let left: Value = serde_json::from_str(r#"{"b":[1,{"z":null,"a":"\u0041"}],"a":true}"#).expect("json");
+        let left: Value =
+            serde_json::from_str(r#"{"b":[1,{"z":null,"a":"\u0041"}],"a":true}"#).expect("json");
         let right: Value = serde_json::from_str(r#"{"a":true,"b":[1,{"a":"A","z":null}]}"#).expect("json");
         assert_eq!(canonical(&left), canonical(&right));
         assert_eq!(serde_json::from_str::<Value>(&canonical(&left)).expect("json"), left);

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
     Claim, Claimed, Commit, Committed, Fence, IfBusy, NewRun, Record, Renewed, RunRow, Runs, Signal,
-    StoreError, Submitted,
+    StoreError, Submitted, check_metadata,
 };
 use uuid::Uuid;
 
@@ -17,6 +17,7 @@ use super::{PostgresStore, hit};
 #[async_trait]
 impl Runs for PostgresStore {
     async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError> {
+        check_metadata(&run.metadata)?;
         let if_busy: i16 = match run.if_busy {
             IfBusy::Reject => 0,
             IfBusy::Enqueue => 1,
@@ -70,7 +71,12 @@ impl Runs for PostgresStore {
         })
     }
 
-    async fn claim(&self, claim: &Claim, only: Option<&ThreadKey>, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(
+        &self,
+        claim: &Claim,
+        only: Option<&ThreadKey>,
+        limit: usize,
+    ) -> Result<Vec<Claimed>, StoreError> {
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -109,8 +115,10 @@ impl Runs for PostgresStore {
         let epochs: Vec<i64> = fences.iter().map(|fence| int(fence.epoch)).collect();
         hit("sched.before_renew");
         let sql = "select renew_leases($1, $2, $3, $4, $5) as answers";
-        let row =
-            self.pool.write(About::Everything, sql, &[&span(claim.lease), &tenants, &threads, &runs, &epochs]).await?;
+        let row = self
+            .pool
+            .write(About::Everything, sql, &[&span(claim.lease), &tenants, &threads, &runs, &epochs])
+            .await?;
         let answer = |code| match code {
             1 => Ok(Renewed::Held),
             2 => Ok(Renewed::CancelAsked),
@@ -211,4 +219,3 @@ fn newest(records: &[Record]) -> Vec<&Record> {
         records.iter().map(|record| ((record.path.as_str(), record.key.as_str()), record)).collect();
     by_name.into_values().collect()
 }
-

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_engine::id::{Tenant, ThreadId, ThreadKey};
 use doran_engine::store::{
-    Cleared, NewEntry, NodeCache, Retention, Seq, StoreError, ThreadRow, Upkeep,
+    Cleared, NewEntry, NodeCache, Retention, Seq, StoreError, ThreadRow, Upkeep, check_metadata,
 };
 use serde_json::{Map, Value};
 
@@ -19,10 +19,17 @@ const BATCH: i32 = 500;
 
 #[async_trait]
 impl Upkeep for PostgresStore {
-    async fn put_thread(&self, thread: &ThreadKey, metadata: &Map<String, Value>) -> Result<ThreadRow, StoreError> {
+    async fn put_thread(
+        &self,
+        thread: &ThreadKey,
+        metadata: &Map<String, Value>,
+    ) -> Result<ThreadRow, StoreError> {
+        check_metadata(metadata)?;
         let keys: Vec<&[u8]> = metadata.keys().map(String::as_bytes).collect();
-        let values: Vec<Option<Vec<u8>>> =
-            metadata.values().map(|value| (!value.is_null()).then(|| canonical(value).into_bytes())).collect();
+        let values: Vec<Option<Vec<u8>>> = metadata
+            .values()
+            .map(|value| (!value.is_null()).then(|| canonical(value).into_bytes()))
+            .collect();
         let sql = "select * from put_thread($1, $2, $3, $4)";
         let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str(), &keys, &values];
         thread_row(&self.pool.write(About::Thread(thread), sql, params).await?)

@@ -24,7 +24,11 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn parse(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let (address, query) = options.url.split_once('?').unwrap_or((&options.url, ""));
+        // A password may hold a question mark, so the query is looked for behind it.
+        let behind = options.url.find('@').unwrap_or(0);
+        let mark = options.url[behind..].find('?').map_or(options.url.len(), |at| behind + at);
+        let (address, query) = options.url.split_at(mark);
+        let query = query.trim_start_matches('?');
         if !address.starts_with("postgres://") && !address.starts_with("postgresql://") {
             return Err(refused(SHAPE));
         }
@@ -44,7 +48,8 @@ impl Target {
                 None => return Err(refused(SHAPE)),
             }
         }
-        let plain = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
+        let plain =
+            if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
         let mut config: Config = plain.parse().map_err(|_| refused(SHAPE))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(refused(SHAPE));
@@ -81,7 +86,8 @@ impl Target {
     }
 }
 
-const SHAPE: &str = "the database URL is not of the form `postgres://user:password@host:port/database?schema=name`";
+const SHAPE: &str =
+    "the database URL is not of the form `postgres://user:password@host:port/database?schema=name`";
 
 /// Schema names stand in statements as they are, so only plain ones are taken.
 fn checked(name: &str) -> Result<String, StoreError> {
@@ -103,7 +109,8 @@ mod tests {
 
     #[test]
     fn a_url_names_user_host_database_and_schema() {
-        let target = parse("postgres://u:p%40ss@db.example:6432/chat?schema=team_1&sslmode=prefer").expect("url");
+        let target =
+            parse("postgres://u:p%40ss@db.example:6432/chat?schema=team_1&sslmode=prefer").expect("url");
         assert_eq!(target.schema, "team_1");
         assert_eq!(target.config.get_user(), Some("u"));
         assert_eq!(target.config.get_password(), Some(&b"p@ss"[..]));
@@ -111,6 +118,8 @@ mod tests {
         assert_eq!(target.config.get_ports(), [6432]);
         assert_eq!(target.config.get_application_name(), Some("doran"));
         assert_eq!(parse("postgres://u@h/d").expect("url").schema, "doran");
+        let target = parse("postgres://u:x?schema=y@h/d?schema=z").expect("url");
+        assert_eq!((target.schema.as_str(), target.config.get_password()), ("z", Some(&b"x?schema=y"[..])));
     }
 
     #[test]
@@ -141,7 +150,7 @@ mod tests {
     fn no_message_repeats_the_password() {
         for url in [
             "postgres://u:hunter2@h:notaport/d",
-            "postgres://u:x?hunter2=1@h/d",
+            "postgres://u:x?hunter2=1",
             "postgres://u:x?hunter2",
             "postgres://u:hunter2",
             "mysql://u:hunter2@h/d",

@@ -131,11 +131,6 @@ impl Server {
         format!("postgres://postgres:{password}@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// The port on 127.0.0.1.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     fn command(&self, program: &str) -> Command {
         let mut command = as_user(self.user, self.bin.join(program).as_os_str());
         command.current_dir(&self.dir);
@@ -209,12 +204,19 @@ fn works(program: &str) -> bool {
 fn find_bin() -> Option<PathBuf> {
     let given = env::var_os("DORAN_TEST_POSTGRES_BIN").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut packaged: Vec<PathBuf> =
-        fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|found| found.path().join("bin")).collect();
+    let mut packaged: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|found| found.path().join("bin"))
+        .collect();
     packaged.sort();
     let folders = given.into_iter().chain(packaged.into_iter().rev()).chain(env::split_paths(&path));
     let whole = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("pg_ctl").is_file();
     // `initdb` looks for its files beside itself, so links to it are followed.
-    folders.into_iter().find(whole).and_then(|folder| fs::canonicalize(folder.join("initdb")).ok())
+    folders
+        .into_iter()
+        .find(whole)
+        .and_then(|folder| fs::canonicalize(folder.join("initdb")).ok())
         .and_then(|initdb| initdb.parent().map(Path::to_path_buf))
 }

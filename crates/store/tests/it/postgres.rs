@@ -18,10 +18,9 @@ use crate::pg;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_keeps_the_contract() {
-    if pg::fresh().is_none() {
-        return;
-    }
-    conformance::check(async || open(&pg::fresh().expect("server")).await).await;
+    let Some(url) = pg::fresh() else { return };
+    let store = open(&url).await;
+    conformance::check(async || store.clone()).await;
 }
 
 #[tokio::test]
@@ -29,15 +28,18 @@ async fn a_run_is_taken_over_and_its_old_writer_fenced() {
     let Some(url) = pg::fresh() else { return };
     let (left, right) = (open(&url).await, open(&url).await);
     let thread = key("t");
-    let short = Claim { worker: "left".into(), lease: Duration::from_millis(50) };
-    let old = start(&left, NewRun { claim: Some(short), ..new_run(&thread) }).await;
-    let open_question = Record { path: "1.0".into(), key: "ask#1".into(), stage: Stage::Open, body: b"?".to_vec() };
+    let old = start(&left, NewRun { claim: Some(worker("left")), ..new_run(&thread) }).await;
+    let open_question =
+        Record { path: "1.0".into(), key: "ask#1".into(), stage: Stage::Open, body: b"?".to_vec() };
     let step = Commit { records: vec![open_question], ..step(1, "one") };
     left.commit(&old.fence(), step).await.expect("commit");
     let held = right.claim(&worker("right"), None, 10).await.expect("claim");
     assert!(held.is_empty(), "the lease still holds");
 
-    let new = until_claimed(&right, "right").await;
+    let gone = Claim { lease: Duration::ZERO, ..worker("left") };
+    left.renew(&gone, &[old.fence()]).await.expect("renew");
+    let new =
+        right.claim(&worker("right"), None, 10).await.expect("claim").pop().expect("a run without a lease");
     assert_eq!((new.run.run, new.run.epoch, new.head, new.records.len()), (old.run.run, 2, 2, 1));
     let refused = left.commit(&old.fence(), self::step(2, "late")).await;
     assert!(matches!(refused, Err(StoreError::Fenced)), "{refused:?}");
@@ -93,7 +95,9 @@ async fn two_replicas_never_activate_two_runs_of_a_thread() {
     for _ in 0..10 {
         let claimers = (0..8).map(|i| {
             let (store, thread) = (Arc::clone(&stores[i % 2]), thread.clone());
-            tokio::spawn(async move { store.claim(&worker(&format!("w{i}")), Some(&thread), 5).await.expect("claim") })
+            tokio::spawn(async move {
+                store.claim(&worker(&format!("w{i}")), Some(&thread), 5).await.expect("claim")
+            })
         });
         let mut claimed = Vec::new();
         for claimer in claimers.collect::<Vec<_>>() {
@@ -136,7 +140,11 @@ async fn schemas_do_not_mix() {
 async fn a_newer_format_is_refused() {
     let Some(url) = pg::fresh() else { return };
     drop(open(&url).await);
-    admin(&url).await.batch_execute("update doran_meta set value = 999 where name = 'format'").await.expect("update");
+    admin(&url)
+        .await
+        .batch_execute("update doran_meta set value = 999 where name = 'format'")
+        .await
+        .expect("update");
     let refused = PostgresStore::open(&url).await;
     assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 2 })), "{refused:?}");
 }
@@ -186,7 +194,8 @@ async fn a_database_that_comes_back_is_used_again() {
 async fn a_dead_connection_is_replaced() {
     let Some(url) = pg::fresh() else { return };
     let name = pg::fresh_name();
-    let options = PostgresOptions { connections: 1, ..PostgresOptions::new(format!("{url}&application_name={name}")) };
+    let options =
+        PostgresOptions { connections: 1, ..PostgresOptions::new(format!("{url}&application_name={name}")) };
     let store = PostgresStore::open_with(&options).await.expect("open");
     let admin = admin(&url).await;
     let thread = key("t");
@@ -224,8 +233,10 @@ async fn a_write_cut_off_half_way_is_unknown() {
 #[tokio::test]
 async fn a_write_that_waits_too_long_is_undone() {
     let Some(url) = pg::fresh() else { return };
-    let options =
-        PostgresOptions { statement_timeout: Duration::from_millis(400), ..PostgresOptions::new(url.clone()) };
+    let options = PostgresOptions {
+        statement_timeout: Duration::from_millis(400),
+        ..PostgresOptions::new(url.clone())
+    };
     let store = PostgresStore::open_with(&options).await.expect("open");
     let thread = key("t");
     let run = start(&store, new_run(&thread)).await;
@@ -325,7 +336,8 @@ async fn open(url: &str) -> PostgresStore {
 async fn admin(url: &str) -> Client {
     let (plain, schema) = url.split_once("schema=").expect("a schema");
     let schema = schema.split('&').next().expect("a name");
-    let (client, connection) = tokio_postgres::connect(plain.trim_end_matches(['?', '&']), NoTls).await.expect("connect");
+    let (client, connection) =
+        tokio_postgres::connect(plain.trim_end_matches(['?', '&']), NoTls).await.expect("connect");
     tokio::spawn(connection);
     client.batch_execute(&format!("set search_path = {schema}")).await.expect("schema");
     client
@@ -385,27 +397,14 @@ async fn queue(store: &PostgresStore, thread: &ThreadKey) {
     assert!(matches!(queued, Submitted::Queued { .. }), "{queued:?}");
 }
 
-/// The one run that can be had, as soon as it can.
-async fn until_claimed(store: &PostgresStore, name: &str) -> Claimed {
-    let since = Instant::now();
-    loop {
-        if let Some(claimed) = store.claim(&worker(name), None, 1).await.expect("claim").pop() {
-            return claimed;
-        }
-        assert!(since.elapsed() < Duration::from_secs(5), "the lease should have run out");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 fn step(head: Seq, body: &str) -> Commit {
-    let entry =
-        NewEntry { kind: EntryKind::Step, body: body.into(), parent: None, base: 0, snapshot: None };
+    let entry = NewEntry { kind: EntryKind::Step, body: body.into(), parent: None, base: 0, snapshot: None };
     Commit { head, entries: vec![entry], ..Commit::default() }
 }
 
 async fn bodies(store: &PostgresStore, thread: &ThreadKey) -> String {
     let entries = store.entries(thread, 0, 100_000).await.expect("entries");
-    let bodies: Vec<String> = entries.into_iter().map(|entry| String::from_utf8(entry.body).expect("text")).collect();
+    let bodies: Vec<String> =
+        entries.into_iter().map(|entry| String::from_utf8(entry.body).expect("text")).collect();
     bodies.join(" ")
 }
-
