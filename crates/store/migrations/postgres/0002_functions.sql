@@ -244,7 +244,8 @@ begin
     o_outcome := 1;
 end $$;
 
--- Threads that are locked by somebody are passed over: their turn comes with the next look.
+-- Threads that are locked by somebody are passed over: their turn comes with the next look. A thread that is asked for
+-- by name is waited for.
 create function claim_runs(p_worker bytea, p_lease int8, p_tenant text, p_thread text, p_limit int4)
 returns table (o_run runs, o_head int8, o_paths bytea[], o_keys bytea[], o_stages int2[], o_bodies bytea[])
 language plpgsql as $$
@@ -254,20 +255,26 @@ declare
     v_count int4 := 0;
 begin
     for v_found in
+        (select p_tenant as tenant, p_thread as thread where p_tenant is not null)
+        union all
         (select r.tenant, r.thread from runs r
-        where r.status = 2 and (r.owner is null or r.lease_until <= clock_timestamp())
-            and (p_tenant is null or (r.tenant = p_tenant and r.thread = p_thread))
+        where p_tenant is null and r.status = 2 and (r.owner is null or r.lease_until <= clock_timestamp())
         order by r.num limit p_limit + 64)
         union all
         (select r.tenant, r.thread from runs r join threads t on t.tenant = r.tenant and t.thread = r.thread
-        where r.status = 1 and t.active is null
-            and (p_tenant is null or (r.tenant = p_tenant and r.thread = p_thread))
+        where p_tenant is null and r.status = 1 and t.active is null
         order by r.num limit p_limit + 64)
     loop
         exit when v_count >= p_limit;
-        select * into v_thread from threads
-        where tenant = v_found.tenant and thread = v_found.thread
-        for no key update skip locked;
+        if p_tenant is null then
+            select * into v_thread from threads
+            where tenant = v_found.tenant and thread = v_found.thread
+            for no key update skip locked;
+        else
+            select * into v_thread from threads
+            where tenant = v_found.tenant and thread = v_found.thread
+            for no key update;
+        end if;
         continue when not found;
         -- Only now that the thread is locked does what is read here stay true.
         if v_thread.active is null then

@@ -1,6 +1,6 @@
 //! Connections, deadlines, and what is tried again.
 //!
-//! A statement that only reads is tried a second time on a fresh connection. One that writes is tried again only when
+//! A statement that only reads is tried again on a fresh connection. One that writes is tried again only when
 //! nothing of it was sent: the connection turned out to be dead while the statement was being prepared, or the
 //! database undid it and asked to try again.
 
@@ -17,7 +17,7 @@ use super::PostgresOptions;
 use super::error::{About, Doing, is_lost, of_connecting, of_statement, unavailable};
 use super::url::Target;
 
-/// How often a write that the database undid is sent, when it asks to try again.
+/// How often a statement is sent at most.
 const TRIES: usize = 5;
 
 /// How long the upkeep of a whole thread may take.
@@ -55,24 +55,33 @@ impl Pool {
         sql: &'static str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        let (client, statement) = self.prepared(sql).await?;
-        match self.ask(&client, &statement, params).await {
-            Ok(rows) => return Ok(rows),
-            Err(Broken::Said(error)) => return Err(of_statement(error, Doing::Reading, about)),
-            Err(Broken::Lost(_) | Broken::Silent) => drop(Object::take(client)),
+        let mut left = TRIES;
+        loop {
+            left -= 1;
+            let (client, statement) = self.prepared(sql).await?;
+            let error = match self.ask(&client, &statement, params).await {
+                Ok(rows) => return Ok(rows),
+                Err(Broken::Said(error)) if !is_stale(&error) => {
+                    return Err(of_statement(error, Doing::Reading, about));
+                }
+                Err(Broken::Said(error)) => {
+                    self.renounce(client);
+                    of_statement(error, Doing::Reading, about)
+                }
+                Err(Broken::Lost(error)) => {
+                    self.renounce(client);
+                    StoreError::Unavailable(error.into())
+                }
+                // To wait as long once more would help nobody.
+                Err(Broken::Silent) => {
+                    self.renounce(client);
+                    return Err(unavailable(SILENT));
+                }
+            };
+            if left == 0 {
+                return Err(error);
+            }
         }
-        let (client, statement) = self.prepared(sql).await?;
-        self.ask(&client, &statement, params).await.map_err(|broken| match broken {
-            Broken::Said(error) => of_statement(error, Doing::Reading, about),
-            Broken::Lost(error) => {
-                drop(Object::take(client));
-                StoreError::Unavailable(error.into())
-            }
-            Broken::Silent => {
-                drop(Object::take(client));
-                unavailable(SILENT)
-            }
-        })
     }
 
     /// Calls one of the functions that write.
@@ -100,16 +109,20 @@ impl Pool {
                 Ok(rows) => return Ok(rows),
                 Err(Broken::Said(error)) => error,
                 Err(Broken::Lost(error)) => {
-                    drop(Object::take(client));
+                    self.renounce(client);
                     return Err(StoreError::Unknown(error.into()));
                 }
                 Err(Broken::Silent) => {
-                    drop(Object::take(client));
+                    self.renounce(client);
                     return Err(StoreError::Unknown(SILENT.into()));
                 }
             };
-            if left == 0 || !asks_again(&error) {
+            let stale = is_stale(&error);
+            if left == 0 || !(stale || asks_again(&error)) {
                 return Err(of_statement(error, Doing::Writing, about));
+            }
+            if stale {
+                self.renounce(client);
             }
         }
     }
@@ -136,7 +149,7 @@ impl Pool {
         match timeout(LONG + self.answer, work).await {
             Ok(done) => done,
             Err(_) => {
-                drop(Object::take(client));
+                self.renounce(client);
                 Err(StoreError::Unknown(SILENT.into()))
             }
         }
@@ -154,14 +167,18 @@ impl Pool {
                 Ok(Err(error)) => of_connecting(error),
                 Err(_) => unavailable(SILENT),
             };
-            drop(Object::take(client));
+            self.renounce(client);
             if replaced {
                 return Err(error);
             }
             replaced = true;
-            // One dead connection is seldom alone.
-            self.pool.retain(|client, _| !client.is_closed());
         }
+    }
+
+    /// Gives up a connection, and the idle ones with it: what befell one has seldom spared the others.
+    fn renounce(&self, client: Object) {
+        drop(Object::take(client));
+        self.pool.retain(|_, _| false);
     }
 
     async fn ask(
@@ -208,4 +225,9 @@ fn asks_again(error: &Error) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
     })
+}
+
+/// A newer program changed a table under a statement that was prepared before. Nothing of it was done.
+fn is_stale(error: &Error) -> bool {
+    error.code().is_some_and(|code| *code == SqlState::FEATURE_NOT_SUPPORTED)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use doran_engine::id::{RunId, ThreadKey};
 use doran_engine::store::{
     Claim, Claimed, Commit, EntryKind, History, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, Record,
-    Renewed, RunFilter, Runs, Seq, Stage, Status, StoreError, Submitted, conformance,
+    Renewed, RunFilter, Runs, Seq, Signal, Stage, Status, StoreError, Submitted, conformance,
 };
 use doran_store::postgres::{PostgresOptions, PostgresStore};
 use serde_json::Map;
@@ -291,6 +291,84 @@ async fn the_password_is_in_no_error() {
     server.stop().expect("stop");
     silent_about(&store.thread(&key("t")).await.expect_err("down"), pg::PASSWORD);
     silent_about(&PostgresStore::open(&server.tcp_url(pg::PASSWORD)).await.expect_err("down"), pg::PASSWORD);
+}
+
+#[tokio::test]
+async fn a_table_that_grew_under_a_running_program_is_still_used() {
+    let Some(url) = pg::fresh() else { return };
+    let store = open(&url).await;
+    let thread = key("t");
+    let run = start(&store, new_run(&thread)).await;
+    let known = run.run.key();
+    store.run(&known).await.expect("run");
+    let newer = "alter table runs add column extra int8; alter table threads add column extra int8";
+    admin(&url).await.batch_execute(newer).await.expect("alter");
+    assert_eq!(store.run(&known).await.expect("run").run, known.run);
+    store.signal(&known, Signal::Cancel { body: Vec::new() }).await.expect("signal");
+    assert!(store.commit(&run.fence(), step(1, "x")).await.expect("commit").cancel_asked);
+    start(&store, new_run(&key("u"))).await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_before_it_wrote_is_told_not_to() {
+    let Some(url) = pg::fresh() else { return };
+    let store = open(&format!("{url}&options=-c%20synchronous_commit%3Doff")).await;
+    let spy = "create table seen (setting text);
+        create function spy() returns trigger language plpgsql as
+        $$ begin insert into seen values (current_setting('synchronous_commit')); return new; end $$;
+        create trigger spy before insert on entries for each row execute function spy()";
+    let admin = admin(&url).await;
+    admin.batch_execute(spy).await.expect("trigger");
+    start(&store, new_run(&key("t"))).await;
+    let seen: String = admin.query_one("select setting from seen", &[]).await.expect("seen").get(0);
+    assert_eq!(seen, "on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_that_lose_their_connections_leave_one_whole_log() {
+    let Some(url) = pg::fresh() else { return };
+    let name = pg::fresh_name();
+    let named = format!("{url}&application_name={name}");
+    let stores = [Arc::new(open(&named).await), Arc::new(open(&named).await)];
+    let admin = admin(&url).await;
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let mut writers = Vec::new();
+    for i in 0..4 {
+        let thread = key(&format!("t{i}"));
+        let run = start(&stores[i % 2], new_run(&thread)).await;
+        let (store, stopped) = (Arc::clone(&stores[i % 2]), stopped.clone());
+        let writer = tokio::spawn(async move {
+            let (mut head, mut unknown) = (1, 0);
+            while !*stopped.borrow() {
+                match store.commit(&run.fence(), step(head, &head.to_string())).await {
+                    Ok(committed) => head = committed.head,
+                    Err(StoreError::Unknown(_)) => {
+                        unknown += 1;
+                        let found = store.thread(&run.run.thread).await.expect("a read is asked again").head;
+                        assert!(found == head || found == head + 1, "knew {head}, found {found}");
+                        head = found;
+                    }
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            (head, unknown)
+        });
+        writers.push((thread, writer));
+    }
+    for _ in 0..40 {
+        end_backends(&admin, &name, "state = 'active' and random() < 0.5").await;
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    stop.send(true).expect("writers");
+    let mut cut_off = 0;
+    for (thread, writer) in writers {
+        let (head, unknown) = writer.await.expect("task");
+        cut_off += unknown;
+        let expected: Vec<String> =
+            std::iter::once("in".into()).chain((1..head).map(|number| number.to_string())).collect();
+        assert_eq!(bodies(&stores[0], &thread).await, expected.join(" "));
+    }
+    assert!(cut_off > 0, "no write was cut off");
 }
 
 /// Prints what a commit costs beside a bare insert on the same server. Not a law: it depends on the disk.
