@@ -383,26 +383,32 @@ async fn a_commit_beside_a_bare_insert() {
     bare.batch_execute("create table bare (id int8 primary key, body bytea not null)").await.expect("table");
     let insert = bare.prepare("insert into bare values ($1, $2)").await.expect("prepare");
     let body = vec![b'x'; 400];
-    let (mut head, mut inserts, mut commits) = (1, Vec::new(), Vec::new());
-    for round in 0..2000_i64 {
+    let record = Record { path: "1.0".into(), key: "k".into(), stage: Stage::Done, body: body.clone() };
+    let (mut head, mut inserts, mut steps, mut fulls) = (1, Vec::new(), Vec::new(), Vec::new());
+    for round in 0..1500_i64 {
         let since = Instant::now();
         bare.execute(&insert, &[&round, &body]).await.expect("insert");
         inserts.push(since.elapsed());
-        let record = Record { path: "1.0".into(), key: "k".into(), stage: Stage::Done, body: body.clone() };
-        let mut commit = step(head, "");
-        commit.entries[0].body = body.clone();
-        let commit = Commit { records: vec![record], clear_records: true, steps: 1, ..commit };
-        let since = Instant::now();
-        head = store.commit(&run.fence(), commit).await.expect("commit").head;
-        commits.push(since.elapsed());
+        for (times, records) in [(&mut steps, Vec::new()), (&mut fulls, vec![record.clone()])] {
+            let mut commit =
+                Commit { clear_records: !records.is_empty(), records, steps: 1, ..step(head, "") };
+            commit.entries[0].body.clone_from(&body);
+            let since = Instant::now();
+            head = store.commit(&run.fence(), commit).await.expect("commit").head;
+            times.push(since.elapsed());
+        }
     }
-    inserts.sort();
-    commits.sort();
-    let at = |times: &[Duration], share: f64| times[(times.len() as f64 * share) as usize];
-    for share in [0.5, 0.9, 0.99] {
-        let (insert, commit) = (at(&inserts, share), at(&commits, share));
-        let ratio = commit.as_secs_f64() / insert.as_secs_f64();
-        println!("p{:.0}: insert {insert:?}, commit {commit:?}, ratio {ratio:.2}", share * 100.0);
+    for times in [&mut inserts, &mut steps, &mut fulls] {
+        times.sort();
+    }
+    for percent in [10, 50, 90] {
+        let at = |times: &[Duration]| times[times.len() * percent / 100];
+        let (insert, step, full) = (at(&inserts), at(&steps), at(&fulls));
+        let ratio = |time: Duration| time.as_secs_f64() / insert.as_secs_f64();
+        let (light, heavy) = (ratio(step), ratio(full));
+        println!(
+            "p{percent}: insert {insert:?}, entry {step:?} ({light:.2}), with a record {full:?} ({heavy:.2})"
+        );
     }
 }
 
