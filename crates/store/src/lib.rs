@@ -3,7 +3,8 @@
 //! [`open`] finds the right one for an address. Each keeps the contract of [`doran_engine::store`] and passes its
 //! conformance suite; what the stored bodies mean is the engine's business.
 
-mod failpoint;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -40,16 +41,31 @@ pub trait Keeper: Send + Sync + 'static {
 /// | address | store |
 /// |---|---|
 /// | `sqlite:PATH`, or a path without a scheme | a SQLite file, made when it is missing |
+/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | a PostgreSQL database, for several processes at once |
 /// | `ram:` | in memory, gone with the process |
 pub async fn open(url: &str) -> Result<Opened, StoreError> {
     if url == "ram:" {
         return Ok(Opened { store: Arc::new(RamStore::new()), keeper: None });
     }
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return open_postgres(url).await;
+    }
     if let Some(path) = sqlite_path(url) {
         return open_sqlite(path).await;
     }
     let scheme = url.split(':').next().unwrap_or_default();
-    Err(StoreError::Other(format!("`{scheme}:` is no store: use `sqlite:PATH` or `ram:`").into()))
+    Err(StoreError::Other(format!("`{scheme}:` is no store: use `sqlite:PATH`, `postgres://…` or `ram:`").into()))
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &str) -> Result<Opened, StoreError> {
+    let store = Arc::new(postgres::PostgresStore::open(url).await?);
+    Ok(Opened { store, keeper: None })
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_postgres(_url: &str) -> Result<Opened, StoreError> {
+    Err(StoreError::Other("this program was built without PostgreSQL".into()))
 }
 
 #[cfg(feature = "sqlite")]

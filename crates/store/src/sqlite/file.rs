@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{Sorted, of_file, sorted, text};
-use crate::failpoint::hit;
+use doran_engine::failpoint::hit;
 
 /// SQLite 3.51.2 and older can corrupt a file in WAL mode that has two connections.
 const OLDEST_SQLITE: i32 = 3_051_003;

@@ -14,7 +14,7 @@ use super::rows::{
     all, base_after, execute, find_run, find_thread, get, int, one, records, stage_code, thread_key, to_json,
 };
 use super::writer::{Lease, Tx};
-use crate::failpoint::hit;
+use doran_engine::failpoint::hit;
 
 pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreError> {
     check_metadata(&new.metadata)?;

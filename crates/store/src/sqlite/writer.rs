@@ -22,7 +22,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::{has_io, is_io, sorted, text};
-use crate::failpoint::hit;
+use doran_engine::failpoint::hit;
 
 /// Jobs in one transaction.
 const MOST: usize = 64;

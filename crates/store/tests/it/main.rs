@@ -2,5 +2,9 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "postgres")]
+mod pg;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
