@@ -35,16 +35,10 @@ declare
 begin
     o_head := p_head + cardinality(p_kinds);
     o_next_waits := false;
-    if o_head > p_head or p_status is not null then
-        update threads
-        set head = o_head, updated_at = clock_timestamp(), active = case when v_ends then null else active end
-        where tenant = p_tenant and thread = p_thread and active = p_run and head = p_head
-        returning updated_at into o_at;
-    else
-        select clock_timestamp() into o_at from threads
-        where tenant = p_tenant and thread = p_thread and active = p_run and head = p_head
-        for no key update;
-    end if;
+    update threads
+    set head = o_head, updated_at = clock_timestamp(), active = case when v_ends then null else active end
+    where tenant = p_tenant and thread = p_thread and active = p_run and head = p_head
+    returning updated_at into o_at;
     if not found then
         perform 1 from threads t join runs r on r.tenant = t.tenant and r.run = t.active
         where t.tenant = p_tenant and t.thread = p_thread and t.active = p_run
