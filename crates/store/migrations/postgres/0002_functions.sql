@@ -370,7 +370,9 @@ begin
         p_run.run, v_now, p_kind, p_body);
     update threads set head = p_head + 1, active = p_run.run, updated_at = v_now
     where tenant = p_run.tenant and thread = p_run.thread;
-    update runs set status = 2, owner = null, lease_until = null, cancel_asked = false, ended_at = null,
+    -- A retry (kind 6) takes a wish to cancel back, an answer does not.
+    update runs set status = 2, owner = null, lease_until = null, cancel_asked = cancel_asked and p_kind <> 6,
+        ended_at = null,
         last_seq = null, error_code = null, error_message = null, fingerprint = p_fingerprint
     where tenant = p_run.tenant and run = p_run.run
     returning * into v_run;
