@@ -17,9 +17,12 @@ create table threads (
     updated_at timestamptz not null,
     meta_keys  bytea[] not null default '{}',
     meta_vals  bytea[] not null default '{}',
+    -- When it last changed, for a thread that is free. While a run writes steps it stays null, so that the index
+    -- below stays as it is and a step changes one page of this table and none of an index.
+    rested_at  timestamptz generated always as (case when active is null then updated_at end) stored,
     primary key (tenant, thread)
 ) with (fillfactor = 80);
-create index threads_by_change on threads (tenant, updated_at, thread);
+create index threads_by_change on threads (tenant, rested_at, thread);
 
 -- One row for each pair of a thread's metadata, to find threads by it.
 create table thread_pairs (

@@ -35,16 +35,10 @@ declare
 begin
     o_head := p_head + cardinality(p_kinds);
     o_next_waits := false;
-    if o_head > p_head or p_status is not null then
-        update threads
-        set head = o_head, updated_at = clock_timestamp(), active = case when v_ends then null else active end
-        where tenant = p_tenant and thread = p_thread and active = p_run and head = p_head
-        returning updated_at into o_at;
-    else
-        select clock_timestamp() into o_at from threads
-        where tenant = p_tenant and thread = p_thread and active = p_run and head = p_head
-        for no key update;
-    end if;
+    update threads
+    set head = o_head, updated_at = clock_timestamp(), active = case when v_ends then null else active end
+    where tenant = p_tenant and thread = p_thread and active = p_run and head = p_head
+    returning updated_at into o_at;
     if not found then
         perform 1 from threads t join runs r on r.tenant = t.tenant and r.run = t.active
         where t.tenant = p_tenant and t.thread = p_thread and t.active = p_run
@@ -376,7 +370,9 @@ begin
         p_run.run, v_now, p_kind, p_body);
     update threads set head = p_head + 1, active = p_run.run, updated_at = v_now
     where tenant = p_run.tenant and thread = p_run.thread;
-    update runs set status = 2, owner = null, lease_until = null, cancel_asked = false, ended_at = null,
+    -- A retry (kind 6) takes a wish to cancel back, an answer does not.
+    update runs set status = 2, owner = null, lease_until = null, cancel_asked = cancel_asked and p_kind <> 6,
+        ended_at = null,
         last_seq = null, error_code = null, error_message = null, fingerprint = p_fingerprint
     where tenant = p_run.tenant and run = p_run.run
     returning * into v_run;

@@ -125,9 +125,15 @@ impl History for PostgresStore {
         check_metadata(&filter.metadata)?;
         let (offset, limit) = (count(filter.offset), count(filter.limit));
         let rows = if filter.metadata.is_empty() {
-            let sql =
-                "select * from threads where tenant = $1 order by updated_at desc, thread offset $2 limit $3";
-            self.pool.read(About::Everything, sql, &[&tenant.as_str(), &offset, &limit]).await?
+            // Busy threads are few and have no place in the order of the index.
+            let sql = "
+                (select * from threads where tenant = $1 and rested_at is null)
+                union all
+                (select * from threads where tenant = $1 and rested_at is not null
+                order by rested_at desc, thread limit $4)
+                order by updated_at desc, thread offset $2 limit $3";
+            let params: Params<'_> = &[&tenant.as_str(), &offset, &limit, &offset.saturating_add(limit)];
+            self.pool.read(About::Everything, sql, params).await?
         } else {
             let sql = "
                 select * from threads where tenant = $1 and thread in (
