@@ -269,8 +269,8 @@ pub(super) fn signal(tx: &mut Tx<'_>, key: &RunKey, signal: Signal) -> Result<Ru
 
 /// Makes an empty thread.
 pub(super) fn make_thread(tx: &Tx<'_>, key: &ThreadKey, metadata: &str) -> Result<(), StoreError> {
-    let sql = "INSERT INTO threads (tenant, thread, head, created_at, updated_at, metadata)
-               VALUES (?1, ?2, 0, ?3, ?3, ?4)";
+    let sql = "INSERT INTO threads (tenant, thread, head, running, created_at, updated_at, metadata)
+               VALUES (?1, ?2, 0, 0, ?3, ?3, ?4)";
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now, metadata]).map(drop)
 }
 
@@ -514,13 +514,15 @@ fn touch(tx: &Tx<'_>, key: &ThreadKey) -> Result<(), StoreError> {
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now]).map(drop)
 }
 
-/// Brings `threads.ready` in line with a thread whose runs changed, and tells whether a run waits for a worker.
+/// Brings `ready` and `running` in line with a thread whose runs changed, and tells whether a run waits for a worker.
 fn settle(tx: &Tx<'_>, key: &ThreadKey) -> Result<bool, StoreError> {
     let sql = "UPDATE threads SET ready = CASE WHEN active IS NULL
                    THEN (SELECT q.ticket FROM queue q WHERE q.tenant = ?1 AND q.thread = ?2
                          ORDER BY q.enqueued, q.ticket LIMIT 1)
                    ELSE (SELECT r.ticket FROM runs r
-                         WHERE r.tenant = ?1 AND r.run = active AND r.status = 2 AND r.held = 0) END
+                         WHERE r.tenant = ?1 AND r.run = active AND r.status = 2 AND r.held = 0) END,
+                   running = EXISTS (SELECT 1 FROM runs r
+                                     WHERE r.tenant = ?1 AND r.run = active AND r.status = 2)
                WHERE tenant = ?1 AND thread = ?2
                RETURNING ready IS NOT NULL";
     let ready =

@@ -10,13 +10,14 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use doran_engine::id::{RunKey, ThreadKey};
 use doran_engine::store::{Millis, StoreError};
 use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -28,7 +29,7 @@ const MOST: usize = 64;
 /// Jobs that may wait before callers have to.
 const WAITING: usize = 1024;
 /// Pages in the log that are worth a checkpoint: 4 MiB.
-const LONG_LOG: i64 = 1000;
+const LONG_LOG: i32 = 1000;
 
 /// The way to the thread that writes.
 pub(super) struct Writer {
@@ -88,11 +89,18 @@ pub(super) fn wall_clock() -> Millis {
 }
 
 impl Writer {
-    pub(super) fn start(conn: Connection, desk: Desk) -> Result<Self, StoreError> {
+    pub(super) fn start(mut conn: Connection, desk: Desk) -> Result<Self, StoreError> {
+        let log = Arc::new(AtomicI32::new(0));
+        let seen = log.clone();
+        let hook = move |_: &mut Wal, pages| {
+            seen.store(pages, Ordering::Relaxed);
+            Ok(())
+        };
+        conn.wal_hook(Some(hook)).map_err(sorted)?;
         let (jobs, queue) = mpsc::channel(WAITING);
         let (tell, failed) = watch::channel(None);
         let transactions = Arc::new(AtomicU64::new(0));
-        let clerk = Clerk { conn, desk, failed: tell, transactions: transactions.clone() };
+        let clerk = Clerk { conn, desk, log, moved: 0, failed: tell, transactions: transactions.clone() };
         let thread =
             std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || clerk.work(queue));
         let thread = Some(thread.map_err(|error| StoreError::Unavailable(error.into()))?);
@@ -290,6 +298,10 @@ enum Went {
 struct Clerk {
     conn: Connection,
     desk: Desk,
+    /// Pages in the log after the last transaction.
+    log: Arc<AtomicI32>,
+    /// Pages that were in it at the last checkpoint.
+    moved: i32,
     failed: watch::Sender<Option<Arc<str>>>,
     transactions: Arc<AtomicU64>,
 }
@@ -442,13 +454,16 @@ impl Clerk {
         if self.stopped().is_some() {
             return;
         }
-        let pages = |mode: &str| {
-            let mut statement = self.conn.prepare_cached(mode)?;
-            statement.query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
-        };
-        let done = pages("PRAGMA wal_checkpoint(NOOP)").and_then(|(log, moved)| {
-            if log - moved < LONG_LOG { Ok((log, moved)) } else { pages("PRAGMA wal_checkpoint(PASSIVE)") }
-        });
+        let pages = self.log.load(Ordering::Relaxed);
+        // A log that could be moved whole starts again from its first page.
+        if pages < self.moved {
+            self.moved = 0;
+        }
+        if pages - self.moved < LONG_LOG {
+            return;
+        }
+        self.moved = pages;
+        let done = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(error) = done {
             // A full disk or a busy reader only put it off: the log still has everything.
             tracing::warn!(%error, "checkpoint failed");
