@@ -658,8 +658,9 @@ impl Default for ThreadFilter {
 pub struct Retention {
     /// Threads that are free, have no run that waits and did not change for so long are removed whole.
     pub idle_threads: Option<Duration>,
-    /// In threads that are free and have no run that waits: entries older than so long that lie before the newest snapshot of the newest
-    /// branch are removed, with the snapshots nobody needs any more. The newest state stays.
+    /// In threads that are free and have no run that waits: entries older than so long that lie before the newest
+    /// snapshot of the newest branch are removed, with the snapshots nobody needs any more. The newest state stays,
+    /// and so does what a younger entry is rebuilt from.
     pub old_entries: Option<Duration>,
     /// Idempotency keys older than this are forgotten.
     pub idempotency: Duration,

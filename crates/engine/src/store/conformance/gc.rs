@@ -6,7 +6,8 @@ use super::bench::*;
 use crate::id::ThreadKey;
 use crate::store::*;
 
-const AGE: Duration = Duration::from_millis(100);
+/// Long enough for a slow disk to make something young in.
+const AGE: Duration = Duration::from_millis(250);
 
 fn idle() -> Retention {
     Retention { idle_threads: Some(AGE), ..Retention::default() }
@@ -17,7 +18,7 @@ fn old_entries() -> Retention {
 }
 
 async fn grow_old() {
-    pause(130).await;
+    pause(280).await;
 }
 
 pub(super) async fn idle_threads_go<S: Store>(b: Bench<S>) {
@@ -110,6 +111,20 @@ pub(super) async fn a_branch_left_goes_with_old_entries<S: Store>(b: Bench<S>) {
     assert_eq!(b.loaded(&thread, None).await, "7=Y | ");
     b.edit(&thread, vec![entry(EntryKind::Step, "z", 7)]).await;
     assert_eq!(b.loaded(&thread, None).await, "7=Y | z");
+}
+
+pub(super) async fn a_young_entry_keeps_what_it_is_rebuilt_from<S: Store>(b: Bench<S>) {
+    let thread = long_thread(&b).await;
+    grow_old().await;
+    // 6 e follows the snapshot C and is young when the snapshot F of 7 makes it old news.
+    b.edit(&thread, vec![entry(EntryKind::Step, "e", 4), snap("f", 4, "F")]).await;
+    b.store.gc(&old_entries()).await.expect("gc");
+    assert_eq!(b.bodies(&thread).await, "c d e f");
+    assert_eq!(b.loaded(&thread, Some(6)).await, "4=C | d e");
+    assert_eq!(b.loaded(&thread, None).await, "7=F | ");
+    grow_old().await;
+    b.store.gc(&old_entries()).await.expect("gc");
+    assert_eq!(b.bodies(&thread).await, "f");
 }
 
 pub(super) async fn without_a_snapshot_all_entries_stay<S: Store>(b: Bench<S>) {

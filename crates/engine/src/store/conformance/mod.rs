@@ -226,6 +226,7 @@ list! {
         a_queued_run_is_cancelled_without_an_entry
         a_paused_run_is_cancelled_with_an_entry
         a_running_run_is_asked_to_cancel
+        a_wish_to_cancel_outlives_a_pause
         cancelling_an_ended_run_changes_nothing
         an_answer_lets_the_run_be_claimed
         an_answer_is_taken_once
@@ -273,6 +274,7 @@ list! {
         copying_needs_a_source_and_a_free_name
         a_deleted_thread_leaves_nothing
         deleting_fences_a_live_run
+        an_old_lease_does_not_follow_a_name
         deleting_spares_other_threads
         deleting_nothing_is_no_error
         a_cached_value_comes_back
@@ -283,6 +285,7 @@ list! {
         busy_threads_are_spared
         old_entries_go_and_the_newest_state_stays
         a_branch_left_goes_with_old_entries
+        a_young_entry_keeps_what_it_is_rebuilt_from
         without_a_snapshot_all_entries_stay
         young_things_stay
         old_keys_are_forgotten
@@ -301,6 +304,9 @@ list! {
         one_key_makes_one_run
         one_of_many_edits_wins
         a_delete_and_a_commit_leave_nothing_half_done
+        a_takeover_and_a_commit_agree
+        no_run_waits_on_a_free_thread_unnoticed
+        an_answer_and_a_cancel_agree
     }
 }
 

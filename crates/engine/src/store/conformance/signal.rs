@@ -44,6 +44,17 @@ pub(super) async fn a_running_run_is_asked_to_cancel<S: Store>(b: Bench<S>) {
     assert_eq!(b.row(&run).await.status, Status::Cancelled);
 }
 
+pub(super) async fn a_wish_to_cancel_outlives_a_pause<S: Store>(b: Bench<S>) {
+    let thread = b.key();
+    let run = b.start(&thread).await;
+    b.cancel(&run.run).await;
+    let records = vec![record("0.0", "q", Stage::Open, "?")];
+    let paused = b.commit(&run, Commit { records, ..to(Status::Paused) }).await;
+    assert!(paused.cancel_asked && b.row(&run).await.cancel_asked);
+    b.store.signal(&run.run.key(), answer(&[("q", "a")])).await.expect("answer");
+    assert!(b.claim(&thread).await.expect("the answered run").run.cancel_asked);
+}
+
 pub(super) async fn cancelling_an_ended_run_changes_nothing<S: Store>(b: Bench<S>) {
     let thread = b.key();
     let row = b.finished(&thread, vec![]).await;

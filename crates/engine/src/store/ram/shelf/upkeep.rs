@@ -1,6 +1,5 @@
 //! Making, changing and clearing threads, and the cache of nodes.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -157,21 +156,20 @@ impl Thread {
         self.active.is_none() && self.waiting.is_empty()
     }
 
-    /// Removes the entries up to the time `old` before the snapshot that the newest state starts from.
+    /// Removes what lies before the snapshot that the newest state starts from, but for entries younger than `old`
+    /// and what those are rebuilt from.
     fn forget(&mut self, old: Millis) -> u64 {
-        let keep_from = self.base_after(self.head);
-        let mut removed = 0;
-        while let Some(entry) = self.log.front()
-            && entry.seq < keep_from
-            && entry.at <= old
-        {
-            self.log.pop_front();
-            removed += 1;
+        let mut keep_from = self.base_after(self.head);
+        let young = self.log.iter().take_while(|entry| entry.seq < keep_from).find(|entry| entry.at > old);
+        if let Some(first) = young {
+            let rest = self.log.range(self.log.partition_point(|entry| entry.seq < first.seq)..);
+            let before = rest.take_while(|entry| entry.seq < keep_from);
+            keep_from = before.map(|entry| entry.seq.min(entry.base)).min().unwrap_or(keep_from);
         }
-        let first = self.log.front().map_or(0, |entry| entry.seq);
-        let kept: BTreeMap<Seq, Vec<u8>> = self.snapshots.split_off(&first);
-        self.snapshots = kept;
-        removed
+        let removed = self.log.partition_point(|entry| entry.seq < keep_from);
+        self.log.drain(..removed);
+        self.snapshots = self.snapshots.split_off(&keep_from);
+        removed as u64
     }
 }
 
