@@ -3,6 +3,7 @@
 //! [`open`] finds the right one for an address. Each keeps the contract of [`doran_engine::store`] and passes its
 //! conformance suite; what the stored bodies mean is the engine's business.
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod failpoint;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
