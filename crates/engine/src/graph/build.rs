@@ -92,7 +92,8 @@ fn assemble<S: State, N: Send + Sync + 'static>(
     for (name, def) in defs {
         let mut waits_for = BTreeSet::new();
         for node in &def.waits_for {
-            waits_for.insert(target(&name, node)?);
+            let unknown = |_| BuildError::JoinWithoutEdge { join: name.clone(), missing: name_of(node) };
+            waits_for.insert(target(&name, node).map_err(unknown)?);
         }
         let targets = match &def.way {
             Way::End => Vec::new(),
@@ -166,7 +167,13 @@ fn checked<S: State, N: 'static>(
                 _ => Err(Undeclared(name)),
             }
         };
-        match choose(state) {
+        let chosen = match choose(state) {
+            // A list without anything in it leads nowhere, so it needs the same leave.
+            To::All(nodes) if nodes.is_empty() => To::End,
+            To::Each(_, items) if items.is_empty() => To::End,
+            chosen => chosen,
+        };
+        match chosen {
             To::End if may_end => Ok(Next::End),
             To::End => Err(Undeclared("__end__".into())),
             To::Node(node) => Ok(Next::Nodes(vec![known(&node)?])),

@@ -39,9 +39,10 @@ pub trait Nodes: Copy + Eq + std::hash::Hash + std::fmt::Debug + Send + Sync + '
 pub enum To<N> {
     /// To this node.
     Node(N),
-    /// To all of these, side by side.
+    /// To all of these, side by side. None at all is [`To::End`].
     All(Vec<N>),
     /// To one task of this node for each item, side by side. A task reads its item with [`Cx::input`](crate::Cx::input).
+    /// No items at all is [`To::End`]; [`To::each`] says where to go then.
     Each(N, Vec<Value>),
     /// Nowhere.
     End,

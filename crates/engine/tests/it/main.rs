@@ -2,4 +2,10 @@
 
 mod basic;
 mod derive;
+mod effects;
 mod example;
+mod limits;
+mod pauses;
+mod peers;
+mod steps;
+mod support;
