@@ -105,10 +105,10 @@ async fn run_once<S: State>(
         (asks, scratch.usage, notes, scratch.take_buffered())
     };
     // A task that runs again, after an answer or a retry of the run, is to see the same time again.
-    if end.is_err() || !asks.is_empty() {
-        if let Err(error) = run.record(unsaved).await {
-            return TaskEnd::Lost(error);
-        }
+    if (end.is_err() || !asks.is_empty())
+        && let Err(error) = run.record(unsaved).await
+    {
+        return TaskEnd::Lost(error);
     }
     match end {
         _ if run.cancel.is_cancelled() => TaskEnd::Cancelled,

@@ -8,7 +8,11 @@ fn example() -> PathBuf {
     path.pop();
     path.pop();
     path.push("examples/approve");
-    assert!(path.exists(), "run `cargo build -p doran-engine --examples` first: {} is missing", path.display());
+    assert!(
+        path.exists(),
+        "run `cargo build -p doran-engine --examples` first: {} is missing",
+        path.display()
+    );
     path
 }
 
