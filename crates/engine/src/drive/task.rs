@@ -105,13 +105,20 @@ async fn run_once<S: State>(
         (asks, scratch.usage, notes, scratch.take_buffered())
     };
     // A task that runs again, after an answer or a retry of the run, is to see the same time again.
-    if end.is_err() || !asks.is_empty() {
-        if let Err(error) = run.record(unsaved).await {
-            return TaskEnd::Lost(error);
-        }
+    if (end.is_err() || !asks.is_empty())
+        && let Err(error) = run.record(unsaved).await
+    {
+        return TaskEnd::Lost(error);
     }
     match end {
         _ if run.cancel.is_cancelled() => TaskEnd::Cancelled,
+        Err(Failure { kind: Kind::Cancelled, .. }) => TaskEnd::Cancelled,
+        Err(Failure { kind: Kind::Store, source, .. }) => {
+            TaskEnd::Lost(match source.downcast::<StoreError>() {
+                Ok(error) => *error,
+                Err(other) => StoreError::Other(other),
+            })
+        }
         // A question is a question even when the node swallowed the error that says so, or made another of it.
         Ok(_) | Err(Failure { code: Failure::OF_NODE, .. }) if !asks.is_empty() => TaskEnd::Paused(asks),
         Ok(update) => {
@@ -122,13 +129,6 @@ async fn run_once<S: State>(
             }
             let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             TaskEnd::Done(Done { update, ms, attempts, cached: false, usage, notes, replayed: false })
-        }
-        Err(Failure { kind: Kind::Cancelled, .. }) => TaskEnd::Cancelled,
-        Err(Failure { kind: Kind::Store, source, .. }) => {
-            TaskEnd::Lost(match source.downcast::<StoreError>() {
-                Ok(error) => *error,
-                Err(other) => StoreError::Other(other),
-            })
         }
         Err(Failure { code, message, .. }) => {
             let message = format!("node `{}`: {message}", node.name);

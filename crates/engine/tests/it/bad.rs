@@ -246,7 +246,10 @@ fn work(calls: Calls) -> Graph<Notes> {
         .expect("sound")
 }
 
-fn refusals() -> [(&'static str, fn() -> Verdict); 4] {
+/// What a store may do instead of writing, with a name.
+type Refusal = (&'static str, fn() -> Verdict);
+
+fn refusals() -> [Refusal; 4] {
     [
         ("full", || Verdict::Refuse(StoreError::Full("no room".into()))),
         ("unavailable", || Verdict::Refuse(StoreError::Unavailable("gone".into()))),
@@ -305,8 +308,6 @@ async fn a_request_whose_outcome_is_unknown_raises_the_alarm_and_its_run_is_not_
         let start = bot.start(&thread("t"), Notes::update()).await;
         assert!(matches!(start, Err(EngineError::Store(StoreError::Unknown(_)))));
         assert!(runtime.trouble().borrow().is_some(), "written: {lost}");
-        let refused = bot.start(&thread("t"), Notes::update()).await.expect_err("stopped").to_string();
-        assert!(refused.starts_with("the runtime stopped"), "{refused}");
         let next = Runtime::with(Arc::new(store.inner.clone()), hasty("next"));
         let next = next.graph("g", &only("a", says("a"))).expect("registered");
         next.runtime().work().await.expect("works");

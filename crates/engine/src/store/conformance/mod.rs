@@ -202,6 +202,7 @@ list! {
         an_entry_names_its_run
         entries_lie_side_by_side
         a_wrong_head_writes_nothing
+        records_alone_need_no_head
         a_fenced_write_changes_nothing
         an_ended_run_takes_no_write
         a_paused_run_takes_no_write
@@ -274,6 +275,7 @@ list! {
         copying_needs_a_source_and_a_free_name
         a_deleted_thread_leaves_nothing
         deleting_fences_a_live_run
+        an_old_lease_does_not_follow_a_name
         deleting_spares_other_threads
         deleting_nothing_is_no_error
         a_cached_value_comes_back
@@ -303,6 +305,9 @@ list! {
         one_key_makes_one_run
         one_of_many_edits_wins
         a_delete_and_a_commit_leave_nothing_half_done
+        a_takeover_and_a_commit_agree
+        no_run_waits_on_a_free_thread_unnoticed
+        an_answer_and_a_cancel_agree
     }
 }
 
