@@ -55,7 +55,17 @@ impl Inner {
         if self.stop.is_cancelled() {
             active.release.cancel();
         }
-        self.active().insert(active.fence.run, active.clone());
+        let older = {
+            let mut held = self.active();
+            match held.get(&active.fence.run) {
+                // The answer to this claim came so late that the run was claimed again meanwhile.
+                Some(newer) if newer.fence.epoch > active.fence.epoch => return newer.clone(),
+                _ => held.insert(active.fence.run, active.clone()),
+            }
+        };
+        if let Some(older) = older {
+            self.abandon(&older, "it was claimed again");
+        }
         let (inner, driven) = (self.clone(), active.clone());
         let task = tokio::spawn(async move {
             let guard = Undriven { inner: &inner, active: &driven };

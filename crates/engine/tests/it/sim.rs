@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use doran_engine::graph::{NamedBuilder, Open};
 use doran_engine::log::{self, AskKind, Question};
-use doran_engine::store::{EntryKind, History, Idempotency, IfBusy, RamStore, RunFilter, Status, StoreError};
+use doran_engine::store::{
+    Commit, EntryKind, History, Idempotency, IfBusy, RamStore, RunFilter, Status, StoreError,
+};
 use doran_engine::{Bot, Cx, Def, Graph, NodeError, RunKey, Runtime, Snap, StartOptions, To, node, subgraph};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -180,10 +182,44 @@ fn blocks(dice: &mut Dice) -> Vec<Block> {
 /// The keys of all calls, by what was called.
 type Book = BTreeMap<(String, Act), Vec<String>>;
 
+/// Which tasks of the run in progress are on disk as finished, and which of them were begun all the same.
+#[derive(Debug, Default)]
+struct Done {
+    tasks: BTreeSet<String>,
+    begun_again: Vec<String>,
+}
+
+impl Done {
+    fn wrote(&mut self, commit: &Commit) {
+        let results = commit.records.iter().filter(|record| record.key == "=");
+        self.tasks.extend(results.map(|record| record.path.clone()));
+        for entry in &commit.entries {
+            if entry.kind.is_end() {
+                self.tasks.clear();
+            } else if matches!(entry.kind, EntryKind::Step | EntryKind::Inner) {
+                let step: log::Step = serde_json::from_slice(&entry.body).expect("a step");
+                let within = if step.path.is_empty() { String::new() } else { format!("{}/", step.path) };
+                let tasks =
+                    (0..step.tasks.len()).map(|place| format!("{within}{}.{place}", step.at.step - 1));
+                self.tasks.extend(tasks);
+            }
+        }
+    }
+
+    /// `task` is `Cx(node path)`.
+    fn begins(&mut self, task: &str) {
+        let path = task.trim_end_matches(')').rsplit(' ').next().unwrap_or_default();
+        if self.tasks.contains(path) {
+            self.begun_again.push(task.to_owned());
+        }
+    }
+}
+
 /// The world outside. It outlives every process and remembers what was done to it.
 #[derive(Clone)]
 struct World {
     seen: Arc<Mutex<Book>>,
+    done: Arc<Mutex<Done>>,
     dice: Arc<Mutex<Dice>>,
     life: Life,
 }
@@ -268,6 +304,7 @@ fn open(world: &World, cell: &Cell) -> Open<Notes> {
                 let (world, name, acts) = (world.clone(), name.clone(), acts.clone());
                 async move {
                     world.pass().await;
+                    world.done.lock().expect("no panic").begins(&format!("{cx:?}"));
                     let mut results = Vec::new();
                     for (nth, what) in acts.into_iter().enumerate() {
                         // The run, the task and the act name a call for good.
@@ -380,10 +417,15 @@ impl Trouble {
 struct SimGate {
     life: Life,
     trouble: Arc<Trouble>,
+    done: Arc<Mutex<Done>>,
 }
 
 #[async_trait]
 impl Gate for SimGate {
+    fn wrote(&self, commit: &Commit) {
+        self.done.lock().expect("no panic").wrote(commit);
+    }
+
     async fn enter(&self, call: &'static str) -> Verdict {
         if self.life.is_over() {
             return Verdict::HangBefore;
@@ -467,7 +509,7 @@ impl Sim {
             crash: rate(80),
             tally: Mutex::default(),
         };
-        let world = World { seen: Arc::default(), dice: shared, life: Life::default() };
+        let world = World { seen: Arc::default(), done: Arc::default(), dice: shared, life: Life::default() };
         let strict = dice.chance(500);
         Self { store: ram(), blocks, world, trouble: Arc::new(trouble), strict, born: 0 }
     }
@@ -475,7 +517,11 @@ impl Sim {
     fn process(&mut self) -> Process {
         self.born += 1;
         let life = Life::default();
-        let gate = Arc::new(SimGate { life: life.clone(), trouble: self.trouble.clone() });
+        let gate = Arc::new(SimGate {
+            life: life.clone(),
+            trouble: self.trouble.clone(),
+            done: self.world.done.clone(),
+        });
         let store = GatedStore { inner: self.store.clone(), gate };
         let runtime = Runtime::with(Arc::new(store), hasty(&format!("worker {}", self.born)));
         let world = World { life: life.clone(), ..self.world.clone() };
@@ -670,6 +716,12 @@ fn check(seed: u64) -> Result<Tally, String> {
             let replicas = if broken { replicas } else { 1 };
             let keys = sim.play(replicas, runs, cancel_at).await?;
             sim.verify(&keys, cancel_at.is_some()).await?;
+            // A replica that lost the run and does not know it yet may begin what the other finished; alone, and as
+            // long as nobody ends the run from outside, nothing that is on disk is begun again.
+            let begun_again = sim.world.done.lock().expect("no panic").begun_again.clone();
+            if replicas == 1 && cancel_at.is_none() && !begun_again.is_empty() {
+                return Err(format!("finished and begun again: {begun_again:?}"));
+            }
             let state = sim.state().await?;
             let tally = *sim.trouble.tally.lock().expect("no panic");
             Ok::<_, String>((state, tally, cancel_at.is_some()))

@@ -219,6 +219,9 @@ pub(crate) enum Verdict {
 #[async_trait]
 pub(crate) trait Gate: Send + Sync + 'static {
     async fn enter(&self, call: &'static str) -> Verdict;
+
+    /// Hears of every commit that was made.
+    fn wrote(&self, _commit: &Commit) {}
 }
 
 /// A store in memory behind a gate.
@@ -275,7 +278,12 @@ impl Runs for GatedStore {
     }
 
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
-        self.through("commit", self.inner.commit(fence, commit)).await
+        let made = async {
+            let committed = self.inner.commit(fence, commit.clone()).await?;
+            self.gate.wrote(&commit);
+            Ok(committed)
+        };
+        self.through("commit", made).await
     }
 
     async fn signal(&self, run: &RunKey, signal: Signal) -> Result<RunRow, StoreError> {
