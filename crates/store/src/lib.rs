@@ -1,1 +1,110 @@
-//! .
+//! Durable homes for what the engine keeps. The only crate that speaks SQL.
+//!
+//! [`open`] finds the right one for an address. Each keeps the contract of [`doran_engine::store`] and passes its
+//! conformance suite; what the stored bodies mean is the engine's business.
+
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use doran_engine::store::{RamStore, Store, StoreError};
+
+/// A store, with what can be asked of its place.
+#[derive(Clone)]
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// For a store whose file is kept by this process.
+    pub keeper: Option<Arc<dyn Keeper>>,
+}
+
+/// What a process that keeps the file of a store can do with it. A database server has tools of its own for that.
+#[async_trait]
+pub trait Keeper: Send + Sync + 'static {
+    /// Writes a copy to a new file, true to one instant, while the store is in use. Never replaces a file.
+    async fn backup(&self, to: &Path) -> Result<(), StoreError>;
+
+    /// Reads everything and looks for damage.
+    async fn integrity_check(&self) -> Result<(), StoreError>;
+
+    /// Waits until a write failed in a way that only a restart of the process can settle, and tells why.
+    async fn failed(&self) -> Arc<str>;
+}
+
+/// Opens the store at an address:
+///
+/// | address | store |
+/// |---|---|
+/// | `sqlite:PATH`, or a path without a scheme | a SQLite file, made when it is missing |
+/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | a PostgreSQL database, for several processes at once |
+/// | `ram:` | in memory, gone with the process |
+pub async fn open(url: &str) -> Result<Opened, StoreError> {
+    if url == "ram:" {
+        return Ok(Opened { store: Arc::new(RamStore::new()), keeper: None });
+    }
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return open_postgres(url).await;
+    }
+    if let Some(path) = sqlite_path(url) {
+        return open_sqlite(path).await;
+    }
+    let scheme = url.split(':').next().unwrap_or_default();
+    Err(StoreError::Other(format!("`{scheme}:` is no store: use `sqlite:PATH`, `postgres://…` or `ram:`").into()))
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &str) -> Result<Opened, StoreError> {
+    let store = Arc::new(postgres::PostgresStore::open(url).await?);
+    Ok(Opened { store, keeper: None })
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_postgres(_url: &str) -> Result<Opened, StoreError> {
+    Err(StoreError::Other("this program was built without PostgreSQL".into()))
+}
+
+#[cfg(feature = "sqlite")]
+async fn open_sqlite(path: &str) -> Result<Opened, StoreError> {
+    let path = path.to_owned();
+    let opened = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(path)).await;
+    let store = Arc::new(opened.map_err(|error| StoreError::Other(error.into()))??);
+    Ok(Opened { store: store.clone(), keeper: Some(store) })
+}
+
+#[cfg(not(feature = "sqlite"))]
+async fn open_sqlite(_path: &str) -> Result<Opened, StoreError> {
+    Err(StoreError::Other("this program was built without SQLite".into()))
+}
+
+/// The path in an address of SQLite. A scheme has two letters at least, so `C:\data` is a path.
+fn sqlite_path(url: &str) -> Option<&str> {
+    if let Some(path) = url.strip_prefix("sqlite:") {
+        return Some(path.strip_prefix("//").unwrap_or(path));
+    }
+    let has_scheme = url.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    });
+    (!has_scheme && !url.is_empty()).then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_scheme_is_a_path() {
+        let check = |url, path| assert_eq!(sqlite_path(url), path, "{url}");
+        check("sqlite:data/doran.db", Some("data/doran.db"));
+        check("sqlite:///var/doran.db", Some("/var/doran.db"));
+        check("./doran.db", Some("./doran.db"));
+        check("C:\\doran.db", Some("C:\\doran.db"));
+        check("postgres://host/db", None);
+        check("ram:", None);
+        check("", None);
+    }
+}

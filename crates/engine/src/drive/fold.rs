@@ -94,6 +94,11 @@ impl<S: State> At<S> {
         }
     }
 
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> u64 {
+        self.weight.since + self.weight.state
+    }
+
     /// Folds one more entry in that this process did not write itself.
     pub(crate) fn take(&mut self, graph: &Core<S>, entry: &Entry) -> Result<(), EngineError> {
         self.weight.since += entry.body.len() as u64 + ENTRY_COST;

@@ -18,7 +18,8 @@ use crate::log::{self, AskKind, Place, Question};
 use crate::plan;
 use crate::state::State;
 use crate::store::{
-    Commit, Committed, EntryKind, NewEntry, NewStatus, Record, RunFailure, Stage, Status, StoreError, Usage,
+    Commit, Committed, EntryKind, NewEntry, NewStatus, Record, RunFailure, Signal, Stage, Status, StoreError,
+    Usage,
 };
 
 pub(crate) use fold::{At, rebuild};
@@ -108,12 +109,26 @@ pub(crate) async fn drive_run<S: State>(
             };
             let committed = run.commit(commit).await?;
             failpoint::hit("interrupt.after_commit");
+            if run.cancel.is_cancelled() {
+                return Err(cancel_paused(run).await);
+            }
             Ok((Ended::Paused(asks), committed))
         }
         Ok(ended) => Ok(ended),
         Err(Halt::Cancelled) => Err(end_cancelled(run).await),
         Err(halt @ Halt::Failed { .. }) => Err(write_failure(run, at, halt).await),
         Err(halt) => Err(halt),
+    }
+}
+
+/// Ends a run that came to rest while somebody asked to cancel it: its claim is over, so the store does it.
+async fn cancel_paused(run: &RunCx) -> Halt {
+    let Some(journal) = &run.journal else { return Halt::Cancelled };
+    let key = journal.fence.thread.run(journal.fence.run);
+    let body = log::bytes(&log::Cancelled::default());
+    match journal.store.signal(&key, Signal::Cancel { body }).await {
+        Ok(_) => Halt::Cancelled,
+        Err(error) => Halt::Lost(error),
     }
 }
 

@@ -87,8 +87,15 @@ pub(crate) async fn run<S: State>(
     };
     match end {
         _ if run.cancel.is_cancelled() => TaskEnd::Cancelled,
-        // A question is a question even when the node swallowed the error that says so.
-        Ok(_) | Err(Failure { kind: Kind::Paused, .. }) if !asks.is_empty() => TaskEnd::Paused(asks),
+        Err(Failure { kind: Kind::Cancelled, .. }) => TaskEnd::Cancelled,
+        Err(Failure { kind: Kind::Store, source, .. }) => {
+            TaskEnd::Lost(match source.downcast::<StoreError>() {
+                Ok(error) => *error,
+                Err(other) => StoreError::Other(other),
+            })
+        }
+        // A question is a question even when the node swallowed the error that says so, or made another of it.
+        _ if !asks.is_empty() => TaskEnd::Paused(asks),
         Ok(update) => {
             if let Some((key, lifetime)) = cached
                 && let Err(error) = keep(&run, &key, &update, lifetime).await
@@ -97,13 +104,6 @@ pub(crate) async fn run<S: State>(
             }
             let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             TaskEnd::Done(Done { update, ms, attempts, cached: false, usage, notes, replayed: false })
-        }
-        Err(Failure { kind: Kind::Cancelled, .. }) => TaskEnd::Cancelled,
-        Err(Failure { kind: Kind::Store, source, .. }) => {
-            TaskEnd::Lost(match source.downcast::<StoreError>() {
-                Ok(error) => *error,
-                Err(other) => StoreError::Other(other),
-            })
         }
         Err(Failure { code, message, .. }) => {
             let message = format!("node `{}`: {message}", node.name);
@@ -146,7 +146,9 @@ async fn attempts<S: State>(
             () = run.cancel.cancelled() => Err(Failure::new(Kind::Cancelled, "cancelled", "cancelled".into())),
         };
         let wait = match &outcome {
-            Err(failure) if matches!(failure.kind, Kind::Transient) => node.retry.wait(tried, jitter()),
+            Err(failure) if matches!(failure.kind, Kind::Transient) && cx.scratch().asks.is_empty() => {
+                node.retry.wait(tried, jitter())
+            }
             _ => None,
         };
         let (Some(wait), Err(failure)) = (wait, &outcome) else { return (outcome, tried) };

@@ -79,6 +79,11 @@ impl<S: State> Bot<S> {
         self.runtime.submit(name, &hosted, thread, input, options).await
     }
 
+    /// The run of a thread that is running or paused, if there is one.
+    pub async fn active(&self, thread: &ThreadKey) -> Result<Option<RunHandle>, EngineError> {
+        self.runtime.active(thread).await
+    }
+
     /// Starts a run and waits until it rests.
     pub async fn run(&self, thread: &ThreadKey, input: S::Update) -> Result<Outcome<S>, EngineError> {
         let run = self.start(thread, input).await?;
@@ -179,10 +184,16 @@ impl RunHandle {
         if let Some(rest) = &self.rest {
             let mut rest = rest.clone();
             // An error means that the task ended without a word; the log says how then.
-            if let Ok(known) = rest.wait_for(Option::is_some).await
-                && let Some(known) = &*known
-            {
-                return Ok(known.clone());
+            let known = rest.wait_for(Option::is_some).await.ok().and_then(|known| known.clone());
+            match known {
+                // The worker may have lost the run just after it wrote its end.
+                Some(RunRest::Left(reason)) => {
+                    let row = self.runtime.0.store.run(&self.key()).await?;
+                    let rests = row.status.is_end() || row.status == Status::Paused;
+                    return if rests { self.rest_in_log().await } else { Ok(RunRest::Left(reason)) };
+                }
+                Some(known) => return Ok(known),
+                None => {}
             }
         }
         self.rest_in_log().await

@@ -1,10 +1,9 @@
 //! A graph as the runtime holds it: its state type is known inside and hidden outside.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,14 +12,11 @@ use serde_json::value::RawValue;
 use crate::drive::{self, At, Ended, Halt, Journal, RunCx, Tip};
 use crate::error::EngineError;
 use crate::graph::{Core, Drawing};
-use crate::id::ThreadKey;
 use crate::log::{self, Place, Question};
 use crate::plan;
+use crate::runtime::hot::Hot;
 use crate::state::State;
 use crate::store::{Claimed, Commit, Committed, Entry, EntryKind, Loaded, Seq, Store};
-
-/// Threads whose newest state is kept at hand, for each graph. A thread that is not costs one read of its log.
-const HOT_THREADS: usize = 256;
 
 /// How driving a run ended in this process.
 pub(crate) enum RunEnd {
@@ -69,35 +65,13 @@ pub(crate) struct Hosted<S: State> {
     hot: Mutex<Hot<S>>,
 }
 
-/// Newest states by thread. The oldest use goes first when there are too many.
-struct Hot<S> {
-    threads: HashMap<ThreadKey, (Seq, u64, At<S>)>,
-    uses: u64,
-}
-
 impl<S: State> Hosted<S> {
     pub(crate) fn new(name: String, core: Arc<Core<S>>) -> Self {
-        Self { name, core, hot: Mutex::new(Hot { threads: HashMap::new(), uses: 0 }) }
+        Self { name, core, hot: Mutex::default() }
     }
 
-    fn take_hot(&self, thread: &ThreadKey, head: Seq) -> Option<At<S>> {
-        let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at_head, _, at) = hot.threads.remove(thread)?;
-        (at_head == head).then_some(at)
-    }
-
-    fn keep_hot(&self, thread: ThreadKey, head: Seq, at: At<S>) {
-        let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
-        hot.uses += 1;
-        let use_no = hot.uses;
-        if hot.threads.len() >= HOT_THREADS
-            && !hot.threads.contains_key(&thread)
-            && let Some(oldest) =
-                hot.threads.iter().min_by_key(|(_, (_, used, _))| *used).map(|(key, _)| key.clone())
-        {
-            hot.threads.remove(&oldest);
-        }
-        hot.threads.insert(thread, (head, use_no, at));
+    fn hot(&self) -> MutexGuard<'_, Hot<S>> {
+        self.hot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the run stands, from what is at hand or from the log.
@@ -114,7 +88,7 @@ impl<S: State> Hosted<S> {
             let at = if parent == 0 && claimed.head == 1 {
                 Some(At::fresh(plan::Position::default()))
             } else {
-                self.take_hot(&run.thread, parent)
+                self.hot().take(&run.thread, parent)
             };
             if let Some(mut at) = at {
                 let entry = Entry {
@@ -174,7 +148,7 @@ impl<S: State> Hosted<S> {
             Ok((Ended::Finished, committed)) => {
                 let state = at.state.clone();
                 if let Some(committed) = committed {
-                    self.keep_hot(row.thread.clone(), committed.head, at);
+                    self.hot().keep(row.thread.clone(), committed.head, at);
                 }
                 (Ok(RunEnd::Finished(state)), committed)
             }
@@ -185,7 +159,7 @@ impl<S: State> Hosted<S> {
 }
 
 async fn note_restart<S: State>(run: &RunCx, at: &mut At<S>, epoch: u64) -> Result<(), Halt> {
-    let body = log::bytes(&log::Restarted { epoch, why: "the worker before was lost".into() });
+    let body = log::bytes(&log::Restarted { epoch, why: "taken up again".into() });
     let commit = Commit { entries: vec![at.entry(EntryKind::Restarted, body)], ..Commit::default() };
     run.commit(commit).await?;
     Ok(())

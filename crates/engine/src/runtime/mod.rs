@@ -5,6 +5,7 @@
 
 mod bot;
 mod hosted;
+mod hot;
 mod live;
 mod threads;
 mod watch;
@@ -28,7 +29,8 @@ use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::state::State;
 use crate::store::{
-    Claim, EntryKind, Idempotency, IfBusy, NewRun, NewRunEntry, RunRow, Seq, Signal, Store, Submitted,
+    Claim, EntryKind, Idempotency, IfBusy, NewRun, NewRunEntry, RunRow, Seq, Signal, Store, StoreError,
+    Submitted,
 };
 
 pub use bot::{Bot, Outcome, RunHandle};
@@ -109,6 +111,8 @@ pub(crate) struct Inner {
     options: RuntimeOptions,
     keeping: AtomicBool,
     working: AtomicBool,
+    /// Runs may wait that nobody will announce.
+    starved: AtomicBool,
     stop: CancellationToken,
     trouble: tokio::sync::watch::Sender<Option<String>>,
 }
@@ -130,6 +134,7 @@ impl Runtime {
             options,
             keeping: AtomicBool::new(false),
             working: AtomicBool::new(false),
+            starved: AtomicBool::new(false),
             stop: CancellationToken::new(),
             trouble: tokio::sync::watch::Sender::new(None),
         }))
@@ -193,7 +198,6 @@ impl Runtime {
         input: Option<Box<RawValue>>,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
-        self.0.check_trouble()?;
         if self.0.stop.is_cancelled() {
             return Err(EngineError::Stopped("it is shutting down".into()));
         }
@@ -204,7 +208,7 @@ impl Runtime {
         };
         let at = input.is_some().then(|| hosted.beginning());
         let body = log::bytes(&log::Started { v: log::FORMAT, graph: graph.to_owned(), update: input, at });
-        let room = self.0.active().len() < self.0.options.max_runs;
+        let room = self.0.has_room();
         let new = NewRun {
             thread: thread.clone(),
             run: RunId::random(),
@@ -233,7 +237,20 @@ impl Runtime {
                 }
                 Ok(RunHandle::away(self.clone(), &run))
             }
-            Submitted::Repeated(run) => Ok(RunHandle::away(self.clone(), &run)),
+            Submitted::Repeated(run) => Ok(self.handle(&run)),
+        }
+    }
+
+    /// The run of a thread that is running or paused, if there is one.
+    pub async fn active(&self, thread: &ThreadKey) -> Result<Option<RunHandle>, EngineError> {
+        let active = match self.0.store.thread(thread).await {
+            Ok(row) => row.active,
+            Err(StoreError::NotFound { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        match active {
+            Some(run) => Ok(Some(self.run(&thread.run(run)).await?)),
+            None => Ok(None),
         }
     }
 
@@ -258,7 +275,6 @@ impl Runtime {
         run: &RunKey,
         answers: &BTreeMap<String, Value>,
     ) -> Result<RunHandle, EngineError> {
-        self.0.check_trouble()?;
         let body = log::bytes(&log::Resumed { answers: answers.clone() });
         let mut records = Vec::new();
         for (id, answer) in answers {
@@ -288,7 +304,6 @@ impl Runtime {
     /// Goes on with a failed run where it stopped: what had finished is not run again. Accepts that the graph may
     /// have changed since.
     pub async fn retry(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
-        self.0.check_trouble()?;
         let row = self.0.store.run(run).await?;
         let hosted = self.0.graph(&row.graph)?;
         let body = log::bytes(&log::Restarted { epoch: row.epoch + 1, why: "tried again".into() });
@@ -317,7 +332,9 @@ impl Runtime {
         self.0.drain(patience).await;
     }
 
-    /// Becomes `Some(reason)` when a write had an unknown outcome: the process should end and start anew.
+    /// Becomes `Some(reason)` when a write had an unknown outcome. The run concerned was dropped here and is taken up
+    /// again from what the store really holds; on a store that cannot go on after that (SQLite) the process should
+    /// end and start anew.
     pub fn trouble(&self) -> tokio::sync::watch::Receiver<Option<String>> {
         self.0.trouble.subscribe()
     }
@@ -339,11 +356,13 @@ impl Inner {
         (found.fence.thread.tenant == run.tenant).then(|| found.live.clone())
     }
 
-    fn check_trouble(&self) -> Result<(), EngineError> {
-        match &*self.trouble.borrow() {
-            Some(reason) => Err(EngineError::Stopped(reason.clone())),
-            None => Ok(()),
+    /// Whether one more run may be driven. If not, the next that ends looks for those that wait.
+    fn has_room(&self) -> bool {
+        let room = self.active().len() < self.options.max_runs;
+        if !room {
+            self.starved.store(true, std::sync::atomic::Ordering::SeqCst);
         }
+        room
     }
 }
 

@@ -70,6 +70,11 @@ impl Inner {
             if next_waits || ended && committed.is_none() {
                 inner.pick_up_quietly(&driven.fence.thread).await;
             }
+            if inner.starved.swap(false, Ordering::SeqCst)
+                && let Err(error) = inner.scan_boxed().await
+            {
+                tracing::warn!(%error, "could not look for runs");
+            }
         });
         // The task cannot have been aborted before its handle is here: only the keeper does that, through `active`.
         drop(active.task.set(task.abort_handle()));
@@ -96,7 +101,7 @@ impl Inner {
 
     /// Claims what waits on one thread and drives it.
     pub(super) async fn pick_up(self: &Arc<Self>, thread: &ThreadKey) -> Result<(), EngineError> {
-        if self.stop.is_cancelled() || self.active().len() >= self.options.max_runs {
+        if self.stop.is_cancelled() || !self.has_room() {
             return Ok(());
         }
         let claimed = self.store.claim(&self.claim, Some(thread), 1).await?;
@@ -114,6 +119,13 @@ impl Inner {
                 tracing::warn!(%thread, %error, "could not claim the next run of the thread");
             }
         })
+    }
+
+    /// `scan`, for a task that `scan` itself may start.
+    fn scan_boxed<'a>(
+        self: &'a Arc<Self>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send + 'a>> {
+        Box::pin(self.scan())
     }
 
     fn drive_all(self: &Arc<Self>, claimed: Vec<Claimed>) {

@@ -6,7 +6,7 @@ use super::bench::*;
 use crate::store::*;
 
 fn short() -> Claim {
-    Claim { lease: Duration::from_millis(120), ..worker() }
+    Claim { lease: Duration::from_millis(200), ..worker() }
 }
 
 pub(super) async fn a_claim_raises_the_epoch_and_fences_the_old_writer<S: Store>(b: Bench<S>) {
@@ -28,11 +28,11 @@ pub(super) async fn a_lease_that_runs_out_frees_the_run<S: Store>(b: Bench<S>) {
     let thread = b.key();
     started(b.store.submit(NewRun { claim: Some(short()), ..b.new_run(&thread) }).await);
     assert!(b.claim(&thread).await.is_none(), "the lease still holds");
-    pause(150).await;
+    pause(230).await;
     let taken = b.store.claim(&short(), Some(&thread), 1).await.expect("claim");
     assert_eq!((taken.len(), taken[0].run.epoch), (1, 2));
     assert!(b.claim(&thread).await.is_none(), "the second lease holds");
-    pause(150).await;
+    pause(230).await;
     assert_eq!(b.claim(&thread).await.expect("lost again").run.epoch, 3);
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn a_renewal_prolongs_the_lease<S: Store>(b: Bench<S>) {
     let thread = b.key();
     let run = started(b.store.submit(NewRun { claim: Some(short()), ..b.new_run(&thread) }).await);
     assert_eq!(b.store.renew(&worker(), &[run.fence()]).await.expect("renew"), [Renewed::Held]);
-    pause(150).await;
+    pause(230).await;
     assert!(b.claim(&thread).await.is_none(), "the lease was prolonged");
     assert_eq!(b.row(&run).await.epoch, 1);
 }

@@ -6,7 +6,8 @@ use super::bench::*;
 use crate::id::ThreadKey;
 use crate::store::*;
 
-const AGE: Duration = Duration::from_millis(100);
+/// Long enough for a slow disk to make something young in.
+const AGE: Duration = Duration::from_millis(250);
 
 fn idle() -> Retention {
     Retention { idle_threads: Some(AGE), ..Retention::default() }
@@ -17,7 +18,7 @@ fn old_entries() -> Retention {
 }
 
 async fn grow_old() {
-    pause(130).await;
+    pause(280).await;
 }
 
 pub(super) async fn idle_threads_go<S: Store>(b: Bench<S>) {

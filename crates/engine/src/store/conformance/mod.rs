@@ -274,6 +274,7 @@ list! {
         copying_needs_a_source_and_a_free_name
         a_deleted_thread_leaves_nothing
         deleting_fences_a_live_run
+        an_old_lease_does_not_follow_a_name
         deleting_spares_other_threads
         deleting_nothing_is_no_error
         a_cached_value_comes_back
@@ -303,6 +304,9 @@ list! {
         one_key_makes_one_run
         one_of_many_edits_wins
         a_delete_and_a_commit_leave_nothing_half_done
+        a_takeover_and_a_commit_agree
+        no_run_waits_on_a_free_thread_unnoticed
+        an_answer_and_a_cancel_agree
     }
 }
 

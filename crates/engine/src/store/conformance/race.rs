@@ -177,3 +177,71 @@ pub(super) async fn a_delete_and_a_commit_leave_nothing_half_done<S: Store>(b: B
         assert_eq!((again.head, again.records.len()), (1, 0));
     }
 }
+
+pub(super) async fn a_takeover_and_a_commit_agree<S: Store>(b: Bench<S>) {
+    for _ in 0..MANY {
+        let thread = b.key();
+        let lost = b.start_and_lose(&thread).await;
+        let (writer, fence) = (b.clone(), lost.fence());
+        let commit =
+            Commit { head: 1, records: vec![record("0.0", "a", Stage::Done, "1")], ..steps(&["late"]) };
+        let write = tokio::spawn(async move { writer.store.commit(&fence, commit).await });
+        let taken = loop {
+            // A store may pass over a thread that somebody writes to at this moment.
+            if let Some(taken) = b.claim(&thread).await {
+                break taken;
+            }
+        };
+        match write.await.expect("a task") {
+            Ok(_) => assert_eq!((taken.head, taken.records.len()), (2, 1), "the next worker sees it all"),
+            Err(StoreError::Fenced) => {
+                assert_eq!((taken.head, taken.records.len()), (1, 0), "and nothing of it");
+            }
+            other => panic!("should be written or fenced, not {other:?}"),
+        }
+        assert_eq!((b.head(&thread).await, taken.run.epoch), (taken.head, 2));
+    }
+}
+
+pub(super) async fn no_run_waits_on_a_free_thread_unnoticed<S: Store>(b: Bench<S>) {
+    for _ in 0..MANY {
+        let thread = b.key();
+        let active = b.start(&thread).await;
+        let (other, new) = (b.clone(), NewRun { if_busy: IfBusy::Enqueue, ..b.new_run(&thread) });
+        let submit = tokio::spawn(async move { other.store.submit(new).await.expect("submit") });
+        let ended =
+            b.store.commit(&active.fence(), Commit { head: 1, ..to(Status::Finished) }).await.expect("end");
+        match submit.await.expect("a task") {
+            Submitted::Started(next) => {
+                assert!(!ended.next_waits);
+                assert_eq!(b.thread(&thread).await.active, Some(next.run.run));
+            }
+            Submitted::Queued { run, .. } => {
+                assert!(ended.next_waits, "somebody has to be told of the run that waits");
+                assert_eq!(b.claim(&thread).await.expect("the run that waits").run.run, run.run);
+            }
+            Submitted::Repeated(row) => panic!("run {} is new", row.run),
+        }
+    }
+}
+
+pub(super) async fn an_answer_and_a_cancel_agree<S: Store>(b: Bench<S>) {
+    for _ in 0..MANY {
+        let thread = b.key();
+        let run = b.paused(&thread, &["q"]).await;
+        let (other, key) = (b.clone(), run.run.key());
+        let answers = tokio::spawn(async move { other.store.signal(&key, answer(&[("q", "a")])).await });
+        let cancelled = b.cancel(&run.run).await;
+        match answers.await.expect("a task") {
+            Ok(_) => {
+                assert_eq!((cancelled.status, cancelled.cancel_asked), (Status::Running, true));
+                assert_eq!(b.bodies(&thread).await, "in ask answer");
+            }
+            Err(StoreError::Conflict(_)) => {
+                assert_eq!(cancelled.status, Status::Cancelled);
+                assert_eq!(b.bodies(&thread).await, "in ask cancel");
+            }
+            other => panic!("should be taken or a conflict, not {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What an error of the database means for the caller.
+
+use doran_engine::id::{RunId, RunKey, ThreadKey};
+use doran_engine::store::StoreError;
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, Severity, SqlState};
+
+/// Whether the failed statement would have changed something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    Reading,
+    Writing,
+}
+
+/// What a statement was about, to name it when the database says no.
+#[derive(Clone, Copy)]
+pub(super) enum About<'a> {
+    Thread(&'a ThreadKey),
+    Run(&'a RunKey),
+    Submit(&'a ThreadKey, &'a str),
+    Everything,
+}
+
+/// The connection is gone or was refused, as opposed to a statement that failed on a connection that works.
+pub(super) fn is_lost(error: &Error) -> bool {
+    match error.as_db_error() {
+        Some(db) => matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic)),
+        // An answer that could not be read or a value that could not be sent leaves the connection as it was.
+        None => error.is_closed() || is_io(error),
+    }
+}
+
+fn is_io(error: &Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if inner.is::<std::io::Error>() {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
+}
+
+/// A statement was sent and this came back.
+pub(super) fn of_statement(error: Error, doing: Doing, about: About<'_>) -> StoreError {
+    if is_lost(&error) {
+        return match doing {
+            Doing::Reading => StoreError::Unavailable(error.into()),
+            // The statement may have been committed before the connection broke.
+            Doing::Writing => StoreError::Unknown(error.into()),
+        };
+    }
+    let Some(db) = error.as_db_error() else { return StoreError::Other(error.into()) };
+    match own(db, about) {
+        Some(own) => own,
+        None => of_code(error),
+    }
+}
+
+/// Nothing was sent yet but the wish to connect or to prepare.
+pub(super) fn of_connecting(error: Error) -> StoreError {
+    match error.as_db_error().map(|db| db.code().code()) {
+        // Wrong user, password or database: waiting does not help.
+        Some(code) if code.starts_with("28") || code == "3D000" => StoreError::Other(error.into()),
+        Some(code) if !code.starts_with("53") && !code.starts_with("57") && !is_lost(&error) => {
+            of_code(error)
+        }
+        _ => StoreError::Unavailable(error.into()),
+    }
+}
+
+pub(super) fn unavailable(message: &'static str) -> StoreError {
+    StoreError::Unavailable(message.into())
+}
+
+pub(super) fn refused(message: &'static str) -> StoreError {
+    StoreError::Other(message.into())
+}
+
+pub(super) fn damaged(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Damaged(error.to_string())
+}
+
+/// The answers that our own functions give. See `0002_functions.sql`.
+fn own(db: &DbError, about: About<'_>) -> Option<StoreError> {
+    let message = db.message();
+    Some(match (db.code().code(), about) {
+        ("DR001", _) => StoreError::Fenced,
+        ("DR002", About::Thread(key) | About::Submit(key, _)) => match message.parse::<RunId>() {
+            Ok(run) => StoreError::Busy { thread: key.thread.clone(), run },
+            Err(error) => damaged(error),
+        },
+        ("DR003", _) => StoreError::Conflict(message.to_owned()),
+        ("DR004", About::Submit(_, key)) => StoreError::KeyReused(key.to_owned()),
+        ("DR005", About::Thread(key)) => StoreError::no_thread(key),
+        ("DR006", About::Run(key)) => StoreError::no_run(key),
+        ("DR007", _) => StoreError::NotFound { what: "entry", id: message.to_owned() },
+        ("23505", About::Submit(..)) => StoreError::Conflict("this run exists already".into()),
+        ("23505", _) => StoreError::Conflict("somebody else wrote the same entry".into()),
+        _ => return None,
+    })
+}
+
+/// The database undid the statement and said why.
+fn of_code(error: Error) -> StoreError {
+    let Some(code) = error.code() else { return StoreError::Other(error.into()) };
+    if *code == SqlState::DISK_FULL {
+        return StoreError::Full(error.into());
+    }
+    // Short of something, cancelled by a time limit, a deadlock, or a server that only reads since a failover.
+    let passing = ["53", "55", "57", "40"].iter().any(|class| code.code().starts_with(class))
+        || *code == SqlState::READ_ONLY_SQL_TRANSACTION;
+    if passing { StoreError::Unavailable(error.into()) } else { StoreError::Other(error.into()) }
+}

@@ -1,0 +1,152 @@
+//! Reading back. Each is one statement, and so one view of the database; none takes a lock.
+
+use async_trait::async_trait;
+use doran_engine::id::{RunKey, Tenant, ThreadKey};
+use doran_engine::store::{
+    Entry, History, Loaded, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata,
+    lineage,
+};
+
+use super::PostgresStore;
+use super::error::About;
+use super::pool::Params;
+use super::row::{canonical, count, entry, get, int, number, run_row, thread_row};
+
+#[async_trait]
+impl History for PostgresStore {
+    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<Loaded, StoreError> {
+        // Three kinds of rows: the thread (head and asked entry), the snapshot, the entries after it.
+        let sql = "
+            with t as (
+                select head, coalesce($3::int8, head) as wanted from threads where tenant = $1 and thread = $2
+            ), w as (
+                select e.seq, e.base from t, entries e where e.tenant = $1 and e.thread = $2 and e.seq = t.wanted
+            ), s as (
+                select s.seq, s.body from w, snapshots s
+                where s.tenant = $1 and s.thread = $2 and s.seq in (w.seq, w.base)
+                order by s.seq desc limit 1
+            )
+            select 1 as part, head as seq, wanted as parent, (select base from w) as base, null::uuid as run,
+                null::timestamptz as at, null::int2 as kind, null::bytea as body from t
+            union all
+            select 2, seq, 0, 0, null, null, null, body from s
+            union all
+            (select 3, e.seq, e.parent, e.base, e.run, e.at, e.kind, e.body from w, entries e
+            where e.tenant = $1 and e.thread = $2 and e.seq > coalesce((select s.seq from s), w.base)
+                and e.seq <= w.seq
+            order by e.seq)";
+        let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str(), &at.map(int)];
+        let rows = self.pool.read(About::Thread(thread), sql, params).await?;
+        let mut loaded = Loaded::default();
+        let mut found = None;
+        for row in &rows {
+            match get::<i32>(row, "part")? {
+                1 => {
+                    loaded.head = number(get(row, "seq")?)?;
+                    let base: Option<i64> = get(row, "base")?;
+                    found = Some((number(get(row, "parent")?)?, base.map(number).transpose()?));
+                }
+                2 => loaded.snapshot = Some((number(get(row, "seq")?)?, get(row, "body")?)),
+                _ => loaded.entries.push(entry(row)?),
+            }
+        }
+        let (wanted, base) = found.ok_or_else(|| StoreError::no_thread(thread))?;
+        if wanted == 0 {
+            return Ok(loaded);
+        }
+        let base = base.ok_or_else(|| StoreError::no_entry(wanted))?;
+        loaded.entries.sort_by_key(|entry| entry.seq);
+        loaded.entries = lineage(loaded.entries, wanted);
+        // `gc` may have cleared a part of the way to an entry of a branch that was left.
+        let whole = match loaded.snapshot.as_ref().map(|(seq, _)| *seq) {
+            Some(seq) if seq == wanted => true,
+            Some(seq) => loaded.entries.first().is_some_and(|first| first.parent == seq),
+            None => base == 0 && loaded.entries.first().is_some_and(|first| first.parent == 0),
+        };
+        if whole { Ok(loaded) } else { Err(StoreError::no_entry(wanted)) }
+    }
+
+    async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        // The thread comes with every row, and alone when there is no entry, to tell an empty one from none.
+        let sql = "
+            select e.* from threads t left join lateral (
+                select * from entries e where e.tenant = t.tenant and e.thread = t.thread and e.seq > $3
+                order by e.seq limit $4
+            ) e on true
+            where t.tenant = $1 and t.thread = $2 order by e.seq";
+        let params: Params<'_> =
+            &[&thread.tenant.as_str(), &thread.thread.as_str(), &int(after), &count(limit)];
+        let rows = self.pool.read(About::Thread(thread), sql, params).await?;
+        if rows.is_empty() {
+            return Err(StoreError::no_thread(thread));
+        }
+        let mut entries = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if get::<Option<i64>>(row, "seq")?.is_some() {
+                entries.push(entry(row)?);
+            }
+        }
+        Ok(entries)
+    }
+
+    async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
+        let sql = "select * from runs where tenant = $1 and run = $2";
+        let rows = self.pool.read(About::Run(run), sql, &[&run.tenant.as_str(), &run.run.as_uuid()]).await?;
+        rows.first().map(run_row).unwrap_or_else(|| Err(StoreError::no_run(run)))
+    }
+
+    async fn runs(&self, tenant: &Tenant, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        let sql = match filter.thread {
+            None => {
+                "select * from runs where tenant = $1 and ($2::text is null or thread = $2)
+                 and ($3::int2 is null or status = $3) and ($4::uuid is null or run < $4) order by run desc limit $5"
+            }
+            Some(_) => {
+                "select * from runs where tenant = $1 and thread = $2
+                 and ($3::int2 is null or status = $3) and ($4::uuid is null or run < $4) order by run desc limit $5"
+            }
+        };
+        let thread = filter.thread.as_ref().map(|thread| thread.as_str());
+        let status = filter.status.map(|status| i16::from(status.code()));
+        let before = filter.before.map(|run| run.as_uuid());
+        let params: Params<'_> = &[&tenant.as_str(), &thread, &status, &before, &count(filter.limit)];
+        let rows = self.pool.read(About::Everything, sql, params).await?;
+        rows.iter().map(run_row).collect()
+    }
+
+    async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
+        let sql = "select * from threads where tenant = $1 and thread = $2";
+        let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
+        let rows = self.pool.read(About::Thread(thread), sql, params).await?;
+        rows.first().map(thread_row).unwrap_or_else(|| Err(StoreError::no_thread(thread)))
+    }
+
+    async fn threads(&self, tenant: &Tenant, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
+        check_metadata(&filter.metadata)?;
+        let (offset, limit) = (count(filter.offset), count(filter.limit));
+        let rows = if filter.metadata.is_empty() {
+            // Busy threads are few and have no place in the order of the index.
+            let sql = "
+                (select * from threads where tenant = $1 and rested_at is null)
+                union all
+                (select * from threads where tenant = $1 and rested_at is not null
+                order by rested_at desc, thread limit $4)
+                order by updated_at desc, thread offset $2 limit $3";
+            let params: Params<'_> = &[&tenant.as_str(), &offset, &limit, &offset.saturating_add(limit)];
+            self.pool.read(About::Everything, sql, params).await?
+        } else {
+            let sql = "
+                select * from threads where tenant = $1 and thread in (
+                    select p.thread from thread_pairs p where p.tenant = $1 and p.pair in (
+                        select pair_digest(w.k, w.v) from unnest($4::bytea[], $5::bytea[]) as w (k, v))
+                    group by p.thread having count(*) = cardinality($4::bytea[]))
+                order by updated_at desc, thread offset $2 limit $3";
+            let keys: Vec<&[u8]> = filter.metadata.keys().map(String::as_bytes).collect();
+            let values: Vec<Vec<u8>> =
+                filter.metadata.values().map(|value| canonical(value).into_bytes()).collect();
+            let params: Params<'_> = &[&tenant.as_str(), &offset, &limit, &keys, &values];
+            self.pool.read(About::Everything, sql, params).await?
+        };
+        rows.iter().map(thread_row).collect()
+    }
+}

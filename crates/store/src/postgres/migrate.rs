@@ -1,0 +1,106 @@
+//! Bringing the schema up to date. Programs that start at the same time wait for each other at a lock that ends
+//! with the transaction.
+
+use std::time::Duration;
+
+use doran_engine::store::StoreError;
+use tokio_postgres::{Client, NoTls, Transaction};
+
+use super::error::{About, Doing, damaged, of_connecting, of_statement, unavailable};
+use super::url::Target;
+
+/// How long a start may take, another program's migration included.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// In order; the format of a store is the number of steps it has seen.
+const STEPS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_tables.sql"),
+    include_str!("../../migrations/postgres/0002_functions.sql"),
+];
+
+/// What was found out about the server on the way.
+pub(super) struct Seen {
+    /// The server answers before a commit is on disk, unless asked not to.
+    pub loses_commits: bool,
+}
+
+pub(super) async fn migrate(target: &Target) -> Result<Seen, StoreError> {
+    // A server that takes the connection and then says nothing must not hold up the start.
+    let connect = target.config.get_connect_timeout().copied().unwrap_or(PATIENCE);
+    let (mut client, connection) = match tokio::time::timeout(connect, target.config.connect(NoTls)).await {
+        Ok(connected) => connected.map_err(of_connecting)?,
+        Err(_) => return Err(unavailable("the database did not answer in time")),
+    };
+    let driver = tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "the connection for migrations ended");
+        }
+    });
+    let seen = bring_up(&mut client, &target.schema).await;
+    drop(client);
+    driver.abort();
+    seen
+}
+
+async fn bring_up(client: &mut Client, schema: &str) -> Result<Seen, StoreError> {
+    let transaction = client.transaction().await.map_err(of_connecting)?;
+    apply(&transaction, schema).await.map_err(|error| match error {
+        Failed::Statement(error) => of_statement(error, Doing::Reading, About::Everything),
+        Failed::Store(error) => error,
+    })?;
+    transaction.commit().await.map_err(|error| of_statement(error, Doing::Writing, About::Everything))?;
+    let row = client.query_one("select current_setting('synchronous_commit')", &[]).await;
+    let row = row.map_err(|error| of_statement(error, Doing::Reading, About::Everything))?;
+    let setting: String = row.try_get(0).map_err(damaged)?;
+    Ok(Seen { loses_commits: setting == "off" })
+}
+
+async fn apply(transaction: &Transaction<'_>, schema: &str) -> Result<(), Failed> {
+    let limits = format!(
+        "set local statement_timeout = {limit}; set local lock_timeout = {limit}; set local synchronous_commit = on",
+        limit = PATIENCE.as_millis()
+    );
+    transaction.batch_execute(&limits).await?;
+    transaction
+        .execute("select pg_advisory_xact_lock(hashtextextended('doran ' || $1::text, 0))", &[&schema])
+        .await?;
+    // `if not exists` alone would ask for the right to make schemas even when there is nothing to make.
+    let exists = "select exists (select 1 from pg_namespace where nspname = $1::text)";
+    if !transaction.query_one(exists, &[&schema]).await?.try_get::<_, bool>(0)? {
+        transaction.batch_execute(&format!("create schema {schema}")).await?;
+    }
+    let exists =
+        "select exists (select 1 from pg_tables where schemaname = $1::text and tablename = 'doran_meta')";
+    if !transaction.query_one(exists, &[&schema]).await?.try_get::<_, bool>(0)? {
+        let table = "create table doran_meta (name text primary key, value int8 not null);
+            insert into doran_meta values ('format', 0)";
+        transaction.batch_execute(table).await?;
+    }
+    let row = transaction.query_one("select value from doran_meta where name = 'format'", &[]).await?;
+    let found = u32::try_from(row.try_get::<_, i64>(0)?).map_err(|_| {
+        Failed::Store(StoreError::Damaged("`doran_meta` holds a format that is no number of ours".into()))
+    })?;
+    let known = u32::try_from(STEPS.len()).unwrap_or(u32::MAX);
+    if found > known {
+        return Err(Failed::Store(StoreError::Newer { found, known }));
+    }
+    for step in STEPS.iter().skip(found as usize) {
+        transaction.batch_execute(step).await?;
+    }
+    if found < known {
+        let update = "update doran_meta set value = $1 where name = 'format'";
+        transaction.execute(update, &[&i64::from(known)]).await?;
+    }
+    Ok(())
+}
+
+enum Failed {
+    Statement(tokio_postgres::Error),
+    Store(StoreError),
+}
+
+impl From<tokio_postgres::Error> for Failed {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Statement(error)
+    }
+}

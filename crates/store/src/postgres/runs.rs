@@ -1,0 +1,222 @@
+//! Runs: accepted, claimed, written to, ended.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use doran_engine::failpoint::hit;
+use doran_engine::id::{RunId, RunKey, ThreadKey};
+use doran_engine::store::{
+    Claim, Claimed, Commit, Committed, Fence, IfBusy, NewRun, Record, Renewed, RunRow, Runs, Signal,
+    StoreError, Submitted, check_metadata,
+};
+use uuid::Uuid;
+
+use super::error::{About, damaged};
+use super::row::{get, int, millis, number, records, run_row, span, stage_code};
+use super::PostgresStore;
+
+#[async_trait]
+impl Runs for PostgresStore {
+    async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError> {
+        check_metadata(&run.metadata)?;
+        let if_busy: i16 = match run.if_busy {
+            IfBusy::Reject => 0,
+            IfBusy::Enqueue => 1,
+            IfBusy::Interrupt => 2,
+            IfBusy::Rollback => 3,
+        };
+        let key = run.idempotency.as_ref().map(|named| named.key.as_str());
+        let hash = run.idempotency.as_ref().map(|named| named.hash.as_bytes());
+        let metadata = serde_json::to_vec(&run.metadata).map_err(|error| StoreError::Other(error.into()))?;
+        hit("api.before_accept_commit");
+        let row = self
+            .pool
+            .write(
+                About::Submit(&run.thread, key.unwrap_or_default()),
+                "select o_outcome, (o_run).*, o_head, o_stop from submit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+                 $11, $12, $13, $14, $15, $16)",
+                &[
+                    &run.thread.tenant.as_str(),
+                    &run.thread.thread.as_str(),
+                    &run.run.as_uuid(),
+                    &run.graph.as_bytes(),
+                    &run.fingerprint.as_bytes(),
+                    &i16::from(run.first.kind.code()),
+                    &run.first.body,
+                    &run.first.parent.map(int),
+                    &if_busy,
+                    &key.map(str::as_bytes),
+                    &hash,
+                    &metadata,
+                    &run.options,
+                    &run.stop_body,
+                    &run.claim.as_ref().map(|claim| claim.worker.as_bytes()),
+                    &run.claim.as_ref().map_or(0, |claim| span(claim.lease)),
+                ],
+            )
+            .await?;
+        hit("api.after_accept_commit");
+        let accepted = run_row(&row)?;
+        Ok(match get::<i16>(&row, "o_outcome")? {
+            1 => Submitted::Started(Claimed {
+                run: accepted,
+                head: number(get(&row, "o_head")?)?,
+                records: Vec::new(),
+            }),
+            2 => Submitted::Queued {
+                run: accepted,
+                stop: get::<Option<Uuid>>(&row, "o_stop")?.map(RunId::from_uuid),
+            },
+            3 => Submitted::Repeated(accepted),
+            other => return Err(damaged(format!("outcome {other}"))),
+        })
+    }
+
+    async fn claim(
+        &self,
+        claim: &Claim,
+        only: Option<&ThreadKey>,
+        limit: usize,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        // More at once would hold the locks of that many threads for as long as it takes to write them all.
+        let limit = i32::try_from(limit.min(1000)).unwrap_or(1000);
+        let rows = self
+            .pool
+            .write_all(
+                About::Everything,
+                "select (o_run).*, o_head, o_paths, o_keys, o_stages, o_bodies from claim_runs($1, $2, $3, $4, $5)",
+                &[
+                    &claim.worker.as_bytes(),
+                    &span(claim.lease),
+                    &only.map(|key| key.tenant.as_str()),
+                    &only.map(|key| key.thread.as_str()),
+                    &limit,
+                ],
+            )
+            .await?;
+        if !rows.is_empty() {
+            hit("sched.after_claim");
+        }
+        let claimed = |row| {
+            Ok(Claimed { run: run_row(row)?, head: number(get(row, "o_head")?)?, records: records(row)? })
+        };
+        rows.iter().map(claimed).collect()
+    }
+
+    async fn renew(&self, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError> {
+        if fences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tenants: Vec<&str> = fences.iter().map(|fence| fence.thread.tenant.as_str()).collect();
+        let threads: Vec<&str> = fences.iter().map(|fence| fence.thread.thread.as_str()).collect();
+        let runs: Vec<Uuid> = fences.iter().map(|fence| fence.run.as_uuid()).collect();
+        let epochs: Vec<i64> = fences.iter().map(|fence| int(fence.epoch)).collect();
+        hit("sched.before_renew");
+        let sql = "select renew_leases($1, $2, $3, $4, $5) as answers";
+        let row = self
+            .pool
+            .write(About::Everything, sql, &[&span(claim.lease), &tenants, &threads, &runs, &epochs])
+            .await?;
+        let answer = |code| match code {
+            1 => Ok(Renewed::Held),
+            2 => Ok(Renewed::CancelAsked),
+            3 => Ok(Renewed::Lost),
+            other => Err(damaged(format!("answer {other}"))),
+        };
+        get::<Vec<i16>>(&row, "answers")?.into_iter().map(answer).collect()
+    }
+
+    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
+        let kinds: Vec<i16> = commit.entries.iter().map(|entry| i16::from(entry.kind.code())).collect();
+        let bodies: Vec<&[u8]> = commit.entries.iter().map(|entry| entry.body.as_slice()).collect();
+        let parents: Vec<Option<i64>> = commit.entries.iter().map(|entry| entry.parent.map(int)).collect();
+        let bases: Vec<i64> = commit.entries.iter().map(|entry| int(entry.base)).collect();
+        let kept = (commit.head + 1..).zip(&commit.entries);
+        let (snapshot_seqs, snapshots): (Vec<i64>, Vec<&[u8]>) =
+            kept.filter_map(|(seq, entry)| entry.snapshot.as_deref().map(|body| (int(seq), body))).unzip();
+        let notes = newest(&commit.records);
+        let paths: Vec<&[u8]> = notes.iter().map(|record| record.path.as_bytes()).collect();
+        let keys: Vec<&[u8]> = notes.iter().map(|record| record.key.as_bytes()).collect();
+        let stages: Vec<i16> = notes.iter().map(|record| stage_code(record.stage)).collect();
+        let contents: Vec<&[u8]> = notes.iter().map(|record| record.body.as_slice()).collect();
+        let error = commit.status.as_ref().and_then(|status| status.error.as_ref());
+        hit("cp.before_begin");
+        let row = self
+            .pool
+            .write(
+                About::Thread(&fence.thread),
+                "select o_head, o_at, o_cancel_asked, o_next_waits from write_step($1, $2, $3, $4, $5, $6, $7, $8, \
+                 $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)",
+                &[
+                    &fence.thread.tenant.as_str(),
+                    &fence.thread.thread.as_str(),
+                    &fence.run.as_uuid(),
+                    &int(fence.epoch),
+                    &int(commit.head),
+                    &kinds,
+                    &bodies,
+                    &parents,
+                    &bases,
+                    &snapshot_seqs,
+                    &snapshots,
+                    &commit.clear_records,
+                    &paths,
+                    &keys,
+                    &stages,
+                    &contents,
+                    &int(commit.usage.input_tokens),
+                    &int(commit.usage.output_tokens),
+                    &int(commit.usage.cost_micros),
+                    &i64::from(commit.steps),
+                    &commit.status.as_ref().map(|status| i16::from(status.status.code())),
+                    &error.map(|error| error.code.as_bytes()),
+                    &error.map(|error| error.message.as_bytes()),
+                ],
+            )
+            .await?;
+        hit("cp.after_commit");
+        Ok(Committed {
+            head: number(get(&row, "o_head")?)?,
+            at: millis(get(&row, "o_at")?),
+            cancel_asked: get(&row, "o_cancel_asked")?,
+            next_waits: get(&row, "o_next_waits")?,
+        })
+    }
+
+    async fn signal(&self, run: &RunKey, signal: Signal) -> Result<RunRow, StoreError> {
+        let (about, tenant, id) = (About::Run(run), run.tenant.as_str(), run.run.as_uuid());
+        let row = match &signal {
+            Signal::Cancel { body } => {
+                let sql = "select * from cancel_run($1, $2, $3)";
+                let row = self.pool.write(about, sql, &[&tenant, &id, body]).await?;
+                hit("cancel.after_commit");
+                row
+            }
+            Signal::Answer { answers, body } => {
+                let paths: Vec<&[u8]> = answers.iter().map(|(path, _, _)| path.as_bytes()).collect();
+                let keys: Vec<&[u8]> = answers.iter().map(|(_, key, _)| key.as_bytes()).collect();
+                let given: Vec<&[u8]> = answers.iter().map(|(_, _, answer)| answer.as_slice()).collect();
+                let sql = "select * from answer_run($1, $2, $3, $4, $5, $6)";
+                hit("resume.before_consume");
+                let row = self.pool.write(about, sql, &[&tenant, &id, &paths, &keys, &given, body]).await?;
+                hit("resume.after_consume");
+                row
+            }
+            Signal::Retry { body, fingerprint } => {
+                let sql = "select * from retry_run($1, $2, $3, $4)";
+                self.pool.write(about, sql, &[&tenant, &id, body, &fingerprint.as_bytes()]).await?
+            }
+        };
+        run_row(&row)
+    }
+}
+
+/// A statement may touch a row once only, so of records with the same name the last one is sent.
+fn newest(records: &[Record]) -> Vec<&Record> {
+    let by_name: BTreeMap<(&str, &str), &Record> =
+        records.iter().map(|record| ((record.path.as_str(), record.key.as_str()), record)).collect();
+    by_name.into_values().collect()
+}

@@ -1,0 +1,147 @@
+//! Making, changing and clearing threads, and the cache of nodes.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use doran_engine::id::{Tenant, ThreadId, ThreadKey};
+use doran_engine::store::{
+    Cleared, NewEntry, NodeCache, Retention, Seq, StoreError, ThreadRow, Upkeep, check_metadata,
+};
+use serde_json::{Map, Value};
+
+use super::PostgresStore;
+use super::error::About;
+use super::pool::Params;
+use super::row::{canonical, get, int, number, span, thread_row};
+
+/// How many threads or rows one transaction of `gc` clears, so that none holds its locks for long.
+const BATCH: i32 = 500;
+
+#[async_trait]
+impl Upkeep for PostgresStore {
+    async fn put_thread(
+        &self,
+        thread: &ThreadKey,
+        metadata: &Map<String, Value>,
+    ) -> Result<ThreadRow, StoreError> {
+        check_metadata(metadata)?;
+        let keys: Vec<&[u8]> = metadata.keys().map(String::as_bytes).collect();
+        let values: Vec<Option<Vec<u8>>> = metadata
+            .values()
+            .map(|value| (!value.is_null()).then(|| canonical(value).into_bytes()))
+            .collect();
+        let sql = "select * from put_thread($1, $2, $3, $4)";
+        let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str(), &keys, &values];
+        thread_row(&self.pool.write(About::Thread(thread), sql, params).await?)
+    }
+
+    async fn append(&self, thread: &ThreadKey, expect: Seq, entry: NewEntry) -> Result<Seq, StoreError> {
+        let sql = "select append_entry($1, $2, $3, $4, $5, $6, $7, $8) as seq";
+        let params: Params<'_> = &[
+            &thread.tenant.as_str(),
+            &thread.thread.as_str(),
+            &int(expect),
+            &i16::from(entry.kind.code()),
+            &entry.body,
+            &entry.parent.map(int),
+            &int(entry.base),
+            &entry.snapshot,
+        ];
+        number(get(&self.pool.write(About::Thread(thread), sql, params).await?, "seq")?)
+    }
+
+    async fn copy_thread(&self, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError> {
+        let sql = "select * from copy_thread($1, $2, $3)";
+        let params: Params<'_> = &[&from.tenant.as_str(), &from.thread.as_str(), &to.as_str()];
+        thread_row(&self.pool.write_long(About::Thread(from), sql, params).await?)
+    }
+
+    async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {
+        let sql = "select delete_thread($1, $2) as was";
+        let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
+        get(&self.pool.write_long(About::Thread(thread), sql, params).await?, "was")
+    }
+
+    /// Goes by small transactions: one that fails leaves what the earlier ones cleared, and the next call goes on.
+    async fn gc(&self, retention: &Retention) -> Result<Cleared, StoreError> {
+        let mut cleared = Cleared::default();
+        if let Some(idle) = retention.idle_threads {
+            cleared.threads = self.sweep("select clear_idle_threads($1, $2) as rows", &span(idle)).await?;
+        }
+        if let Some(age) = retention.old_entries {
+            cleared.entries = self.clear_entries(span(age)).await?;
+        }
+        let keys = "with old as (
+                delete from idempotency where (tenant, key) in (
+                    select tenant, key from idempotency
+                    where created_at < clock_timestamp() - $1::int8 * interval '1 millisecond'
+                    limit $2::int4 for update skip locked)
+                returning 1)
+            select count(*) as rows from old";
+        cleared.keys = self.sweep(keys, &span(retention.idempotency)).await?;
+        let cached = "with old as (
+                delete from cache where (tenant, digest) in (
+                    select tenant, digest from cache
+                    where expires <= clock_timestamp() - $1::int8 * interval '1 millisecond'
+                    limit $2::int4 for update skip locked)
+                returning 1)
+            select count(*) as rows from old";
+        cleared.cached = self.sweep(cached, &0).await?;
+        Ok(cleared)
+    }
+}
+
+impl PostgresStore {
+    /// Repeats a statement that clears up to a batch until it finds less.
+    async fn sweep(&self, sql: &'static str, age: &i64) -> Result<u64, StoreError> {
+        let mut total = 0;
+        loop {
+            let row = self.pool.write_long(About::Everything, sql, &[age, &BATCH]).await?;
+            let rows = number(get(&row, "rows")?)?;
+            total += rows;
+            if rows < BATCH.unsigned_abs().into() {
+                return Ok(total);
+            }
+        }
+    }
+
+    async fn clear_entries(&self, age: i64) -> Result<u64, StoreError> {
+        let sql = "select o_tenant, o_thread, o_cleared from clear_old_entries($1, $2, $3, $4)";
+        let (mut tenant, mut thread) = (String::new(), String::new());
+        let mut total = 0;
+        loop {
+            let params: Params<'_> = &[&age, &tenant, &thread, &BATCH];
+            let row = self.pool.write_long(About::Everything, sql, params).await?;
+            total += number(get(&row, "o_cleared")?)?;
+            let last: Option<String> = get(&row, "o_tenant")?;
+            let Some(last) = last else { return Ok(total) };
+            tenant = last;
+            thread = get(&row, "o_thread")?;
+        }
+    }
+}
+
+#[async_trait]
+impl NodeCache for PostgresStore {
+    async fn cached(&self, tenant: &Tenant, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let sql = "select value from cache where tenant = $1 and digest = sha256($2)
+            and (expires is null or expires > clock_timestamp())";
+        let rows = self.pool.read(About::Everything, sql, &[&tenant.as_str(), &key.as_bytes()]).await?;
+        rows.first().map(|row| get(row, "value")).transpose()
+    }
+
+    async fn keep(
+        &self,
+        tenant: &Tenant,
+        key: &str,
+        value: &[u8],
+        lifetime: Option<Duration>,
+    ) -> Result<(), StoreError> {
+        let sql = "insert into cache (tenant, digest, value, expires)
+            values ($1, sha256($2), $3, clock_timestamp() + $4::int8 * interval '1 millisecond')
+            on conflict (tenant, digest) do update set value = excluded.value, expires = excluded.expires
+            returning 1";
+        let params: Params<'_> = &[&tenant.as_str(), &key.as_bytes(), &value, &lifetime.map(span)];
+        self.pool.write(About::Everything, sql, params).await.map(|_| ())
+    }
+}

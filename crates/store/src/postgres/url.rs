@@ -1,0 +1,166 @@
+//! What a database URL says, and the settings every connection gets. No message repeats any part of the URL but a
+//! schema's name, for the rest may hold the password.
+
+use std::time::Duration;
+
+use doran_engine::store::StoreError;
+use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
+
+use super::PostgresOptions;
+use super::error::refused;
+
+/// Where the tables live when the URL does not say.
+const SCHEMA: &str = "doran";
+
+/// A database and the schema in it.
+#[derive(Clone)]
+pub(super) struct Target {
+    /// With the session settings in its `options`.
+    pub config: Config,
+    /// A plain name: letters, digits, underscores.
+    pub schema: String,
+}
+
+impl Target {
+    pub(super) fn parse(options: &PostgresOptions) -> Result<Self, StoreError> {
+        // A password may hold a question mark, so the query is looked for behind it.
+        let behind = options.url.find('@').unwrap_or(0);
+        let mark = options.url[behind..].find('?').map_or(options.url.len(), |at| behind + at);
+        let (address, query) = options.url.split_at(mark);
+        let query = query.trim_start_matches('?');
+        if !address.starts_with("postgres://") && !address.starts_with("postgresql://") {
+            return Err(refused(SHAPE));
+        }
+        let mut schema = SCHEMA.to_owned();
+        let mut rest = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("schema", name)) => schema = checked(name)?,
+                Some(("sslmode", "disable" | "allow" | "prefer")) => {}
+                Some(("sslmode", _)) => {
+                    return Err(refused(
+                        "this build speaks to PostgreSQL without TLS only: use `sslmode=disable` on a network \
+                         you trust, a Unix socket, or a tunnel",
+                    ));
+                }
+                Some(_) => rest.push(pair),
+                None => return Err(refused(SHAPE)),
+            }
+        }
+        let plain =
+            if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
+        let mut config: Config = plain.parse().map_err(|_| refused(SHAPE))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(refused(SHAPE));
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("doran");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(options.connect_timeout);
+        }
+        config
+            .ssl_mode(SslMode::Disable)
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(3))
+            .keepalives_retries(3)
+            .tcp_user_timeout(Duration::from_secs(10));
+
+        let mut target = Self { config, schema };
+        target.set("search_path", &target.schema.clone());
+        target.set("statement_timeout", &options.statement_timeout.as_millis().to_string());
+        target.set("lock_timeout", &(options.statement_timeout / 2).as_millis().to_string());
+        target.set("idle_in_transaction_session_timeout", "10000");
+        // The functions ask by key only, and a plan made while a table was empty must still use the keys later.
+        target.set("plan_cache_mode", "force_generic_plan");
+        target.set("enable_seqscan", "off");
+        target.set("jit", "off");
+        Ok(target)
+    }
+
+    /// Adds a setting for the sessions to come. `value` is a plain word or number.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        let before = self.config.get_options().map(|options| format!("{options} ")).unwrap_or_default();
+        self.config.options(format!("{before}-c {name}={value}"));
+    }
+}
+
+const SHAPE: &str =
+    "the database URL is not of the form `postgres://user:password@host:port/database?schema=name`";
+
+/// Schema names stand in statements as they are, so only plain ones are taken.
+fn checked(name: &str) -> Result<String, StoreError> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    if !begins || name.len() > 63 || !name.chars().all(plain) || name.starts_with("pg_") {
+        return Err(refused("a schema is named with 1 to 63 of `a-z 0-9 _`, and not `pg_…`"));
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Target, String> {
+        Target::parse(&PostgresOptions::new(url)).map_err(|error| format!("{error:?} {error}"))
+    }
+
+    #[test]
+    fn a_url_names_user_host_database_and_schema() {
+        let target =
+            parse("postgres://u:p%40ss@db.example:6432/chat?schema=team_1&sslmode=prefer").expect("url");
+        assert_eq!(target.schema, "team_1");
+        assert_eq!(target.config.get_user(), Some("u"));
+        assert_eq!(target.config.get_password(), Some(&b"p@ss"[..]));
+        assert_eq!(target.config.get_dbname(), Some("chat"));
+        assert_eq!(target.config.get_ports(), [6432]);
+        assert_eq!(target.config.get_application_name(), Some("doran"));
+        assert_eq!(parse("postgres://u@h/d").expect("url").schema, "doran");
+        let target = parse("postgres://u:x?schema=y@h/d?schema=z").expect("url");
+        assert_eq!((target.schema.as_str(), target.config.get_password()), ("z", Some(&b"x?schema=y"[..])));
+    }
+
+    #[test]
+    fn a_socket_is_a_folder() {
+        for url in ["postgres://u@%2Ftmp%2Fpg/d", "postgres:///d?host=/tmp/pg&user=u"] {
+            let target = parse(url).expect(url);
+            let expected = [tokio_postgres::config::Host::Unix("/tmp/pg".into())];
+            assert_eq!(target.config.get_hosts(), expected);
+        }
+    }
+
+    #[test]
+    fn tls_is_refused_in_words() {
+        for mode in ["require", "verify-ca", "verify-full"] {
+            let error = parse(&format!("postgres://u:hunter2@h/d?sslmode={mode}")).err().expect("refused");
+            assert!(error.contains("without TLS"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_schema_is_a_plain_name() {
+        for name in ["", "A", "a-b", "a;drop", "1a", "pg_catalog", &"a".repeat(64)] {
+            assert!(parse(&format!("postgres://u@h/d?schema={name}")).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_message_repeats_the_password() {
+        for url in [
+            "postgres://u:hunter2@h:notaport/d",
+            "postgres://u:x?hunter2=1",
+            "postgres://u:x?hunter2",
+            "postgres://u:hunter2",
+            "mysql://u:hunter2@h/d",
+            "postgres://u:hunter2@h/d?schema=-",
+            "postgres://u:%hunter2@h/d?nonsense=1",
+        ] {
+            let error = parse(url).err().expect(url);
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let options = PostgresOptions::new("postgres://u:hunter2@h/d");
+        assert!(!format!("{options:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,183 @@
+//! What the thread that writes does with jobs that come together.
+
+use std::sync::mpsc;
+
+use doran_engine::id::{Tenant, ThreadKey};
+use doran_engine::store::{History, StoreError, ThreadFilter, Upkeep};
+use rusqlite::Connection;
+use serde_json::{Map, Value};
+
+use super::error::Sorted;
+use super::writer::{Points, Tx};
+use super::{SqliteStore, runs};
+use crate::Keeper;
+
+type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send>;
+
+fn make(name: &str) -> Work {
+    let key = ThreadKey::local(name).expect("name");
+    Box::new(move |tx| runs::make_thread(tx, &key, "{}"))
+}
+
+/// Lets all jobs wait behind one, so that they share the next transaction. Gives their answers in order.
+async fn together(store: &SqliteStore, jobs: Vec<Work>) -> Vec<Result<(), StoreError>> {
+    let (entered, started) = mpsc::channel();
+    let (open, gate) = mpsc::channel();
+    let holder = store.clone();
+    let first = tokio::spawn(async move {
+        let hold = move |_: &mut Tx<'_>| {
+            entered.send(()).expect("the test waits");
+            gate.recv().map_err(|error| StoreError::Other(error.into()))
+        };
+        holder.write(Points::default(), hold).await
+    });
+    while started.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    let mut tasks = Vec::new();
+    for (number, job) in (1..).zip(jobs) {
+        let (store, waiting) = (store.clone(), store);
+        tasks.push(tokio::spawn(async move { store.write(Points::default(), job).await }));
+        while waiting.inner.writer.waiting() < number {
+            tokio::task::yield_now().await;
+        }
+    }
+    open.send(()).expect("the first waits");
+    first.await.expect("task").expect("first");
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.expect("task"));
+    }
+    answers
+}
+
+async fn names(store: &SqliteStore) -> Vec<String> {
+    let filter = ThreadFilter { limit: 1000, ..ThreadFilter::default() };
+    let rows = store.threads(&Tenant::local(), &filter).await.expect("threads");
+    let mut names: Vec<String> = rows.into_iter().map(|row| row.key.thread.to_string()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn jobs_that_wait_share_one_transaction() {
+    let store = SqliteStore::in_memory().expect("open");
+    let before = store.transactions();
+    let jobs = (0..64).map(|number| make(&format!("{number:02}"))).collect();
+    let answers = together(&store, jobs).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(store.transactions() - before, 2, "one for the job in front, one for all that waited");
+    assert_eq!(names(&store).await.len(), 64);
+}
+
+#[tokio::test]
+async fn a_refused_job_takes_back_nothing_but_itself() {
+    let store = SqliteStore::in_memory().expect("open");
+    let refused: Work = Box::new(|tx| {
+        make("gone")(tx)?;
+        Err(StoreError::Fenced)
+    });
+    let broken: Work = Box::new(|tx| {
+        make("gone too")(tx)?;
+        panic!("a bug");
+    });
+    let answers = together(&store, vec![make("a"), refused, make("b"), broken, make("a"), make("c")]).await;
+    let told: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().map_err(|error| error.to_string())).collect();
+    assert_eq!(told[1], Err("run was taken over, ended or deleted".to_owned()));
+    assert_eq!(told.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true, false, false, true]);
+    assert_eq!(names(&store).await, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn a_job_that_is_refused_alone_leaves_nothing() {
+    let store = SqliteStore::in_memory().expect("open");
+    let refused = store.write(Points::default(), |tx| {
+        make("gone")(tx)?;
+        Err::<(), _>(StoreError::Fenced)
+    });
+    assert!(matches!(refused.await, Err(StoreError::Fenced)));
+    store.write(Points::default(), make("a")).await.expect("next");
+    assert_eq!(names(&store).await, ["a"]);
+}
+
+async fn allow_pages(store: &SqliteStore, more: i64) {
+    let limit = move |conn: &Connection| {
+        let pages: i64 = conn.query_row("PRAGMA page_count", [], |row| row.get(0)).sorted()?;
+        conn.query_row(&format!("PRAGMA max_page_count = {}", pages + more), [], |_| Ok(())).sorted()
+    };
+    store.inner.writer.alone(limit).await.expect("limit");
+}
+
+fn big() -> Map<String, Value> {
+    Map::from_iter([("text".to_owned(), Value::String("x".repeat(100_000)))])
+}
+
+#[tokio::test]
+async fn a_full_file_refuses_and_goes_on_when_there_is_room() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
+    let key = ThreadKey::local("a").expect("name");
+    store.put_thread(&key, &Map::new()).await.expect("small");
+    allow_pages(&store, 5).await;
+    let error = store.put_thread(&key, &big()).await.expect_err("full");
+    assert!(matches!(error, StoreError::Full(_)), "{error:?}");
+    assert!(store.thread(&key).await.expect("reading works").metadata.is_empty());
+    store.integrity_check().await.expect("whole");
+    allow_pages(&store, 1000).await;
+    store.put_thread(&key, &big()).await.expect("room again");
+}
+
+#[tokio::test]
+async fn a_job_that_finds_no_room_answers_full_and_its_neighbours_truly() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
+    store.write(Points::default(), make("first")).await.expect("first");
+    allow_pages(&store, 5).await;
+    let key = ThreadKey::local("big").expect("name");
+    let large: Work = Box::new(move |tx| super::upkeep::put_thread(tx, &key, &big()).map(drop));
+    let answers = together(&store, vec![make("a"), large, make("b")]).await;
+    assert!(matches!(answers[1], Err(StoreError::Full(_))), "{:?}", answers[1]);
+    let there = names(&store).await;
+    for (answer, name) in [(&answers[0], "a"), (&answers[2], "b")] {
+        assert_eq!(answer.is_ok(), there.iter().any(|there| there == name), "{name}: {answer:?}");
+    }
+    assert!(answers[2].is_ok(), "there was room for it");
+}
+
+#[tokio::test]
+async fn a_reader_sees_nothing_of_an_open_transaction_and_does_not_wait_for_it() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
+    let (entered, started) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let writer = store.clone();
+    let slow = tokio::spawn(async move {
+        let work = move |tx: &mut Tx<'_>| {
+            make("late")(tx)?;
+            entered.send(()).expect("the test waits");
+            gate.recv().map_err(|error| StoreError::Other(error.into()))
+        };
+        writer.write(Points::default(), work).await
+    });
+    while started.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert!(names(&store).await.is_empty());
+    open.send(()).expect("it waits");
+    slow.await.expect("task").expect("write");
+    assert_eq!(names(&store).await, ["late"]);
+}
+
+#[tokio::test]
+async fn the_log_is_moved_into_the_file_before_it_grows_long() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    let store = SqliteStore::open(&path).expect("open");
+    let key = ThreadKey::local("a").expect("name");
+    for _ in 0..120 {
+        store.put_thread(&key, &big()).await.expect("write");
+    }
+    let log = super::file::beside(&path, "-wal").metadata().expect("log").len();
+    assert!(log < 8 << 20, "the log has {log} bytes after 12 MB were written");
+}

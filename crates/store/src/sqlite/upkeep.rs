@@ -1,0 +1,157 @@
+//! Making, changing and clearing threads, and the cache of nodes.
+
+use std::time::Duration;
+
+use doran_engine::id::{Tenant, ThreadId, ThreadKey};
+use doran_engine::store::{Cleared, Millis, NewEntry, Retention, Seq, StoreError, ThreadRow, check_metadata};
+use rusqlite::{Connection, params};
+use serde_json::{Map, Value};
+
+use super::history;
+use super::rows::{all, base_after, execute, find_thread, get, int, one, thread_key, to_json};
+use super::runs::{make_thread, push, set_head};
+use super::writer::Tx;
+
+pub(super) fn put_thread(
+    tx: &Tx<'_>,
+    key: &ThreadKey,
+    metadata: &Map<String, Value>,
+) -> Result<ThreadRow, StoreError> {
+    check_metadata(metadata)?;
+    let mut merged = match find_thread(tx.conn, key)? {
+        Some(thread) => thread.metadata,
+        None => {
+            make_thread(tx, key, "{}")?;
+            Map::new()
+        }
+    };
+    for (name, value) in metadata {
+        if value.is_null() {
+            merged.remove(name);
+        } else {
+            merged.insert(name.clone(), value.clone());
+        }
+    }
+    let sql = "UPDATE threads SET metadata = ?3, updated_at = ?4 WHERE tenant = ?1 AND thread = ?2";
+    execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), to_json(&merged)?, tx.now])?;
+    history::thread(tx.conn, key)
+}
+
+pub(super) fn append(tx: &Tx<'_>, key: &ThreadKey, expect: Seq, entry: &NewEntry) -> Result<Seq, StoreError> {
+    let thread = history::thread(tx.conn, key)?;
+    if let Some(run) = thread.active {
+        return Err(StoreError::Busy { thread: key.thread.clone(), run });
+    }
+    if thread.head != expect {
+        return Err(StoreError::Conflict(format!("the newest entry is {}, not {expect}", thread.head)));
+    }
+    push(tx, key, expect + 1, None, entry)?;
+    set_head(tx, key, expect + 1)?;
+    Ok(expect + 1)
+}
+
+pub(super) fn copy_thread(tx: &Tx<'_>, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError> {
+    let source = history::thread(tx.conn, from)?;
+    let copy = ThreadKey { tenant: from.tenant.clone(), thread: to.clone() };
+    if find_thread(tx.conn, &copy)?.is_some() {
+        return Err(StoreError::Conflict(format!("thread `{to}` exists already")));
+    }
+    make_thread(tx, &copy, &to_json(&source.metadata)?)?;
+    let key = params![from.tenant.as_str(), from.thread.as_str(), to.as_str()];
+    let sql = "INSERT INTO entries (tenant, thread, seq, parent, base, run, at, kind, body)
+               SELECT tenant, ?3, seq, parent, base, run, at, kind, body FROM entries
+               WHERE tenant = ?1 AND thread = ?2 ORDER BY seq";
+    execute(tx.conn, sql, key)?;
+    let sql = "INSERT INTO snapshots (tenant, thread, seq, state)
+               SELECT tenant, ?3, seq, state FROM snapshots WHERE tenant = ?1 AND thread = ?2 ORDER BY seq";
+    execute(tx.conn, sql, key)?;
+    set_head(tx, &copy, source.head)?;
+    history::thread(tx.conn, &copy)
+}
+
+pub(super) fn delete_thread(conn: &Connection, key: &ThreadKey) -> Result<bool, StoreError> {
+    let key = params![key.tenant.as_str(), key.thread.as_str()];
+    for sql in [
+        "DELETE FROM idempotency WHERE tenant = ?1 AND run IN (SELECT run FROM runs WHERE tenant = ?1 AND thread = ?2)",
+        "DELETE FROM records WHERE tenant = ?1 AND run IN (SELECT run FROM runs WHERE tenant = ?1 AND thread = ?2)",
+        "DELETE FROM runs WHERE tenant = ?1 AND thread = ?2",
+        "DELETE FROM queue WHERE tenant = ?1 AND thread = ?2",
+        "DELETE FROM snapshots WHERE tenant = ?1 AND thread = ?2",
+        "DELETE FROM entries WHERE tenant = ?1 AND thread = ?2",
+    ] {
+        execute(conn, sql, key)?;
+    }
+    Ok(execute(conn, "DELETE FROM threads WHERE tenant = ?1 AND thread = ?2", key)? > 0)
+}
+
+pub(super) fn gc(tx: &Tx<'_>, retention: &Retention) -> Result<Cleared, StoreError> {
+    let mut cleared = Cleared::default();
+    if let Some(age) = retention.idle_threads {
+        for (key, _) in idle(tx, ago(tx.now, age))? {
+            cleared.threads += u64::from(delete_thread(tx.conn, &key)?);
+        }
+    }
+    if let Some(age) = retention.old_entries {
+        for (key, head) in idle(tx, Millis::MAX)? {
+            cleared.entries += forget(tx.conn, &key, head, ago(tx.now, age))?;
+        }
+    }
+    let old = ago(tx.now, retention.idempotency);
+    cleared.keys = execute(tx.conn, "DELETE FROM idempotency WHERE at <= ?1", [old])? as u64;
+    cleared.cached = execute(tx.conn, "DELETE FROM cache WHERE until <= ?1", [tx.now])? as u64;
+    Ok(cleared)
+}
+
+pub(super) fn cached(
+    conn: &Connection,
+    tenant: &Tenant,
+    key: &str,
+    now: Millis,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let sql = "SELECT value FROM cache WHERE tenant = ?1 AND key = ?2 AND (until IS NULL OR until > ?3)";
+    one(conn, sql, params![tenant.as_str(), key, now], |row| get(row, 0))
+}
+
+pub(super) fn keep(
+    tx: &Tx<'_>,
+    tenant: &Tenant,
+    key: &str,
+    value: &[u8],
+    lifetime: Option<Duration>,
+) -> Result<(), StoreError> {
+    let until = lifetime.map(|lifetime| tx.now.saturating_add(millis(lifetime)));
+    let sql = "INSERT INTO cache (tenant, key, until, value) VALUES (?1, ?2, ?3, ?4)
+               ON CONFLICT DO UPDATE SET until = excluded.until, value = excluded.value";
+    execute(tx.conn, sql, params![tenant.as_str(), key, until, value]).map(drop)
+}
+
+/// Threads on which nobody works and for which nobody waits, unchanged since `since`.
+fn idle(tx: &Tx<'_>, since: Millis) -> Result<Vec<(ThreadKey, Seq)>, StoreError> {
+    let sql = "SELECT tenant, thread, head FROM threads WHERE active IS NULL AND ready IS NULL AND updated_at <= ?1";
+    all(tx.conn, sql, [since], |row| Ok((thread_key(row, 0, 1)?, get(row, 2)?)))
+}
+
+/// Removes the entries up to the time `old` that lie before the snapshot the newest state starts from.
+fn forget(conn: &Connection, key: &ThreadKey, head: Seq, old: Millis) -> Result<u64, StoreError> {
+    let from = base_after(conn, key, head)?;
+    if from == 0 {
+        return Ok(0);
+    }
+    let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
+    let sql = "SELECT coalesce(min(seq), ?3) FROM entries
+               WHERE tenant = ?1 AND thread = ?2 AND seq < ?3 AND at > ?4";
+    let first =
+        one(conn, sql, params![tenant, thread, int(from), old], |row| get::<i64>(row, 0))?.unwrap_or(0);
+    let cut = params![tenant, thread, first];
+    execute(conn, "DELETE FROM snapshots WHERE tenant = ?1 AND thread = ?2 AND seq < ?3", cut)?;
+    Ok(execute(conn, "DELETE FROM entries WHERE tenant = ?1 AND thread = ?2 AND seq < ?3", cut)? as u64)
+}
+
+fn millis(length: Duration) -> Millis {
+    Millis::try_from(length.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// The last instant that is at least `age` ago.
+fn ago(now: Millis, age: Duration) -> Millis {
+    now.saturating_sub(millis(age))
+}

@@ -1,0 +1,502 @@
+//! The one thread that writes.
+//!
+//! Jobs wait in a channel. The thread takes all that wait, up to [`MOST`], and puts them into one transaction, so
+//! that one sync of the disk serves them all. Each job has a savepoint of its own: one that is refused takes nothing
+//! back but itself. Nobody gets an answer before the transaction is on disk.
+//!
+//! A commit that fails for any reason but a full or locked file leaves open whether it happened. Then the thread
+//! stops for good: everybody is told so, now and later, and only a new process that reads the file again may go on.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use doran_engine::id::{RunKey, ThreadKey};
+use doran_engine::store::{Millis, StoreError};
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::error::{has_io, is_io, sorted, text};
+use doran_engine::failpoint::hit;
+
+/// Jobs in one transaction.
+const MOST: usize = 64;
+/// Jobs that may wait before callers have to.
+const WAITING: usize = 1024;
+/// Pages in the log that are worth a checkpoint: 4 MiB.
+const LONG_LOG: i32 = 1000;
+
+/// The way to the thread that writes.
+pub(super) struct Writer {
+    jobs: Option<mpsc::Sender<Box<dyn Job>>>,
+    thread: Option<JoinHandle<()>>,
+    failed: watch::Receiver<Option<Arc<str>>>,
+    transactions: Arc<AtomicU64>,
+}
+
+/// What a job works with.
+pub(super) struct Tx<'a> {
+    pub(super) conn: &'a Connection,
+    pub(super) desk: &'a mut Desk,
+    pub(super) now: Millis,
+}
+
+/// What the thread that writes remembers. All of it can be lost: no lease outlives the process.
+pub(super) struct Desk {
+    /// Ends of leases, by a clock that nobody can set. An entry of a run that is no longer held means nothing.
+    pub(super) leases: HashMap<RunKey, Lease>,
+    /// Entries of `leases` that mean nothing any more if the transaction holds.
+    pub(super) spent: Vec<RunKey>,
+    /// The last ticket given out.
+    pub(super) ticket: i64,
+    last: Millis,
+}
+
+pub(super) struct Lease {
+    pub(super) thread: ThreadKey,
+    pub(super) until: Instant,
+}
+
+/// Fail points around the transaction of a job.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Points {
+    pub(super) before_begin: Option<&'static str>,
+    pub(super) before_commit: Option<&'static str>,
+    pub(super) after_commit: Option<&'static str>,
+}
+
+impl Desk {
+    pub(super) fn new(ticket: i64) -> Self {
+        Self { leases: HashMap::new(), spent: Vec::new(), ticket, last: 0 }
+    }
+
+    /// The time of day, except that it never runs back while the process lives.
+    fn now(&mut self) -> Millis {
+        self.last = self.last.max(wall_clock());
+        self.last
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn wall_clock() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
+
+impl Writer {
+    pub(super) fn start(mut conn: Connection, desk: Desk) -> Result<Self, StoreError> {
+        let log = Arc::new(AtomicI32::new(0));
+        let seen = log.clone();
+        let hook = move |_: &mut Wal, pages| {
+            seen.store(pages, Ordering::Relaxed);
+            Ok(())
+        };
+        conn.wal_hook(Some(hook)).map_err(sorted)?;
+        let (jobs, queue) = mpsc::channel(WAITING);
+        let (tell, failed) = watch::channel(None);
+        let transactions = Arc::new(AtomicU64::new(0));
+        let clerk = Clerk { conn, desk, log, moved: 0, failed: tell, transactions: transactions.clone() };
+        let thread =
+            std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || clerk.work(queue));
+        let thread = Some(thread.map_err(|error| StoreError::Unavailable(error.into()))?);
+        Ok(Self { jobs: Some(jobs), thread, failed, transactions })
+    }
+
+    /// Does `work` in a transaction and answers when that is on disk.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        points: Points,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Task { points, alone: false, work: Some(work), result: None, reply }, answer).await
+    }
+
+    /// Does `work` outside any transaction, between two of them.
+    pub(super) async fn alone<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let work = |tx: &mut Tx<'_>| work(tx.conn);
+        let task = Task { points: Points::default(), alone: true, work: Some(work), result: None, reply };
+        self.send(task, answer).await
+    }
+
+    /// Why nothing can be written any more, once that is so.
+    pub(super) fn failure(&self) -> Option<StoreError> {
+        self.failed.borrow().as_deref().map(stopped)
+    }
+
+    /// Waits until nothing can be written any more, and tells why.
+    pub(super) async fn failed(&self) -> Arc<str> {
+        let mut failed = self.failed.clone();
+        loop {
+            if let Some(why) = failed.borrow_and_update().clone() {
+                return why;
+            }
+            if failed.changed().await.is_err() {
+                // The thread ended without a failure: this never comes true.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Transactions that reached the disk.
+    pub(super) fn transactions(&self) -> u64 {
+        self.transactions.load(Ordering::Relaxed)
+    }
+
+    /// Jobs that nobody took yet.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.jobs.as_ref().map_or(0, |jobs| jobs.max_capacity() - jobs.capacity())
+    }
+
+    async fn send<T>(
+        &self,
+        job: impl Job + 'static,
+        answer: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let gone = || StoreError::Unavailable(text("the store is closed"));
+        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+        jobs.send(Box::new(job)).await.map_err(|_| gone())?;
+        // The thread answers every job it took, or ended by a panic in the middle of one.
+        answer.await.map_err(|_| StoreError::Unknown(text("the thread that writes ended")))?
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes ended by a panic");
+        }
+    }
+}
+
+/// Something to do for a caller who waits.
+trait Job: Send {
+    fn points(&self) -> Points;
+    /// Does it. `Err` when what it wrote must be taken back.
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Refused>;
+    /// Wants no transaction.
+    fn is_alone(&self) -> bool;
+    fn answer(self: Box<Self>, end: &End);
+}
+
+/// What the refusal of a job says of the file.
+struct Refused {
+    /// The disk failed.
+    disk: bool,
+    /// There is no room left.
+    full: bool,
+}
+
+/// How a transaction ended.
+enum End {
+    OnDisk,
+    /// Rolled back for sure.
+    Full(Arc<str>),
+    /// Rolled back for sure.
+    TakenBack(Arc<str>),
+    /// Nobody knows.
+    Unknown(Arc<str>),
+    /// Not even begun.
+    Stopped(Arc<str>),
+}
+
+impl End {
+    fn of_rolled_back(error: &rusqlite::Error) -> Self {
+        let why = Arc::from(error.to_string());
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full(why),
+            _ => Self::TakenBack(why),
+        }
+    }
+
+    fn error(&self) -> Option<StoreError> {
+        match self {
+            Self::OnDisk => None,
+            Self::Full(why) => Some(StoreError::Full(text(&**why))),
+            Self::TakenBack(why) => Some(StoreError::Unavailable(text(&**why))),
+            Self::Unknown(why) => Some(StoreError::Unknown(text(&**why))),
+            Self::Stopped(why) => Some(stopped(why)),
+        }
+    }
+}
+
+fn stopped(why: &str) -> StoreError {
+    StoreError::Unavailable(text(format!("a write failed and the process must be restarted: {why}")))
+}
+
+struct Task<T, F> {
+    points: Points,
+    alone: bool,
+    work: Option<F>,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send> Job for Task<T, F> {
+    fn points(&self) -> Points {
+        self.points
+    }
+
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Refused> {
+        let result = match self.work.take() {
+            Some(work) => guarded(|| work(tx)),
+            None => Err(StoreError::Other(text("a job was run twice"))),
+        };
+        let outcome = result
+            .as_ref()
+            .map(drop)
+            .map_err(|error| Refused { disk: has_io(error), full: matches!(error, StoreError::Full(_)) });
+        self.result = Some(result);
+        outcome
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    fn answer(self: Box<Self>, end: &End) {
+        reply(self.reply, self.result, end);
+    }
+}
+
+/// A panic in one job is that job's error.
+fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(StoreError::Other(text("a write panicked"))))
+}
+
+/// A refusal stands however the transaction of its neighbours ended: nothing of it was written.
+fn reply<T>(to: oneshot::Sender<Result<T, StoreError>>, result: Option<Result<T, StoreError>>, end: &End) {
+    let answer = match (result, end.error()) {
+        (Some(Err(refused)), _) => Err(refused),
+        (_, Some(error)) => Err(error),
+        (Some(Ok(value)), None) => Ok(value),
+        (None, None) => Err(StoreError::Other(text("a job was not run"))),
+    };
+    // A caller that no longer waits does not need to be told.
+    drop(to.send(answer));
+}
+
+/// Where a transaction is after a job.
+enum Went {
+    On,
+    Back,
+}
+
+struct Clerk {
+    conn: Connection,
+    desk: Desk,
+    /// Pages in the log after the last transaction.
+    log: Arc<AtomicI32>,
+    /// Pages that were in it at the last checkpoint.
+    moved: i32,
+    failed: watch::Sender<Option<Arc<str>>>,
+    transactions: Arc<AtomicU64>,
+}
+
+impl Clerk {
+    fn work(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
+        let mut jobs = Vec::with_capacity(MOST);
+        while queue.blocking_recv_many(&mut jobs, MOST) > 0 {
+            let mut batch = Vec::with_capacity(jobs.len());
+            for job in jobs.drain(..) {
+                if job.is_alone() {
+                    self.batch(std::mem::take(&mut batch));
+                    self.alone(job);
+                } else {
+                    batch.push(job);
+                }
+            }
+            self.batch(batch);
+            self.checkpoint();
+        }
+    }
+
+    fn alone(&mut self, mut job: Box<dyn Job>) {
+        if let Some(why) = self.stopped() {
+            return job.answer(&End::Stopped(why));
+        }
+        let now = self.desk.now();
+        let outcome = job.run(&mut Tx { conn: &self.conn, desk: &mut self.desk, now });
+        if outcome.is_err_and(|refused| refused.disk) {
+            self.stop(Arc::from("the disk failed"));
+        }
+        job.answer(&End::OnDisk);
+    }
+
+    /// Runs the jobs and answers them. A job whose failure undoes the whole transaction takes the ones before it with
+    /// it, which SQLite does when the disk is full; those after it get a transaction of their own.
+    fn batch(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+        while !jobs.is_empty() {
+            let (done, end) = self.transaction(&mut jobs);
+            let rest = jobs.split_off(done);
+            for job in std::mem::replace(&mut jobs, rest) {
+                job.answer(&end);
+            }
+        }
+    }
+
+    /// How many of the jobs were dealt with, and how.
+    fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> (usize, End) {
+        let all = jobs.len();
+        if let Some(why) = self.stopped() {
+            return (all, End::Stopped(why));
+        }
+        pass(jobs, |points| points.before_begin);
+        if let Err(error) = self.execute("BEGIN IMMEDIATE") {
+            self.check_disk(&error);
+            return (all, End::of_rolled_back(&error));
+        }
+        for (number, job) in jobs.iter_mut().enumerate() {
+            match self.one(job.as_mut(), all > 1) {
+                Ok(Went::On) => {}
+                // A refused job that has the transaction for itself gives its own answer.
+                Ok(Went::Back) => return (number + 1, End::OnDisk),
+                Err(end) => {
+                    self.roll_back();
+                    return (number + 1, end);
+                }
+            }
+        }
+        pass(jobs, |points| points.before_commit);
+        let end = self.commit();
+        if matches!(end, End::OnDisk) {
+            pass(jobs, |points| points.after_commit);
+        }
+        (all, end)
+    }
+
+    /// Runs one job. `Err` when the transaction cannot go on.
+    fn one(&mut self, job: &mut dyn Job, shared: bool) -> Result<Went, End> {
+        if shared {
+            self.step("SAVEPOINT job")?;
+        }
+        let now = self.desk.now();
+        let outcome = job.run(&mut Tx { conn: &self.conn, desk: &mut self.desk, now });
+        if let Err(Refused { disk: true, .. }) = outcome {
+            let why: Arc<str> = Arc::from("the disk failed");
+            self.stop(why.clone());
+            return Err(End::TakenBack(why));
+        }
+        if self.conn.is_autocommit() {
+            let why = Arc::from("another write of the same transaction failed");
+            let full = matches!(outcome, Err(Refused { full: true, .. }));
+            return Err(if full { End::Full(why) } else { End::TakenBack(why) });
+        }
+        match (outcome, shared) {
+            (Ok(()), true) => self.step("RELEASE job")?,
+            (Ok(()), false) => {}
+            (Err(_), true) => {
+                self.step("ROLLBACK TO job")?;
+                self.step("RELEASE job")?;
+            }
+            (Err(_), false) => {
+                self.desk.spent.clear();
+                self.step("ROLLBACK")?;
+                return Ok(Went::Back);
+            }
+        }
+        Ok(Went::On)
+    }
+
+    fn step(&mut self, sql: &str) -> Result<(), End> {
+        self.execute(sql).map_err(|error| {
+            self.check_disk(&error);
+            End::of_rolled_back(&error)
+        })
+    }
+
+    fn commit(&mut self) -> End {
+        let Err(error) = self.execute("COMMIT") else {
+            self.transactions.fetch_add(1, Ordering::Relaxed);
+            for run in self.desk.spent.drain(..) {
+                self.desk.leases.remove(&run);
+            }
+            return End::OnDisk;
+        };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => {
+                self.roll_back();
+                End::of_rolled_back(&error)
+            }
+            _ => {
+                let why: Arc<str> = Arc::from(error.to_string());
+                self.stop(why.clone());
+                self.desk.spent.clear();
+                End::Unknown(why)
+            }
+        }
+    }
+
+    fn roll_back(&mut self) {
+        self.desk.spent.clear();
+        if !self.conn.is_autocommit()
+            && let Err(error) = self.execute("ROLLBACK")
+        {
+            self.stop(Arc::from(error.to_string()));
+        }
+    }
+
+    /// Moves what is in the log to its place in the file, once there is much of it.
+    fn checkpoint(&mut self) {
+        if self.stopped().is_some() {
+            return;
+        }
+        let pages = self.log.load(Ordering::Relaxed);
+        // A log that could be moved whole starts again from its first page.
+        if pages < self.moved {
+            self.moved = 0;
+        }
+        if pages - self.moved < LONG_LOG {
+            return;
+        }
+        self.moved = pages;
+        let done = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = done {
+            // A full disk or a busy reader only put it off: the log still has everything.
+            tracing::warn!(%error, "checkpoint failed");
+            self.check_disk(&error);
+        }
+    }
+
+    fn check_disk(&mut self, error: &rusqlite::Error) {
+        if is_io(error) {
+            self.stop(Arc::from(error.to_string()));
+        }
+    }
+
+    fn stop(&mut self, why: Arc<str>) {
+        tracing::error!(%why, "the store stops: the process must be restarted");
+        // What the log says must stay as it is for the process that reads it next.
+        if let Err(error) = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+            tracing::error!(error = %sorted(error), "cannot keep the log as it is");
+        }
+        self.failed.send_replace(Some(why));
+    }
+
+    fn stopped(&self) -> Option<Arc<str>> {
+        self.failed.borrow().clone()
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}
+
+fn pass(jobs: &[Box<dyn Job>], point: impl Fn(&Points) -> Option<&'static str>) {
+    for name in jobs.iter().filter_map(|job| point(&job.points())) {
+        hit(name);
+    }
+}

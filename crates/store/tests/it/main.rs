@@ -1,0 +1,10 @@
+//! The stores from outside: the contract they share, and what each does beyond it.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+#[cfg(feature = "postgres")]
+mod pg;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;

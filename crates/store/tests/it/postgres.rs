@@ -1,0 +1,494 @@
+//! The store in PostgreSQL: the suite of the engine, two replicas, and a database that goes away.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use doran_engine::id::{RunId, ThreadKey};
+use doran_engine::store::{
+    Claim, Claimed, Commit, EntryKind, History, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, Record,
+    Renewed, RunFilter, Runs, Seq, Signal, Stage, Status, StoreError, Submitted, conformance,
+};
+use doran_store::postgres::{PostgresOptions, PostgresStore};
+use serde_json::Map;
+use tokio_postgres::{Client, NoTls};
+
+use crate::pg;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_keeps_the_contract() {
+    let Some(url) = pg::fresh() else { return };
+    let store = open(&url).await;
+    conformance::check(async || store.clone()).await;
+}
+
+#[tokio::test]
+async fn a_run_is_taken_over_and_its_old_writer_fenced() {
+    let Some(url) = pg::fresh() else { return };
+    let (left, right) = (open(&url).await, open(&url).await);
+    let thread = key("t");
+    let old = start(&left, NewRun { claim: Some(worker("left")), ..new_run(&thread) }).await;
+    let open_question =
+        Record { path: "1.0".into(), key: "ask#1".into(), stage: Stage::Open, body: b"?".to_vec() };
+    let step = Commit { records: vec![open_question], ..step(1, "one") };
+    left.commit(&old.fence(), step).await.expect("commit");
+    let held = right.claim(&worker("right"), None, 10).await.expect("claim");
+    assert!(held.is_empty(), "the lease still holds");
+
+    let gone = Claim { lease: Duration::ZERO, ..worker("left") };
+    left.renew(&gone, &[old.fence()]).await.expect("renew");
+    let new =
+        right.claim(&worker("right"), None, 10).await.expect("claim").pop().expect("a run without a lease");
+    assert_eq!((new.run.run, new.run.epoch, new.head, new.records.len()), (old.run.run, 2, 2, 1));
+    let refused = left.commit(&old.fence(), self::step(2, "late")).await;
+    assert!(matches!(refused, Err(StoreError::Fenced)), "{refused:?}");
+    let fences = [old.fence(), new.fence()];
+    let renewed = right.renew(&worker("right"), &fences).await.expect("renew");
+    assert_eq!(renewed, [Renewed::Lost, Renewed::Held]);
+    right.commit(&new.fence(), self::step(2, "two")).await.expect("commit");
+    assert_eq!(bodies(&right, &thread).await, "in one two");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_never_claim_the_same_run() {
+    let Some(url) = pg::fresh() else { return };
+    let stores = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
+    for i in 0..60 {
+        queue(&stores[0], &key(&format!("t{i}"))).await;
+    }
+    let claimers = (0..8).map(|i| {
+        let store = Arc::clone(&stores[i % 2]);
+        tokio::spawn(async move {
+            let mut mine = Vec::new();
+            // A thread that the other one has just locked is passed over, so nothing found is no proof of the end.
+            while mine.len() < 60 {
+                let claimed = store.claim(&worker(&format!("w{i}")), None, 3).await.expect("claim");
+                mine.extend(claimed.iter().map(|claimed| (claimed.run.run, claimed.run.epoch)));
+                let queued = RunFilter { status: Some(Status::Queued), limit: 1, ..RunFilter::default() };
+                if store.runs(&key("t").tenant, &queued).await.expect("runs").is_empty() {
+                    break;
+                }
+            }
+            mine
+        })
+    });
+    let mut all = Vec::new();
+    for claimer in claimers.collect::<Vec<_>>() {
+        all.extend(claimer.await.expect("task"));
+    }
+    let distinct: BTreeSet<RunId> = all.iter().map(|(run, _)| *run).collect();
+    assert_eq!((all.len(), distinct.len()), (60, 60));
+    assert!(all.iter().all(|(_, epoch)| *epoch == 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_never_activate_two_runs_of_a_thread() {
+    let Some(url) = pg::fresh() else { return };
+    let stores = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
+    let thread = key("t");
+    for _ in 0..10 {
+        let run = NewRun { claim: None, if_busy: IfBusy::Enqueue, ..new_run(&thread) };
+        stores[0].submit(run).await.expect("submit");
+    }
+    let mut order = Vec::new();
+    for _ in 0..10 {
+        let claimers = (0..8).map(|i| {
+            let (store, thread) = (Arc::clone(&stores[i % 2]), thread.clone());
+            tokio::spawn(async move {
+                store.claim(&worker(&format!("w{i}")), Some(&thread), 5).await.expect("claim")
+            })
+        });
+        let mut claimed = Vec::new();
+        for claimer in claimers.collect::<Vec<_>>() {
+            claimed.extend(claimer.await.expect("task"));
+        }
+        assert_eq!(claimed.len(), 1, "one run of a thread is active");
+        let end = NewStatus { status: Status::Finished, error: None };
+        let commit = Commit { status: Some(end), ..step(claimed[0].head, "end") };
+        stores[1].commit(&claimed[0].fence(), commit).await.expect("commit");
+        order.push(claimed[0].run.run);
+    }
+    assert!(order.is_sorted(), "first in, first out");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_may_start_at_once() {
+    let Some(url) = pg::fresh() else { return };
+    let starts: Vec<_> = (0..6)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { PostgresStore::open(&url).await })
+        })
+        .collect();
+    for start in starts {
+        let store = start.await.expect("task").expect("open");
+        queue(&store, &key(&pg::fresh_name())).await;
+    }
+}
+
+#[tokio::test]
+async fn schemas_do_not_mix() {
+    let (Some(here), Some(there)) = (pg::fresh(), pg::fresh()) else { return };
+    let (here, there) = (open(&here).await, open(&there).await);
+    queue(&here, &key("t")).await;
+    assert!(matches!(there.thread(&key("t")).await, Err(StoreError::NotFound { .. })));
+    assert!(there.claim(&worker("w"), None, 10).await.expect("claim").is_empty());
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused() {
+    let Some(url) = pg::fresh() else { return };
+    drop(open(&url).await);
+    admin(&url)
+        .await
+        .batch_execute("update doran_meta set value = 999 where name = 'format'")
+        .await
+        .expect("update");
+    let refused = PostgresStore::open(&url).await;
+    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 2 })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_comes_back_is_used_again() {
+    let Some(server) = pg::own() else { return };
+    let url = pg::with_schema(&server.url(), "doran");
+    let store = Arc::new(open(&url).await);
+    let thread = key("t");
+    let run = start(&store, new_run(&thread)).await;
+
+    // One writer goes on while the plug is pulled, and counts what it was told.
+    let writer = tokio::spawn({
+        let (store, fence) = (Arc::clone(&store), run.fence());
+        async move {
+            let mut head = 1;
+            loop {
+                match store.commit(&fence, step(head, "x")).await {
+                    Ok(committed) => head = committed.head,
+                    Err(error) => return (head, error),
+                }
+            }
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.stop().expect("stop");
+    let (told, error) = writer.await.expect("task");
+    assert!(matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_)), "{error:?}");
+    assert!(told > 1, "something was written before");
+
+    let since = Instant::now();
+    let write = store.commit(&run.fence(), step(told, "down")).await;
+    assert!(matches!(write, Err(StoreError::Unavailable(_))), "{write:?}");
+    let read = store.thread(&thread).await;
+    assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+
+    server.go().expect("start");
+    let head = store.thread(&thread).await.expect("thread").head;
+    assert!(head == told || head == told + 1, "acknowledged up to {told}, found {head}");
+    store.commit(&run.fence(), step(head, "again")).await.expect("commit");
+    assert!(bodies(&store, &thread).await.ends_with(" x again"));
+}
+
+#[tokio::test]
+async fn a_dead_connection_is_replaced() {
+    let Some(url) = pg::fresh() else { return };
+    let name = pg::fresh_name();
+    let options =
+        PostgresOptions { connections: 1, ..PostgresOptions::new(format!("{url}&application_name={name}")) };
+    let store = PostgresStore::open_with(&options).await.expect("open");
+    let admin = admin(&url).await;
+    let thread = key("t");
+    let run = start(&store, new_run(&thread)).await;
+    for round in 0..20 {
+        end_backends(&admin, &name, "true").await;
+        assert_eq!(store.thread(&thread).await.expect("a read is asked again").head, 1 + round);
+        store.commit(&run.fence(), step(1 + round, "x")).await.expect("a write on the new connection");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_cut_off_half_way_is_unknown() {
+    let Some(url) = pg::fresh() else { return };
+    let name = pg::fresh_name();
+    let store = Arc::new(open(&format!("{url}&application_name={name}")).await);
+    let thread = key("t");
+    let run = start(&store, new_run(&thread)).await;
+    let (holder, killer) = (admin(&url).await, admin(&url).await);
+    holder.batch_execute("begin; select 1 from threads for update").await.expect("lock");
+    let writer = tokio::spawn({
+        let (store, fence) = (Arc::clone(&store), run.fence());
+        async move { store.commit(&fence, step(1, "x")).await }
+    });
+    while end_backends(&killer, &name, "wait_event_type = 'Lock'").await == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let cut = writer.await.expect("task");
+    assert!(matches!(cut, Err(StoreError::Unknown(_))), "{cut:?}");
+    holder.batch_execute("rollback").await.expect("unlock");
+    assert_eq!(store.thread(&thread).await.expect("thread").head, 1);
+    store.commit(&run.fence(), step(1, "x")).await.expect("commit");
+}
+
+#[tokio::test]
+async fn a_write_that_waits_too_long_is_undone() {
+    let Some(url) = pg::fresh() else { return };
+    let options = PostgresOptions {
+        statement_timeout: Duration::from_millis(400),
+        ..PostgresOptions::new(url.clone())
+    };
+    let store = PostgresStore::open_with(&options).await.expect("open");
+    let thread = key("t");
+    let run = start(&store, new_run(&thread)).await;
+    let holder = admin(&url).await;
+    holder.batch_execute("begin; select 1 from threads for update").await.expect("lock");
+    let late = store.commit(&run.fence(), step(1, "x")).await;
+    assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+    assert_eq!(bodies(&store, &thread).await, "in", "reading waits for nobody");
+    holder.batch_execute("rollback").await.expect("unlock");
+    store.commit(&run.fence(), step(1, "x")).await.expect("commit");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_changes_nothing() {
+    let Some(url) = pg::fresh() else { return };
+    let store = open(&url).await;
+    let thread = key("t");
+    let run = start(&store, new_run(&thread)).await;
+    let full = "create function full_disk() returns trigger language plpgsql as
+        $$ begin raise exception 'no room' using errcode = '53100'; end $$;
+        create trigger full_disk before insert on entries execute function full_disk()";
+    let admin = admin(&url).await;
+    admin.batch_execute(full).await.expect("trigger");
+    let refused = store.commit(&run.fence(), step(1, "x")).await;
+    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+    assert_eq!(store.thread(&thread).await.expect("thread").head, 1);
+    admin.batch_execute("drop trigger full_disk on entries").await.expect("drop");
+    store.commit(&run.fence(), step(1, "x")).await.expect("commit");
+}
+
+#[tokio::test]
+async fn a_database_that_says_nothing_is_unavailable_soon() {
+    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let url = format!("postgres://u:p@{}/d", deaf.local_addr().expect("address"));
+    let since = Instant::now();
+    let opened = PostgresStore::open(&url).await;
+    assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    drop(deaf);
+    let opened = PostgresStore::open(&url).await;
+    assert!(matches!(opened, Err(StoreError::Unavailable(_))), "{opened:?}");
+}
+
+#[tokio::test]
+async fn the_password_is_in_no_error() {
+    let Some(server) = pg::own() else { return };
+    let store = open(&server.tcp_url(pg::PASSWORD)).await;
+    assert_eq!(format!("{store:?}"), "PostgresStore");
+    let wrong = PostgresStore::open(&server.tcp_url("hunter2-canary")).await.expect_err("wrong password");
+    assert!(matches!(wrong, StoreError::Other(_)), "{wrong:?}");
+    silent_about(&wrong, "hunter2-canary");
+    server.stop().expect("stop");
+    silent_about(&store.thread(&key("t")).await.expect_err("down"), pg::PASSWORD);
+    silent_about(&PostgresStore::open(&server.tcp_url(pg::PASSWORD)).await.expect_err("down"), pg::PASSWORD);
+}
+
+#[tokio::test]
+async fn a_table_that_grew_under_a_running_program_is_still_used() {
+    let Some(url) = pg::fresh() else { return };
+    let store = open(&url).await;
+    let thread = key("t");
+    let run = start(&store, new_run(&thread)).await;
+    let known = run.run.key();
+    store.run(&known).await.expect("run");
+    let newer = "alter table runs add column extra int8; alter table threads add column extra int8";
+    admin(&url).await.batch_execute(newer).await.expect("alter");
+    assert_eq!(store.run(&known).await.expect("run").run, known.run);
+    store.signal(&known, Signal::Cancel { body: Vec::new() }).await.expect("signal");
+    assert!(store.commit(&run.fence(), step(1, "x")).await.expect("commit").cancel_asked);
+    start(&store, new_run(&key("u"))).await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_before_it_wrote_is_told_not_to() {
+    let Some(url) = pg::fresh() else { return };
+    let store = open(&format!("{url}&options=-c%20synchronous_commit%3Doff")).await;
+    let spy = "create table seen (setting text);
+        create function spy() returns trigger language plpgsql as
+        $$ begin insert into seen values (current_setting('synchronous_commit')); return new; end $$;
+        create trigger spy before insert on entries for each row execute function spy()";
+    let admin = admin(&url).await;
+    admin.batch_execute(spy).await.expect("trigger");
+    start(&store, new_run(&key("t"))).await;
+    let seen: String = admin.query_one("select setting from seen", &[]).await.expect("seen").get(0);
+    assert_eq!(seen, "on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_that_lose_their_connections_leave_one_whole_log() {
+    let Some(url) = pg::fresh() else { return };
+    let name = pg::fresh_name();
+    let named = format!("{url}&application_name={name}");
+    let stores = [Arc::new(open(&named).await), Arc::new(open(&named).await)];
+    let admin = admin(&url).await;
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let mut writers = Vec::new();
+    for i in 0..4 {
+        let thread = key(&format!("t{i}"));
+        let run = start(&stores[i % 2], new_run(&thread)).await;
+        let (store, stopped) = (Arc::clone(&stores[i % 2]), stopped.clone());
+        let writer = tokio::spawn(async move {
+            let (mut head, mut unknown) = (1, 0);
+            while !*stopped.borrow() {
+                match store.commit(&run.fence(), step(head, &head.to_string())).await {
+                    Ok(committed) => head = committed.head,
+                    Err(StoreError::Unknown(_)) => {
+                        unknown += 1;
+                        let found = store.thread(&run.run.thread).await.expect("a read is asked again").head;
+                        assert!(found == head || found == head + 1, "knew {head}, found {found}");
+                        head = found;
+                    }
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            (head, unknown)
+        });
+        writers.push((thread, writer));
+    }
+    for _ in 0..40 {
+        end_backends(&admin, &name, "state = 'active' and random() < 0.5").await;
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    stop.send(true).expect("writers");
+    let mut cut_off = 0;
+    for (thread, writer) in writers {
+        let (head, unknown) = writer.await.expect("task");
+        cut_off += unknown;
+        let expected: Vec<String> =
+            std::iter::once("in".into()).chain((1..head).map(|number| number.to_string())).collect();
+        assert_eq!(bodies(&stores[0], &thread).await, expected.join(" "));
+    }
+    assert!(cut_off > 0, "no write was cut off");
+}
+
+/// Prints what a commit costs beside a bare insert on the same server. Not a law: it depends on the disk.
+#[tokio::test]
+#[ignore = "measures, and needs a quiet machine"]
+async fn a_commit_beside_a_bare_insert() {
+    let Some(url) = pg::fresh() else { return };
+    let options = PostgresOptions { connections: 1, ..PostgresOptions::new(url.clone()) };
+    let store = PostgresStore::open_with(&options).await.expect("open");
+    let run = start(&store, new_run(&key("t"))).await;
+    let bare = admin(&url).await;
+    bare.batch_execute("create table bare (id int8 primary key, body bytea not null)").await.expect("table");
+    let insert = bare.prepare("insert into bare values ($1, $2)").await.expect("prepare");
+    let body = vec![b'x'; 400];
+    let record = Record { path: "1.0".into(), key: "k".into(), stage: Stage::Done, body: body.clone() };
+    let (mut head, mut inserts, mut steps, mut fulls) = (1, Vec::new(), Vec::new(), Vec::new());
+    for round in 0..1500_i64 {
+        let since = Instant::now();
+        bare.execute(&insert, &[&round, &body]).await.expect("insert");
+        inserts.push(since.elapsed());
+        for (times, records) in [(&mut steps, Vec::new()), (&mut fulls, vec![record.clone()])] {
+            let mut commit =
+                Commit { clear_records: !records.is_empty(), records, steps: 1, ..step(head, "") };
+            commit.entries[0].body.clone_from(&body);
+            let since = Instant::now();
+            head = store.commit(&run.fence(), commit).await.expect("commit").head;
+            times.push(since.elapsed());
+        }
+    }
+    for times in [&mut inserts, &mut steps, &mut fulls] {
+        times.sort();
+    }
+    for percent in [10, 50, 90] {
+        let at = |times: &[Duration]| times[times.len() * percent / 100];
+        let (insert, step, full) = (at(&inserts), at(&steps), at(&fulls));
+        let ratio = |time: Duration| time.as_secs_f64() / insert.as_secs_f64();
+        let (light, heavy) = (ratio(step), ratio(full));
+        println!(
+            "p{percent}: insert {insert:?}, entry {step:?} ({light:.2}), with a record {full:?} ({heavy:.2})"
+        );
+    }
+}
+
+async fn open(url: &str) -> PostgresStore {
+    PostgresStore::open(url).await.expect("open")
+}
+
+/// A plain connection to the database and schema of a URL.
+async fn admin(url: &str) -> Client {
+    let (plain, schema) = url.split_once("schema=").expect("a schema");
+    let schema = schema.split('&').next().expect("a name");
+    let (client, connection) =
+        tokio_postgres::connect(plain.trim_end_matches(['?', '&']), NoTls).await.expect("connect");
+    tokio::spawn(connection);
+    client.batch_execute(&format!("set search_path = {schema}")).await.expect("schema");
+    client
+}
+
+/// Ends the backends of a program and waits until they are gone.
+async fn end_backends(admin: &Client, program: &str, which: &str) -> usize {
+    let sql = format!(
+        "select pg_terminate_backend(pid, 2000) from pg_stat_activity where application_name = '{program}' and {which}"
+    );
+    admin.query(&sql, &[]).await.expect("terminate").len()
+}
+
+fn silent_about(error: &StoreError, secret: &str) {
+    let mut told = format!("{error:?} {error}");
+    let mut source = error.source();
+    while let Some(inner) = source {
+        told += &format!(" {inner:?} {inner}");
+        source = inner.source();
+    }
+    assert!(!told.contains(secret), "{told}");
+}
+
+fn key(name: &str) -> ThreadKey {
+    ThreadKey::local(name).expect("name")
+}
+
+fn worker(name: &str) -> Claim {
+    Claim { worker: name.into(), lease: Duration::from_secs(60) }
+}
+
+fn new_run(thread: &ThreadKey) -> NewRun {
+    NewRun {
+        thread: thread.clone(),
+        run: RunId::random(),
+        graph: "chat".into(),
+        fingerprint: "f".into(),
+        first: NewRunEntry { kind: EntryKind::Started, body: b"in".to_vec(), parent: None },
+        if_busy: IfBusy::Reject,
+        idempotency: None,
+        metadata: Map::new(),
+        options: Vec::new(),
+        stop_body: Vec::new(),
+        claim: Some(worker("w")),
+    }
+}
+
+async fn start(store: &PostgresStore, run: NewRun) -> Claimed {
+    match store.submit(run).await.expect("submit") {
+        Submitted::Started(claimed) => claimed,
+        other => panic!("should start, not {other:?}"),
+    }
+}
+
+async fn queue(store: &PostgresStore, thread: &ThreadKey) {
+    let queued = store.submit(NewRun { claim: None, ..new_run(thread) }).await.expect("submit");
+    assert!(matches!(queued, Submitted::Queued { .. }), "{queued:?}");
+}
+
+fn step(head: Seq, body: &str) -> Commit {
+    let entry = NewEntry { kind: EntryKind::Step, body: body.into(), parent: None, base: 0, snapshot: None };
+    Commit { head, entries: vec![entry], ..Commit::default() }
+}
+
+async fn bodies(store: &PostgresStore, thread: &ThreadKey) -> String {
+    let entries = store.entries(thread, 0, 100_000).await.expect("entries");
+    let bodies: Vec<String> =
+        entries.into_iter().map(|entry| String::from_utf8(entry.body).expect("text")).collect();
+    bodies.join(" ")
+}
