@@ -49,6 +49,13 @@ pub(crate) struct Scratch {
     deltas: u64,
 }
 
+impl Scratch {
+    /// Records that no write has taken along yet.
+    pub(crate) fn take_buffered(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.buffered)
+    }
+}
+
 /// A call that must not be repeated has no known outcome; somebody said what happened.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -116,6 +116,9 @@ pub enum BuildError {
     /// Two nodes with one name.
     #[error("two nodes are called `{0}`")]
     Duplicate(String),
+    /// A node with the name of an end.
+    #[error("a node cannot be called `{0}`: that is an end of every graph")]
+    Reserved(String),
     /// A node that no edge leads to.
     #[error("nothing leads to node `{0}`")]
     Unreachable(String),

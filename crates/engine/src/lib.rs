@@ -1,4 +1,31 @@
 //! Durable graphs: typed state, supersteps, a log that survives `kill -9`.
+//!
+//! A graph is nodes over one [`State`]. A [`Runtime`] runs it on threads of a store: the nodes that are due run side
+//! by side on the same state, their updates are folded in the order of definition, and what changed is one
+//! transaction. What a node does to the world goes through its [`Cx`], which records it. So a process can be killed
+//! at any time: the next one goes on at the step, and at the call, where the last one was.
+//!
+//! This crate knows no language models, no HTTP and no SQL. Stores for SQLite and PostgreSQL are in `doran-store`;
+//! [`store::RamStore`] keeps everything in memory.
+//!
+//! # A letter that waits for a yes
+//!
+//! Two nodes, a branch, a loop and a question. Killed in the middle (`--die`) and started again it goes on where it
+//! was:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/approve.rs")]
+//! ```
+//!
+//! # Where to look
+//!
+//! | to | see |
+//! |---|---|
+//! | define a state, and how its fields take changes | [`State`], [`state::reduce`] |
+//! | define a graph | [`Graph::define`], [`node`], [`To`], [`subgraph`] |
+//! | call the world from a node, ask a person, show text | [`Cx`] |
+//! | start, answer, cancel, retry, rewind, watch | [`Runtime`], [`Bot`], [`Watch`] |
+//! | write a store | [`store`] and its conformance suite |
 
 // The derives write `::doran_engine`, in this crate as in any other; outside of tests nothing here may derive.
 #[allow(unused_extern_crates)]

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::graph::Core;
 use crate::plan::{Position, Task};
 use crate::state::State;
-use crate::store::{RunFailure, Usage};
+use crate::store::{Entry, EntryKind, RunFailure, Usage};
 
 /// Version of this format, written with every start.
 pub const FORMAT: u32 = 1;
@@ -197,6 +197,50 @@ pub struct Snapshot<S> {
     /// Milliseconds worked on in the run so far.
     #[serde(default)]
     pub active_ms: u64,
+}
+
+/// What stands in an entry, by its kind.
+#[derive(Debug)]
+pub enum Body {
+    /// A run began.
+    Started(Started),
+    /// A superstep of the graph.
+    Step(Step),
+    /// A superstep of a subgraph.
+    Inner(Step),
+    /// The run waits.
+    Paused(Paused),
+    /// Answers came.
+    Resumed(Resumed),
+    /// The run goes on after something that was not planned.
+    Restarted(Restarted),
+    /// The run ended well.
+    Finished,
+    /// The run failed.
+    Failed(Failed),
+    /// The run was cancelled.
+    Cancelled(Cancelled),
+    /// Somebody changed the state.
+    Edited(Edited),
+}
+
+impl Entry {
+    /// What stands in it.
+    pub fn read(&self) -> Result<Body, serde_json::Error> {
+        let body = self.body.as_slice();
+        Ok(match self.kind {
+            EntryKind::Started => Body::Started(serde_json::from_slice(body)?),
+            EntryKind::Step => Body::Step(serde_json::from_slice(body)?),
+            EntryKind::Inner => Body::Inner(serde_json::from_slice(body)?),
+            EntryKind::Paused => Body::Paused(serde_json::from_slice(body)?),
+            EntryKind::Resumed => Body::Resumed(serde_json::from_slice(body)?),
+            EntryKind::Restarted => Body::Restarted(serde_json::from_slice(body)?),
+            EntryKind::Finished => Body::Finished,
+            EntryKind::Failed => Body::Failed(serde_json::from_slice(body)?),
+            EntryKind::Cancelled => Body::Cancelled(serde_json::from_slice(body)?),
+            EntryKind::Edited => Body::Edited(serde_json::from_slice(body)?),
+        })
+    }
 }
 
 impl Place {

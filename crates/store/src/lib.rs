@@ -54,7 +54,9 @@ pub async fn open(url: &str) -> Result<Opened, StoreError> {
         return open_sqlite(path).await;
     }
     let scheme = url.split(':').next().unwrap_or_default();
-    Err(StoreError::Other(format!("`{scheme}:` is no store: use `sqlite:PATH`, `postgres://…` or `ram:`").into()))
+    Err(StoreError::Other(
+        format!("`{scheme}:` is no store: use `sqlite:PATH`, `postgres://…` or `ram:`").into(),
+    ))
 }
 
 #[cfg(feature = "postgres")]

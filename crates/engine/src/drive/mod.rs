@@ -2,14 +2,17 @@
 //! propose, writes it down, goes on. One loop for every run, with or without a store, watched or not, outermost
 //! graph or subgraph.
 //!
-//! Retries, timeouts and panics are in `task`; side by side is in `fan`; rebuilding a state from the log is in `fold`.
+//! Retries and timeouts are in `task`; panics in `panic`; side by side is in `fan`; rebuilding a state from the log is
+//! in `fold`.
 
 mod fan;
 mod fold;
+mod panic;
 mod run_cx;
 mod step;
 mod task;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::failpoint;
@@ -23,6 +26,7 @@ use crate::store::{
 };
 
 pub(crate) use fold::{At, rebuild};
+pub(crate) use panic::{PANIC, caught};
 pub use run_cx::Limits;
 pub(crate) use run_cx::{Journal, RunCx, Tip};
 
@@ -211,6 +215,32 @@ async fn fold_and_write<S: State>(
     done: Vec<task::Done<S::Update>>,
 ) -> Result<Option<Committed>, Halt> {
     let durable = run.journal.is_some();
+    // Reducers and branches are not the engine's code. What is half folded when one panics is not written.
+    let folded = catch_unwind(AssertUnwindSafe(|| fold_updates(graph, at, durable, done)));
+    let (tasks, usage) = match folded {
+        Ok(folded) => folded?,
+        Err(panic) => {
+            let nodes: Vec<String> =
+                at.position.due.iter().map(|task| format!("`{}`", graph.node(task.node).name)).collect();
+            let said = panic::said(&*panic);
+            let message = format!("a reducer or branch after {} panicked: {said}", nodes.join(", "));
+            return Err(Halt::failed(PANIC, message));
+        }
+    };
+    run.stepped();
+    if !durable {
+        return Ok(None);
+    }
+    write_step(graph, run, scope, at, tasks, usage).await
+}
+
+/// Folds the updates of a finished step and moves on to what is due after it. Gives what is to be written of it.
+fn fold_updates<S: State>(
+    graph: &Arc<Core<S>>,
+    at: &mut At<S>,
+    durable: bool,
+    done: Vec<task::Done<S::Update>>,
+) -> Result<(Vec<log::TaskDone>, Usage), Halt> {
     let nodes: Vec<plan::Ix> = at.position.due.iter().map(|task| task.node).collect();
     let mut tasks = Vec::new();
     let mut usage = Usage::default();
@@ -240,11 +270,7 @@ async fn fold_and_write<S: State>(
     })?;
     at.finished = nodes;
     at.position = position;
-    run.stepped();
-    if !durable {
-        return Ok(None);
-    }
-    write_step(graph, run, scope, at, tasks, usage).await
+    Ok((tasks, usage))
 }
 
 async fn write_step<S: State>(

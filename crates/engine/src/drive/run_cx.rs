@@ -18,7 +18,7 @@ use crate::store::{Commit, Committed, Fence, Record, Seq, Stage, Store, StoreErr
 pub struct Limits {
     /// Supersteps.
     pub steps: u32,
-    /// Time worked on, waiting for people not counted.
+    /// Time worked on, waiting for people not counted. A node that is still at work then is stopped.
     pub active: Option<Duration>,
     /// Tokens in and out together.
     pub tokens: Option<u64>,
@@ -149,7 +149,7 @@ impl RunCx {
         self.meter().active_before = active;
     }
 
-    /// Records that an earlier life of this task left.
+    /// Records that an earlier life or try of this task left.
     pub(crate) fn records_of(&self, path: &str) -> Vec<Record> {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if records.is_empty() { Vec::new() } else { records.get(path).cloned().unwrap_or_default() }
@@ -196,6 +196,10 @@ impl RunCx {
                 self.records.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
         }
+        // A task of the outer graph remembers its own calls. One of a subgraph is made anew when the node around it
+        // is tried again, and finds its calls here.
+        let inside: Vec<Record> =
+            commit.records.iter().filter(|record| record.path.contains('/')).cloned().collect();
         let committed = if commit.entries.is_empty() {
             journal.store.commit(&journal.fence, commit).await?
         } else {
@@ -215,10 +219,25 @@ impl RunCx {
             }
             committed
         };
+        self.remember(inside);
         if committed.cancel_asked {
             self.cancel.cancel();
         }
         Ok(Some(committed))
+    }
+
+    fn remember(&self, records: Vec<Record>) {
+        if records.is_empty() {
+            return;
+        }
+        let mut by_path = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        for record in records {
+            let of_task = by_path.entry(record.path.clone()).or_default();
+            match of_task.iter_mut().find(|old| old.key == record.key) {
+                Some(old) => *old = record,
+                None => of_task.push(record),
+            }
+        }
     }
 
     /// Counts what was spent. `Err` when that is too much.
@@ -238,6 +257,18 @@ impl RunCx {
     pub(crate) fn active(&self) -> Duration {
         let meter = self.meter();
         meter.active_before + meter.since.elapsed()
+    }
+
+    /// Ends when the run was worked on for as long as it may be.
+    pub(crate) async fn out_of_time(&self) -> Limit {
+        let Some(most) = self.limits.active else { return std::future::pending().await };
+        loop {
+            let left = most.saturating_sub(self.active());
+            if left.is_zero() {
+                return Limit::Active(most);
+            }
+            tokio::time::sleep(left).await;
+        }
     }
 
     pub(crate) fn check_limits(&self) -> Result<(), Limit> {

@@ -2,10 +2,9 @@
 //! here; what the result means for the run is not.
 
 use std::collections::BTreeMap;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cx::{Cx, Scratch, TaskCx};
 use crate::drive::RunCx;
+use crate::drive::panic::{PANIC, caught, said};
 use crate::error::{Kind, NodeError};
 use crate::failpoint;
 use crate::graph::{Built, Cache, Core, NodeFuture};
@@ -46,7 +46,25 @@ pub(crate) struct Done<U> {
     pub replayed: bool,
 }
 
+/// Runs a task. Whatever panics in it, the key of its cache included, is an error of its node.
 pub(crate) async fn run<S: State>(
+    graph: Arc<Core<S>>,
+    run: Arc<RunCx>,
+    task: Task,
+    path: String,
+    state: Snap<S>,
+) -> TaskEnd<S::Update> {
+    let node = graph.node(task.node).name.clone();
+    match caught(run_once(graph, run, task, path, state)).await {
+        Ok(end) => end,
+        Err(said) => TaskEnd::Failed {
+            failure: RunFailure { code: PANIC.into(), message: format!("node `{node}`: panicked: {said}") },
+            usage: Usage::default(),
+        },
+    }
+}
+
+async fn run_once<S: State>(
     graph: Arc<Core<S>>,
     run: Arc<RunCx>,
     task: Task,
@@ -64,7 +82,7 @@ pub(crate) async fn run<S: State>(
         }
     }
     let cached = match &node.cache {
-        Some(cache) => match look_up(&run, &graph, node, cache, &state).await {
+        Some(cache) => match look_up(&run, &graph, node, cache, &state, task.input.as_ref()).await {
             Ok(Looked::Found(update)) => return TaskEnd::Done(from_cache(update)),
             Ok(Looked::Missing(key)) => Some((key, cache.lifetime)),
             Err(error) => return TaskEnd::Lost(error),
@@ -81,10 +99,17 @@ pub(crate) async fn run<S: State>(
     }));
     failpoint::hit("node.before_start");
     let (end, attempts) = attempts(node, &run, &state, &cx).await;
-    let (asks, usage, notes) = {
+    let (asks, usage, notes, unsaved) = {
         let mut scratch = cx.scratch();
-        (std::mem::take(&mut scratch.asks), scratch.usage, std::mem::take(&mut scratch.notes))
+        let (asks, notes) = (std::mem::take(&mut scratch.asks), std::mem::take(&mut scratch.notes));
+        (asks, scratch.usage, notes, scratch.take_buffered())
     };
+    // A task that runs again, after an answer or a retry of the run, is to see the same time again.
+    if (end.is_err() || !asks.is_empty())
+        && let Err(error) = run.record(unsaved).await
+    {
+        return TaskEnd::Lost(error);
+    }
     match end {
         _ if run.cancel.is_cancelled() => TaskEnd::Cancelled,
         Err(Failure { kind: Kind::Cancelled, .. }) => TaskEnd::Cancelled,
@@ -95,7 +120,7 @@ pub(crate) async fn run<S: State>(
             })
         }
         // A question is a question even when the node swallowed the error that says so, or made another of it.
-        _ if !asks.is_empty() => TaskEnd::Paused(asks),
+        Ok(_) | Err(Failure { code: Failure::OF_NODE, .. }) if !asks.is_empty() => TaskEnd::Paused(asks),
         Ok(update) => {
             if let Some((key, lifetime)) = cached
                 && let Err(error) = keep(&run, &key, &update, lifetime).await
@@ -120,8 +145,11 @@ struct Failure {
 }
 
 impl Failure {
+    /// The code of an error that a node gave.
+    const OF_NODE: &'static str = "node_failed";
+
     fn of(error: NodeError) -> Self {
-        let code = if matches!(error.kind, Kind::Limit) { "limit_exceeded" } else { "node_failed" };
+        let code = if matches!(error.kind, Kind::Limit) { "limit_exceeded" } else { Self::OF_NODE };
         Self { code, message: error.to_string(), kind: error.kind, source: error.source }
     }
 
@@ -144,9 +172,13 @@ async fn attempts<S: State>(
             biased;
             outcome = attempt(node, state, cx) => outcome,
             () = run.cancel.cancelled() => Err(Failure::new(Kind::Cancelled, "cancelled", "cancelled".into())),
+            limit = run.out_of_time() => Err(Failure::new(Kind::Limit, "limit_exceeded", limit.to_string())),
         };
+        let asks = !cx.scratch().asks.is_empty();
         let wait = match &outcome {
-            Err(failure) if matches!(failure.kind, Kind::Transient) && cx.scratch().asks.is_empty() => {
+            Err(failure)
+                if matches!(failure.kind, Kind::Transient) && !(asks && failure.code == Failure::OF_NODE) =>
+            {
                 node.retry.wait(tried, jitter())
             }
             _ => None,
@@ -158,7 +190,7 @@ async fn attempts<S: State>(
         }
         tokio::select! {
             () = sleep(wait) => {}
-            () = run.cancel.cancelled() => {}
+            () = run.cancel.cancelled() => return (outcome, tried),
         }
     }
 }
@@ -166,7 +198,7 @@ async fn attempts<S: State>(
 async fn attempt<S: State>(node: &Built<S>, state: &Snap<S>, cx: &Cx) -> Result<S::Update, Failure> {
     let running = match catch_unwind(AssertUnwindSafe(|| node.run.run(state.clone(), cx.clone()))) {
         Ok(running) => running,
-        Err(panic) => return Err(panicked(&*panic)),
+        Err(panic) => return Err(panicked(&said(&*panic))),
     };
     if node.timeout.total.is_none() && node.timeout.idle.is_none() {
         return unwound::<S>(running).await;
@@ -207,22 +239,15 @@ async fn out_of_time(total: Option<Duration>, idle: Option<Duration>, cx: &Cx) -
 }
 
 /// Polls a node so that its panic is an error of the node.
-async fn unwound<S: State>(mut running: NodeFuture<S>) -> Result<S::Update, Failure> {
-    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(outcome)) => Poll::Ready(outcome.map_err(Failure::of)),
-        Err(panic) => Poll::Ready(Err(panicked(&*panic))),
-    })
-    .await
+async fn unwound<S: State>(running: NodeFuture<S>) -> Result<S::Update, Failure> {
+    match caught(running).await {
+        Ok(outcome) => outcome.map_err(Failure::of),
+        Err(said) => Err(panicked(&said)),
+    }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
-    let said = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
-    Failure::new(Kind::Permanent, "panic", format!("panicked: {said}"))
+fn panicked(said: &str) -> Failure {
+    Failure::new(Kind::Permanent, PANIC, format!("panicked: {said}"))
 }
 
 /// In 0..1. Spreads waits; nothing stored depends on it.
@@ -277,9 +302,11 @@ async fn look_up<S: State>(
     node: &Built<S>,
     cache: &Cache<S>,
     state: &S,
+    input: Option<&Value>,
 ) -> Result<Looked<S::Update>, StoreError> {
     let mut hash = Sha256::new();
-    for part in [graph.fingerprint.as_str(), &*node.name, &(cache.key)(state)] {
+    let input = input.map(Value::to_string).unwrap_or_default();
+    for part in [graph.fingerprint.as_str(), &*node.name, &(cache.key)(state), &input] {
         hash.update(part.len().to_be_bytes());
         hash.update(part.as_bytes());
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::BuildError;
-use crate::graph::node::Way;
+use crate::graph::node::{Lead, Way};
 use crate::graph::{
     Built, Choose, Core, Def, Drawing, DrawnEdge, DrawnNode, Edge, Graph, Nodes, To, Undeclared,
 };
@@ -32,9 +32,9 @@ impl<S: State, N: Nodes> Builder<S, N> {
 
     /// Checks the graph.
     pub fn build(self) -> Result<Graph<S>, BuildError> {
-        let start = self.start.iter().map(|node| node.name().to_owned()).collect();
+        let start: Vec<String> = self.start.iter().map(|node| node.name().to_owned()).collect();
         let nodes = self.nodes.into_iter().map(|(node, def)| (node.name().to_owned(), def)).collect();
-        assemble(nodes, start, |node: &N| node.name().to_owned())
+        assemble(nodes, &start, |node: &N| node.name().to_owned())
     }
 }
 
@@ -63,13 +63,13 @@ impl<S: State> NamedBuilder<S> {
 
     /// Checks the graph.
     pub fn build(self) -> Result<Graph<S>, BuildError> {
-        assemble(self.nodes, self.start, String::clone)
+        assemble(self.nodes, &self.start, String::clone)
     }
 }
 
 fn assemble<S: State, N: Send + Sync + 'static>(
     defs: Vec<(String, Def<S, N>)>,
-    start: Vec<String>,
+    start: &[String],
     name_of: impl Fn(&N) -> String + Copy + Send + Sync + 'static,
 ) -> Result<Graph<S>, BuildError> {
     let names = number(&defs)?;
@@ -78,7 +78,7 @@ fn assemble<S: State, N: Send + Sync + 'static>(
         names.get(&to).copied().ok_or_else(|| BuildError::UnknownTarget { from: from.to_owned(), to })
     };
     let mut start_ix = Vec::new();
-    for name in &start {
+    for name in start {
         start_ix.push(*names.get(name).ok_or_else(|| BuildError::UnknownStart(name.clone()))?);
     }
     if start_ix.is_empty() {
@@ -92,7 +92,8 @@ fn assemble<S: State, N: Send + Sync + 'static>(
     for (name, def) in defs {
         let mut waits_for = BTreeSet::new();
         for node in &def.waits_for {
-            waits_for.insert(target(&name, node)?);
+            let unknown = |_| BuildError::JoinWithoutEdge { join: name.clone(), missing: name_of(node) };
+            waits_for.insert(target(&name, node).map_err(unknown)?);
         }
         let targets = match &def.way {
             Way::End => Vec::new(),
@@ -143,6 +144,9 @@ fn number<S: State, N>(defs: &[(String, Def<S, N>)]) -> Result<HashMap<String, I
     let mut names = HashMap::new();
     for (ix, (name, _)) in defs.iter().enumerate() {
         let ix = Ix::try_from(ix).map_err(|_| BuildError::TooMany)?;
+        if name == "__start__" || name == "__end__" {
+            return Err(BuildError::Reserved(name.clone()));
+        }
         if names.insert(name.clone(), ix).is_some() {
             return Err(BuildError::Duplicate(name.clone()));
         }
@@ -155,7 +159,7 @@ fn checked<S: State, N: 'static>(
     names: HashMap<String, Ix>,
     declared: Vec<Ix>,
     may_end: bool,
-    choose: Arc<dyn Fn(&S) -> To<N> + Send + Sync>,
+    choose: Lead<S, N>,
     name_of: impl Fn(&N) -> String + Send + Sync + 'static,
 ) -> Choose<S> {
     Arc::new(move |state| {
@@ -166,7 +170,13 @@ fn checked<S: State, N: 'static>(
                 _ => Err(Undeclared(name)),
             }
         };
-        match choose(state) {
+        let chosen = match choose(state) {
+            // A list without anything in it leads nowhere, so it needs the same leave.
+            To::All(nodes) if nodes.is_empty() => To::End,
+            To::Each(_, items) if items.is_empty() => To::End,
+            chosen => chosen,
+        };
+        match chosen {
             To::End if may_end => Ok(Next::End),
             To::End => Err(Undeclared("__end__".into())),
             To::Node(node) => Ok(Next::Nodes(vec![known(&node)?])),

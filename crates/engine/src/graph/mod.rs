@@ -3,6 +3,7 @@
 //! What runs when is in [`plan`](crate::plan); how it runs, in [`drive`](crate::drive).
 
 mod build;
+mod draw;
 mod node;
 mod policy;
 mod sub;
@@ -39,9 +40,10 @@ pub trait Nodes: Copy + Eq + std::hash::Hash + std::fmt::Debug + Send + Sync + '
 pub enum To<N> {
     /// To this node.
     Node(N),
-    /// To all of these, side by side.
+    /// To all of these, side by side. None at all is [`To::End`].
     All(Vec<N>),
     /// To one task of this node for each item, side by side. A task reads its item with [`Cx::input`](crate::Cx::input).
+    /// No items at all is [`To::End`]; [`To::each`] says where to go then.
     Each(N, Vec<Value>),
     /// Nowhere.
     End,
@@ -120,7 +122,34 @@ impl<S: State> Graph<S> {
     }
 }
 
-/// Nodes and edges of a graph, for drawing.
+/// Nodes and edges of a graph, for drawing: as text with [`mermaid`](Drawing::mermaid), as a picture with
+/// [`svg`](Drawing::svg), for clients with [`json`](Drawing::json).
+///
+/// Branches declare where they may lead, so a drawing shows every way a run can take and no other. The ends of a graph
+/// are called `__start__` and `__end__`; only edges name them.
+///
+/// ```
+/// use doran_engine::graph::{Drawing, DrawnEdge, DrawnNode};
+///
+/// let edge = |source: &str, target: &str, conditional| DrawnEdge {
+///     source: source.into(),
+///     target: target.into(),
+///     conditional,
+/// };
+/// let drawing = Drawing {
+///     nodes: vec![DrawnNode { id: "답변".into(), deferred: false, inner: None }],
+///     edges: vec![edge("__start__", "답변", false), edge("답변", "__end__", true)],
+/// };
+/// let chart = "flowchart TD
+///   n0([\"start\"])
+///   n1[\"답변\"]
+///   n2([\"end\"])
+///   n0 --> n1
+///   n1 -.-> n2
+/// ";
+/// assert_eq!(drawing.mermaid(), chart);
+/// assert!(drawing.svg().contains("id=\"node-답변\""));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drawing {
     /// The nodes.

@@ -125,10 +125,13 @@ pub struct Def<S: State, N> {
     pub(crate) waits_for: Vec<N>,
 }
 
+/// What a branch was given to choose with.
+pub(crate) type Lead<S, N> = Arc<dyn Fn(&S) -> To<N> + Send + Sync>;
+
 pub(crate) enum Way<S, N> {
     End,
     Then(Vec<N>),
-    Branch { targets: Vec<N>, may_end: bool, choose: Arc<dyn Fn(&S) -> To<N> + Send + Sync> },
+    Branch { targets: Vec<N>, may_end: bool, choose: Lead<S, N> },
 }
 
 impl<S: State> Open<S> {

@@ -78,7 +78,8 @@ impl Timeout {
     }
 }
 
-/// When an earlier result of a node may stand in for running it. Kept per tenant, graph shape and node.
+/// When an earlier result of a node may stand in for running it. Kept per tenant, graph shape, node and, for a task of
+/// a dynamic fan-out, its item.
 pub struct Cache<S> {
     pub(crate) key: Arc<dyn Fn(&S) -> String + Send + Sync>,
     pub(crate) lifetime: Option<Duration>,

@@ -117,7 +117,10 @@ impl<S: State> Hosted<S> {
         first: Option<Vec<u8>>,
     ) -> (Result<RunEnd, Halt>, Option<Committed>) {
         let row = &claimed.run;
-        let stood = self.stand(&store, &claimed, first).await;
+        let (stood, panicked) = match drive::caught(self.stand(&store, &claimed, first)).await {
+            Ok(stood) => (stood, None),
+            Err(said) => (Ok((At::fresh(plan::Position::default()), None)), Some(said)),
+        };
         let (head, base) = (claimed.head, stood.as_ref().map_or(0, |(at, _)| at.base));
         let tip = tokio::sync::Mutex::new(Tip { head, base });
         run.journal = Some(Journal { store, fence: claimed.fence(), tip });
@@ -127,6 +130,10 @@ impl<S: State> Hosted<S> {
             Err(EngineError::Store(error)) => return (Err(Halt::Lost(error)), None),
             Err(error) => return fail(run, "state_mismatch", &error).await,
         };
+        if let Some(said) = panicked {
+            let message = format!("a reducer panicked while the log was read: {said}");
+            return fail_shared(&Arc::new(run), &mut at, drive::PANIC, message).await;
+        }
         run.worked_before(Duration::from_millis(at.active_ms));
         for (path, body) in std::mem::take(&mut at.inner) {
             run.keep_inner(&path, body);

@@ -137,7 +137,7 @@ impl Inner {
                 }
                 // Another worker may know the graph: it can claim the run once this lease runs out.
                 Err(error) => {
-                    tracing::warn!(run = %claimed.run.run, %error, "claimed a run of an unknown graph")
+                    tracing::warn!(run = %claimed.run.run, %error, "claimed a run of an unknown graph");
                 }
             }
         }

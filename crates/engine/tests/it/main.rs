@@ -1,4 +1,17 @@
 //! Tests of the engine from outside.
 
+#![allow(
+    clippy::expect_used,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking, and reads better"
+)]
+
 mod basic;
 mod derive;
+mod effects;
+mod example;
+mod limits;
+mod pauses;
+mod peers;
+mod steps;
+mod support;

@@ -33,6 +33,11 @@ create function write_step(
 declare
     v_ends bool := coalesce(p_status >= 4, false);
 begin
+    -- Records alone are written side by side, so their writer need not know the newest entry.
+    if cardinality(p_kinds) = 0 then
+        select coalesce(max(head), p_head) into p_head from (
+            select head from threads where tenant = p_tenant and thread = p_thread for update) as newest;
+    end if;
     o_head := p_head + cardinality(p_kinds);
     o_next_waits := false;
     update threads

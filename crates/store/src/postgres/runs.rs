@@ -11,9 +11,9 @@ use doran_engine::store::{
 };
 use uuid::Uuid;
 
+use super::PostgresStore;
 use super::error::{About, damaged};
 use super::row::{get, int, millis, number, records, run_row, span, stage_code};
-use super::PostgresStore;
 
 #[async_trait]
 impl Runs for PostgresStore {

@@ -25,6 +25,7 @@ pub(super) const FORMAT: u32 = MIGRATIONS.len() as u32;
 
 /// File systems on which the locks and the shared memory of SQLite cannot be relied on: NFS, SMB, CIFS, SMB2, 9P,
 /// AFS, Coda, Ceph.
+#[cfg(target_os = "linux")]
 const REMOTE: [u64; 8] =
     [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x5346_414f, 0x7375_7245, 0x00c3_6400];
 
@@ -71,6 +72,7 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Refuses a file system that lies on another machine.
+#[cfg(target_os = "linux")]
 pub(super) fn check_place(path: &Path) -> Result<(), StoreError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let found = rustix::fs::statfs(folder);
@@ -83,6 +85,12 @@ pub(super) fn check_place(path: &Path) -> Result<(), StoreError> {
             format!("`{folder}` is a network file system, on which SQLite loses data: use a local disk");
         return Err(StoreError::Other(text(message)));
     }
+    Ok(())
+}
+
+/// Only Linux tells by a number what a file system is.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn check_place(_path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 

@@ -56,8 +56,12 @@ pub(super) fn runs(
     tenant: &Tenant,
     filter: &RunFilter,
 ) -> Result<Vec<RunRow>, StoreError> {
-    // The status is part of the text, for only then can SQLite see that an index over the open runs serves.
-    let status = filter.status.map(|status| format!("AND status = {}", status.code())).unwrap_or_default();
+    // SQLite takes the index over the open runs only when its condition is part of the text.
+    let status = match filter.status {
+        Some(status) if status.is_end() => format!("AND status = {}", status.code()),
+        Some(status) => format!("AND status = {} AND status < 4", status.code()),
+        None => String::new(),
+    };
     let thread = if filter.thread.is_some() { "AND thread = ?2" } else { "AND ?2 IS NULL" };
     let before = if filter.before.is_some() { "AND run < ?3" } else { "AND ?3 IS NULL" };
     let sql = format!(

@@ -46,9 +46,10 @@ pub struct SqliteStore {
 }
 
 struct Inner {
-    // Dropped in this order: the lock is given back after the last write.
-    writer: Writer,
+    // Dropped in this order: the writer is the last connection, which moves its log into the file, and the lock is
+    // given back after that.
     readers: Option<Arc<Readers>>,
+    writer: Writer,
     _lock: Option<File>,
 }
 
@@ -96,7 +97,7 @@ impl SqliteStore {
         let sql = "SELECT coalesce(max(ticket), 0) FROM runs WHERE status < 4";
         let ticket = conn.query_row(sql, [], |row| row.get(0)).sorted()?;
         let writer = Writer::start(conn, Desk::new(ticket))?;
-        Ok(Self { inner: Arc::new(Inner { writer, readers, _lock: lock }) })
+        Ok(Self { inner: Arc::new(Inner { readers, writer, _lock: lock }) })
     }
 
     async fn write<T: Send + 'static>(
@@ -122,12 +123,14 @@ impl SqliteStore {
 }
 
 /// Nobody holds a run of an earlier process. A start that finds none writes nothing.
+///
+/// `status < 4` stands there as it does in the index over the open runs: SQLite does not see that it follows.
 fn release_all(conn: &Connection) -> rusqlite::Result<()> {
     let all = conn.unchecked_transaction()?;
     let sql = "UPDATE threads SET ready = (SELECT r.ticket FROM runs r WHERE r.tenant = threads.tenant AND r.run = active)
-               WHERE (tenant, thread) IN (SELECT tenant, thread FROM runs WHERE status = 2 AND held = 1)";
+               WHERE (tenant, thread) IN (SELECT tenant, thread FROM runs WHERE status = 2 AND status < 4 AND held = 1)";
     all.execute(sql, [])?;
-    all.execute("UPDATE runs SET held = 0 WHERE status = 2 AND held = 1", [])?;
+    all.execute("UPDATE runs SET held = 0 WHERE status = 2 AND status < 4 AND held = 1", [])?;
     all.commit()
 }
 
@@ -147,13 +150,16 @@ impl Keeper for SqliteStore {
         let copy = move |conn: &Connection| {
             // The copy gets its name when it is whole, so that half of one is never taken for a backup.
             let part = file::beside(&to, ".part");
+            // A backup that was cut off may have left its part.
+            if part.exists() {
+                remove(&part)?;
+            }
             let done = copy_to(conn, &part).and_then(|()| {
                 std::fs::rename(&part, &to)
                     .map_err(|cause| StoreError::Other(of_file(&to, "cannot make", cause)))
             });
             if done.is_err() && part.exists() {
-                std::fs::remove_file(&part)
-                    .map_err(|cause| StoreError::Other(of_file(&part, "cannot remove", cause)))?;
+                remove(&part)?;
             }
             done
         };
@@ -179,6 +185,10 @@ impl Keeper for SqliteStore {
     async fn failed(&self) -> Arc<str> {
         self.inner.writer.failed().await
     }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    std::fs::remove_file(path).map_err(|cause| StoreError::Other(of_file(path, "cannot remove", cause)))
 }
 
 /// Writes the content of one instant to a new file and waits until the disk has it.

@@ -181,3 +181,29 @@ async fn the_log_is_moved_into_the_file_before_it_grows_long() {
     let log = super::file::beside(&path, "-wal").metadata().expect("log").len();
     assert!(log < 8 << 20, "the log has {log} bytes after 12 MB were written");
 }
+
+#[test]
+fn what_is_asked_often_goes_by_an_index() {
+    let conn = super::file::in_memory().expect("open");
+    let check = |sql: &str, index: &str| {
+        let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("sql");
+        let count = statement.parameter_count();
+        let values = rusqlite::params_from_iter(vec![Option::<i64>::None; count]);
+        let lines = statement.query_map(values, |row| row.get::<_, String>(3)).expect("plan");
+        let plan = lines.collect::<Result<Vec<_>, _>>().expect("plan").join("; ");
+        let sorts = plan.contains("TEMP B-TREE") || plan.contains("SCAN");
+        assert!(plan.contains(index) && !sorts, "{sql}\n{plan}");
+    };
+    check("SELECT 1 FROM threads WHERE ready IS NOT NULL ORDER BY ready LIMIT ?1", "threads_ready");
+    check(
+        "SELECT * FROM threads WHERE tenant = ?1 AND running = 0 ORDER BY updated_at DESC, thread",
+        "threads_by_change",
+    );
+    check("SELECT * FROM threads WHERE tenant = ?1 AND running = 1", "threads_running");
+    check("SELECT tenant FROM runs WHERE status = 2 AND status < 4 AND held = 1", "runs_open (status=?)");
+    check(
+        "SELECT * FROM runs WHERE tenant = ?1 AND ?2 IS NULL AND status = 3 AND status < 4 ORDER BY run DESC",
+        "runs_open (status=? AND tenant=?)",
+    );
+    check("SELECT * FROM runs WHERE tenant = ?1 AND thread = ?2 ORDER BY run DESC", "runs_by_thread");
+}

@@ -131,15 +131,17 @@ fn idle(tx: &Tx<'_>, since: Millis) -> Result<Vec<(ThreadKey, Seq)>, StoreError>
     all(tx.conn, sql, [since], |row| Ok((thread_key(row, 0, 1)?, get(row, 2)?)))
 }
 
-/// Removes the entries up to the time `old` that lie before the snapshot the newest state starts from.
+/// Removes the entries up to the time `old` that lie before the snapshot the newest state starts from. A younger one
+/// keeps all that it is rebuilt from.
 fn forget(conn: &Connection, key: &ThreadKey, head: Seq, old: Millis) -> Result<u64, StoreError> {
     let from = base_after(conn, key, head)?;
     if from == 0 {
         return Ok(0);
     }
     let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
-    let sql = "SELECT coalesce(min(seq), ?3) FROM entries
-               WHERE tenant = ?1 AND thread = ?2 AND seq < ?3 AND at > ?4";
+    let sql = "SELECT coalesce(min(min(seq, base)), ?3) FROM entries
+               WHERE tenant = ?1 AND thread = ?2 AND seq < ?3 AND seq >=
+                     (SELECT min(seq) FROM entries WHERE tenant = ?1 AND thread = ?2 AND seq < ?3 AND at > ?4)";
     let first =
         one(conn, sql, params![tenant, thread, int(from), old], |row| get::<i64>(row, 0))?.unwrap_or(0);
     let cut = params![tenant, thread, first];

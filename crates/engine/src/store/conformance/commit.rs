@@ -59,6 +59,17 @@ pub(super) async fn a_wrong_head_writes_nothing<S: Store>(b: Bench<S>) {
     b.write(&run, &["b"]).await;
 }
 
+pub(super) async fn records_alone_need_no_head<S: Store>(b: Bench<S>) {
+    let thread = b.key();
+    let run = b.start(&thread).await;
+    b.write(&run, &["a"]).await;
+    let records = vec![record("0.0", "k", Stage::Done, "r")];
+    let commit = Commit { head: 0, records, ..Commit::default() };
+    let committed = b.store.commit(&run.fence(), commit).await.expect("records alone");
+    assert_eq!(committed.head, 2);
+    b.write(&run, &["b"]).await;
+}
+
 /// A commit that changes everything a commit can.
 fn full() -> Commit {
     Commit {

@@ -202,6 +202,7 @@ list! {
         an_entry_names_its_run
         entries_lie_side_by_side
         a_wrong_head_writes_nothing
+        records_alone_need_no_head
         a_fenced_write_changes_nothing
         an_ended_run_takes_no_write
         a_paused_run_takes_no_write

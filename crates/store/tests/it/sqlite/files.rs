@@ -46,6 +46,36 @@ async fn a_run_of_an_ended_process_is_claimed_at_once() {
     assert!(store.claim(&worker(), None, 10).await.expect("claim").is_empty());
 }
 
+#[tokio::test]
+async fn a_file_of_a_killed_process_is_read_with_its_log() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    let key = thread("a");
+    let store = SqliteStore::open(&path).expect("open");
+    let run = start(&store, &key, b"hello").await.expect("start");
+    step(&store, &run, 1, b"one").await.expect("step");
+    // What a kill leaves: the file and its log, without anybody who closed them.
+    let killed = folder.path().join("killed.db");
+    fs::copy(&path, &killed).expect("copy");
+    fs::copy(folder.path().join("doran.db-wal"), folder.path().join("killed.db-wal")).expect("copy");
+
+    let store = SqliteStore::open(&killed).expect("open again");
+    store.integrity_check().await.expect("whole");
+    assert_eq!(store.thread(&key).await.expect("thread").head, 2);
+    assert_eq!(store.claim(&worker(), None, 10).await.expect("claim").len(), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_is_closed_leaves_one_file() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    let store = SqliteStore::open(&path).expect("open");
+    start(&store, &thread("a"), b"hello").await.expect("start");
+    store.thread(&thread("a")).await.expect("thread");
+    drop(store);
+    assert!(!folder.path().join("doran.db-wal").exists(), "the log is in the file");
+}
+
 #[test]
 fn a_second_opener_is_refused() {
     let folder = tempfile::tempdir().expect("folder");

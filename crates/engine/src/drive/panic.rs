@@ -1,0 +1,30 @@
+//! Panics of code that is not the engine's: nodes, reducers, branches. Each ends its run and nothing else.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+/// The code of a run that failed so.
+pub(crate) const PANIC: &str = "panic";
+
+/// Waits for `future`; `Err` is what it said when it panicked.
+pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    let mut future = pin!(future);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+        Err(panic) => Poll::Ready(Err(said(&*panic))),
+    })
+    .await
+}
+
+/// The text of a panic.
+pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,78 @@
+//! Mermaid flowcharts. Nodes are numbered, and names appear only as quoted labels, so that no name is syntax.
+
+use crate::graph::Drawing;
+use crate::graph::draw::{Kind, places};
+
+pub(super) fn write(drawing: &Drawing) -> String {
+    let mut chart = Chart { text: String::from("flowchart TD\n"), next: 0, deferred: Vec::new() };
+    chart.graph(drawing, 1);
+    if !chart.deferred.is_empty() {
+        chart.line(1, "classDef deferred stroke-dasharray:3 3");
+        let deferred = chart.deferred.join(",");
+        chart.line(1, &format!("class {deferred} deferred"));
+    }
+    chart.text
+}
+
+struct Chart {
+    text: String,
+    /// Numbers run through all subgraphs, since Mermaid has one name space.
+    next: usize,
+    deferred: Vec<String>,
+}
+
+impl Chart {
+    fn graph(&mut self, drawing: &Drawing, depth: usize) {
+        let shown = drawing.shown();
+        let mut names = Vec::new();
+        for shown in &shown {
+            let name = format!("n{}", self.next);
+            self.next += 1;
+            let mut label = escape(shown.label());
+            if shown.is_deferred() {
+                label.push_str("<br/>deferred");
+                self.deferred.push(name.clone());
+            }
+            match (shown.inner(), shown.kind) {
+                (Some(inner), _) => {
+                    self.line(depth, &format!("subgraph {name}[\"{label}\"]"));
+                    self.graph(inner, depth + 1);
+                    self.line(depth, "end");
+                }
+                (None, Kind::Node) => self.line(depth, &format!("{name}[\"{label}\"]")),
+                (None, Kind::Start | Kind::End) => self.line(depth, &format!("{name}([\"{label}\"])")),
+            }
+            names.push(name);
+        }
+        let places = places(&shown);
+        for edge in &drawing.edges {
+            let [source, target] = [&edge.source, &edge.target].map(|id| &names[places[id.as_str()]]);
+            let arrow = if edge.conditional { "-.->" } else { "-->" };
+            self.line(depth, &format!("{source} {arrow} {target}"));
+        }
+    }
+
+    fn line(&mut self, depth: usize, text: &str) {
+        for _ in 0..depth {
+            self.text.push_str("  ");
+        }
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+}
+
+/// Writes all but letters, digits and harmless signs as `#number;`, which Mermaid reads back as the character.
+fn escape(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        match c {
+            '\n' => text.push_str("<br/>"),
+            ' ' | '_' | '-' | '.' | ',' | '/' => text.push(c),
+            _ if c.is_alphanumeric() => text.push(c),
+            _ if c.is_control() => text.push(' '),
+            _ => text.push_str(&format!("#{};", u32::from(c))),
+        }
+    }
+    // Mermaid takes an empty label for a mistake.
+    if text.is_empty() { " ".into() } else { text }
+}

@@ -1,0 +1,122 @@
+//! Draws graphs: as text for Mermaid, as a picture in SVG, and as JSON for clients. Plain functions of a
+//! [`Drawing`]: the same drawing gives the same bytes.
+//!
+//! In which layer a box goes is in `layout`, where in the layer in `grid`, how lines run between boxes in `route`;
+//! `svg` only writes it down.
+
+mod grid;
+mod layout;
+mod mermaid;
+mod route;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::graph::{Drawing, DrawnNode};
+
+const START: &str = "__start__";
+const END: &str = "__end__";
+
+impl Drawing {
+    /// The graph as a Mermaid flowchart. Branches are dotted, subgraphs are blocks, and any name is safe in it.
+    pub fn mermaid(&self) -> String {
+        mermaid::write(self)
+    }
+
+    /// The graph as a picture that stands alone or inside a page.
+    ///
+    /// Each node is a `g.node` with `data-node="NAME"` and the id `node-NAME`, each edge a `g.edge` with
+    /// `data-source` and `data-target`, so that a page can light them up. Branches are also `conditional`, edges that
+    /// lead back up `back`, deferred nodes `deferred`. A node of a subgraph has `data-in="OUTER"` and the id
+    /// `node-OUTER/NAME`. In an id, everything but letters, digits, `_` and `-` is written as `.hex.`.
+    ///
+    /// Colours follow `currentColor`; a page may set `--graph-line`, `--graph-box` and `--graph-text`.
+    pub fn svg(&self) -> String {
+        svg::write(self)
+    }
+
+    /// The graph as clients of the HTTP interface read it: `{"nodes": [{"id", "type", "data": {"name"}}], "edges":
+    /// [{"source", "target", "conditional"?}]}`. A node that holds a graph carries it as `inner`.
+    pub fn json(&self) -> Value {
+        let nodes = self.shown().into_iter().map(|shown| {
+            let mut node = json!({ "id": shown.id, "type": "runnable", "data": { "name": shown.id } });
+            if shown.is_deferred() {
+                node["deferred"] = true.into();
+            }
+            if let Some(inner) = shown.inner() {
+                node["inner"] = inner.json();
+            }
+            node
+        });
+        let nodes: Vec<Value> = nodes.collect();
+        json!({ "nodes": nodes, "edges": self.edges })
+    }
+
+    /// All that an edge or the list of nodes names, each once: the start, the nodes in their order, the end.
+    fn shown(&self) -> Vec<Shown<'_>> {
+        let mut shown: Vec<Shown<'_>> = Vec::new();
+        let mut known: HashMap<&str, ()> = HashMap::new();
+        for node in &self.nodes {
+            if known.insert(&node.id, ()).is_none() {
+                shown.push(Shown { id: &node.id, kind: Kind::Node, node: Some(node) });
+            }
+        }
+        let mut ends = [None, None];
+        for id in self.edges.iter().flat_map(|edge| [edge.source.as_str(), edge.target.as_str()]) {
+            if known.insert(id, ()).is_some() {
+                continue;
+            }
+            match id {
+                START => ends[0] = Some(Shown { id, kind: Kind::Start, node: None }),
+                END => ends[1] = Some(Shown { id, kind: Kind::End, node: None }),
+                _ => shown.push(Shown { id, kind: Kind::Node, node: None }),
+            }
+        }
+        let [start, end] = ends;
+        start.into_iter().chain(shown).chain(end).collect()
+    }
+}
+
+/// One thing that is drawn as a box.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    id: &'a str,
+    kind: Kind,
+    /// Nothing for the ends.
+    node: Option<&'a DrawnNode>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Start,
+    Node,
+    End,
+}
+
+impl<'a> Shown<'a> {
+    fn is_deferred(&self) -> bool {
+        self.node.is_some_and(|node| node.deferred)
+    }
+
+    fn inner(&self) -> Option<&'a Drawing> {
+        self.node.and_then(|node| node.inner.as_deref())
+    }
+
+    /// What a person reads: the ends without their underscores.
+    fn label(&self) -> &'a str {
+        match self.kind {
+            Kind::Start => "start",
+            Kind::Node => self.id,
+            Kind::End => "end",
+        }
+    }
+}
+
+/// Where each id is among `shown`.
+fn places<'a>(shown: &[Shown<'a>]) -> HashMap<&'a str, usize> {
+    shown.iter().enumerate().map(|(at, shown)| (shown.id, at)).collect()
+}

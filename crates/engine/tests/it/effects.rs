@@ -1,0 +1,407 @@
+//! Calls to the world through `Cx`: recorded once, keyed alike in every attempt, and never repeated where they must
+//! not be.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use doran_engine::log::AskKind;
+use doran_engine::store::Status;
+use doran_engine::{Bot, Cx, Graph, NodeError, Outcome, Retry, RunHandle, Timeout};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Calls, Notes, NotesUpdate, bot, crash_and_take_over, does, ms, only, ram, rest, run, say, thread, told,
+    trace, traced,
+};
+
+/// What the world outside saw: keys of calls, in order.
+#[derive(Clone, Debug, Default)]
+struct World(Arc<Mutex<Vec<String>>>);
+
+impl World {
+    fn call(&self, key: impl Into<String>) -> usize {
+        let mut calls = self.0.lock().expect("no panic");
+        calls.push(key.into());
+        calls.len()
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.0.lock().expect("no panic").clone()
+    }
+}
+
+/// A node that does `work` and, in its first life, stops there for ever; the crash comes then.
+fn stops_after<F>(lives: Calls, work: impl Fn(Cx) -> F + Send + Sync + 'static) -> Graph<Notes>
+where
+    F: Future<Output = Result<String, NodeError>> + Send + 'static,
+{
+    only(
+        "a",
+        does(move |_, cx| {
+            let (work, lives) = (work(cx), lives.clone());
+            async move {
+                let word = work.await?;
+                if lives.hit() == 1 {
+                    std::future::pending::<()>().await;
+                }
+                Ok(say(word))
+            }
+        }),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recorded_call_is_not_made_again_after_a_crash() {
+    let (world, lives) = (World::default(), Calls::default());
+    let seen = world.clone();
+    let graph = stops_after(lives.clone(), move |cx| {
+        let seen = seen.clone();
+        async move {
+            let n: usize = cx.effect("read", async { Ok::<_, NodeError>(seen.call("read")) }).await?;
+            let m: usize = cx.idempotent("write", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
+            let o: usize = cx.once("pay", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
+            Ok(format!("{n} {m} {o}"))
+        }
+    });
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
+    assert_eq!(rest(&bot, &run).await, "1 2 3");
+    assert_eq!(world.calls().len(), 3);
+    assert_eq!(lives.count(), 2, "the node itself ran again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_random_numbers_and_ids_are_the_same_after_a_crash() {
+    let (said, lives) = (World::default(), Calls::default());
+    let seen = said.clone();
+    let graph = stops_after(lives.clone(), move |cx| {
+        let seen = seen.clone();
+        async move {
+            let all =
+                format!("{:?} {} {} {:?} {}", cx.now(), cx.random(), cx.new_id(), cx.now(), cx.random());
+            std::thread::sleep(ms(3));
+            // Something recorded takes what was drawn before it along.
+            cx.effect("flush", async { Ok::<_, NodeError>(()) }).await?;
+            seen.call(all.clone());
+            Ok(all)
+        }
+    });
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
+    let end = rest(&bot, &run).await;
+    assert_eq!(said.calls(), [end.clone(), end.clone()]);
+    let (other, _) = traced(&graph).await;
+    assert_ne!(other, end, "another run draws others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_of_an_idempotent_call_carries_the_same_key() {
+    let (world, lives) = (World::default(), Calls::default());
+    let (seen, counted) = (world.clone(), lives.clone());
+    // Fails twice in the first life, hangs in the third try; the second life succeeds.
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.hit());
+            async move {
+                let done: String = cx
+                    .idempotent("write", |key| async move {
+                        seen.call(key.clone());
+                        match nth {
+                            1 | 2 => Err(NodeError::transient("reset")),
+                            3 => std::future::pending().await,
+                            _ => Ok(key),
+                        }
+                    })
+                    .await?;
+                Ok(say(done))
+            }
+        }),
+    );
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 3).await;
+    let key = rest(&bot, &run).await;
+    assert_eq!(world.calls(), vec![key; 4]);
+}
+
+#[tokio::test]
+async fn two_calls_of_one_name_have_keys_of_their_own() {
+    let world = World::default();
+    let seen = world.clone();
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let seen = seen.clone();
+            async move {
+                for _ in 0..2 {
+                    let seen = seen.clone();
+                    cx.idempotent("write", |key| async move { Ok::<_, NodeError>(seen.call(key)) }).await?;
+                }
+                cx.idempotent("other", |key| async move { Ok::<_, NodeError>(seen.call(key)) }).await?;
+                Ok(say("done"))
+            }
+        }),
+    );
+    traced(&graph).await;
+    let calls = world.calls();
+    assert_eq!(calls.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{calls:?}");
+}
+
+/// A node that pays once. In life `n` the call to the world does what `acts[n - 1]` says.
+fn pays(world: World, lives: Calls, acts: &'static [&'static str]) -> Graph<Notes> {
+    let node = does(move |_, cx: Cx| {
+        let (world, lives) = (world.clone(), lives.clone());
+        async move {
+            let paid: String = cx
+                .once("pay", |key| async move {
+                    let act = acts.get(lives.hit() as usize - 1).copied().unwrap_or("ok");
+                    world.call(key);
+                    match act {
+                        "hang" => std::future::pending().await,
+                        "transient" => Err(NodeError::transient("connection reset")),
+                        "permanent" => Err(NodeError::permanent("card refused")),
+                        _ => Ok("paid".to_owned()),
+                    }
+                })
+                .await?;
+            Ok(say(paid))
+        }
+    });
+    only("a", node.timeout(Timeout::total(ms(60_000))))
+}
+
+async fn answered(bot: &Bot<Notes>, run: &RunHandle, answer: Value) -> String {
+    let questions = bot.runtime().questions(&thread("t")).await.expect("questions");
+    let answers = BTreeMap::from([(questions[0].1.id.clone(), answer)]);
+    let run = bot.runtime().answer(&run.key(), &answers).await.expect("taken");
+    rest(bot, &run).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_in_the_middle_of_a_once_call_pauses_instead_of_repeating_it() {
+    let (world, lives) = (World::default(), Calls::default());
+    let graph = pays(world.clone(), lives.clone(), &["hang"]);
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
+    let Ok(Outcome::Paused(asks)) = bot.outcome(&run).await else { panic!("not paused") };
+    assert_eq!(asks[0].kind, AskKind::EffectUnknown);
+    assert_eq!(asks[0].question["call"], "pay");
+    assert_eq!(asks[0].question["key"], world.calls()[0], "the key tells which call it was");
+    assert_eq!(answered(&bot, &run, json!({ "result": "paid by hand" })).await, "paid by hand");
+    assert_eq!(world.calls().len(), 1);
+    assert_eq!(
+        trace(bot.runtime(), &run.key()).await,
+        "started | restarted | paused by a | resumed | a | finished"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_once_call_that_did_not_happen_is_made_when_somebody_says_so() {
+    let (world, lives) = (World::default(), Calls::default());
+    let graph = pays(world.clone(), lives.clone(), &["hang"]);
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
+    rest(&bot, &run).await;
+    assert_eq!(answered(&bot, &run, json!({ "retry": true })).await, "paid");
+    let calls = world.calls();
+    assert_eq!(calls.len(), 2);
+    assert_ne!(calls[0], calls[1], "a call made anew has a key of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_settles_nothing_is_asked_again_with_the_reason() {
+    let (world, lives) = (World::default(), Calls::default());
+    let graph = pays(world.clone(), lives.clone(), &["hang"]);
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
+    rest(&bot, &run).await;
+    for nonsense in [json!("yes"), json!({}), json!({ "retry": false }), json!({ "typo": 1 })] {
+        let end = answered(&bot, &run, nonsense.clone()).await;
+        assert!(end.contains("asks"), "{nonsense}: {end}");
+        let questions = bot.runtime().questions(&thread("t")).await.expect("questions");
+        assert!(questions[0].1.problem.as_deref().is_some_and(|why| why.contains("retry")), "{nonsense}");
+    }
+    assert_eq!(answered(&bot, &run, json!({ "result": "paid" })).await, "paid");
+    assert_eq!(world.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_or_a_transient_error_of_a_once_call_leaves_it_open_too() {
+    for act in [&["hang"], &["transient"]] {
+        let (world, lives) = (World::default(), Calls::default());
+        let bot = bot(&pays(world.clone(), lives, act));
+        let handle = bot.start(&thread("t"), Notes::update()).await.expect("started");
+        let Ok(Outcome::Paused(asks)) = bot.outcome(&handle).await else { panic!("{act:?}: not paused") };
+        assert_eq!(asks[0].kind, AskKind::EffectUnknown, "{act:?}");
+        assert_eq!(world.calls().len(), 1, "{act:?}");
+        assert_eq!(answered(&bot, &handle, json!({ "result": "paid" })).await, "paid");
+        assert_eq!(world.calls().len(), 1, "{act:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_error_of_a_once_call_is_recorded_and_comes_again() {
+    let (world, lives) = (World::default(), Calls::default());
+    let bot = bot(&pays(world.clone(), lives, &["permanent"]));
+    let handle = bot.start(&thread("t"), Notes::update()).await.expect("started");
+    assert_eq!(rest(&bot, &handle).await, "node_failed: node `a`: card refused");
+    let again = bot.runtime().retry(&handle.key()).await.expect("tried again");
+    assert_eq!(rest(&bot, &again).await, "node_failed: node `a`: card refused");
+    assert_eq!(world.calls().len(), 1, "it is known not to have happened, and the error is known too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_once_call_side_by_side_with_a_crash_of_a_sibling_stays_done() {
+    let (world, lives) = (World::default(), Calls::default());
+    let (seen, counted) = (world.clone(), lives.clone());
+    let graph = Graph::named()
+        .node(
+            "pay",
+            does(move |_, cx: Cx| {
+                let seen = seen.clone();
+                async move {
+                    let n: usize =
+                        cx.once("pay", |key| async move { Ok::<_, NodeError>(seen.call(key)) }).await?;
+                    Ok(say(format!("paid {n}")))
+                }
+            })
+            .end(),
+        )
+        .node(
+            "slow",
+            does(move |_, _| {
+                let nth = counted.hit();
+                async move {
+                    tokio::time::sleep(ms(20)).await;
+                    if nth == 1 {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(say("slow"))
+                }
+            })
+            .end(),
+        )
+        .start("pay")
+        .start("slow")
+        .build()
+        .expect("sound");
+    let seen = world.clone();
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || {
+        lives.count() == 1 && seen.calls().len() == 1
+    })
+    .await;
+    assert_eq!(rest(&bot, &run).await, "paid 1 slow");
+    assert_eq!((world.calls().len(), lives.count()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_made_side_by_side_keep_their_keys_whoever_comes_first() {
+    let (world, lives) = (World::default(), Calls::default());
+    let (seen, counted) = (world.clone(), lives.clone());
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.hit());
+            async move {
+                let call = |item: u64| {
+                    let seen = seen.clone();
+                    // The first life finishes them in one order, the second would in the other.
+                    let wait = if nth == 1 { 10 * item } else { 100 - 10 * item };
+                    cx.effect("fetch", async move {
+                        tokio::time::sleep(ms(wait)).await;
+                        if nth == 1 && item == 3 {
+                            std::future::pending::<()>().await;
+                        }
+                        seen.call(item.to_string());
+                        Ok::<_, NodeError>(item)
+                    })
+                };
+                let (one, two, three) = (call(1), call(2), call(3));
+                let (three, two, one) = tokio::try_join!(three, two, one)?;
+                Ok(say(format!("{one} {two} {three}")))
+            }
+        }),
+    );
+    let seen = world.clone();
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || seen.calls().len() == 2).await;
+    assert_eq!(rest(&bot, &run).await, "1 2 3");
+    assert_eq!(world.calls(), ["1", "2", "3"], "the two that were recorded are not made again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_a_node_again_does_not_repeat_its_recorded_calls() {
+    let (world, tries) = (World::default(), Calls::default());
+    let (seen, counted) = (world.clone(), tries.clone());
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.hit());
+            async move {
+                let n: usize = cx.effect("read", async { Ok::<_, NodeError>(seen.call("read")) }).await?;
+                let m: usize = cx.once("pay", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
+                if nth < 3 {
+                    return Err(NodeError::transient("later"));
+                }
+                Ok(say(format!("{n} {m} attempt {}", cx.attempt())))
+            }
+        })
+        .retry(Retry::times(3)),
+    );
+    assert_eq!(traced(&graph).await.0, "1 2 attempt 3");
+    assert_eq!(world.calls().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_that_may_be_repeated_is_repeated() {
+    let calls = Calls::default();
+    let counted = calls.clone();
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let counted = counted.clone();
+            async move {
+                let n: u32 = cx
+                    .effect("read", async move {
+                        match counted.hit() {
+                            1 => Err(NodeError::transient("reset")),
+                            n => Ok(n),
+                        }
+                    })
+                    .await?;
+                Ok(say(n.to_string()))
+            }
+        }),
+    );
+    assert_eq!(traced(&graph).await.0, "2");
+}
+
+#[tokio::test]
+async fn a_result_that_no_longer_fits_its_type_is_an_error_and_not_a_second_call() {
+    let world = World::default();
+    let graph = |seen: World, typed: bool| {
+        only(
+            "a",
+            does(move |_, cx: Cx| {
+                let seen = seen.clone();
+                async move {
+                    let update: NotesUpdate = if typed {
+                        let word: String = cx
+                            .effect("read", async { Ok::<_, NodeError>(format!("n{}", seen.call("read"))) })
+                            .await?;
+                        say(word)
+                    } else {
+                        let n: usize =
+                            cx.effect("read", async { Ok::<_, NodeError>(seen.call("read")) }).await?;
+                        say(n.to_string())
+                    };
+                    cx.ask::<bool, _>("on?").await?;
+                    Ok(update)
+                }
+            }),
+        )
+    };
+    let store = Arc::new(ram());
+    let first = crate::support::bot_on(store.clone(), &graph(world.clone(), false));
+    run(&first, Notes::update()).await;
+    let second = crate::support::bot_on(store, &graph(world.clone(), true));
+    let end = told(second.resume(&thread("t"), true).await);
+    assert!(end.starts_with("node_failed: node `a`: invalid type: integer `1`, expected a string"), "{end}");
+    assert_eq!(world.calls().len(), 1);
+    let filter = doran_engine::store::RunFilter { status: Some(Status::Failed), ..Default::default() };
+    let failed = second.runtime().store().runs(&thread("t").tenant, &filter).await.expect("runs");
+    assert_eq!(failed.len(), 1);
+}

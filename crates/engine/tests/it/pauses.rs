@@ -1,0 +1,341 @@
+//! Questions to people and breakpoints: asked, waited for without a task, answered once, and nothing before them is
+//! done again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use doran_engine::log::AskKind;
+use doran_engine::store::{Status, StoreError};
+use doran_engine::{Bot, Cx, EngineError, Graph, NodeError, Outcome, RunHandle, StartOptions, To};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Calls, Notes, NotesUpdate, bot, bot_on, does, ms, only, ram, rest, run, say, says, thread, told, trace,
+};
+
+/// Answers questions by id.
+async fn answer(bot: &Bot<Notes>, run: &RunHandle, answers: Value) -> String {
+    let answers: BTreeMap<String, Value> = serde_json::from_value(answers).expect("a map");
+    match bot.runtime().answer(&run.key(), &answers).await {
+        Ok(run) => rest(bot, &run).await,
+        Err(error) => format!("refused: {error}"),
+    }
+}
+
+async fn started(bot: &Bot<Notes>) -> RunHandle {
+    bot.start(&thread("t"), Notes::update()).await.expect("started")
+}
+
+async fn asks_word(cx: Cx, question: &str) -> Result<NotesUpdate, NodeError> {
+    let word: String = cx.ask(question).await?;
+    Ok(say(word))
+}
+
+/// Three nodes side by side; `x` and `y` ask, `z` does not.
+fn two_askers(z: Calls) -> Graph<Notes> {
+    let z = does(move |_, _| {
+        let nth = z.hit();
+        async move { Ok(say(format!("z{nth}"))) }
+    });
+    Graph::named()
+        .node("split", says("split").then_all(["x", "y", "z"]))
+        .node("x", does(|_, cx| asks_word(cx, "x?")).then("join"))
+        .node("y", does(|_, cx| asks_word(cx, "y?")).then("join"))
+        .node("z", z.then("join"))
+        .node("join", says("join").end().after_all(["x", "y", "z"]))
+        .start("split")
+        .build()
+        .expect("sound")
+}
+
+#[tokio::test]
+async fn several_questions_are_asked_at_once_and_answered_together() {
+    let z = Calls::default();
+    let bot = bot(&two_askers(z.clone()));
+    let run = started(&bot).await;
+    assert_eq!(rest(&bot, &run).await, "1.0:ask#0 asks \"x?\"; 1.1:ask#0 asks \"y?\"");
+    let end = answer(&bot, &run, json!({ "1.0:ask#0": "X", "1.1:ask#0": "Y" })).await;
+    assert_eq!(end, "split X Y z1 join");
+    assert_eq!(z.count(), 1, "a sibling that had finished is not run again");
+}
+
+#[tokio::test]
+async fn a_partial_answer_leaves_the_other_question_open() {
+    let z = Calls::default();
+    let bot = bot(&two_askers(z.clone()));
+    let run = started(&bot).await;
+    rest(&bot, &run).await;
+    assert_eq!(answer(&bot, &run, json!({ "1.1:ask#0": "Y" })).await, "1.0:ask#0 asks \"x?\"");
+    assert_eq!(answer(&bot, &run, json!({ "1.0:ask#0": "X" })).await, "split X Y z1 join");
+    assert_eq!(z.count(), 1);
+    assert_eq!(
+        trace(bot.runtime(), &run.key()).await,
+        "started | split | paused by x+y | resumed | paused by x | resumed | x+y+z | join | finished"
+    );
+}
+
+#[tokio::test]
+async fn a_question_is_answered_once() {
+    let bot = bot(&two_askers(Calls::default()));
+    let run = started(&bot).await;
+    rest(&bot, &run).await;
+    answer(&bot, &run, json!({ "1.0:ask#0": "X" })).await;
+    let end = answer(&bot, &run, json!({ "1.0:ask#0": "other" })).await;
+    assert_eq!(end, "refused: question `ask#0` of task `1.0` is not open");
+    let end = answer(&bot, &run, json!({ "1.0:ask#0": "other", "1.1:ask#0": "Y" })).await;
+    assert_eq!(end, "refused: question `ask#0` of task `1.0` is not open", "all or nothing");
+    assert_eq!(
+        answer(&bot, &run, json!({ "nonsense": 1 })).await,
+        "refused: `nonsense` is not the id of a question"
+    );
+    assert_eq!(answer(&bot, &run, json!({ "1.1:ask#0": "Y" })).await, "split X Y z1 join");
+    let end = answer(&bot, &run, json!({ "1.1:ask#0": "Y" })).await;
+    assert!(end.starts_with("refused: run ") && end.ends_with("is not paused"), "{end}");
+}
+
+#[tokio::test]
+async fn an_answer_of_the_wrong_type_is_asked_again_with_the_reason() {
+    let graph = only(
+        "a",
+        does(|_, cx: Cx| async move {
+            let number: u32 = cx.ask("how many?").await?;
+            Ok(say(number.to_string()))
+        }),
+    );
+    let bot = bot(&graph);
+    run(&bot, Notes::update()).await;
+    let Ok(Outcome::Paused(asks)) = bot.resume(&thread("t"), "many").await else { panic!("not asked again") };
+    assert_eq!(asks[0].question, "how many?");
+    let problem = asks[0].problem.as_deref().expect("a reason");
+    assert!(problem.contains("expected u32"), "{problem}");
+    let Ok(Outcome::Paused(asks)) = bot.resume(&thread("t"), -1).await else { panic!("not asked again") };
+    assert!(asks[0].problem.is_some());
+    assert_eq!(told(bot.resume(&thread("t"), 7).await), "7");
+}
+
+#[tokio::test]
+async fn a_node_that_swallows_the_pause_pauses_all_the_same() {
+    let swallow = does(|_, cx: Cx| async move {
+        let word: String = cx.ask("sure?").await.unwrap_or_else(|_| "swallowed".to_owned());
+        Ok(say(word))
+    });
+    let bot = bot(&only("a", swallow));
+    assert_eq!(run(&bot, Notes::update()).await, "0.0:ask#0 asks \"sure?\"");
+    assert_eq!(told(bot.resume(&thread("t"), "yes").await), "yes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_turns_the_pause_into_an_error_of_its_own_pauses_all_the_same() {
+    for transient in [false, true] {
+        let calls = Calls::default();
+        let counted = calls.clone();
+        let wrap = does(move |_, cx: Cx| {
+            counted.hit();
+            async move {
+                let wrapped = |error: NodeError| match transient {
+                    true => NodeError::transient(format!("wrapped: {error}")),
+                    false => NodeError::permanent(format!("wrapped: {error}")),
+                };
+                let word: String = cx.ask("sure?").await.map_err(wrapped)?;
+                Ok(say(word))
+            }
+        });
+        let bot = bot(&only("a", wrap));
+        assert_eq!(run(&bot, Notes::update()).await, "0.0:ask#0 asks \"sure?\"", "transient: {transient}");
+        assert_eq!(calls.count(), 1, "a question is not a reason to try again");
+        assert_eq!(told(bot.resume(&thread("t"), "yes").await), "yes");
+    }
+}
+
+#[tokio::test]
+async fn a_node_may_ask_in_a_loop_and_each_answer_stays_with_its_question() {
+    let graph = only(
+        "a",
+        does(|_, cx: Cx| async move {
+            let mut words = Vec::new();
+            for round in 0..3 {
+                words.push(cx.ask::<String, _>(format!("word {round}?")).await?);
+            }
+            Ok(say(words.join("-")))
+        }),
+    );
+    let bot = bot(&graph);
+    assert_eq!(run(&bot, Notes::update()).await, "0.0:ask#0 asks \"word 0?\"");
+    assert_eq!(told(bot.resume(&thread("t"), "a").await), "0.0:ask#1 asks \"word 1?\"");
+    assert_eq!(told(bot.resume(&thread("t"), "b").await), "0.0:ask#2 asks \"word 2?\"");
+    assert_eq!(told(bot.resume(&thread("t"), "c").await), "a-b-c");
+}
+
+#[tokio::test]
+async fn a_graph_may_ask_in_a_loop_and_each_round_has_its_own_question() {
+    let graph = Graph::named()
+        .node(
+            "a",
+            does(|state, cx| async move {
+                let update = asks_word(cx, "next?").await?;
+                Ok(update.n(state.n + 1))
+            })
+            .branch_or_end(
+                ["a"],
+                |state: &Notes| if state.n == 3 { To::End } else { To::Node("a".to_owned()) },
+            ),
+        )
+        .start("a")
+        .build()
+        .expect("sound");
+    let bot = bot(&graph);
+    assert_eq!(run(&bot, Notes::update()).await, "0.0:ask#0 asks \"next?\"");
+    assert_eq!(told(bot.resume(&thread("t"), "a").await), "1.0:ask#0 asks \"next?\"");
+    assert_eq!(told(bot.resume(&thread("t"), "b").await), "2.0:ask#0 asks \"next?\"");
+    assert_eq!(told(bot.resume(&thread("t"), "c").await), "a b c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_survives_its_runtime_and_what_stood_before_it_is_not_done_again() {
+    let calls = Calls::default();
+    let graph = |calls: Calls| {
+        only(
+            "a",
+            does(move |_, cx: Cx| {
+                let calls = calls.clone();
+                async move {
+                    let looked: u32 =
+                        cx.effect("look", async move { Ok::<_, NodeError>(calls.hit()) }).await?;
+                    let (time, id) = (cx.now(), cx.new_id());
+                    let answer: String = cx.ask(json!({ "time": format!("{time:?}"), "id": id })).await?;
+                    Ok(say(format!("{looked} {answer} {time:?} {id}")))
+                }
+            }),
+        )
+    };
+    let store = ram();
+    let first = bot_on(Arc::new(store.clone()), &graph(calls.clone()));
+    let asked = match first.run(&thread("t"), Notes::update()).await {
+        Ok(Outcome::Paused(asks)) => asks[0].question.clone(),
+        other => panic!("{other:?}"),
+    };
+    drop(first);
+    // Days pass. The clock of the machine moves too, so a time that was not kept would differ.
+    tokio::time::advance(ms(3 * 24 * 3600 * 1000)).await;
+    std::thread::sleep(ms(5));
+    let second = bot_on(Arc::new(store), &graph(calls.clone()));
+    let end = told(second.resume(&thread("t"), "yes").await);
+    let text = |name: &str| asked[name].as_str().expect("text").to_owned();
+    assert_eq!(end, format!("1 yes {} {}", text("time"), text("id")));
+    assert_eq!(calls.count(), 1);
+}
+
+#[tokio::test]
+async fn a_pause_holds_no_task() {
+    let bot = bot(&two_askers(Calls::default()));
+    let run = started(&bot).await;
+    rest(&bot, &run).await;
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert!(tasks <= 1, "only the keeper of leases may live, and not {tasks} tasks");
+    let row = bot.runtime().store().run(&run.key()).await.expect("row");
+    assert_eq!((row.status, row.ended_at), (Status::Paused, None));
+}
+
+fn three() -> Graph<Notes> {
+    Graph::named()
+        .node("a", says("a").then("b"))
+        .node("b", says("b").then("c"))
+        .node("c", says("c").end())
+        .start("a")
+        .build()
+        .expect("sound")
+}
+
+#[tokio::test]
+async fn breakpoints_of_a_node_pause_before_and_after_it() {
+    let graph = Graph::named()
+        .node("a", says("a").then("b"))
+        .node("b", says("b").pause_before().pause_after().then("c"))
+        .node("c", says("c").end())
+        .start("a")
+        .build()
+        .expect("sound");
+    let bot = bot(&graph);
+    let before = run(&bot, Notes::update()).await;
+    assert_eq!(before, "1.0:break#0 asks {\"due\":[\"b\"],\"pause\":\"before\"}");
+    assert_eq!(bot.state(&thread("t")).await.expect("state").line(), "a");
+    let after = told(bot.resume(&thread("t"), true).await);
+    assert_eq!(after, "2.0:break#0 asks {\"due\":[\"c\"],\"pause\":\"after\"}");
+    assert_eq!(bot.state(&thread("t")).await.expect("state").line(), "a b");
+    assert_eq!(told(bot.resume(&thread("t"), Value::Null).await), "a b c");
+}
+
+#[tokio::test]
+async fn breakpoints_of_a_run_are_its_own() {
+    let bot = bot(&three());
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let options =
+        StartOptions { pause_before: set(&["c"]), pause_after: set(&["a"]), ..StartOptions::default() };
+    let handle = bot.start_with(&thread("t"), Some(Notes::update()), options).await.expect("started");
+    let Ok(Outcome::Paused(asks)) = bot.outcome(&handle).await else { panic!("not paused") };
+    assert_eq!((asks[0].kind, asks[0].node.as_str()), (AskKind::Breakpoint, "a"));
+    assert!(told(bot.resume(&thread("t"), true).await).contains("before"));
+    assert_eq!(told(bot.resume(&thread("t"), true).await), "a b c");
+    assert_eq!(
+        trace(bot.runtime(), &handle.key()).await,
+        "started | a | paused by a | resumed | b | paused by c | resumed | c | finished"
+    );
+    let other = bot.run(&thread("other"), Notes::update()).await;
+    assert_eq!(told(other), "a b c", "another run has none");
+}
+
+#[tokio::test]
+async fn a_breakpoint_in_a_loop_stops_every_round() {
+    let graph = Graph::named()
+        .node(
+            "a",
+            does(|state, _| async move { Ok(say("a").n(state.n + 1)) }).pause_before().branch_or_end(
+                ["a"],
+                |state: &Notes| if state.n == 3 { To::End } else { To::Node("a".to_owned()) },
+            ),
+        )
+        .start("a")
+        .build()
+        .expect("sound");
+    let bot = bot(&graph);
+    assert!(run(&bot, Notes::update()).await.starts_with("0.0:break#0"));
+    assert!(told(bot.resume(&thread("t"), true).await).starts_with("1.0:break#0"));
+    assert!(told(bot.resume(&thread("t"), true).await).starts_with("2.0:break#0"));
+    assert_eq!(told(bot.resume(&thread("t"), true).await), "a a a");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_a_hundred_answers_at_once_one_is_taken() {
+    for _ in 0..10 {
+        let bot = bot(&only("a", does(|_, cx| asks_word(cx, "who?"))));
+        let run = started(&bot).await;
+        rest(&bot, &run).await;
+        let mut racers = Vec::new();
+        for n in 0..100 {
+            let (runtime, key) = (bot.runtime().clone(), run.key());
+            racers.push(tokio::spawn(async move {
+                let answers = BTreeMap::from([("0.0:ask#0".to_owned(), json!(format!("racer {n}")))]);
+                runtime.answer(&key, &answers).await.map(|_| n)
+            }));
+        }
+        let mut won = Vec::new();
+        for racer in racers {
+            match racer.await.expect("no panic") {
+                Ok(n) => won.push(n),
+                Err(EngineError::Store(StoreError::Conflict(_))) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(won.len(), 1);
+        let again = bot.runtime().run(&run.key()).await.expect("the run");
+        assert_eq!(rest(&bot, &again).await, format!("racer {}", won[0]));
+        assert_eq!(trace(bot.runtime(), &run.key()).await, "started | paused by a | resumed | a | finished");
+    }
+}
+
+#[tokio::test]
+async fn a_graph_without_a_store_says_that_nobody_can_answer() {
+    let graph = only("a", does(|_, cx| asks_word(cx, "who?")));
+    let error = graph.run(Notes::update()).await.expect_err("nobody answers");
+    assert_eq!(error.to_string(), "node `a` asks a question, and there is no store to wait in");
+}
