@@ -8,13 +8,15 @@ use crate::commands;
 use crate::config::Flags;
 
 const EXAMPLES: &str = "Examples · 보기:
-  doran config                          every setting and its origin · 모든 설정과 그 출처
-  doran config --json                   the same for programs · 프로그램이 읽도록
-  DORAN_LOG=debug doran --lang ko config";
+  doran demo                            a few questions, answered · 질문 몇 개와 답
+  doran chat                            talk in the terminal · 터미널에서 대화
+  echo '연차휴가는 며칠인가요?' | doran chat
+  doran serve --port 8080               the HTTP server · HTTP 서버
+  doran config                          every setting and its origin · 모든 설정과 그 출처";
 
 /// Durable chat agents in one program · 꺼져도 이어지는 대화 에이전트
 #[derive(Debug, Parser)]
-#[command(name = "doran", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "doran", version, after_help = EXAMPLES, after_long_help = long_help(), arg_required_else_help = true)]
 pub(crate) struct Args {
     /// Settings file · 설정 파일
     #[arg(long, global = true, value_name = "FILE")]
@@ -25,6 +27,10 @@ pub(crate) struct Args {
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+fn long_help() -> String {
+    format!("{EXAMPLES}\n\n{}", crate::exit::CODES)
 }
 
 /// Settings that have a flag. Text here; checked with all others.
@@ -54,6 +60,20 @@ pub(crate) struct SettingArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Ask a few questions and print what happened · 질문 몇 개를 하고 일어난 일을 보여 준다
+    Demo(commands::demo::Args),
+    /// Talk in the terminal · 터미널에서 대화한다
+    Chat(commands::chat::Args),
+    /// Serve HTTP with server-sent events · HTTP 서버를 연다
+    Serve(commands::serve::Args),
+    /// List conversations · 대화를 나열한다
+    Threads(commands::threads::Args),
+    /// List runs · 실행을 나열한다
+    Runs(commands::runs::Args),
+    /// Copy the database to a file · 데이터베이스를 파일로 복사한다
+    Backup(commands::backup::Args),
+    /// Remove what need not be kept any more · 더 둘 필요가 없는 것을 지운다
+    Gc,
     /// Show every setting, its value and origin · 모든 설정과 값, 출처를 보여 준다
     Config(commands::config::Args),
 }

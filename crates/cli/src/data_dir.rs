@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::output::{Both, both};
 
@@ -11,7 +11,6 @@ use crate::output::{Both, both};
 /// The lock is the operating system's, so a killed process leaves none behind; the file itself stays.
 #[derive(Debug)]
 pub(crate) struct DataDir {
-    path: PathBuf,
     _lock: File,
 }
 
@@ -26,13 +25,7 @@ impl DataDir {
             )
             .because(error)
         })?;
-        let lock = take(path)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+        Ok(Self { _lock: take(path)? })
     }
 }
 
@@ -96,7 +89,7 @@ mod tests {
         let pid = std::process::id().to_string();
         for text in [&error.ko, &error.en] {
             assert!(text.contains(&pid) && text.contains("--data-dir"), "{text}");
-            assert!(text.contains(&first.path().display().to_string()), "{text}");
+            assert!(text.contains(&path.display().to_string()), "{text}");
         }
         drop(first);
         DataDir::hold(&path).expect("free again");
@@ -108,10 +101,11 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
 
         let scratch = Scratch::new();
-        let held = DataDir::hold(&scratch.path().join("data")).expect("free");
+        let data = scratch.path().join("data");
+        let _held = DataDir::hold(&data).expect("free");
         let mode = |path: &Path| fs::metadata(path).expect("metadata").permissions().mode() & 0o777;
-        assert_eq!(mode(held.path()), 0o700);
-        assert_eq!(mode(&held.path().join("lock")), 0o600);
+        assert_eq!(mode(&data), 0o700);
+        assert_eq!(mode(&data.join("lock")), 0o600);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The program `doran`: reads the environment, the settings and the command line, and hands over.
 
+mod answer;
 mod args;
+mod assemble;
+mod client;
 mod commands;
 mod config;
-#[cfg_attr(not(test), expect(dead_code, reason = "no command opens a store yet"))]
 mod data_dir;
 mod environment;
+mod exit;
 mod output;
 #[cfg(test)]
 mod scratch;
@@ -37,7 +40,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output.fail(&error);
-            ExitCode::FAILURE
+            exit::code(&error)
         }
     }
 }
@@ -47,9 +50,21 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
     let output = Output { language: loaded.config.language, ..output };
     start_log(&loaded.config.log, output)?;
     tracing::debug!(file = ?loaded.file, "settings read");
+    let config = &loaded.config;
     match &args.command {
         Command::Config(args) => commands::config::run(args, &loaded, output),
+        Command::Demo(args) => wait(commands::demo::run(args, config, output)),
+        Command::Chat(args) => wait(commands::chat::run(args, config, output)),
+        Command::Serve(args) => wait(commands::serve::run(args, config, output)),
+        Command::Threads(args) => wait(commands::threads::run(args, config, output)),
+        Command::Runs(args) => wait(commands::runs::run(args, config, output)),
+        Command::Backup(args) => wait(commands::backup::run(args, config, output)),
+        Command::Gc => wait(commands::gc::run(config, output)),
     }
+}
+
+fn wait(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
 }
 
 fn start_log(filter: &str, output: Output) -> anyhow::Result<()> {

@@ -103,6 +103,13 @@ impl Output {
         self.line(&format!("{before}{}:{after} {causes}", label.text(self.language)));
     }
 
+    /// Invites the person to type.
+    pub(crate) fn prompt(&self, text: &str) {
+        let mut stderr = io::stderr().lock();
+        // With stderr gone there is nobody to invite.
+        stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
+    }
+
     fn line(&self, text: &str) {
         // With stderr gone there is nobody left to tell.
         writeln!(io::stderr().lock(), "{text}").ok();

@@ -162,7 +162,7 @@ impl ModelError {
 }
 
 /// A whole answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
     /// The words.
     pub text: String,

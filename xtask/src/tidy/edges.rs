@@ -27,6 +27,7 @@ const ALLOWED_IN_TESTS: &[(&str, &str)] = &[
     // Agents and routes are tested on a store that survives, and on a scripted model.
     ("doran-agents", "doran-store"),
     ("doran-server", "doran-llm"),
+    ("doran-server", "doran-retrieval"),
     ("doran-server", "doran-store"),
 ];
 

@@ -1,3 +1,10 @@
 //! One file a command. A command reads what it was given, hands over, and prints.
 
+pub(crate) mod backup;
+pub(crate) mod chat;
 pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod gc;
+pub(crate) mod runs;
+pub(crate) mod serve;
+pub(crate) mod threads;

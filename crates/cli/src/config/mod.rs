@@ -288,7 +288,9 @@ fn host(environment: &Environment) -> String {
 /// A misspelt variable would else be ignored without a word.
 fn unknown_variables(environment: &Environment, language: Language) -> Vec<String> {
     let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.env).chain(["DORAN_CONFIG"]).collect();
-    let unknown = environment.names().filter(|name| name.starts_with("DORAN_") && !known.contains(name));
+    let unknown = environment
+        .names()
+        .filter(|name| name.starts_with("DORAN_") && !known.contains(name) && !is_of_chores(name));
     unknown
         .map(|name| {
             let near = file::nearest(name, &known);
@@ -300,6 +302,13 @@ fn unknown_variables(environment: &Environment, language: Language) -> Vec<Strin
             .to_owned()
         })
         .collect()
+}
+
+/// Variables that tests, measurements and tortures speak by are not settings, and no mistake either.
+fn is_of_chores(name: &str) -> bool {
+    name.starts_with("DORAN_TEST_")
+        || name.starts_with("DORAN_BENCH_")
+        || matches!(name, "DORAN_REQUIRE_PARTS" | "DORAN_FAILPOINT" | "DORAN_MUTANT")
 }
 
 #[cfg(test)]

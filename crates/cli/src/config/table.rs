@@ -78,8 +78,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: Kind::Address,
         default: "127.0.0.1:7979",
         secret: false,
-        en: "Address and port of the HTTP server. Other machines can reach it only if this is not a loopback address.",
-        ko: "HTTP 서버의 주소와 포트. 루프백이 아닌 주소를 적어야 다른 컴퓨터에서 닿을 수 있다.",
+        en: "Address and port of the HTTP server. Only a loopback address is taken: there are no keys yet to protect any other.",
+        ko: "HTTP 서버의 주소와 포트. 루프백 주소만 받는다. 다른 주소를 지킬 키가 아직 없기 때문이다.",
     },
     Setting {
         key: "language",

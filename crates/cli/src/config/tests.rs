@@ -127,6 +127,19 @@ fn a_misspelt_variable_is_noted() {
 }
 
 #[test]
+fn variables_of_tests_and_measurements_are_not_noted() {
+    let names = [
+        "DORAN_TEST_POSTGRES",
+        "DORAN_BENCH_PYTHON",
+        "DORAN_REQUIRE_PARTS",
+        "DORAN_FAILPOINT",
+        "DORAN_MUTANT",
+    ];
+    let variables = names.map(|name| (name, "x"));
+    assert!(loaded(&[], &variables, Path::new("/nowhere")).notes.is_empty());
+}
+
+#[test]
 fn settings_are_few_named_alike_and_documented_twice() {
     assert!(SETTINGS.len() <= 25);
     for setting in SETTINGS {

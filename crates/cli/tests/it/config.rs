@@ -1,25 +1,16 @@
 //! `doran config`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+use crate::program::{fresh, text};
 
 /// Runs the program in an empty environment but for these variables.
 fn doran(directory: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_doran"));
     command.env_clear().env("HOME", directory).envs(variables.iter().copied());
     command.current_dir(directory).args(args).output().expect("the program starts")
-}
-
-fn fresh(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    fs::remove_dir_all(&path).ok();
-    fs::create_dir_all(&path).expect("a directory");
-    path.canonicalize().expect("a path")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 #[test]

@@ -2,4 +2,8 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod chat;
 mod config;
+mod demo;
+mod program;
+mod serve;

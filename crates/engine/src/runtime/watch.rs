@@ -174,12 +174,9 @@ impl Watch {
     async fn wait(&mut self) {
         match &mut self.live {
             // The bell can ring between the read above and here: `changed` then returns at once. The time limit only
-            // matters when the run ends in this process without an entry (it was lost to another worker).
-            Some((_, bell)) => {
-                if matches!(timeout(POLL * 5, bell.changed()).await, Ok(Err(_)) | Err(_)) {
-                    self.live = None;
-                }
-            }
+            // matters when the run ends in this process without an entry (it was lost to another worker): the next
+            // turn finds that it has no live side any more.
+            Some((_, bell)) => drop(timeout(POLL * 5, bell.changed()).await),
             None => tokio::time::sleep(POLL).await,
         }
     }

@@ -114,3 +114,35 @@ async fn a_graph_runs_without_a_store_too() {
     .expect("sound");
     assert_eq!(graph.run(Count::update()).await.expect("runs").n, 100);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_piece_is_shown_once_however_long_the_silence_after_it() {
+    #[derive(State, Clone, Debug, Default, Serialize, Deserialize)]
+    struct Nothing {
+        done: bool,
+    }
+    #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    enum One {
+        Think,
+    }
+    let graph = Graph::define(|One::Think| {
+        node(|_: Snap<Nothing>, cx: Cx| async move {
+            cx.token("음…");
+            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+            Ok::<_, NodeError>(Nothing::update().done(true))
+        })
+        .end()
+    })
+    .start(One::Think)
+    .build()
+    .expect("sound");
+    let bot = Runtime::new(Arc::new(RamStore::new())).graph("think", &graph).expect("registered");
+    let thread = ThreadKey::local("t").expect("a name");
+    let run = bot.start(&thread, Nothing::update()).await.expect("started");
+    let mut watch = run.watch().await.expect("watch");
+    let mut pieces = 0;
+    while let Some(event) = watch.next().await.expect("event") {
+        pieces += u32::from(matches!(event, Event::Delta(_)));
+    }
+    assert_eq!(pieces, 1);
+}

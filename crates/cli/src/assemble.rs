@@ -1,0 +1,105 @@
+//! Where concrete parts meet: settings become a store, a runtime and agents. Nothing else names them all.
+
+use std::sync::Arc;
+
+use doran_agents::{About, Agent, Parts, samples};
+use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
+use doran_llm::{ChatModel, OfflineModel};
+use doran_retrieval::RamKeyword;
+use doran_server::{App, api};
+use doran_store::{Keeper, Opened};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Database};
+use crate::data_dir::DataDir;
+use crate::exit::Trouble;
+use crate::output::both;
+
+/// Everything a command works with.
+pub(crate) struct House {
+    pub(crate) runtime: Runtime,
+    pub(crate) tenant: Tenant,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) model: Arc<About>,
+    /// For a store whose file is ours.
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    /// Whether the store was made just now.
+    pub(crate) new: bool,
+    _held: Option<DataDir>,
+}
+
+/// Builds the house that the settings describe.
+pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
+    let (held, new) = match &config.database {
+        Database::Sqlite(path) => (Some(DataDir::hold(&config.data_dir)?), !path.exists()),
+        // Replicas share a server; each brings its own process and no directory.
+        Database::Postgres(_) => (None, false),
+    };
+    let database = &config.database;
+    let Opened { store, keeper } = doran_store::open(&database.url()).await.map_err(|error| {
+        both!("저장소 `{database}`을(를) 열 수 없습니다", "cannot open the store `{database}`").because(error)
+    })?;
+    let limits = Limits { steps: config.max_steps, active: Some(config.run_timeout), ..Limits::default() };
+    let options = RuntimeOptions {
+        worker: Some(config.worker.clone()),
+        lease: config.lease,
+        limits,
+        ..RuntimeOptions::default()
+    };
+    let runtime = Runtime::with(store, options);
+    let model = model(&config.model)?;
+    let about = Arc::new(model.about());
+    let parts = Parts { model, retriever: Arc::new(RamKeyword::of(&samples::all())) };
+    let agents = doran_agents::all(&parts)?;
+    for agent in &agents {
+        runtime.graph(agent.name, &agent.graph)?;
+    }
+    Ok(House { runtime, tenant: Tenant::local(), agents, model: about, keeper, new, _held: held })
+}
+
+fn model(name: &str) -> anyhow::Result<Arc<dyn ChatModel>> {
+    match name {
+        doran_llm::OFFLINE_MODEL => Ok(Arc::new(OfflineModel)),
+        _ => Err(both!("모델 `{name}`을(를) 모릅니다", "there is no model `{name}`").into()),
+    }
+}
+
+impl House {
+    /// What the server works with.
+    pub(crate) fn app(&self) -> App {
+        let shown = |agent: &Agent| api::Agent {
+            name: agent.name.to_owned(),
+            en: agent.en.to_owned(),
+            ko: agent.ko.to_owned(),
+        };
+        App {
+            runtime: self.runtime.clone(),
+            tenant: self.tenant.clone(),
+            agents: self.agents.iter().map(shown).collect(),
+            model: self.model.clone(),
+            limits: doran_server::Limits::default(),
+            draining: CancellationToken::new(),
+        }
+    }
+
+    /// Ends when a write had an unknown outcome, with the reason: only a new start can tell what is on disk.
+    pub(crate) async fn trouble(&self) -> Trouble {
+        let mut trouble = self.runtime.trouble();
+        let of_runtime = async {
+            match trouble.wait_for(Option::is_some).await {
+                Ok(reason) => reason.clone().unwrap_or_default(),
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let of_file = async {
+            match &self.keeper {
+                Some(keeper) => keeper.failed().await.to_string(),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            reason = of_runtime => Trouble(reason),
+            reason = of_file => Trouble(reason),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! `doran backup`: a copy of the database, true to one instant.
+
+use std::path::PathBuf;
+
+use crate::assemble;
+use crate::config::Config;
+use crate::output::{Output, both};
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// File to write; it must not exist · 쓸 파일. 이미 있으면 안 된다
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Writes the copy.
+pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+    let house = assemble::house(config).await?;
+    let shown = args.file.display();
+    let Some(keeper) = &house.keeper else {
+        return Err(both!(
+            "이 저장소는 데이터베이스 서버에 있습니다. `pg_dump`로 백업하세요",
+            "this store is kept by a database server; back it up with `pg_dump`"
+        )
+        .into());
+    };
+    keeper.backup(&args.file).await.map_err(|error| {
+        both!("`{shown}`에 백업할 수 없습니다", "cannot back up to `{shown}`").because(error)
+    })?;
+    output.tell(&both!("`{shown}`에 백업했습니다", "backed up to `{shown}`"));
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! `doran serve`: the HTTP server, until it is asked to stop.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use doran_server::BindError;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::assemble::{self, House};
+use crate::config::Config;
+use crate::exit;
+use crate::output::{Both, Output, both};
+
+/// Time for steps in flight once the connections are gone. With the time of the server it stays below ten seconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Port, instead of that of `listen` · 포트. `listen`의 포트 대신 쓴다
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+}
+
+/// Serves until a signal, or until a write has an unknown outcome.
+pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+    let mut address = config.listen;
+    address.set_port(args.port.unwrap_or(address.port()));
+    // The address first: a mistake in it should not make a database.
+    let listener = bind(address).await?;
+    let house = assemble::house(config).await?;
+    let serving = Serving::start(&house, listener).await?;
+    let address = serving.address;
+    output.tell(&both!(
+        "http://{address} 에서 듣고 있습니다. Ctrl-C로 멈춥니다",
+        "listening on http://{address}; Ctrl-C stops it"
+    ));
+    serving.until_stopped(&house, output).await
+}
+
+/// Takes an address, or says in both languages why not.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Both> {
+    doran_server::bind(address).await.map_err(|error| match error {
+        BindError::NotLoopback(_) => both!(
+            "`{address}`에는 다른 컴퓨터도 닿을 수 있는데, 그것을 지킬 키가 아직 없습니다. `127.0.0.1:7979` 같은 루프백 주소를 쓰세요",
+            "other machines can reach `{address}`, and there are no keys yet to protect it; use a loopback address such as `127.0.0.1:7979`"
+        ),
+        BindError::InUse(_) => both!(
+            "`{address}`은(는) 다른 프로그램이 쓰고 있습니다. `--port`로 다른 포트를 고르세요",
+            "`{address}` is in use by another program; choose another port with `--port`"
+        ),
+        BindError::Other { source, .. } => {
+            both!("`{address}`에서 들을 수 없습니다", "cannot listen on `{address}`").because(source)
+        }
+    })
+}
+
+/// A server at work.
+pub(crate) struct Serving {
+    pub(crate) address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Takes up what was left undone, and answers.
+    pub(crate) async fn start(house: &House, listener: TcpListener) -> anyhow::Result<Self> {
+        let address = listener.local_addr()?;
+        house.runtime.work().await?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(doran_server::serve(listener, house.app(), stop.clone()));
+        Ok(Self { address, stop, task })
+    }
+
+    /// Serves until a signal, then lets go in order.
+    pub(crate) async fn until_stopped(self, house: &House, output: Output) -> anyhow::Result<()> {
+        let ended = tokio::select! {
+            asked = exit::asked() => asked,
+            trouble = house.trouble() => Err(trouble.error().into()),
+        };
+        if ended.is_ok() {
+            output.tell(&both!("멈추는 중입니다", "stopping"));
+        }
+        self.end(house).await?;
+        ended
+    }
+
+    /// Ends streams, then runs at their next step. Nothing is lost: the next start goes on with them.
+    pub(crate) async fn end(self, house: &House) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.task.await?;
+        house.runtime.shutdown(PATIENCE).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! How the program ends: what a script may rely on, and the signals it listens to.
+
+use std::error::Error;
+use std::fmt;
+use std::process::ExitCode;
+
+use doran_engine::store::StoreError;
+
+use crate::output::{Both, both};
+
+/// What each code means, for the help.
+pub(crate) const CODES: &str = "Exit codes · 종료 코드:
+  0   all went well · 잘 끝남
+  1   an error, told on stderr · 오류. 표준 오류에 설명
+  2   a command line that does not fit · 명령줄이 맞지 않음
+  75  it is not known whether a write happened: start again · 기록되었는지 알 수 없음. 다시 시작할 것
+  78  the store is of a newer doran · 더 새로운 doran의 저장소";
+
+/// A write with an unknown outcome. What is on disk is settled by starting again.
+#[derive(Debug)]
+pub(crate) struct Trouble(pub(crate) String);
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Trouble {}
+
+impl Trouble {
+    /// As the error a command ends with.
+    pub(crate) fn error(self) -> Both {
+        both!(
+            "마지막 기록이 디스크에 남았는지 알 수 없어 멈춥니다. 다시 시작하면 저장소를 읽고 이어 갑니다",
+            "stopping, because it is not known whether the last write is on disk; start again, and it reads the store and goes on"
+        )
+        .because(self)
+    }
+}
+
+/// The code of an error.
+pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
+    for cause in error.chain() {
+        if cause.is::<Trouble>() || matches!(cause.downcast_ref(), Some(StoreError::Unknown(_))) {
+            return ExitCode::from(75);
+        }
+        if matches!(cause.downcast_ref(), Some(StoreError::Newer { .. })) {
+            return ExitCode::from(78);
+        }
+    }
+    ExitCode::FAILURE
+}
+
+/// Ends when somebody asks the program to stop: Ctrl-C or SIGTERM.
+pub(crate) async fn asked() -> anyhow::Result<()> {
+    #[cfg(unix)]
+    {
+        let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            pressed = tokio::signal::ctrl_c() => pressed?,
+            _ = term.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(cause: impl Into<Box<dyn Error + Send + Sync>>, expected: ExitCode) {
+        let error = anyhow::Error::from(both!("바깥", "outer").because(cause));
+        assert_eq!(code(&error), expected, "{error:?}");
+    }
+
+    #[test]
+    fn a_script_can_tell_what_to_do_from_the_code() {
+        check(Trouble("fsync".into()), ExitCode::from(75));
+        check(StoreError::Unknown("eof".into()), ExitCode::from(75));
+        check(StoreError::Newer { found: 9, known: 1 }, ExitCode::from(78));
+        check(StoreError::Damaged("x".into()), ExitCode::from(1));
+    }
+}

@@ -1,0 +1,91 @@
+//! Starting the program in a directory of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// An empty directory for one test.
+pub fn fresh(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    fs::remove_dir_all(&path).ok();
+    fs::create_dir_all(&path).expect("a directory");
+    path.canonicalize().expect("a path")
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// The program in an empty environment, its home and working directory here.
+pub fn doran(here: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_doran"));
+    command.env_clear().env("HOME", here).current_dir(here).args(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end with these lines as standard input.
+pub fn told(here: &Path, args: &[&str], input: &str) -> Output {
+    let mut child = doran(here, args).spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // A program that ends early does not read: its output says why.
+    stdin.write_all(input.as_bytes()).ok();
+    drop(stdin);
+    child.wait_with_output().expect("the program ends")
+}
+
+/// A server at work. Dropped, it is killed.
+pub struct Server {
+    pub child: Child,
+    pub address: String,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Server {
+    /// Starts `doran serve` on a port of its own and waits until it listens.
+    pub fn start(here: &Path, failpoint: Option<&str>) -> Self {
+        let mut command = doran(here, &["serve", "--port", "0"]);
+        if let Some(failpoint) = failpoint {
+            command.env("DORAN_FAILPOINT", failpoint);
+        }
+        let mut child = command.spawn().expect("the program starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("a line");
+        let address = line.split("http://").nth(1).and_then(|rest| rest.split(';').next());
+        let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+        Self { child, address, stderr }
+    }
+
+    /// Sends a request and reads the whole answer. What breaks off is given as far as it came.
+    pub fn request(&self, head: &str, body: &str) -> String {
+        let mut socket = TcpStream::connect(&self.address).expect("connected");
+        let length = body.len();
+        let request = format!(
+            "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        socket.write_all(request.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer).ok();
+        text(&answer)
+    }
+
+    /// Asks it to stop, and waits.
+    pub fn stop(mut self) -> (std::process::ExitStatus, String) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+        let status = self.child.wait().expect("it ends");
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).expect("text");
+        (status, rest)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,54 @@
+//! `doran serve`: killed in the middle, asked to stop, refused an address.
+
+use crate::program::{Server, fresh, text, told};
+
+const ASK: &str = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+
+/// The path of the events that an answer names.
+fn place(answer: &str) -> String {
+    let line = answer.lines().find_map(|line| line.strip_prefix("location: "));
+    line.unwrap_or_else(|| panic!("no place in {answer}")).to_owned()
+}
+
+#[test]
+fn a_run_that_was_killed_is_finished_by_the_next_start() {
+    let here = fresh("killed");
+    // The process ends, without a word, when the second node is about to start: the first one is on disk.
+    let mut server = Server::start(&here, Some("node.before_start:2"));
+    let answer = server.request("POST /api/threads/t/runs", ASK);
+    assert!(!server.child.wait().expect("it died").success());
+    assert!(!answer.contains("event: finished"), "{answer}");
+    let place = place(&answer);
+
+    let server = Server::start(&here, None);
+    let events = server.request(&format!("GET {place}?after=1"), "");
+    for (n, kind) in [(2, "step"), (3, "restarted"), (4, "step"), (5, "finished")] {
+        assert!(events.contains(&format!("id: {n}\nevent: {kind}\n")), "{n} {kind}\n{events}");
+    }
+    assert!(events.contains("연차휴가 15일을 준다."), "{events}");
+    assert!(!events.contains("id: 6\n") && !events.contains("id: 1\n"), "{events}");
+}
+
+#[test]
+fn a_server_that_is_asked_to_stop_ends_well_and_remembers() {
+    let here = fresh("stop");
+    let server = Server::start(&here, None);
+    let answer = server.request("POST /api/threads/t/runs", ASK);
+    assert!(answer.contains("event: finished"), "{answer}");
+    let (status, stderr) = server.stop();
+    assert!(status.success(), "{stderr}");
+    let server = Server::start(&here, None);
+    let events = server.request(&format!("GET {}", place(&answer)), "");
+    assert!(events.contains("id: 4\nevent: finished"), "{events}");
+}
+
+#[test]
+fn an_address_that_others_can_reach_is_refused_in_both_languages() {
+    let here = fresh("address");
+    let english = told(&here, &["serve", "--listen", "0.0.0.0:0"], "");
+    assert_eq!(english.status.code(), Some(1));
+    assert!(text(&english.stderr).contains("other machines can reach `0.0.0.0:0`"));
+    let korean = told(&here, &["serve", "--listen", "0.0.0.0:0", "--lang", "ko"], "");
+    assert!(text(&korean.stderr).contains("다른 컴퓨터도 닿을 수 있는데"));
+    assert!(!here.join(".local").exists(), "a mistake in the address makes no database");
+}

@@ -1,0 +1,246 @@
+//! Events of a run as clients see them.
+
+use std::collections::BTreeMap;
+
+use doran_engine::log;
+use doran_engine::runtime::Piece;
+use doran_engine::store::{Entry, EntryKind, StoreError, Usage};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One event of a run. `type` is also the name of its frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number within the run, from 1 without a gap. Pieces of a step in progress have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
+    /// When it was written, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<i64>,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Body {
+    /// The run began.
+    Started {
+        /// Its agent.
+        agent: String,
+        /// Its thread.
+        thread: String,
+        /// Its id.
+        run: String,
+    },
+    /// A step is on disk.
+    Step {
+        /// Steps finished so far.
+        step: u32,
+        /// Where a step inside a node belongs.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        path: String,
+        /// What each node did.
+        tasks: Vec<Task>,
+        /// What is due next.
+        next: Vec<String>,
+    },
+    /// The run waits for answers.
+    Paused {
+        /// What it asks.
+        questions: Vec<Question>,
+    },
+    /// Answers came.
+    Resumed {
+        /// By question.
+        answers: BTreeMap<String, Value>,
+    },
+    /// The run goes on after a crash or a takeover.
+    Restarted {
+        /// Why.
+        why: String,
+    },
+    /// The run ended well.
+    Finished,
+    /// The run ended with an error.
+    Failed {
+        /// Stable, for programs.
+        code: String,
+        /// For people.
+        message: String,
+        /// The node that failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+    },
+    /// The run was cancelled.
+    Cancelled {
+        /// Text shown before it was cut off, by node.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        partial: BTreeMap<String, String>,
+    },
+    /// A piece of the step in progress. Shown early, not a record.
+    Delta {
+        /// The node.
+        node: String,
+        /// Which try of the node.
+        attempt: u32,
+        /// Number of the piece within the try, from 0.
+        index: u64,
+        /// The next words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// Something else that is shown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<Value>,
+        /// The node is tried again, for this reason: what its earlier try showed is void.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        restarted: Option<String>,
+    },
+    /// The server stops. Come back with the number of the last event.
+    Draining,
+    /// The events cannot be read on. Come back with the number of the last event.
+    Error {
+        /// What went wrong.
+        problem: Value,
+    },
+}
+
+/// What a node did in a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// The node.
+    pub node: String,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// The change it proposed.
+    pub update: Value,
+    /// What it noted for people.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub notes: BTreeMap<String, Value>,
+}
+
+/// What a run asks of a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// Names the question in an answer.
+    pub id: String,
+    /// Who asks.
+    pub node: String,
+    /// What.
+    pub question: Value,
+    /// Why the last answer was not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl Event {
+    /// An event of the engine as clients see it; `thread` is the one it belongs to.
+    pub fn of(thread: &str, event: &doran_engine::Event) -> Result<Self, StoreError> {
+        match event {
+            doran_engine::Event::Entry(n, entry) => {
+                Ok(Self { n: Some(*n), at: Some(entry.at), body: of_entry(thread, entry)? })
+            }
+            doran_engine::Event::Delta(delta) => {
+                let (mut text, mut data, mut restarted) = (None, None, None);
+                match &delta.piece {
+                    Piece::Data(Value::String(words)) => text = Some(words.clone()),
+                    Piece::Data(other) => data = Some(other.clone()),
+                    Piece::Restarted(why) => restarted = Some(why.clone()),
+                }
+                let (node, attempt, index) = (delta.node.to_string(), delta.attempt, delta.index);
+                Ok(Body::Delta { node, attempt, index, text, data, restarted }.into())
+            }
+        }
+    }
+
+    /// The name of its frame. Never text of a client.
+    pub fn name(&self) -> &'static str {
+        match self.body {
+            Body::Started { .. } => "started",
+            Body::Step { .. } => "step",
+            Body::Paused { .. } => "paused",
+            Body::Resumed { .. } => "resumed",
+            Body::Restarted { .. } => "restarted",
+            Body::Finished => "finished",
+            Body::Failed { .. } => "failed",
+            Body::Cancelled { .. } => "cancelled",
+            Body::Delta { .. } => "delta",
+            Body::Draining => "draining",
+            Body::Error { .. } => "error",
+        }
+    }
+}
+
+impl From<Body> for Event {
+    fn from(body: Body) -> Self {
+        Self { n: None, at: None, body }
+    }
+}
+
+fn of_entry(thread: &str, entry: &Entry) -> Result<Body, StoreError> {
+    Ok(match entry.kind {
+        EntryKind::Started => {
+            let started: log::Started = read(entry)?;
+            let run = entry.run.map(|run| run.to_string()).unwrap_or_default();
+            Body::Started { agent: started.graph, thread: thread.to_owned(), run }
+        }
+        EntryKind::Step | EntryKind::Inner => {
+            let step: log::Step = read(entry)?;
+            let next = step.at.due_nodes();
+            let tasks = step.tasks.into_iter().map(|task| of_task(entry, task)).collect::<Result<_, _>>()?;
+            Body::Step { step: step.at.step, path: step.path, tasks, next }
+        }
+        EntryKind::Paused => {
+            let paused: log::Paused = read(entry)?;
+            let question = |ask: log::Question| Question {
+                id: ask.id,
+                node: ask.node,
+                question: ask.question,
+                problem: ask.problem,
+            };
+            Body::Paused { questions: paused.asks.into_iter().map(question).collect() }
+        }
+        EntryKind::Resumed => Body::Resumed { answers: read::<log::Resumed>(entry)?.answers },
+        EntryKind::Restarted => Body::Restarted { why: read::<log::Restarted>(entry)?.why },
+        EntryKind::Finished => Body::Finished,
+        EntryKind::Failed => {
+            let log::Failed { failure, node } = read(entry)?;
+            Body::Failed { code: failure.code, message: failure.message, node }
+        }
+        EntryKind::Cancelled => Body::Cancelled { partial: read::<log::Cancelled>(entry)?.partial },
+        EntryKind::Edited => {
+            return Err(StoreError::Damaged(format!("entry {} of a run is an edit", entry.seq)));
+        }
+    })
+}
+
+fn of_task(entry: &Entry, task: log::TaskDone) -> Result<Task, StoreError> {
+    let Usage { input_tokens, output_tokens, .. } = task.usage;
+    let update = serde_json::from_str(task.update.get()).map_err(|error| damaged(entry, &error))?;
+    Ok(Task {
+        node: task.node,
+        ms: task.ms,
+        attempts: task.attempts,
+        input_tokens,
+        output_tokens,
+        update,
+        notes: task.notes,
+    })
+}
+
+fn read<T: DeserializeOwned>(entry: &Entry) -> Result<T, StoreError> {
+    serde_json::from_slice(&entry.body).map_err(|error| damaged(entry, &error))
+}
+
+fn damaged(entry: &Entry, error: &serde_json::Error) -> StoreError {
+    StoreError::Damaged(format!("entry {}: {error}", entry.seq))
+}

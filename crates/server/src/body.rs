@@ -1,0 +1,42 @@
+//! Reads the JSON of a request within its limits.
+
+use axum::body::{Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use crate::Limits;
+use crate::error::{ApiError, Code};
+
+/// The JSON of a request, with its bytes.
+pub(crate) async fn json<T: DeserializeOwned>(
+    request: Request,
+    limits: &Limits,
+) -> Result<(T, Bytes), ApiError> {
+    check_type(request.headers())?;
+    let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if declared
+        .and_then(|length| length.parse::<usize>().ok())
+        .is_some_and(|length| length > limits.body_bytes)
+    {
+        return Err(Code::TooLarge.into());
+    }
+    let reading = to_bytes(request.into_body(), limits.body_bytes);
+    // What fails within the limits is a client that went away: nobody will read this answer.
+    let bytes =
+        timeout(limits.body_time, reading).await.map_err(|_| Code::TooSlow)?.map_err(|_| Code::TooLarge)?;
+    let value = serde_json::from_slice(&bytes)
+        .map_err(|error| ApiError::because(Code::BadJson, error.to_string()))?;
+    Ok((value, bytes))
+}
+
+/// A page of another site can send a form, and can send text; it cannot send JSON without asking first.
+fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") || headers.contains_key(header::CONTENT_ENCODING) {
+        return Err(Code::NotJson.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! What can go wrong, in one table: status, stable code, a sentence in English and in Korean.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use doran_engine::EngineError;
+use doran_engine::store::StoreError;
+use serde_json::json;
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The status of the answer.
+    pub status: u16,
+    /// Stable, for programs.
+    pub code: &'static str,
+    /// For people.
+    pub en: &'static str,
+    /// The same in Korean.
+    pub ko: &'static str,
+}
+
+macro_rules! table {
+    ($($name:ident $status:literal $code:literal $en:literal $ko:literal)*) => {
+        /// Everything that can go wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the table says what each is")]
+        pub enum Code {
+            $($name),*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its row.
+            pub fn row(self) -> Row {
+                match self {
+                    $(Self::$name => Row { status: $status, code: $code, en: $en, ko: $ko }),*
+                }
+            }
+        }
+    };
+}
+
+table! {
+    BadJson 400 "bad_json" "the body is not the JSON this route takes" "본문이 이 경로가 받는 JSON이 아닙니다"
+    BadInput 400 "bad_input" "a value does not fit" "값이 맞지 않습니다"
+    BadPath 400 "bad_path" "the path does not name a thread and a run" "경로가 대화와 실행을 가리키지 않습니다"
+    BadHeader 400 "bad_header" "a header does not fit" "헤더가 맞지 않습니다"
+    NoHost 400 "no_host" "the request has no `Host` header" "요청에 `Host` 헤더가 없습니다"
+    HostNotAllowed 403 "host_not_allowed" "this server answers to localhost only" "이 서버는 localhost에만 답합니다"
+    OriginNotAllowed 403 "origin_not_allowed" "pages of other sites may not call this server" "다른 사이트의 페이지는 이 서버를 부를 수 없습니다"
+    NotFound 404 "not_found" "there is nothing here" "여기에는 아무것도 없습니다"
+    UnknownAgent 404 "unknown_agent" "there is no agent of that name" "그런 이름의 에이전트가 없습니다"
+    MethodNotAllowed 405 "method_not_allowed" "this route does not take that method" "이 경로는 그 메서드를 받지 않습니다"
+    TooSlow 408 "too_slow" "the body did not arrive in time" "본문이 제때 도착하지 않았습니다"
+    Busy 409 "thread_busy" "the thread has a run under way" "이 대화에서 다른 실행이 진행 중입니다"
+    Conflict 409 "conflict" "the state changed in between" "그사이에 상태가 바뀌었습니다"
+    TooLarge 413 "too_large" "the body is too large" "본문이 너무 큽니다"
+    NotJson 415 "not_json" "send `Content-Type: application/json` without an encoding" "인코딩 없이 `Content-Type: application/json`으로 보내세요"
+    KeyReused 422 "key_reused" "the idempotency key was used for another request" "이 멱등 키는 다른 요청에 쓰였습니다"
+    Internal 500 "internal" "something went wrong inside" "내부에서 문제가 생겼습니다"
+    Unavailable 503 "unavailable" "the store cannot be reached; try again" "저장소에 닿지 않습니다. 다시 시도하세요"
+    OutcomeUnknown 503 "outcome_unknown" "it is not known whether the write happened; ask again with the same idempotency key" "기록되었는지 알 수 없습니다. 같은 멱등 키로 다시 물으세요"
+    Stopping 503 "stopping" "the server is stopping; ask again in a moment" "서버가 멈추는 중입니다. 잠시 뒤에 다시 물으세요"
+    DiskFull 507 "disk_full" "the disk is full; nothing was written" "디스크가 가득 찼습니다. 아무것도 기록되지 않았습니다"
+}
+
+/// An answer that says what went wrong.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    pub(crate) code: Code,
+    detail: Option<String>,
+}
+
+impl ApiError {
+    pub(crate) fn because(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: Some(detail.into()) }
+    }
+
+    /// The problem as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        let Row { status, code, en, ko } = self.code.row();
+        let mut problem =
+            json!({ "type": "about:blank", "status": status, "code": code, "title": en, "title_ko": ko });
+        if let Some(detail) = &self.detail {
+            problem["detail"] = json!(detail);
+        }
+        problem
+    }
+}
+
+impl From<Code> for ApiError {
+    fn from(code: Code) -> Self {
+        Self { code, detail: None }
+    }
+}
+
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
+        let code = match &error {
+            EngineError::Store(store) => return Self { code: of_store(store), detail: detail_of(store) },
+            EngineError::BadId(_) => Code::BadPath,
+            EngineError::UnknownGraph(_) => Code::UnknownAgent,
+            EngineError::BadInput { .. } | EngineError::UnknownNode { .. } => Code::BadInput,
+            EngineError::NotPaused(_) | EngineError::OtherGraph { .. } | EngineError::Cancelled => {
+                Code::Conflict
+            }
+            EngineError::Left(_) | EngineError::Stopped(_) => Code::Stopping,
+            EngineError::GraphExists(_) | EngineError::StateMismatch { .. } | EngineError::Failed(_) => {
+                tracing::error!(%error, "a request failed");
+                Code::Internal
+            }
+        };
+        Self::because(code, error.to_string())
+    }
+}
+
+fn of_store(error: &StoreError) -> Code {
+    match error {
+        StoreError::Busy { .. } => Code::Busy,
+        StoreError::Fenced | StoreError::Conflict(_) => Code::Conflict,
+        StoreError::KeyReused(_) => Code::KeyReused,
+        StoreError::NotFound { .. } => Code::NotFound,
+        StoreError::Full(_) => Code::DiskFull,
+        StoreError::Unavailable(_) => Code::Unavailable,
+        StoreError::Unknown(_) => Code::OutcomeUnknown,
+        StoreError::Newer { .. } | StoreError::Damaged(_) | StoreError::Other(_) => Code::Internal,
+    }
+}
+
+/// What a client may hear of it. Words of a database are for the log.
+fn detail_of(error: &StoreError) -> Option<String> {
+    match error {
+        StoreError::Busy { .. }
+        | StoreError::Fenced
+        | StoreError::Conflict(_)
+        | StoreError::KeyReused(_)
+        | StoreError::NotFound { .. } => Some(error.to_string()),
+        StoreError::Full(_)
+        | StoreError::Unavailable(_)
+        | StoreError::Unknown(_)
+        | StoreError::Newer { .. }
+        | StoreError::Damaged(_)
+        | StoreError::Other(_) => {
+            tracing::error!(error = error as &dyn std::error::Error, "the store failed a request");
+            None
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status =
+            StatusCode::from_u16(self.code.row().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, self.json().to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if matches!(self.code, Code::TooLarge | Code::TooSlow) {
+            // The rest of the body was not read and is not wanted.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_code_is_its_own_and_speaks_both_languages() {
+        let codes: BTreeSet<&str> = Code::ALL.iter().map(|code| code.row().code).collect();
+        assert_eq!(codes.len(), Code::ALL.len());
+        for code in Code::ALL {
+            let Row { status, en, ko, .. } = code.row();
+            assert!((400..600).contains(&status), "{code:?}");
+            let hangul = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
+            assert!(!hangul(en) && hangul(ko) && !en.ends_with('.'), "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Who may call at all: programs and pages of this machine. A page elsewhere that points its own name at this machine
+//! still sends that name, and is refused by it.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::error::Code;
+
+/// Refuses what is not addressed to this machine, and marks every answer as data.
+pub(crate) async fn guard(request: Request, next: Next) -> Response {
+    let mut response = match check(request.headers(), request.uri().authority().is_some()) {
+        Ok(()) => next.run(request).await,
+        Err(code) => crate::error::ApiError::from(code).into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    );
+    response
+}
+
+fn check(headers: &HeaderMap, absolute: bool) -> Result<(), Code> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().ok_or(Code::NoHost)?;
+    if absolute || hosts.next().is_some() || !host.to_str().is_ok_and(is_loopback) {
+        return Err(Code::HostNotAllowed);
+    }
+    match headers.get(header::ORIGIN) {
+        None => Ok(()),
+        Some(origin) if origin.to_str().ok().and_then(host_of).is_some_and(is_loopback) => Ok(()),
+        Some(_) => Err(Code::OriginNotAllowed),
+    }
+}
+
+fn host_of(origin: &str) -> Option<&str> {
+    origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))
+}
+
+/// Whether a host, with or without a port, is one of the names of this machine.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        // The last part of `[::1]` is not a port.
+        Some(_) | None => host,
+    };
+    name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_host(host: &str, expected: bool) {
+        assert_eq!(is_loopback(host), expected, "{host}");
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        for host in ["localhost", "LOCALHOST:1", "127.0.0.1:7979", "[::1]", "[::1]:7979"] {
+            check_host(host, true);
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "127.0.0.1:",
+            "localhost:7979@evil",
+            "[::1",
+            "::1",
+            "0.0.0.0",
+        ] {
+            check_host(host, false);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The socket: who may connect, how long a request may take to arrive, and how it all ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{App, router};
+
+/// Wait after a failed accept: the usual reason is that there are too many open files, which passes.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Other machines could reach it, and there are no keys yet by which to tell them apart.
+    #[error(
+        "`{0}` can be reached from other machines, and there are no keys yet to protect it; use a loopback address such as 127.0.0.1"
+    )]
+    NotLoopback(SocketAddr),
+    /// Another program has it.
+    #[error("`{0}` is in use by another program")]
+    InUse(SocketAddr),
+    /// The system says no.
+    #[error("cannot listen on `{address}`")]
+    Other {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Takes an address of this machine.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    if !address.ip().is_loopback() {
+        return Err(BindError::NotLoopback(address));
+    }
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrInUse => BindError::InUse(address),
+        _ => BindError::Other { address, source },
+    })
+}
+
+/// Answers until `stop`, then lets open connections end: streams say `draining` at once, the rest has the time of
+/// the limits.
+pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) {
+    let limits = app.limits;
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head_time).max_header_size(limits.head_bytes);
+    let service = TowerToHyperService::new(router(&app));
+    let permits = Arc::new(Semaphore::new(limits.connections));
+    let open = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = accept(&listener, &permits) => accepted,
+        };
+        let (socket, permit) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "could not accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let connection = open.watch(http.serve_connection(TokioIo::new(socket), service.clone()));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    app.draining.cancel();
+    if timeout(limits.drain, open.shutdown()).await.is_err() {
+        tracing::warn!("connections were still open when the time to stop was over");
+    }
+}
+
+/// The next connection, once there is room for it.
+async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> std::io::Result<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = permits.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+    let (socket, _) = listener.accept().await?;
+    // Pieces of an answer are small and are wanted at once.
+    socket.set_nodelay(true)?;
+    Ok((socket, permit))
+}

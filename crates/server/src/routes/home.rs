@@ -1,0 +1,36 @@
+//! What this server is, and whether it is well.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::App;
+use crate::api::Home;
+use crate::error::{ApiError, Code};
+
+const ROUTES: &[&str] =
+    &["GET /healthz", "POST /api/threads/{thread}/runs", "GET /api/threads/{thread}/runs/{run}/events"];
+
+/// `GET /`
+pub(super) async fn home(State(app): State<App>) -> Response {
+    Json(Home {
+        name: "doran",
+        version: env!("CARGO_PKG_VERSION"),
+        agents: &app.agents,
+        model: &app.model,
+        routes: ROUTES,
+    })
+    .into_response()
+}
+
+/// `GET /healthz`: whether it takes new runs.
+pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError> {
+    if app.draining.is_cancelled() {
+        return Err(Code::Stopping.into());
+    }
+    if app.runtime.trouble().borrow().is_some() {
+        return Err(Code::OutcomeUnknown.into());
+    }
+    Ok(Json(json!({ "status": "ok" })).into_response())
+}

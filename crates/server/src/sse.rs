@@ -1,0 +1,103 @@
+//! Events of a run as server-sent events. A stream reads the log at the pace of its client, with a number; what the
+//! client does not read waits in the log, not in a queue.
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use doran_engine::store::StoreError;
+use doran_engine::{EngineError, Watch};
+use futures_util::stream;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::App;
+use crate::api::{self, Event};
+use crate::error::ApiError;
+
+/// Frames between the log and the socket. Few, so that a slow client holds back only itself.
+const FRAMES: usize = 16;
+
+/// Streams the events of a run until it rests, the client goes, or the server stops.
+pub(crate) fn stream(app: &App, thread: &str, watch: Watch) -> Response {
+    let (frames, arriving) = channel(FRAMES);
+    tokio::spawn(pump(app.clone(), thread.to_owned(), watch, frames));
+    let body = stream::unfold(arriving, |mut arriving| async {
+        arriving.recv().await.map(|frame| (Ok::<Bytes, std::convert::Infallible>(frame), arriving))
+    });
+    let mut response = Body::from_stream(body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies must not keep words back that a person waits for.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// Moves events from the log to the client. Ending it ends nothing but the stream.
+async fn pump(app: App, thread: String, mut watch: Watch, frames: Sender<Bytes>) {
+    let mut beat = interval(app.limits.heartbeat);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beat.reset();
+    loop {
+        let next = watch.next();
+        tokio::pin!(next);
+        let event = loop {
+            tokio::select! {
+                biased;
+                () = app.draining.cancelled() => break Some(api::Body::Draining.into()),
+                () = frames.closed() => return,
+                event = &mut next => break told(&thread, event),
+                _ = beat.tick() => {
+                    // A client that does not read gets no sign of life either.
+                    drop(frames.try_send(Bytes::from_static(b": alive\n\n")));
+                }
+            }
+        };
+        let Some(event) = event else { return };
+        let last = matches!(event.body, api::Body::Draining | api::Body::Error { .. });
+        tokio::select! {
+            sent = frames.send(frame(&event)) => if sent.is_err() || last { return },
+            () = app.draining.cancelled(), if !last => {
+                drop(frames.try_send(frame(&api::Body::Draining.into())));
+                return;
+            }
+        }
+        beat.reset();
+    }
+}
+
+fn told(thread: &str, event: Result<Option<doran_engine::Event>, EngineError>) -> Option<Event> {
+    let told = match event {
+        Ok(None) => return None,
+        Ok(Some(event)) => Event::of(thread, &event).map_err(|error: StoreError| EngineError::from(error)),
+        Err(error) => Err(error),
+    };
+    Some(told.unwrap_or_else(|error| api::Body::Error { problem: ApiError::from(error).json() }.into()))
+}
+
+/// One frame. Text of anybody stands only inside the JSON of the `data` line, where a line break is written `\n`.
+fn frame(event: &Event) -> Bytes {
+    let mut text = String::new();
+    if let Some(n) = event.n {
+        text.push_str(&format!("id: {n}\n"));
+    }
+    let data = serde_json::to_string(event).unwrap_or_else(|_| "{}".into());
+    text.push_str(&format!("event: {}\ndata: {data}\n\n", event.name()));
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_model_cannot_end_a_frame() {
+        let text = Some("\n\nevent: finished\r\ndata: {}\n\n".to_owned());
+        let delta =
+            api::Body::Delta { node: "say".into(), attempt: 1, index: 0, text, data: None, restarted: None };
+        let frame = String::from_utf8(frame(&delta.into()).to_vec()).expect("text");
+        assert_eq!(frame.lines().count(), 3, "{frame}");
+        assert!(frame.starts_with("event: delta\ndata: {") && frame.ends_with("}\n\n"), "{frame}");
+        assert!(!frame.contains('\r'));
+    }
+}

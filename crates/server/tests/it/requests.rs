@@ -1,0 +1,123 @@
+//! Requests that are refused, and what they are told.
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use doran_server::Limits;
+use expect_test::expect;
+
+use crate::{app, app_with, get, post, problem, send, text};
+
+const RUNS: &str = "/api/threads/t/runs";
+const ASKED: &str = r#"{"agent":"assistant","message":"안녕?"}"#;
+
+#[tokio::test]
+async fn the_front_door_says_what_is_here() {
+    let app = app();
+    let home: serde_json::Value =
+        serde_json::from_str(&text(send(&app, get("/")).await).await).expect("JSON");
+    assert_eq!((&home["name"], &home["agents"][0]["name"]), (&"doran".into(), &"assistant".into()));
+    assert_eq!(
+        (&home["model"]["name"], &home["model"]["kind"]),
+        (&"offline-extractive-1".into(), &"extractive".into())
+    );
+    assert_eq!(text(send(&app, get("/healthz")).await).await, r#"{"status":"ok"}"#);
+    app.draining.cancel();
+    assert_eq!(problem(&app, get("/healthz")).await, "503 stopping");
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_fit_are_refused() {
+    let app = app();
+    let mut table = String::new();
+    let long = format!(r#"{{"agent":"assistant","message":"{}"}}"#, "가".repeat(30_000));
+    for body in [
+        "",
+        "{}",
+        "[1]",
+        r#"{"agent":"assistant","message":"hi","model":"gpt"}"#,
+        r#"{"agent":"assistant","message":"hi","message":"ho"}"#,
+        r#"{"agent":"assistant","message":"  "}"#,
+        r#"{"agent":"assistant","message":"a\u0000b"}"#,
+        r#"{"agent":"assistant","message":"\ud800"}"#,
+        r#"{"agent":"nobody","message":"hi"}"#,
+        &long,
+    ] {
+        let shown: String = body.chars().take(50).collect();
+        table.push_str(&format!("{} ← {shown}\n", problem(&app, post(RUNS, body)).await));
+    }
+    expect![[r#"
+        400 bad_json ← 
+        400 bad_json ← {}
+        400 bad_json ← [1]
+        400 bad_json ← {"agent":"assistant","message":"hi","model":"gpt"}
+        400 bad_json ← {"agent":"assistant","message":"hi","message":"ho"
+        400 bad_input ← {"agent":"assistant","message":"  "}
+        400 bad_input ← {"agent":"assistant","message":"a\u0000b"}
+        400 bad_json ← {"agent":"assistant","message":"\ud800"}
+        404 unknown_agent ← {"agent":"nobody","message":"hi"}
+        400 bad_input ← {"agent":"assistant","message":"가가가가가가가가가가가가가가가가가가
+    "#]]
+    .assert_eq(&table);
+}
+
+#[tokio::test]
+async fn a_body_has_to_be_json_and_small_and_in_time() {
+    let app = app_with(
+        std::sync::Arc::new(doran_llm::OfflineModel),
+        Limits { body_bytes: 100, body_time: std::time::Duration::from_millis(30), ..Limits::default() },
+    );
+    let mut form = post(RUNS, ASKED);
+    form.headers_mut().insert(header::CONTENT_TYPE, "text/plain".parse().expect("a type"));
+    assert_eq!(problem(&app, form).await, "415 not_json");
+    let mut packed = post(RUNS, ASKED);
+    packed.headers_mut().insert(header::CONTENT_ENCODING, "gzip".parse().expect("an encoding"));
+    assert_eq!(problem(&app, packed).await, "415 not_json");
+    assert_eq!(problem(&app, post(RUNS, &" ".repeat(101))).await, "413 too_large");
+    let mut slow = post(RUNS, "");
+    *slow.body_mut() = Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+    assert_eq!(problem(&app, slow).await, "408 too_slow");
+}
+
+#[tokio::test]
+async fn only_this_machine_is_answered() {
+    let app = app();
+    let with = |name: header::HeaderName, value: &str| {
+        let mut request = get("/healthz");
+        request.headers_mut().insert(name, value.parse().expect("a header"));
+        request
+    };
+    assert_eq!(problem(&app, with(header::HOST, "evil.example")).await, "403 host_not_allowed");
+    assert_eq!(problem(&app, with(header::ORIGIN, "https://evil.example")).await, "403 origin_not_allowed");
+    assert_eq!(problem(&app, with(header::ORIGIN, "null")).await, "403 origin_not_allowed");
+    let bare = Request::get("/healthz").body(Body::empty()).expect("a request");
+    assert_eq!(problem(&app, bare).await, "400 no_host");
+    let own = with(header::ORIGIN, "http://localhost:7979");
+    assert_eq!(send(&app, own).await.status(), 200);
+}
+
+#[tokio::test]
+async fn paths_headers_and_methods_are_checked() {
+    let app = app();
+    assert_eq!(problem(&app, get("/nowhere")).await, "404 not_found");
+    assert_eq!(problem(&app, get("/api/../admin")).await, "404 not_found");
+    assert_eq!(problem(&app, get(RUNS)).await, "405 method_not_allowed");
+    assert_eq!(problem(&app, post("/api/threads/%00/runs", ASKED)).await, "400 bad_path");
+    assert_eq!(problem(&app, post("/api/threads/%ff/runs", ASKED)).await, "400 bad_path");
+    assert_eq!(problem(&app, get("/api/threads/t/runs/x/events")).await, "400 bad_path");
+    let none = "/api/threads/t/runs/00000000-0000-0000-0000-000000000000/events";
+    assert_eq!(problem(&app, get(none)).await, "404 not_found");
+    for after in ["x", "-1", "99999999999999"] {
+        assert_eq!(problem(&app, get(&format!("{none}?after={after}"))).await, "400 bad_input");
+    }
+    for id in ["abc", "-1", "1 "] {
+        let mut request = get(none);
+        request.headers_mut().insert("last-event-id", id.parse().expect("a header"));
+        assert_eq!(problem(&app, request).await, "400 bad_header", "{id}");
+    }
+    for key in [String::new(), "k".repeat(201), "한글".into(), "a b".into()] {
+        let mut request = post(RUNS, ASKED);
+        let value = header::HeaderValue::from_bytes(key.as_bytes()).expect("a header");
+        request.headers_mut().insert("idempotency-key", value);
+        assert_eq!(problem(&app, request).await, "400 bad_header", "{key}");
+    }
+}

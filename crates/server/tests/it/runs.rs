@@ -1,0 +1,211 @@
+//! Runs over HTTP: frames as text, coming back, and what a connection may not do to a run.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Response, header};
+use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, OfflineModel};
+use doran_server::{App, Limits, api};
+use expect_test::expect;
+use futures_util::{StreamExt, stream};
+use tokio::sync::Notify;
+
+use crate::{app, app_with, get, post, problem, send, text};
+
+const RUNS: &str = "/api/threads/%EB%8C%80%ED%99%94%201/runs";
+
+fn asked(message: &str) -> String {
+    serde_json::json!({ "agent": "assistant", "message": message }).to_string()
+}
+
+fn place(response: &Response<Body>) -> String {
+    response.headers()[header::LOCATION].to_str().expect("text").to_owned()
+}
+
+/// The events of a stream that have a number, with what differs between two runs of the test taken out.
+fn numbered(frames: &str) -> String {
+    let mut lines = String::new();
+    for frame in frames.split_terminator("\n\n").filter(|frame| frame.starts_with("id: ")) {
+        let (head, data) = frame.split_once("\ndata: ").expect("a data line");
+        let mut data: serde_json::Value = serde_json::from_str(data).expect("JSON");
+        data["at"] = 0.into();
+        if data["run"].is_string() {
+            data["run"] = "RUN".into();
+        }
+        for task in data["tasks"].as_array_mut().into_iter().flatten() {
+            let update: Vec<&String> = task["update"].as_object().expect("an update").keys().collect();
+            task["update"] = serde_json::json!(update);
+            task["ms"] = 0.into();
+        }
+        lines.push_str(&format!("{head}\ndata: {data}\n\n"));
+    }
+    lines
+}
+
+#[tokio::test]
+async fn a_run_is_a_stream_of_numbered_frames() {
+    let app = app();
+    let response = send(&app, post(RUNS, &asked("When must receipts be uploaded?"))).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream; charset=utf-8");
+    assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+    let place = place(&response);
+    let frames = text(response).await;
+    expect![[r#"
+        id: 1
+        event: started
+        data: {"agent":"assistant","at":0,"n":1,"run":"RUN","tasks":null,"thread":"대화 1","type":"started"}
+
+        id: 2
+        event: step
+        data: {"at":0,"n":2,"next":["call_model"],"step":1,"tasks":[{"attempts":1,"input_tokens":0,"ms":0,"node":"retrieve","output_tokens":0,"update":["passages"]}],"type":"step"}
+
+        id: 3
+        event: step
+        data: {"at":0,"n":3,"next":[],"step":2,"tasks":[{"attempts":1,"input_tokens":150,"ms":0,"node":"call_model","notes":{"model":{"counted":"estimated","finish":"stop","kind":"extractive","name":"offline-extractive-1"}},"output_tokens":19,"update":["citations","messages"]}],"type":"step"}
+
+        id: 4
+        event: finished
+        data: {"at":0,"n":4,"tasks":null,"type":"finished"}
+
+    "#]].assert_eq(&numbered(&frames));
+    assert!(frames.contains("Upload every receipt within seven days"), "{frames}");
+
+    let again = text(send(&app, get(&place)).await).await;
+    assert_eq!(numbered(&again), numbered(&frames), "a late watcher gets everything");
+    let rest = text(send(&app, get(&format!("{place}?after=2"))).await).await;
+    assert!(rest.starts_with("id: 3\nevent: step\n"), "{rest}");
+    let mut request = get(&format!("{place}?after=1"));
+    request.headers_mut().insert("last-event-id", "3".parse().expect("a header"));
+    let rest = text(send(&app, request).await).await;
+    assert!(rest.starts_with("id: 4\nevent: finished\n") && rest.matches("id: ").count() == 1, "{rest}");
+    assert_eq!(text(send(&app, get(&format!("{place}?after=4"))).await).await, "");
+    let elsewhere = place.replace("%201", "%202");
+    assert_eq!(problem(&app, get(&elsewhere)).await, "404 not_found");
+}
+
+#[tokio::test]
+async fn every_event_reads_back_as_it_was_written() {
+    let app = app();
+    let frames = text(send(&app, post(RUNS, &asked("연차휴가는 며칠인가요?"))).await).await;
+    for frame in frames.split_terminator("\n\n") {
+        let (_, data) = frame.split_once("data: ").expect("a data line");
+        let event: api::Event = serde_json::from_str(data).expect("an event");
+        assert_eq!(serde_json::to_string(&event).expect("JSON"), data);
+        assert!(frame.contains(&format!("event: {}\n", event.name())));
+    }
+}
+
+#[tokio::test]
+async fn the_same_key_starts_one_run() {
+    let app = app();
+    let with_key = |path: &str, body: &str| {
+        let mut request = post(path, body);
+        request.headers_mut().insert("idempotency-key", "k1".parse().expect("a header"));
+        request
+    };
+    let first = send(&app, with_key(RUNS, &asked("안녕?"))).await;
+    let second = send(&app, with_key(RUNS, &asked("안녕?"))).await;
+    assert_eq!(place(&first), place(&second));
+    let (first, second) = (text(first).await, text(second).await);
+    assert_eq!(numbered(&first), numbered(&second));
+    assert_eq!(problem(&app, with_key(RUNS, &asked("뭐?"))).await, "422 key_reused");
+    assert_eq!(problem(&app, with_key("/api/threads/u/runs", &asked("안녕?"))).await, "422 key_reused");
+}
+
+/// Says one word, waits for leave, and says the rest.
+struct Halting(Arc<Notify>);
+
+impl ChatModel for Halting {
+    fn about(&self) -> About {
+        OfflineModel.about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let leave = self.0.clone();
+        let first = stream::once(async { Ok(Delta::Text { text: "음… ".into() }) });
+        let rest = stream::once(async move { leave.notified().await })
+            .flat_map(move |()| OfflineModel.stream(request.clone()));
+        first.chain(rest).boxed()
+    }
+}
+
+/// Starts a run that waits in the middle, and reads its stream up to the first words.
+async fn halfway(app: &App) -> (String, axum::body::BodyDataStream, String) {
+    let response = send(app, post(RUNS, &asked("안녕?"))).await;
+    let place = place(&response);
+    let mut frames = response.into_body().into_data_stream();
+    let mut seen = String::new();
+    while !seen.contains("event: delta") {
+        let bytes = frames.next().await.expect("more").expect("bytes");
+        seen.push_str(std::str::from_utf8(&bytes).expect("text"));
+    }
+    (place, frames, seen)
+}
+
+#[tokio::test]
+async fn words_have_no_number_and_come_before_their_step() {
+    let leave = Arc::new(Notify::new());
+    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
+    let (_, mut frames, mut seen) = halfway(&app).await;
+    assert!(
+        seen.ends_with(
+            "event: delta\ndata: {\"type\":\"delta\",\"node\":\"call_model\",\"attempt\":1,\"index\":0,\"text\":\"음… \"}\n\n"
+        ),
+        "{seen}"
+    );
+    assert_eq!(problem(&app, post(RUNS, &asked("또?"))).await, "409 thread_busy");
+    leave.notify_one();
+    while let Some(bytes) = frames.next().await {
+        seen.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
+    }
+    assert!(seen.contains("id: 4\nevent: finished"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_does_not_stop_its_run() {
+    let leave = Arc::new(Notify::new());
+    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
+    let (place, frames, _) = halfway(&app).await;
+    drop(frames);
+    leave.notify_one();
+    let frames = text(send(&app, get(&place)).await).await;
+    assert!(frames.contains("event: finished"), "{frames}");
+}
+
+#[tokio::test]
+async fn a_stream_says_that_the_server_stops_and_can_be_gone_on_with() {
+    let leave = Arc::new(Notify::new());
+    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
+    let (place, mut frames, mut seen) = halfway(&app).await;
+    app.draining.cancel();
+    while let Some(bytes) = frames.next().await {
+        seen.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
+    }
+    assert!(seen.ends_with("event: draining\ndata: {\"type\":\"draining\"}\n\n"), "{seen}");
+    leave.notify_one();
+    let next = App { draining: tokio_util::sync::CancellationToken::new(), ..app };
+    let frames = text(send(&next, get(&format!("{place}?after=2"))).await).await;
+    assert!(frames.contains("id: 3\nevent: step") && frames.contains("event: finished"), "{frames}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_gives_signs_of_life() {
+    let app = app_with(Arc::new(Halting(Arc::new(Notify::new()))), Limits::default());
+    let (_, mut frames, _) = halfway(&app).await;
+    for _ in 0..2 {
+        let bytes = frames.next().await.expect("more").expect("bytes");
+        assert_eq!(&bytes[..], b": alive\n\n");
+    }
+}
+
+#[tokio::test]
+async fn threads_are_named_by_clients_and_told_apart() {
+    let app = app();
+    let name = "/api/threads/a%2Fb/runs";
+    text(send(&app, post(name, &asked("내 이름은 철수야."))).await).await;
+    let known = text(send(&app, post(name, &asked("내 이름이 뭐야?"))).await).await;
+    assert!(known.contains("철수입니다"), "{known}");
+    let other = text(send(&app, post("/api/threads/a/runs", &asked("내 이름이 뭐야?"))).await).await;
+    assert!(!other.contains("철수입니다"), "{other}");
+}

@@ -1,0 +1,74 @@
+//! A real socket: deadlines, limits, and the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use doran_llm::OfflineModel;
+use doran_server::{BindError, Limits, bind, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::app_with;
+
+const ASK: &str = "POST /api/threads/t/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 44\r\n\r\n";
+const SHORT: Duration = Duration::from_millis(200);
+const LONG: Duration = Duration::from_secs(10);
+
+async fn started(limits: Limits) -> (std::net::SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+    let listener = bind("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let stop = CancellationToken::new();
+    let app = app_with(Arc::new(OfflineModel), limits);
+    (address, stop.clone(), tokio::spawn(serve(listener, app, stop)))
+}
+
+/// Sends some bytes and reads until the other side closes.
+async fn told(address: std::net::SocketAddr, bytes: &str) -> String {
+    let mut socket = TcpStream::connect(address).await.expect("connected");
+    socket.write_all(bytes.as_bytes()).await.expect("sent");
+    let mut answer = Vec::new();
+    let read = timeout(LONG, socket.read_to_end(&mut answer)).await.expect("closed in time");
+    drop(read);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn half_a_head_and_half_a_body_are_closed_in_time() {
+    let limits = Limits { head_time: SHORT, body_time: SHORT, ..Limits::default() };
+    let (address, _stop, _serving) = started(limits).await;
+    assert_eq!(told(address, "GET / HTTP/1.1\r\nHost: localh").await, "");
+    let answer = told(address, &format!("{ASK}{{")).await;
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("too_slow"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let (address, _stop, _serving) = started(Limits::default()).await;
+    let answer =
+        told(address, &format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(20_000)))
+            .await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_lets_go_of_connections_that_do_nothing() {
+    let (address, stop, serving) = started(Limits { connections: 1, ..Limits::default() }).await;
+    let idle = TcpStream::connect(address).await.expect("connected");
+    // The one connection there may be is taken: the next one waits until the server stops.
+    let waits = TcpStream::connect(address).await.expect("in the queue of the system");
+    stop.cancel();
+    timeout(LONG, serving).await.expect("in time").expect("no panic");
+    drop((idle, waits));
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn an_address_that_others_can_reach_is_refused() {
+    let error = bind("0.0.0.0:0".parse().expect("an address")).await.expect_err("refused");
+    assert!(matches!(error, BindError::NotLoopback(_)), "{error}");
+    let taken = bind("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
+    let error = bind(taken.local_addr().expect("an address")).await.expect_err("taken");
+    assert!(matches!(error, BindError::InUse(_)), "{error}");
+}
