@@ -24,7 +24,10 @@ fn a_second_process_is_told_who_has_the_data() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     let pid = server.child.id();
-    assert!(stderr.contains(&format!("another doran (process {pid}) is using the data directory")), "{stderr}");
+    assert!(
+        stderr.contains(&format!("another doran (process {pid}) is using the data directory")),
+        "{stderr}"
+    );
     assert!(output.stdout.is_empty());
 }
 
