@@ -34,7 +34,7 @@ impl<S: State, N: Nodes> Builder<S, N> {
     pub fn build(self) -> Result<Graph<S>, BuildError> {
         let start: Vec<String> = self.start.iter().map(|node| node.name().to_owned()).collect();
         let nodes = self.nodes.into_iter().map(|(node, def)| (node.name().to_owned(), def)).collect();
-        assemble(nodes, &start, |node: &N| node.name().to_owned())
+        assemble(nodes, &start, |node: &N| node.name())
     }
 }
 
@@ -63,19 +63,20 @@ impl<S: State> NamedBuilder<S> {
 
     /// Checks the graph.
     pub fn build(self) -> Result<Graph<S>, BuildError> {
-        assemble(self.nodes, &self.start, String::clone)
+        assemble(self.nodes, &self.start, String::as_str)
     }
 }
 
 fn assemble<S: State, N: Send + Sync + 'static>(
     defs: Vec<(String, Def<S, N>)>,
     start: &[String],
-    name_of: impl Fn(&N) -> String + Copy + Send + Sync + 'static,
+    name_of: impl Fn(&N) -> &str + Copy + Send + Sync + 'static,
 ) -> Result<Graph<S>, BuildError> {
     let names = number(&defs)?;
     let target = |from: &str, node: &N| {
         let to = name_of(node);
-        names.get(&to).copied().ok_or_else(|| BuildError::UnknownTarget { from: from.to_owned(), to })
+        let unknown = || BuildError::UnknownTarget { from: from.to_owned(), to: to.to_owned() };
+        names.get(to).copied().ok_or_else(unknown)
     };
     let mut start_ix = Vec::new();
     for name in start {
@@ -92,7 +93,8 @@ fn assemble<S: State, N: Send + Sync + 'static>(
     for (name, def) in defs {
         let mut waits_for = BTreeSet::new();
         for node in &def.waits_for {
-            let unknown = |_| BuildError::JoinWithoutEdge { join: name.clone(), missing: name_of(node) };
+            let unknown =
+                |_| BuildError::JoinWithoutEdge { join: name.clone(), missing: name_of(node).to_owned() };
             waits_for.insert(target(&name, node).map_err(unknown)?);
         }
         let targets = match &def.way {
@@ -109,7 +111,10 @@ fn assemble<S: State, N: Send + Sync + 'static>(
             Way::End => Edge::End,
             Way::Then(_) => Edge::Then(targets),
             Way::Branch { may_end, choose, .. } => {
-                Edge::Branch(checked(names.clone(), targets, may_end, choose, name_of))
+                let named =
+                    |ix: &Ix| names.iter().find(|(_, known)| *known == ix).map(|(name, _)| name.clone());
+                let declared = targets.iter().filter_map(|ix| Some((named(ix)?, *ix))).collect();
+                Edge::Branch(checked(declared, may_end, choose, name_of))
             }
         };
         nodes.push(Built {
@@ -156,19 +161,16 @@ fn number<S: State, N>(defs: &[(String, Def<S, N>)]) -> Result<HashMap<String, I
 
 /// Wraps a branch so that it can lead only where it said it would.
 fn checked<S: State, N: 'static>(
-    names: HashMap<String, Ix>,
-    declared: Vec<Ix>,
+    declared: Vec<(String, Ix)>,
     may_end: bool,
     choose: Lead<S, N>,
-    name_of: impl Fn(&N) -> String + Send + Sync + 'static,
+    name_of: impl Fn(&N) -> &str + Send + Sync + 'static,
 ) -> Choose<S> {
     Arc::new(move |state| {
         let known = |node: &N| {
             let name = name_of(node);
-            match names.get(&name) {
-                Some(ix) if declared.contains(ix) => Ok(*ix),
-                _ => Err(Undeclared(name)),
-            }
+            let found = declared.iter().find(|(declared, _)| declared == name);
+            found.map(|(_, ix)| *ix).ok_or_else(|| Undeclared(name.to_owned()))
         };
         let chosen = match choose(state) {
             // A list without anything in it leads nowhere, so it needs the same leave.
@@ -186,7 +188,7 @@ fn checked<S: State, N: 'static>(
     })
 }
 
-fn draw<S: State, N>(drawing: &mut Drawing, name: &str, def: &Def<S, N>, name_of: impl Fn(&N) -> String) {
+fn draw<S: State, N>(drawing: &mut Drawing, name: &str, def: &Def<S, N>, name_of: impl Fn(&N) -> &str) {
     drawing.nodes.push(DrawnNode {
         id: name.to_owned(),
         deferred: def.open.defer,
@@ -197,9 +199,9 @@ fn draw<S: State, N>(drawing: &mut Drawing, name: &str, def: &Def<S, N>, name_of
     };
     match &def.way {
         Way::End => edge("__end__".into(), false),
-        Way::Then(targets) => targets.iter().for_each(|node| edge(name_of(node), false)),
+        Way::Then(targets) => targets.iter().for_each(|node| edge(name_of(node).to_owned(), false)),
         Way::Branch { targets, may_end, .. } => {
-            targets.iter().for_each(|node| edge(name_of(node), true));
+            targets.iter().for_each(|node| edge(name_of(node).to_owned(), true));
             if *may_end {
                 edge("__end__".into(), true);
             }

@@ -122,11 +122,13 @@ fn arrive(topology: &Topology, next: &mut Position, from: Ix, target: Ix) {
 /// the order of arrival, is the one in which updates are folded.
 fn settle(topology: &Topology, mut position: Position) -> Position {
     let is_deferred = |task: &Task| topology.deferred[usize::from(task.node)];
-    let (deferred, due): (Vec<Task>, Vec<Task>) = position.due.into_iter().partition(is_deferred);
-    position.due = due;
-    for task in deferred {
-        if task.input.is_some() || !position.held.contains(&task) {
-            position.held.push(task);
+    if position.due.iter().any(is_deferred) {
+        let (deferred, due): (Vec<Task>, Vec<Task>) = position.due.into_iter().partition(is_deferred);
+        position.due = due;
+        for task in deferred {
+            if task.input.is_some() || !position.held.contains(&task) {
+                position.held.push(task);
+            }
         }
     }
     if position.due.is_empty() {
