@@ -222,10 +222,15 @@ impl Runtime {
             stop_body: log::bytes(&log::Cancelled::default()),
             claim: room.then(|| self.0.claim.clone()),
         };
+        let asked = tokio::time::Instant::now();
         let submitted = self.0.noted(self.0.store.submit(new).await)?;
         failpoint::hit("api.before_reply");
         self.0.keep_leases();
         match submitted {
+            // By now somebody else may have it; whoever looks for work finds it if not.
+            Submitted::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
+                Ok(RunHandle::away(self.clone(), &claimed.run))
+            }
             Submitted::Started(claimed) => {
                 let row = claimed.run.clone();
                 let active = self.0.drive(hosted.clone(), claimed, Some(body));

@@ -111,9 +111,16 @@ impl Inner {
         if self.stop.is_cancelled() || !self.has_room() {
             return Ok(());
         }
-        let claimed = self.store.claim(&self.claim, Some(thread), 1).await?;
+        let claimed = self.claimed(Some(thread), 1).await?;
         self.drive_all(claimed);
         Ok(())
+    }
+
+    /// Claims runs. Claims that were told so late that they may have run out already are left to whoever looks next.
+    async fn claimed(&self, only: Option<&ThreadKey>, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        let asked = Instant::now();
+        let claimed = self.store.claim(&self.claim, only, limit).await?;
+        Ok(if asked.elapsed() < self.claim.lease { claimed } else { Vec::new() })
     }
 
     /// As `pick_up`, where nobody can be told: the next scan tries again.
@@ -157,7 +164,7 @@ impl Inner {
             if room == 0 || self.stop.is_cancelled() {
                 return Ok(());
             }
-            let claimed = self.store.claim(&self.claim, None, room).await?;
+            let claimed = self.claimed(None, room).await?;
             let few = claimed.len() < room;
             self.drive_all(claimed);
             if few {
