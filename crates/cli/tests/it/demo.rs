@@ -16,7 +16,8 @@ fn the_demo_answers_cites_recalls_and_ends() {
     let steady: Vec<&str> = stdout.lines().filter(|line| !line.contains(" ms")).collect();
     let steady = steady.join("\n");
     let data = here.join(".local/share/doran/doran.db");
-    let head = format!("data: sqlite:{} (new)   model: offline-extractive-1 (built in, NOT an LLM", data.display());
+    let head =
+        format!("data: sqlite:{} (new)   model: offline-extractive-1 (built in, NOT an LLM", data.display());
     assert!(steady.contains(&head), "{steady}");
     for line in [
         "[1/4] Q: 육아휴직은 최대 얼마나 쓸 수 있나요?",
@@ -30,7 +31,10 @@ fn the_demo_answers_cites_recalls_and_ends() {
     ] {
         assert!(steady.contains(line), "{line}\n{steady}");
     }
-    assert_eq!(stdout.lines().filter(|line| line.contains("retrieve ") && line.contains(" → call_model ")).count(), 4);
+    assert_eq!(
+        stdout.lines().filter(|line| line.contains("retrieve ") && line.contains(" → call_model ")).count(),
+        4
+    );
     assert!(fs::metadata(&data).is_ok_and(|file| file.len() > 0));
 
     let listed = text(&told(&here, &["runs", "--json"], "").stdout);
@@ -51,5 +55,21 @@ fn a_copy_of_the_database_is_a_database() {
     let answer = told(&here, &args, "내 이름이 뭐야?\n");
     assert!(text(&answer.stdout).contains("철수입니다"), "{}", text(&answer.stderr));
     let swept = told(&here, &["gc", "--lang", "ko"], "");
-    assert!(swept.status.success() && text(&swept.stderr).contains("지웠습니다: 대화 0"), "{}", text(&swept.stderr));
+    assert!(
+        swept.status.success() && text(&swept.stderr).contains("지웠습니다: 대화 0"),
+        "{}",
+        text(&swept.stderr)
+    );
+}
+
+#[test]
+fn an_agent_is_drawn_without_making_anything() {
+    let here = fresh("graph");
+    let drawn = text(&told(&here, &["graph", "assistant"], "").stdout);
+    assert!(drawn.starts_with("flowchart") && drawn.contains("[\"call_model\"]"), "{drawn}");
+    let svg = text(&told(&here, &["graph", "assistant", "--format", "svg"], "").stdout);
+    assert!(svg.starts_with("<svg") && svg.contains("call_model"), "{svg}");
+    let unknown = told(&here, &["graph", "nobody"], "");
+    assert!(text(&unknown.stderr).contains("there is no agent `nobody`; there are: assistant"));
+    assert_eq!((unknown.status.code(), fs::read_dir(&here).expect("here").count()), (Some(1), 0));
 }
