@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Threads(commands::threads::Args),
     /// List runs · 실행을 나열한다
     Runs(commands::runs::Args),
+    /// Draw an agent · 에이전트를 그린다
+    Graph(commands::graph::Args),
     /// Copy the database to a file · 데이터베이스를 파일로 복사한다
     Backup(commands::backup::Args),
     /// Remove what need not be kept any more · 더 둘 필요가 없는 것을 지운다

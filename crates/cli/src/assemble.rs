@@ -47,14 +47,19 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::with(store, options);
-    let model = model(&config.model)?;
-    let about = Arc::new(model.about());
-    let parts = Parts { model, retriever: Arc::new(RamKeyword::of(&samples::all())) };
-    let agents = doran_agents::all(&parts)?;
+    let (agents, model) = agents(config)?;
     for agent in &agents {
         runtime.graph(agent.name, &agent.graph)?;
     }
-    Ok(House { runtime, tenant: Tenant::local(), agents, model: about, keeper, new, _held: held })
+    Ok(House { runtime, tenant: Tenant::local(), agents, model: Arc::new(model), keeper, new, _held: held })
+}
+
+/// The agents, and what answers in them.
+pub(crate) fn agents(config: &Config) -> anyhow::Result<(Vec<Agent>, About)> {
+    let model = model(&config.model)?;
+    let about = model.about();
+    let parts = Parts { model, retriever: Arc::new(RamKeyword::of(&samples::all())) };
+    Ok((doran_agents::all(&parts)?, about))
 }
 
 fn model(name: &str) -> anyhow::Result<Arc<dyn ChatModel>> {

@@ -58,6 +58,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Serve(args) => wait(commands::serve::run(args, config, output)),
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
+        Command::Graph(args) => commands::graph::run(args, config, output),
         Command::Backup(args) => wait(commands::backup::run(args, config, output)),
         Command::Gc => wait(commands::gc::run(config, output)),
     }

@@ -5,6 +5,7 @@ pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod gc;
+pub(crate) mod graph;
 pub(crate) mod runs;
 pub(crate) mod serve;
 pub(crate) mod threads;

@@ -9,7 +9,7 @@ fn the_next_process_remembers() {
     let stdout = text(&first.stdout);
     assert!(first.status.success(), "{}", text(&first.stderr));
     assert!(stdout.contains("이 대화에 적어 두었습니다: 이름 = 김도란.\n"), "{stdout}");
-    assert!(stdout.contains("연차휴가 15일을 준다.\" [1]\n  [1] 휴가 규정 › 연차휴가\n"), "{stdout}");
+    assert!(stdout.contains("연차휴가 15일을 준다.\" [3]\n  [3] 휴가 규정 › 연차휴가\n"), "{stdout}");
     let second = text(&told(&here, &["chat"], "\n내 이름이 뭐라고 했지?\n").stdout);
     assert!(second.starts_with("김도란입니다.") && second.matches("김도란입니다.").count() == 1, "{second}");
     let other = text(&told(&here, &["chat", "--thread", "다른 대화"], "내 이름이 뭐라고 했지?\n").stdout);

@@ -1,3 +1,5 @@
+//! What is due, as laws.
+
 use super::*;
 
 /// Nodes are letters: `a` is 0. Deferred nodes and joins are given by letter.

@@ -24,7 +24,7 @@ pub(super) async fn start(
     path: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let thread = thread(&app, &path.map_err(bad_path)?.0)?;
+    let thread = thread(&app, &path.map_err(|rejection| bad_path(&rejection))?.0)?;
     let key = idempotency_key(request.headers())?;
     let (asked, bytes) = body::json::<StartRun>(request, &app.limits).await?;
     check_message(&app, &asked.message)?;
@@ -57,7 +57,7 @@ pub(super) async fn events(
     query: Result<Query<After>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let Path((thread_name, run)) = path.map_err(bad_path)?;
+    let Path((thread_name, run)) = path.map_err(|rejection| bad_path(&rejection))?;
     let thread = thread(&app, &thread_name)?;
     let run: RunId = run.parse().map_err(|_| Code::BadPath)?;
     let Query(After { after }) =
@@ -75,7 +75,7 @@ pub(super) async fn events(
     Ok(sse::stream(&app, thread.thread.as_str(), watch))
 }
 
-fn bad_path(rejection: PathRejection) -> ApiError {
+fn bad_path(rejection: &PathRejection) -> ApiError {
     ApiError::because(Code::BadPath, rejection.body_text())
 }
 
