@@ -60,8 +60,6 @@ fn a_copy_of_the_database_is_a_database() {
         "{}",
         text(&swept.stderr)
     );
-<<<<<<< HEAD
-=======
 }
 
 #[test]
@@ -74,5 +72,4 @@ fn an_agent_is_drawn_without_making_anything() {
     let unknown = told(&here, &["graph", "nobody"], "");
     assert!(text(&unknown.stderr).contains("there is no agent `nobody`; there are: assistant"));
     assert_eq!((unknown.status.code(), fs::read_dir(&here).expect("here").count()), (Some(1), 0));
->>>>>>> w-slice2
 }
