@@ -16,7 +16,7 @@ use crate::log::{self, Place, Question};
 use crate::plan;
 use crate::runtime::hot::Hot;
 use crate::state::State;
-use crate::store::{Claimed, Commit, Committed, Entry, EntryKind, Loaded, Seq, Store};
+use crate::store::{Claimed, Commit, Committed, Entry, EntryKind, Loaded, Seq, Store, StoreError};
 
 /// How driving a run ended in this process.
 pub(crate) enum RunEnd {
@@ -105,6 +105,11 @@ impl<S: State> Hosted<S> {
             }
         }
         let loaded = store.load(&run.thread, None).await?;
+        // Nobody but the holder of the claim adds entries. When there are more, the claim is lost, and what was read
+        // may be the state of another run: its nodes must not run under the name of this one.
+        if loaded.head != claimed.head {
+            return Err(StoreError::Fenced.into());
+        }
         let at = drive::rebuild(&self.core, &loaded)?;
         Ok((at, loaded.entries.last().map(|entry| entry.kind)))
     }

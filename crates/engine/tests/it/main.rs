@@ -17,5 +17,6 @@ mod peers;
 mod sim;
 mod steps;
 mod support;
+mod takeover;
 mod threads;
 mod watch;
