@@ -72,7 +72,8 @@ pub trait Runs: Send + Sync + 'static {
     /// Writes what one step changed, all of it or nothing. A claim that no longer holds is [`StoreError::Fenced`];
     /// a `head` that
     /// is not the newest entry is [`StoreError::Conflict`], unless there are no entries to write: then it is not looked
-    /// at, so that records can be written side by side.
+    /// at, so that records can be written side by side. A run that somebody asked to cancel does not wait for answers:
+    /// a commit that pauses it leaves it running and lets it be claimed, for a worker to end it.
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError>;
 
     /// Tells a run something from outside. Durable when it returns.
@@ -319,7 +320,7 @@ pub struct Committed {
     pub at: Millis,
     /// Somebody asked to cancel the run.
     pub cancel_asked: bool,
-    /// The thread became free and a queued run waits on it.
+    /// A run of the thread can be claimed now: a queued one, since the thread became free, or this one, to be cancelled.
     pub next_waits: bool,
 }
 

@@ -56,7 +56,8 @@ begin
 
     if p_status is not null then
         update runs set
-            status = p_status,
+            -- A run that is to be cancelled does not wait for answers: it is let go, for a worker to end it.
+            status = case when p_status = 3 and cancel_asked then 2 else p_status end,
             steps = steps + p_steps,
             input_tokens = input_tokens + least(p_input, 9223372036854775807 - input_tokens),
             output_tokens = output_tokens + least(p_output, 9223372036854775807 - output_tokens),
@@ -111,6 +112,8 @@ begin
     if v_ends then
         o_next_waits := exists (
             select 1 from runs where tenant = p_tenant and thread = p_thread and status = 1);
+    elsif p_status = 3 then
+        o_next_waits := o_cancel_asked;
     end if;
 end $$;
 

@@ -46,7 +46,7 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
     if thread.is_none() {
         make_thread(tx, &new.thread, "{}")?;
     }
-    let active = thread.and_then(|thread| thread.active);
+    let mut active = thread.and_then(|thread| thread.active);
     let mut parent = new.first.parent;
     let mut stop = None;
     match new.if_busy {
@@ -61,17 +61,18 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
         }
         IfBusy::Enqueue => {}
         IfBusy::Interrupt | IfBusy::Rollback => {
-            if let Some(active) = active {
-                let row = find_run(tx.conn, &new.thread.run(active))?;
+            if let Some(run) = active {
+                let row = find_run(tx.conn, &new.thread.run(run))?;
                 if new.if_busy == IfBusy::Rollback {
                     parent = row.parent_seq;
                 }
                 if row.status == Status::Paused {
                     tell(tx, &row, EntryKind::Cancelled, &new.stop_body)?;
                     end(tx, &row, Status::Cancelled, None)?;
+                    active = None;
                 } else {
                     ask_to_cancel(tx, &row.key())?;
-                    stop = Some(active);
+                    stop = Some(run);
                 }
             }
         }
@@ -98,8 +99,10 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
     )?;
     touch(tx, &new.thread)?;
     let ready = settle(tx, &new.thread)?;
+    // A run that was let go on and waits for a worker comes first.
     if let Some(claim) = &new.claim
         && ready
+        && active.is_none()
         && next_in_queue(tx, &new.thread)? == Some(new.run)
     {
         return take(tx, claim, &new.thread)?.map(Submitted::Started).ok_or_else(|| lost(&new.thread));
@@ -437,7 +440,7 @@ fn tell(tx: &Tx<'_>, run: &RunRow, kind: EntryKind, body: &[u8]) -> Result<(), S
 
 /// Changes the status of a running run. `true` when its thread became free and a queued run waits.
 fn change_status(
-    tx: &Tx<'_>,
+    tx: &mut Tx<'_>,
     key: &RunKey,
     status: Status,
     error: Option<RunFailure>,
@@ -446,6 +449,10 @@ fn change_status(
     match status {
         Status::Finished | Status::Failed | Status::Cancelled => {
             end(tx, &row, status, error)?;
+            settle(tx, &row.thread)
+        }
+        Status::Paused if row.cancel_asked => {
+            release(tx, key)?;
             settle(tx, &row.thread)
         }
         Status::Paused => {

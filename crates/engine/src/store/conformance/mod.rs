@@ -227,7 +227,8 @@ list! {
         a_queued_run_is_cancelled_without_an_entry
         a_paused_run_is_cancelled_with_an_entry
         a_running_run_is_asked_to_cancel
-        a_wish_to_cancel_outlives_a_pause
+        a_run_to_be_cancelled_does_not_wait
+        a_start_leaves_a_run_that_was_let_go_on
         cancelling_an_ended_run_changes_nothing
         an_answer_lets_the_run_be_claimed
         an_answer_is_taken_once

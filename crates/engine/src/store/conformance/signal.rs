@@ -44,15 +44,33 @@ pub(super) async fn a_running_run_is_asked_to_cancel<S: Store>(b: Bench<S>) {
     assert_eq!(b.row(&run).await.status, Status::Cancelled);
 }
 
-pub(super) async fn a_wish_to_cancel_outlives_a_pause<S: Store>(b: Bench<S>) {
+pub(super) async fn a_run_to_be_cancelled_does_not_wait<S: Store>(b: Bench<S>) {
     let thread = b.key();
     let run = b.start(&thread).await;
     b.cancel(&run.run).await;
     let records = vec![record("0.0", "q", Stage::Open, "?")];
-    let paused = b.commit(&run, Commit { records, ..to(Status::Paused) }).await;
-    assert!(paused.cancel_asked && b.row(&run).await.cancel_asked);
-    b.store.signal(&run.run.key(), answer(&[("q", "a")])).await.expect("answer");
-    assert!(b.claim(&thread).await.expect("the answered run").run.cancel_asked);
+    let entries = vec![entry(EntryKind::Paused, "ask", 0)];
+    let paused = b.commit(&run, Commit { records, entries, ..to(Status::Paused) }).await;
+    assert!(paused.cancel_asked && paused.next_waits);
+    assert_eq!(b.row(&run).await.status, Status::Running);
+    refused!(b.store.signal(&run.run.key(), answer(&[("q", "a")])).await, StoreError::Conflict(_));
+    refused!(b.store.commit(&run.fence(), to(Status::Running)).await, StoreError::Fenced);
+    let next = b.claim(&thread).await.expect("it is to be ended");
+    assert!(next.run.cancel_asked && next.run.epoch == 2);
+    b.commit(&next, to(Status::Cancelled)).await;
+    assert_eq!(b.row(&run).await.status, Status::Cancelled);
+}
+
+pub(super) async fn a_start_leaves_a_run_that_was_let_go_on<S: Store>(b: Bench<S>) {
+    for if_busy in [IfBusy::Enqueue, IfBusy::Interrupt, IfBusy::Rollback] {
+        let thread = b.key();
+        let run = b.paused(&thread, &["q"]).await;
+        b.store.signal(&run.run.key(), answer(&[("q", "a")])).await.expect("answer");
+        let new = NewRun { if_busy, claim: Some(worker()), ..b.new_run(&thread) };
+        let (waits, _) = queued(b.store.submit(new).await);
+        assert_eq!((waits.status, waits.epoch), (Status::Queued, 0));
+        assert_eq!(b.claim(&thread).await.expect("the answered run").run.run, run.run.run);
+    }
 }
 
 pub(super) async fn cancelling_an_ended_run_changes_nothing<S: Store>(b: Bench<S>) {

@@ -182,8 +182,14 @@ impl Shelf {
                 thread.end(run, new.status, now);
                 next_waits = !thread.waiting.is_empty();
             } else if new.status == Status::Paused {
-                run.row.status = Status::Paused;
                 run.held = false;
+                if cancel_asked {
+                    self.ticket += 1;
+                    run.place.ticket = self.ticket;
+                    next_waits = true;
+                } else {
+                    run.row.status = Status::Paused;
+                }
             }
             self.settle(&fence.thread);
         }
