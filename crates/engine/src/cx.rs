@@ -131,7 +131,7 @@ impl Cx {
                 if let Some(known) = cx.replay(&key)? {
                     return Ok(known);
                 }
-                if !cx.has(&key) {
+                if !cx.has(&key) || failpoint::mutant("M12") {
                     break;
                 }
                 match cx.settled(&key)? {

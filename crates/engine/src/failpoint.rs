@@ -43,3 +43,39 @@ pub fn mutant(name: &'static str) -> bool {
     static MUTANT: OnceLock<Option<String>> = OnceLock::new();
     MUTANT.get_or_init(|| std::env::var("DORAN_MUTANT").ok()).as_deref() == Some(name)
 }
+
+#[cfg(feature = "failpoints")]
+static EARLY: std::sync::Mutex<Vec<crate::store::Entry>> = std::sync::Mutex::new(Vec::new());
+
+/// For the seeded bug `M2`: keeps entries for watchers that are not written yet.
+pub(crate) fn show_early(fence: &crate::store::Fence, head: u64, entries: &[crate::store::NewEntry]) {
+    #[cfg(feature = "failpoints")]
+    {
+        let mut early = EARLY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        early.extend((head + 1..).zip(entries).map(|(seq, entry)| crate::store::Entry {
+            seq,
+            parent: seq - 1,
+            base: entry.base,
+            run: Some(fence.run),
+            at: 0,
+            kind: entry.kind,
+            body: entry.body.clone(),
+        }));
+    }
+    #[cfg(not(feature = "failpoints"))]
+    let _ = (fence, head, entries);
+}
+
+/// For the seeded bug `M2`: entries of a run after `after` that may not be written yet.
+pub(crate) fn shown_early(run: crate::id::RunId, after: u64) -> Vec<crate::store::Entry> {
+    #[cfg(feature = "failpoints")]
+    {
+        let early = EARLY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        early.iter().filter(|entry| entry.run == Some(run) && entry.seq > after).cloned().collect()
+    }
+    #[cfg(not(feature = "failpoints"))]
+    {
+        let _ = (run, after);
+        Vec::new()
+    }
+}

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::failpoint;
 use crate::runtime::Live;
 use crate::store::{Commit, Committed, Fence, Record, Seq, Stage, Store, StoreError, Usage};
 
@@ -205,6 +206,11 @@ impl RunCx {
                 self.records.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
         }
+        if failpoint::mutant("M3") && !commit.entries.is_empty() && commit.clear_records {
+            commit.clear_records = false;
+            let writes = Commit { clear_records: true, ..Commit::default() };
+            journal.store.commit(&journal.fence, writes).await?;
+        }
         // A task of the outer graph remembers its own calls. One of a subgraph is made anew when the node around it
         // is tried again, and finds its calls here.
         let inside: Vec<Record> =
@@ -220,6 +226,10 @@ impl RunCx {
                 if entry.snapshot.is_some() {
                     base = seq;
                 }
+            }
+            if failpoint::mutant("M2") {
+                failpoint::show_early(&journal.fence, tip.head, &commit.entries);
+                self.live.iter().for_each(|live| live.ring());
             }
             let committed = journal.store.commit(&journal.fence, commit).await?;
             *tip = Tip { head: committed.head, base };

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::EngineError;
+use crate::failpoint;
 use crate::id::{RunKey, ThreadKey};
 use crate::runtime::live::{Delta, Live};
 use crate::runtime::{Inner, Runtime};
@@ -123,7 +124,10 @@ impl Watch {
                 None => return Ok(false),
             },
         };
-        let entries = self.runtime.store.entries(&self.thread, first + self.seen - 1, PAGE).await?;
+        let mut entries = self.runtime.store.entries(&self.thread, first + self.seen - 1, PAGE).await?;
+        if failpoint::mutant("M2") && entries.is_empty() {
+            entries = failpoint::shown_early(self.run.run, first + self.seen - 1);
+        }
         let mut any = false;
         for entry in entries {
             if entry.run != Some(self.run.run) || self.over {
@@ -133,7 +137,9 @@ impl Watch {
             self.seen = entry.seq - first + 1;
             let rests = entry.kind == EntryKind::Paused && self.until == Until::Rest;
             self.over = entry.kind.is_end() || rests;
-            self.buffer.push_back(Event::Entry(self.seen, Arc::new(entry)));
+            let number =
+                if failpoint::mutant("M6") { u64::try_from(entry.at).unwrap_or_default() } else { self.seen };
+            self.buffer.push_back(Event::Entry(number, Arc::new(entry)));
         }
         // A run that failed and was tried again, or was answered, goes on past what looked like its end.
         if self.over && any {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use doran_engine::failpoint::hit;
+use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, Commit, Committed, Fence, IfBusy, NewRun, Record, Renewed, RunRow, Runs, Signal,
+    Claim, Claimed, Commit, Committed, Fence, History, IfBusy, NewRun, Record, Renewed, RunRow, Runs, Signal,
     StoreError, Submitted, check_metadata,
 };
 use uuid::Uuid;
@@ -143,6 +143,11 @@ impl Runs for PostgresStore {
         let stages: Vec<i16> = notes.iter().map(|record| stage_code(record.stage)).collect();
         let contents: Vec<&[u8]> = notes.iter().map(|record| record.body.as_slice()).collect();
         let error = commit.status.as_ref().and_then(|status| status.error.as_ref());
+        let epoch = if mutant("M4") {
+            History::run(self, &fence.thread.run(fence.run)).await?.epoch
+        } else {
+            fence.epoch
+        };
         hit("cp.before_begin");
         let row = self
             .pool
@@ -154,7 +159,7 @@ impl Runs for PostgresStore {
                     &fence.thread.tenant.as_str(),
                     &fence.thread.thread.as_str(),
                     &fence.run.as_uuid(),
-                    &int(fence.epoch),
+                    &int(epoch),
                     &int(commit.head),
                     &kinds,
                     &bodies,

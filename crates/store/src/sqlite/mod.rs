@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use doran_engine::failpoint::mutant;
 use doran_engine::id::{RunKey, Tenant, ThreadId, ThreadKey};
 use doran_engine::store::{
     Claim, Claimed, Cleared, Commit, Committed, Entry, Fence, History, Loaded, NewEntry, NewRun, NodeCache,
@@ -208,7 +209,14 @@ impl Runs for SqliteStore {
             after_commit: Some("api.after_accept_commit"),
             ..Points::default()
         };
-        self.write(points, |tx| runs::submit(tx, run)).await
+        let later = if mutant("M5") { run.idempotency.clone() } else { None };
+        let key = run.thread.run(run.run);
+        let submitted = self.write(points, |tx| runs::submit(tx, run)).await?;
+        if let (Some(named), false) = (later, matches!(submitted, Submitted::Repeated(_))) {
+            let name = move |tx: &mut Tx<'_>| runs::name_request(tx, &key, &named.key, &named.hash);
+            self.write(Points::default(), name).await?;
+        }
+        Ok(submitted)
     }
 
     async fn claim(

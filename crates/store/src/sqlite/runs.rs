@@ -14,7 +14,7 @@ use super::rows::{
     all, base_after, execute, find_run, find_thread, get, int, one, records, stage_code, thread_key, to_json,
 };
 use super::writer::{Lease, Tx};
-use doran_engine::failpoint::hit;
+use doran_engine::failpoint::{hit, mutant};
 
 pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreError> {
     check_metadata(&new.metadata)?;
@@ -31,8 +31,9 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
             }
             return find_run(tx.conn, &new.thread.run(RunId::from_uuid(run))).map(Submitted::Repeated);
         }
-        let sql = "INSERT INTO idempotency (tenant, key, hash, run, at) VALUES (?1, ?2, ?3, ?4, ?5)";
-        execute(tx.conn, sql, params![tenant, name, hash, new.run.as_uuid(), tx.now])?;
+        if !mutant("M5") {
+            name_request(tx, &key, name, hash)?;
+        }
     }
     let used = "SELECT 1 FROM runs WHERE tenant = ?1 AND run = ?2";
     if one(tx.conn, used, params![tenant, new.run.as_uuid()], |_| Ok(()))?.is_some() {
@@ -108,6 +109,12 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
         return take(tx, claim, &new.thread)?.map(Submitted::Started).ok_or_else(|| lost(&new.thread));
     }
     Ok(Submitted::Queued { run: find_run(tx.conn, &key)?, stop })
+}
+
+/// Remembers the request that a run came from.
+pub(super) fn name_request(tx: &Tx<'_>, run: &RunKey, name: &str, hash: &str) -> Result<(), StoreError> {
+    let sql = "INSERT INTO idempotency (tenant, key, hash, run, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+    execute(tx.conn, sql, params![run.tenant.as_str(), name, hash, run.run.as_uuid(), tx.now]).map(drop)
 }
 
 pub(super) fn claim(
@@ -236,7 +243,7 @@ pub(super) fn signal(tx: &mut Tx<'_>, key: &RunKey, signal: Signal) -> Result<Ru
         },
         Signal::Answer { answers, body } => {
             hit("resume.before_consume");
-            if row.status != Status::Paused {
+            if row.status != Status::Paused && !mutant("M13") {
                 return Err(StoreError::Conflict(format!("run `{}` is not paused", key.run)));
             }
             for (path, name, answer) in &answers {
@@ -490,7 +497,7 @@ fn answer_one(tx: &Tx<'_>, key: &RunKey, path: &str, name: &str, answer: &[u8]) 
                WHERE tenant = ?1 AND run = ?2 AND path = ?3 AND key = ?4 AND stage = ?5";
     let (open, done) = (stage_code(Stage::Open), stage_code(Stage::Done));
     let row = params![key.tenant.as_str(), key.run.as_uuid(), path, name, open, done, answer];
-    if execute(tx.conn, sql, row)? == 0 {
+    if execute(tx.conn, sql, row)? == 0 && !mutant("M13") {
         return Err(StoreError::Conflict(format!("question `{name}` of task `{path}` is not open")));
     }
     Ok(())

@@ -22,7 +22,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::{has_io, is_io, sorted, text};
-use doran_engine::failpoint::hit;
+use doran_engine::failpoint::{hit, mutant};
 
 /// Jobs in one transaction.
 const MOST: usize = 64;
@@ -114,7 +114,8 @@ impl Writer {
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.send(Task { points, alone: false, work: Some(work), result: None, reply }, answer).await
+        self.send(Task { points, alone: false, work: Some(work), result: None, reply: Some(reply) }, answer)
+            .await
     }
 
     /// Does `work` outside any transaction, between two of them.
@@ -124,7 +125,13 @@ impl Writer {
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let work = |tx: &mut Tx<'_>| work(tx.conn);
-        let task = Task { points: Points::default(), alone: true, work: Some(work), result: None, reply };
+        let task = Task {
+            points: Points::default(),
+            alone: true,
+            work: Some(work),
+            result: None,
+            reply: Some(reply),
+        };
         self.send(task, answer).await
     }
 
@@ -242,7 +249,7 @@ struct Task<T, F> {
     alone: bool,
     work: Option<F>,
     result: Option<Result<T, StoreError>>,
-    reply: oneshot::Sender<Result<T, StoreError>>,
+    reply: Option<oneshot::Sender<Result<T, StoreError>>>,
 }
 
 impl<T: Send, F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send> Job for Task<T, F> {
@@ -260,6 +267,9 @@ impl<T: Send, F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send> Job for Ta
             .map(drop)
             .map_err(|error| Refused { disk: has_io(error), full: matches!(error, StoreError::Full(_)) });
         self.result = Some(result);
+        if mutant("M1") && outcome.is_ok() {
+            reply(self.reply.take(), self.result.take(), &End::OnDisk);
+        }
         outcome
     }
 
@@ -278,7 +288,11 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
 }
 
 /// A refusal stands however the transaction of its neighbours ended: nothing of it was written.
-fn reply<T>(to: oneshot::Sender<Result<T, StoreError>>, result: Option<Result<T, StoreError>>, end: &End) {
+fn reply<T>(
+    to: Option<oneshot::Sender<Result<T, StoreError>>>,
+    result: Option<Result<T, StoreError>>,
+    end: &End,
+) {
     let answer = match (result, end.error()) {
         (Some(Err(refused)), _) => Err(refused),
         (_, Some(error)) => Err(error),
@@ -286,7 +300,7 @@ fn reply<T>(to: oneshot::Sender<Result<T, StoreError>>, result: Option<Result<T,
         (None, None) => Err(StoreError::Other(text("a job was not run"))),
     };
     // A caller that no longer waits does not need to be told.
-    drop(to.send(answer));
+    drop(to.map(|to| to.send(answer)));
 }
 
 /// Where a transaction is after a job.
@@ -430,6 +444,10 @@ impl Clerk {
             Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => {
                 self.roll_back();
                 End::of_rolled_back(&error)
+            }
+            _ if mutant("M14") => {
+                self.roll_back();
+                End::OnDisk
             }
             _ => {
                 let why: Arc<str> = Arc::from(error.to_string());
