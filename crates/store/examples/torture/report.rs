@@ -1,0 +1,133 @@
+//! Figures of a torture: a table for people, a line of JSON for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+
+use crate::book::{Book, Broken};
+
+/// What one torture found.
+pub struct Figures {
+    name: &'static str,
+    seed: u64,
+    broken: BTreeMap<Broken, u64>,
+    numbers: Vec<(String, Value)>,
+    notes: Vec<String>,
+    wrong: Vec<String>,
+    skipped: Option<String>,
+}
+
+impl Figures {
+    pub fn new(name: &'static str, seed: u64) -> Self {
+        Self {
+            name,
+            seed,
+            broken: BTreeMap::new(),
+            numbers: Vec::new(),
+            notes: Vec::new(),
+            wrong: Vec::new(),
+            skipped: None,
+        }
+    }
+
+    /// Figures of a torture that this machine cannot do.
+    pub fn skipped(name: &'static str, seed: u64, why: String) -> Self {
+        Self { skipped: Some(why), ..Self::new(name, seed) }
+    }
+
+    pub fn add(&mut self, name: &str, number: impl TryInto<u64>) {
+        let number = number.try_into().unwrap_or(u64::MAX);
+        match self.numbers.iter_mut().find(|(known, _)| known == name) {
+            Some((_, value)) => *value = json!(value.as_u64().unwrap_or_default().saturating_add(number)),
+            None => self.numbers.push((name.to_owned(), json!(number))),
+        }
+    }
+
+    pub fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// Counts what a book found wrong.
+    pub fn take(&mut self, book: &Book) {
+        for (broken, what) in book.verdict() {
+            self.wrong(broken, what);
+        }
+        let (seen, acknowledged) = book.counts();
+        self.add("acknowledged", acknowledged);
+        self.add("deeds", book.deeds());
+        self.add("events_seen", seen);
+    }
+
+    pub fn wrong(&mut self, broken: Broken, what: impl std::fmt::Display) {
+        *self.broken.entry(broken).or_default() += 1;
+        self.wrong.push(format!("{broken:?}: {what}"));
+    }
+
+    /// Nothing is broken.
+    pub fn holds(&self) -> bool {
+        self.broken.is_empty()
+    }
+
+    pub fn is_skipped(&self) -> bool {
+        self.skipped.is_some()
+    }
+
+    /// The first thing that is broken.
+    pub fn first(&self) -> Option<&str> {
+        self.wrong.first().map(String::as_str)
+    }
+
+    pub fn json(&self) -> String {
+        let mut line = Map::new();
+        line.insert("torture".into(), json!(self.name));
+        line.insert("seed".into(), json!(self.seed));
+        if let Some(why) = &self.skipped {
+            line.insert("skipped".into(), json!(why));
+        }
+        for (name, number) in &self.numbers {
+            line.insert(name.clone(), number.clone());
+        }
+        for broken in ALL {
+            let name = format!("{broken:?}").to_lowercase();
+            line.insert(name, json!(self.broken.get(&broken).copied().unwrap_or_default()));
+        }
+        Value::Object(line).to_string()
+    }
+
+    /// A few lines for people.
+    pub fn table(&self) -> String {
+        let mut text = format!("{:<9}", self.name);
+        if let Some(why) = &self.skipped {
+            return format!("{text} SKIPPED: {why}");
+        }
+        text.push_str(if self.holds() { " holds " } else { " BROKEN" });
+        for (name, number) in &self.numbers {
+            write!(text, "  {name} {number}").ok();
+        }
+        for broken in ALL {
+            let count = self.broken.get(&broken).copied().unwrap_or_default();
+            write!(text, "  {} {count}", format!("{broken:?}").to_lowercase()).ok();
+        }
+        for note in &self.notes {
+            write!(text, "\n          {note}").ok();
+        }
+        for what in self.wrong.iter().take(12) {
+            write!(text, "\n          {what}").ok();
+        }
+        if !self.holds() {
+            write!(text, "\n          the same operations again: --seed {}", self.seed).ok();
+        }
+        text
+    }
+}
+
+const ALL: [Broken; 7] = [
+    Broken::Lost,
+    Broken::Doubled,
+    Broken::Stuck,
+    Broken::Torn,
+    Broken::Events,
+    Broken::Ends,
+    Broken::Damaged,
+];
