@@ -47,6 +47,9 @@ pub(crate) struct Scratch {
     pub notes: BTreeMap<String, Value>,
     pub last_sign: Option<Instant>,
     deltas: u64,
+    /// Amounts counted so far, and how many of them this attempt has passed.
+    spent: Vec<Usage>,
+    spent_now: usize,
 }
 
 impl Scratch {
@@ -84,7 +87,7 @@ impl Cx {
                 return Ok(known);
             }
             let value = call.await.map_err(Into::into)?;
-            cx.record(&key, Stage::Done, log::bytes(&value)).await?;
+            cx.record(&key, Stage::Done, storable(&value)?).await?;
             Ok(value)
         }
     }
@@ -107,14 +110,15 @@ impl Cx {
                 return Ok(known);
             }
             let value = call(cx.stable_key(&key)).await.map_err(Into::into)?;
-            cx.record(&key, Stage::Done, log::bytes(&value)).await?;
+            cx.record(&key, Stage::Done, storable(&value)?).await?;
             Ok(value)
         }
     }
 
     /// Makes a call that must never happen twice. That it is about to be made is on disk before it is made; when a
-    /// crash, a timeout or a transient error leaves open whether it happened, the run pauses and asks
-    /// ([`AskKind::EffectUnknown`]) instead of repeating it. A permanent error says that it did not happen.
+    /// crash, a timeout or an error leaves open whether it happened, the run pauses and asks
+    /// ([`AskKind::EffectUnknown`]) instead of repeating it. Only [`NodeError::not_done`] says that it did not happen:
+    /// the node then fails with it, and a later try may make the call.
     pub fn once<T, E, F>(
         &self,
         name: &str,
@@ -134,7 +138,11 @@ impl Cx {
                 if !cx.has(&key) || failpoint::mutant("M12") {
                     break;
                 }
-                match cx.settled(&key)? {
+                if cx.was_not_done(&key) {
+                    key.push('+');
+                    continue;
+                }
+                match cx.settled(&key) {
                     Some(Settled { result: Some(result), .. }) => {
                         cx.record(&key, Stage::Done, log::bytes(&result)).await?;
                     }
@@ -150,15 +158,17 @@ impl Cx {
             match outcome {
                 Ok(value) => {
                     failpoint::hit("tool.before_result");
-                    cx.record(&key, Stage::Done, log::bytes(&value)).await?;
+                    cx.record(&key, Stage::Done, storable(&value)?).await?;
                     Ok(value)
                 }
-                Err(error) if matches!(error.kind, Kind::Permanent) => {
-                    cx.record(&key, Stage::Failed, log::bytes(&error.to_string())).await?;
-                    Err(error)
-                }
-                Err(error) if matches!(error.kind, Kind::Transient) => Err(cx.ask_outcome(&key)),
-                Err(error) => Err(error),
+                Err(error) => match error.kind {
+                    Kind::NotDone => {
+                        cx.record(&key, Stage::Failed, log::bytes(&error.to_string())).await?;
+                        Err(error)
+                    }
+                    Kind::Permanent | Kind::Transient => Err(cx.ask_outcome(&key)),
+                    Kind::Paused | Kind::Cancelled | Kind::Limit | Kind::Store => Err(error),
+                },
             }
         }
     }
@@ -246,6 +256,7 @@ impl Cx {
             scratch.last_sign = Some(Instant::now());
             (scratch.attempt, scratch.deltas - 1)
         };
+        self.0.run.sign_outward(&self.0.path);
         if let Some(live) = &self.0.run.live {
             live.delta(&self.0.node, &self.0.path, attempt, index, data);
         }
@@ -254,11 +265,30 @@ impl Cx {
     /// A sign of life, for a node with an idle timeout.
     pub fn heartbeat(&self) {
         self.scratch().last_sign = Some(Instant::now());
+        self.0.run.sign_outward(&self.0.path);
+    }
+
+    /// When this task, or one of a graph inside it, last gave a sign of life.
+    pub(crate) fn last_sign(&self) -> Option<Instant> {
+        self.scratch().last_sign.max(self.0.run.sign_within(&self.0.path))
     }
 
     /// Counts what a call spent. An error says that a limit of the run is reached: pass it on.
+    ///
+    /// A node that is tried again passes its recorded calls again: the n-th amount is counted once as long as it is
+    /// the same.
     pub fn spend(&self, usage: Usage) -> Result<(), NodeError> {
-        self.scratch().usage += usage;
+        {
+            let mut scratch = self.scratch();
+            let nth = scratch.spent_now;
+            scratch.spent_now += 1;
+            if scratch.spent.get(nth) == Some(&usage) {
+                return Ok(());
+            }
+            scratch.spent.truncate(nth);
+            scratch.spent.push(usage);
+            scratch.usage += usage;
+        }
         self.0.run.spend(usage).map_err(|limit| NodeError::of(Kind::Limit, limit.to_string()))
     }
 
@@ -301,6 +331,7 @@ impl Cx {
         scratch.asks.clear();
         scratch.notes.clear();
         scratch.deltas = 0;
+        scratch.spent_now = 0;
     }
 
     pub(crate) fn pause(
@@ -332,18 +363,18 @@ impl Cx {
     fn replay<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, NodeError> {
         match self.scratch().recorded.get(key) {
             Some((Stage::Done, body)) => Ok(Some(serde_json::from_slice(body)?)),
-            Some((Stage::Failed, body)) => {
-                let message: String = serde_json::from_slice(body).unwrap_or_default();
-                Err(NodeError::permanent(message))
-            }
             _ => Ok(None),
         }
     }
 
-    fn settled(&self, key: &str) -> Result<Option<Settled>, NodeError> {
+    fn was_not_done(&self, key: &str) -> bool {
+        matches!(self.scratch().recorded.get(key), Some((Stage::Failed, _)))
+    }
+
+    fn settled(&self, key: &str) -> Option<Settled> {
         match self.scratch().recorded.get(&outcome_key(key)) {
-            Some((Stage::Done, body)) => Ok(serde_json::from_slice(body).ok()),
-            _ => Ok(None),
+            Some((Stage::Done, body)) => serde_json::from_slice(body).ok(),
+            _ => None,
         }
     }
 
@@ -365,6 +396,7 @@ impl Cx {
             scratch.last_sign = Some(Instant::now());
             std::mem::take(&mut scratch.buffered)
         };
+        self.0.run.sign_outward(&self.0.path);
         records.push(record);
         self.0.run.record(records).await.map_err(|error| NodeError::of(Kind::Store, error))
     }
@@ -388,6 +420,12 @@ impl std::fmt::Debug for Cx {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Cx({} {})", self.0.node, self.0.path)
     }
+}
+
+/// The stored form of a value that somebody's code made.
+fn storable(value: &impl Serialize) -> Result<Vec<u8>, NodeError> {
+    serde_json::to_vec(value)
+        .map_err(|error| NodeError::permanent(format!("the result cannot be stored: {error}")))
 }
 
 fn outcome_key(key: &str) -> String {

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Transient,
     /// Will come again.
     Permanent,
+    /// As permanent, and what was to be done was not done.
+    NotDone,
     /// The task waits for an answer.
     Paused,
     /// The run is being cancelled.
@@ -38,6 +40,14 @@ impl NodeError {
     /// An error that trying again will not cure.
     pub fn permanent(source: impl Into<BoxError>) -> Self {
         Self { kind: Kind::Permanent, source: source.into() }
+    }
+
+    /// A permanent error that also says: what was to be done **did not happen**. Only this lets [`Cx::once`] believe
+    /// that; any other error leaves it open.
+    ///
+    /// [`Cx::once`]: crate::Cx::once
+    pub fn not_done(source: impl Into<BoxError>) -> Self {
+        Self { kind: Kind::NotDone, source: source.into() }
     }
 
     /// Whether trying again may help.

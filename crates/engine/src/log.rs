@@ -197,6 +197,9 @@ pub struct Snapshot<S> {
     /// Milliseconds worked on in the run so far.
     #[serde(default)]
     pub active_ms: u64,
+    /// Nodes of the step it was made after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub finished: Vec<String>,
 }
 
 /// What stands in an entry, by its kind.
@@ -292,7 +295,8 @@ impl Place {
     }
 }
 
-/// JSON bytes of a stored form. These types have text keys only, so writing them cannot fail.
+/// JSON bytes of a stored form of this module. They have text keys only, so writing them cannot fail; what somebody
+/// else's type may refuse to write goes through `serde_json` itself.
 pub(crate) fn bytes(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).unwrap_or_default()
 }

@@ -83,17 +83,29 @@ impl<S: State> At<S> {
     /// A state that only grows is its own log and never needs one; a state that is overwritten or trimmed gets one
     /// now and then, and all of them together stay below half of the log. The state is measured only when the log
     /// outgrew the last measure, so the cost per step stays flat.
-    pub(crate) fn step_entry(&mut self, body: Vec<u8>, at: Place, active_ms: u64) -> NewEntry {
+    pub(crate) fn step_entry(
+        &mut self,
+        graph: &Core<S>,
+        body: Vec<u8>,
+        at: Place,
+        active_ms: u64,
+    ) -> NewEntry {
         let mut entry = self.entry(EntryKind::Step, body);
         if self.weight.since > 2 * self.weight.state + SMALL_LOG {
-            let snapshot = log::bytes(&Snapshot { state: &*self.state, at, active_ms });
+            let finished = self.finished.iter().map(|ix| graph.node(*ix).name.to_string()).collect();
+            let snapshot = written(&Snapshot { state: &*self.state, at, active_ms, finished });
             self.weight.state = snapshot.len() as u64;
-            if self.weight.since > 2 * self.weight.state + SMALL_LOG {
+            if self.weight.since > 2 * self.weight.state + SMALL_LOG && readable::<Snapshot<S>>(&snapshot) {
                 entry.snapshot = Some(snapshot);
                 self.weight.pending = true;
             }
         }
         entry
+    }
+
+    /// Adds to the cost of reading the log.
+    pub(crate) fn add_weight(&mut self, bytes: u64) {
+        self.weight.since += bytes;
     }
 
     /// A step was written; `head` is its last entry.
@@ -126,6 +138,18 @@ impl<S: State> At<S> {
     }
 }
 
+/// A state that cannot be written has no snapshot; its log still has every update.
+fn written(snapshot: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(snapshot).unwrap_or_default()
+}
+
+/// Whether bytes just written can be read back. JSON has no way to write a number that is none: it becomes `null`, so
+/// only what holds one needs a look.
+pub(crate) fn readable<T: DeserializeOwned>(bytes: &[u8]) -> bool {
+    !bytes.is_empty()
+        && (!bytes.windows(4).any(|four| four == b"null") || serde_json::from_slice::<T>(bytes).is_ok())
+}
+
 /// The state and place that `loaded` describes.
 pub(crate) fn rebuild<S: State>(graph: &Core<S>, loaded: &Loaded) -> Result<At<S>, EngineError> {
     let mut at = At::fresh(Position::default());
@@ -134,6 +158,7 @@ pub(crate) fn rebuild<S: State>(graph: &Core<S>, loaded: &Loaded) -> Result<At<S
         at.state = Arc::new(snapshot.state);
         at.stand(graph, *seq, &snapshot.at);
         at.active_ms = snapshot.active_ms;
+        at.finished = snapshot.finished.iter().filter_map(|node| graph.find(node)).collect();
         at.base = *seq;
         at.weight = Weight { since: 0, state: body.len() as u64, pending: false };
     }
@@ -222,7 +247,7 @@ fn read_snapshot<S: State>(seq: Seq, body: &[u8]) -> Result<Snapshot<S>, EngineE
         Err(_) => {
             let loose: Snapshot<Value> = read(seq, body)?;
             let state = fill(seq, loose.state)?;
-            Ok(Snapshot { state, at: loose.at, active_ms: loose.active_ms })
+            Ok(Snapshot { state, at: loose.at, active_ms: loose.active_ms, finished: loose.finished })
         }
     }
 }

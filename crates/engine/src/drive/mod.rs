@@ -30,6 +30,9 @@ pub(crate) use panic::{PANIC, caught};
 pub use run_cx::Limits;
 pub(crate) use run_cx::{Journal, RunCx, Tip};
 
+/// The key of a breakpoint's answer. Keys of calls hold a `#`, so no call has this one.
+const BREAK: &str = "break";
+
 /// How driving ended, when it ended well.
 pub(crate) enum Ended {
     Finished,
@@ -59,6 +62,19 @@ impl Halt {
             node: None,
             usage: Usage::default(),
             records: Vec::new(),
+        }
+    }
+}
+
+impl Halt {
+    /// The same, and these records are written with it.
+    fn keeping(self, more: Vec<Record>) -> Self {
+        match self {
+            Self::Failed { failure, node, usage, mut records } => {
+                records.extend(more);
+                Self::Failed { failure, node, usage, records }
+            }
+            other => other,
         }
     }
 }
@@ -215,18 +231,22 @@ async fn fold_and_write<S: State>(
     done: Vec<task::Done<S::Update>>,
 ) -> Result<Option<Committed>, Halt> {
     let durable = run.journal.is_some();
+    let usage = done.iter().fold(Usage::default(), |mut sum, done| {
+        sum += done.usage;
+        sum
+    });
+    let tasks = if durable { stored_tasks(graph, at, &done)? } else { Vec::new() };
     // Reducers and branches are not the engine's code. What is half folded when one panics is not written.
-    let folded = catch_unwind(AssertUnwindSafe(|| fold_updates(graph, at, durable, done)));
-    let (tasks, usage) = match folded {
-        Ok(folded) => folded?,
-        Err(panic) => {
-            let nodes: Vec<String> =
-                at.position.due.iter().map(|task| format!("`{}`", graph.node(task.node).name)).collect();
-            let said = panic::said(&*panic);
-            let message = format!("a reducer or branch after {} panicked: {said}", nodes.join(", "));
-            return Err(Halt::failed(PANIC, message));
-        }
-    };
+    let folded = catch_unwind(AssertUnwindSafe(|| fold_updates(graph, at, done))).unwrap_or_else(|panic| {
+        let nodes: Vec<String> =
+            at.position.due.iter().map(|task| format!("`{}`", graph.node(task.node).name)).collect();
+        let said = panic::said(&*panic);
+        let message = format!("a reducer or branch after {} panicked: {said}", nodes.join(", "));
+        Err(Halt::failed(PANIC, message))
+    });
+    if let Err(halt) = folded {
+        return Err(halt.keeping(step::results(scope, at.position.step, &tasks)));
+    }
     run.stepped();
     if !durable {
         return Ok(None);
@@ -234,22 +254,27 @@ async fn fold_and_write<S: State>(
     write_step(graph, run, scope, at, tasks, usage).await
 }
 
-/// Folds the updates of a finished step and moves on to what is due after it. Gives what is to be written of it.
+/// What is to be written of a finished step's tasks.
+fn stored_tasks<S: State>(
+    graph: &Core<S>,
+    at: &At<S>,
+    done: &[task::Done<S::Update>],
+) -> Result<Vec<log::TaskDone>, Halt> {
+    let nodes = at.position.due.iter().map(|task| task.node);
+    let stored =
+        |(node, done)| step::stored(graph, node, done).map_err(|error| not_json(graph, node, &error));
+    nodes.zip(done).map(stored).collect()
+}
+
+/// Folds the updates of a finished step and moves on to what is due after it.
 fn fold_updates<S: State>(
     graph: &Arc<Core<S>>,
     at: &mut At<S>,
-    durable: bool,
     done: Vec<task::Done<S::Update>>,
-) -> Result<(Vec<log::TaskDone>, Usage), Halt> {
+) -> Result<(), Halt> {
     let nodes: Vec<plan::Ix> = at.position.due.iter().map(|task| task.node).collect();
-    let mut tasks = Vec::new();
-    let mut usage = Usage::default();
     let state = Arc::make_mut(&mut at.state);
-    for (node, done) in nodes.iter().zip(done) {
-        usage += done.usage;
-        if durable {
-            tasks.push(step::stored(graph, *node, &done).map_err(|error| not_json(graph, *node, &error))?);
-        }
+    for done in done {
         state.apply(done.update);
     }
     let mut routes = Vec::with_capacity(nodes.len());
@@ -270,7 +295,7 @@ fn fold_updates<S: State>(
     })?;
     at.finished = nodes;
     at.position = position;
-    Ok((tasks, usage))
+    Ok(())
 }
 
 async fn write_step<S: State>(
@@ -299,7 +324,8 @@ async fn write_step<S: State>(
             ..Commit::default()
         },
         Scope::Outer => {
-            let mut entries = vec![at.step_entry(body, step.at, active_ms)];
+            at.add_weight(run.take_inner_bytes());
+            let mut entries = vec![at.step_entry(graph, body, step.at, active_ms)];
             let ended = at.position.due.is_empty();
             if ended {
                 entries.push(at.entry(EntryKind::Finished, b"{}".to_vec()));
@@ -308,19 +334,30 @@ async fn write_step<S: State>(
             Commit { entries, clear_records: true, usage, steps: 1, status, ..Commit::default() }
         }
     };
-    let kept = (!scope.is_outer()).then(|| commit.entries[0].body.clone());
-    let within = match scope {
-        Scope::Outer => None,
-        Scope::Inner(path) => Some(path.as_str()),
+    let committed = match scope {
+        Scope::Outer => run.commit_within(None, commit).await?,
+        Scope::Inner(path) => return write_inner(run.clone(), path.clone(), commit).await,
     };
-    let committed = run.commit_within(within, commit).await?;
     failpoint::hit("event.before_publish");
-    match (scope, kept) {
-        (Scope::Inner(path), Some(body)) => run.keep_inner(path, body),
-        _ => run.drop_inner(),
-    }
+    run.drop_inner();
     at.wrote(committed.map(|committed| committed.head));
     Ok(committed)
+}
+
+/// Writes a step of a subgraph. A cancel or a timeout may drop the node around it in the middle; the write and what is
+/// known of it must stay together, so it goes on in a task of its own.
+async fn write_inner(run: Arc<RunCx>, path: String, commit: Commit) -> Result<Option<Committed>, Halt> {
+    let writing = tokio::spawn(async move {
+        let body = commit.entries[0].body.clone();
+        let committed = run.commit_within(Some(&path), commit).await?;
+        failpoint::hit("event.before_publish");
+        run.keep_inner(&path, body);
+        Ok(committed)
+    });
+    match writing.await {
+        Ok(written) => written,
+        Err(error) => Err(Halt::Lost(StoreError::Other(error.into()))),
+    }
 }
 
 /// A run that was started where nothing is due ends with an entry of its own.
@@ -346,12 +383,12 @@ fn breakpoint<S: State>(graph: &Core<S>, run: &RunCx, scope: &Scope, at: &At<S>)
     });
     let (node, side) = before.map(|ix| (ix, "before")).or(after.map(|ix| (ix, "after")))?;
     let path = scope.path(at.position.step, 0);
-    if run.answered(&path, "break#0") {
+    if run.answered(&path, BREAK) {
         return None;
     }
     let due: Vec<&str> = at.position.due.iter().map(|task| &**name(task.node)).collect();
     Some(Question {
-        id: format!("{path}:break#0"),
+        id: format!("{path}:{BREAK}"),
         node: name(node).to_string(),
         kind: AskKind::Breakpoint,
         question: serde_json::json!({ "pause": side, "due": due }),

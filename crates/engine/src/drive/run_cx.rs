@@ -1,7 +1,7 @@
 //! What all tasks of one run share: its fence and store, its limits and what was spent, its watchers, its end.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,6 +85,10 @@ pub(crate) struct RunCx {
     records: Mutex<HashMap<String, Vec<Record>>>,
     /// Steps of subgraphs inside the step in progress, by the task they run in.
     inner: Mutex<HashMap<String, Vec<Vec<u8>>>>,
+    /// When tasks inside a task last gave a sign of life, by the path of the outer one.
+    signs: Mutex<HashMap<String, Instant>>,
+    /// Bytes of inner steps since the last outer one.
+    inner_bytes: AtomicU64,
     wrote_records: AtomicBool,
     meter: Mutex<Meter>,
 }
@@ -125,6 +129,8 @@ impl RunCx {
             pause_after: BTreeSet::new(),
             records: Mutex::default(),
             inner: Mutex::default(),
+            signs: Mutex::default(),
+            inner_bytes: AtomicU64::new(0),
             wrote_records: AtomicBool::new(false),
             meter: Mutex::new(Meter {
                 steps: 0,
@@ -163,8 +169,29 @@ impl RunCx {
     }
 
     pub(crate) fn keep_inner(&self, path: &str, body: Vec<u8>) {
+        self.inner_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.entry(path.to_owned()).or_default().push(body);
+    }
+
+    /// A sign of life of a task counts for every task it runs in.
+    pub(crate) fn sign_outward(&self, path: &str) {
+        if !path.contains('/') {
+            return;
+        }
+        let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
+        for (end, _) in path.match_indices('/') {
+            signs.insert(path[..end].to_owned(), Instant::now());
+        }
+    }
+
+    pub(crate) fn sign_within(&self, path: &str) -> Option<Instant> {
+        self.signs.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied()
+    }
+
+    /// What inner steps add to the cost of reading the log, since it was last asked.
+    pub(crate) fn take_inner_bytes(&self) -> u64 {
+        self.inner_bytes.swap(0, Ordering::Relaxed)
     }
 
     /// The step that held them is finished.

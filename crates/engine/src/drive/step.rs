@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::value::to_raw_value;
 
 use crate::drive::fan::side_by_side;
+use crate::drive::fold;
 use crate::drive::task::{self, Done, RESULT, TaskEnd};
 use crate::drive::{At, Halt, RunCx, Scope};
 use crate::graph::Core;
@@ -135,15 +136,32 @@ fn finished<S: State>(
     Ok(Some(Record { path, key: RESULT.into(), stage: Stage::Done, body: log::bytes(&stored) }))
 }
 
+/// The records of a step whose tasks all finished, but which could not be folded.
+pub(crate) fn results(scope: &Scope, step: u32, tasks: &[TaskDone]) -> Vec<Record> {
+    let record = |(place, done): (usize, &TaskDone)| Record {
+        path: scope.path(step, place),
+        key: RESULT.into(),
+        stage: Stage::Done,
+        body: log::bytes(done),
+    };
+    tasks.iter().enumerate().map(record).collect()
+}
+
 /// The stored form of what a task did.
 pub(crate) fn stored<S: State>(
     graph: &Core<S>,
     node: Ix,
     done: &Done<S::Update>,
 ) -> Result<TaskDone, serde_json::Error> {
+    let update = to_raw_value(&done.update)?;
+    if !fold::readable::<S::Update>(update.get().as_bytes()) {
+        return Err(serde::ser::Error::custom(
+            "it does not read back: is there a number that is none (NaN)?",
+        ));
+    }
     Ok(TaskDone {
         node: graph.node(node).name.to_string(),
-        update: to_raw_value(&done.update)?,
+        update,
         ms: done.ms,
         attempts: done.attempts,
         cached: done.cached,

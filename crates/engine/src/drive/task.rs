@@ -225,7 +225,7 @@ async fn out_of_time(total: Option<Duration>, idle: Option<Duration>, cx: &Cx) -
     let silent = async {
         let Some(limit) = idle else { return pending().await };
         loop {
-            let until = cx.scratch().last_sign.unwrap_or(begun) + limit;
+            let until = cx.last_sign().unwrap_or(begun) + limit;
             if until <= Instant::now() {
                 return;
             }
@@ -327,6 +327,7 @@ async fn keep<U: serde::Serialize>(
     lifetime: Option<Duration>,
 ) -> Result<(), StoreError> {
     let Some(journal) = &run.journal else { return Ok(()) };
-    let body = crate::log::bytes(update);
+    // What cannot be written is not kept; the step itself will say so.
+    let Ok(body) = serde_json::to_vec(update) else { return Ok(()) };
     journal.store.keep(&journal.fence.thread.tenant, key, &body, lifetime).await
 }

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use crate::drive::{self, At, Ended, Halt, Journal, RunCx, Tip};
 use crate::error::EngineError;
 use crate::graph::{Core, Drawing};
+use crate::id::ThreadKey;
 use crate::log::{self, Place, Question};
 use crate::plan;
 use crate::runtime::hot::Hot;
@@ -74,13 +75,27 @@ impl<S: State> Hosted<S> {
         self.hot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state at hand, when the newest entry is still the one it was made from.
+    async fn at_hand(
+        &self,
+        store: &Arc<dyn Store>,
+        thread: &ThreadKey,
+        head: Seq,
+    ) -> Result<Option<At<S>>, EngineError> {
+        let taken = self.hot().take(thread, head);
+        let Some((writer, at)) = taken else { return Ok(None) };
+        let newest = store.entries(thread, head - 1, 1).await?;
+        let same = newest.first().is_some_and(|entry| entry.seq == head && entry.run == Some(writer));
+        Ok(same.then_some(at))
+    }
+
     /// Where the run stands, from what is at hand or from the log.
     async fn stand(
         &self,
         store: &Arc<dyn Store>,
         claimed: &Claimed,
         first: Option<Vec<u8>>,
-    ) -> Result<(At<S>, Option<EntryKind>), EngineError> {
+    ) -> Result<(At<S>, Last), EngineError> {
         let run = &claimed.run;
         if let (Some(body), Some(parent)) = (first, run.parent_seq)
             && run.first_seq == Some(claimed.head)
@@ -88,7 +103,7 @@ impl<S: State> Hosted<S> {
             let at = if parent == 0 && claimed.head == 1 {
                 Some(At::fresh(plan::Position::default()))
             } else {
-                self.hot().take(&run.thread, parent)
+                self.at_hand(store, &run.thread, parent).await?
             };
             if let Some(mut at) = at {
                 let entry = Entry {
@@ -101,7 +116,7 @@ impl<S: State> Hosted<S> {
                     body,
                 };
                 at.take(&self.core, &entry)?;
-                return Ok((at, Some(EntryKind::Started)));
+                return Ok((at, Last::default()));
             }
         }
         let loaded = store.load(&run.thread, None).await?;
@@ -111,7 +126,7 @@ impl<S: State> Hosted<S> {
             return Err(StoreError::Fenced.into());
         }
         let at = drive::rebuild(&self.core, &loaded)?;
-        Ok((at, loaded.entries.last().map(|entry| entry.kind)))
+        Ok((at, Last::of(&loaded.entries)))
     }
 
     async fn drive_claimed(
@@ -124,7 +139,7 @@ impl<S: State> Hosted<S> {
         let row = &claimed.run;
         let (stood, panicked) = match drive::caught(self.stand(&store, &claimed, first)).await {
             Ok(stood) => (stood, None),
-            Err(said) => (Ok((At::fresh(plan::Position::default()), None)), Some(said)),
+            Err(said) => (Ok((At::fresh(plan::Position::default()), Last::default())), Some(said)),
         };
         let (head, base) = (claimed.head, stood.as_ref().map_or(0, |(at, _)| at.base));
         let tip = tokio::sync::Mutex::new(Tip { head, base });
@@ -151,9 +166,12 @@ impl<S: State> Hosted<S> {
         if let Some(astray) = at.astray.clone() {
             return fail_shared(&run, &mut at, "graph_changed", astray.to_string()).await;
         }
-        let planned = matches!(last, Some(EntryKind::Resumed | EntryKind::Restarted));
+        if last.restarts > MOST_RESTARTS {
+            let message = format!("the process ended {} times in the same step", last.restarts);
+            return fail_shared(&run, &mut at, "crash_loop", message).await;
+        }
         if row.epoch > 1
-            && !planned
+            && !last.announces(row.epoch)
             && let Err(halt) = note_restart(&run, &mut at, row.epoch).await
         {
             return (Err(halt), None);
@@ -163,13 +181,43 @@ impl<S: State> Hosted<S> {
             Ok((Ended::Finished, committed)) => {
                 let state = at.state.clone();
                 if let Some(committed) = committed {
-                    self.hot().keep(row.thread.clone(), committed.head, at);
+                    self.hot().keep(row.thread.clone(), committed.head, row.run, at);
                 }
                 (Ok(RunEnd::Finished(state)), committed)
             }
             Ok((Ended::Paused(asks), committed)) => (Ok(RunEnd::Paused(asks)), committed),
             Err(halt) => (Err(halt), None),
         }
+    }
+}
+
+/// Restarts in one step after which a run is given up: a node that takes the process with it would go on for ever.
+const MOST_RESTARTS: usize = 50;
+
+/// What the newest entries say of how the run came to be claimed.
+#[derive(Default)]
+struct Last {
+    /// Restarts since anything else happened.
+    restarts: usize,
+    /// The claim that the newest restart announced.
+    epoch: Option<u64>,
+    resumed: bool,
+}
+
+impl Last {
+    fn of(entries: &[Entry]) -> Self {
+        let restarts = entries.iter().rev().take_while(|entry| entry.kind == EntryKind::Restarted).count();
+        let newest = entries.last();
+        let epoch = newest.and_then(|entry| match entry.read() {
+            Ok(log::Body::Restarted(restarted)) => Some(restarted.epoch),
+            _ => None,
+        });
+        Self { restarts, epoch, resumed: newest.is_some_and(|entry| entry.kind == EntryKind::Resumed) }
+    }
+
+    /// Whether the log already tells why this claim was made.
+    fn announces(&self, epoch: u64) -> bool {
+        self.resumed || self.epoch == Some(epoch)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::drive::At;
-use crate::id::ThreadKey;
+use crate::id::{RunId, ThreadKey};
 use crate::state::State;
 use crate::store::Seq;
 
@@ -22,6 +22,8 @@ pub(crate) struct Hot<S> {
 
 struct Kept<S> {
     head: Seq,
+    /// The run that wrote the head: a thread that was deleted and made again has another one there.
+    run: RunId,
     used: u64,
     at: At<S>,
 }
@@ -33,21 +35,22 @@ impl<S> Default for Hot<S> {
 }
 
 impl<S: State> Hot<S> {
-    /// The state of a thread whose newest entry is `head`. Taken out: whoever has it may change it in place.
-    pub(crate) fn take(&mut self, thread: &ThreadKey, head: Seq) -> Option<At<S>> {
+    /// The state of a thread whose newest entry is `head`, with the run that wrote it. Taken out: whoever has it may
+    /// change it in place.
+    pub(crate) fn take(&mut self, thread: &ThreadKey, head: Seq) -> Option<(RunId, At<S>)> {
         let kept = self.threads.remove(thread)?;
         self.by_use.remove(&kept.used);
         self.bytes -= kept.at.weight();
-        (kept.head == head).then_some(kept.at)
+        (kept.head == head).then_some((kept.run, kept.at))
     }
 
-    /// Keeps the state of a thread whose newest entry is `head`.
-    pub(crate) fn keep(&mut self, thread: ThreadKey, head: Seq, at: At<S>) {
+    /// Keeps the state of a thread whose newest entry is `head`, written by `run`.
+    pub(crate) fn keep(&mut self, thread: ThreadKey, head: Seq, run: RunId, at: At<S>) {
         drop(self.take(&thread, head));
         self.uses += 1;
         self.bytes += at.weight();
         self.by_use.insert(self.uses, thread.clone());
-        self.threads.insert(thread, Kept { head, used: self.uses, at });
+        self.threads.insert(thread, Kept { head, run, used: self.uses, at });
         while self.threads.len() > THREADS || (self.bytes > BYTES && self.threads.len() > 1) {
             let Some((_, oldest)) = self.by_use.pop_first() else { return };
             if let Some(kept) = self.threads.remove(&oldest) {
@@ -79,7 +82,7 @@ mod tests {
     fn the_longest_unused_goes_first_and_an_old_head_is_no_use() {
         let mut hot: Hot<Empty> = Hot::default();
         for n in 0..=THREADS {
-            hot.keep(key(n), 1, At::fresh(Position::default()));
+            hot.keep(key(n), 1, RunId::random(), At::fresh(Position::default()));
         }
         assert!(hot.take(&key(0), 1).is_none());
         assert!(hot.take(&key(1), 2).is_none());

@@ -111,6 +111,8 @@ pub(crate) struct Inner {
     options: RuntimeOptions,
     keeping: AtomicBool,
     working: AtomicBool,
+    /// A run was lost here; somebody has to look for it once its lease is over.
+    orphaned: AtomicBool,
     /// Runs may wait that nobody will announce.
     starved: AtomicBool,
     stop: CancellationToken,
@@ -134,6 +136,7 @@ impl Runtime {
             options,
             keeping: AtomicBool::new(false),
             working: AtomicBool::new(false),
+            orphaned: AtomicBool::new(false),
             starved: AtomicBool::new(false),
             stop: CancellationToken::new(),
             trouble: tokio::sync::watch::Sender::new(None),

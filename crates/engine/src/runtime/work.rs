@@ -101,6 +101,7 @@ impl Inner {
                 let reason = crate::error::chain(&error);
                 tracing::warn!(run = %fence.run, reason, "run left this worker");
                 drop(self.noted::<()>(Err(error)));
+                self.orphaned.store(true, Ordering::SeqCst);
                 RunRest::Left(reason)
             }
         }
@@ -149,9 +150,13 @@ impl Inner {
                 Ok(graph) => {
                     self.drive(graph, claimed, None);
                 }
-                // Another worker may know the graph: it can claim the run once this lease runs out.
+                // Another worker may know the graph: it gets the run at once.
                 Err(error) => {
                     tracing::warn!(run = %claimed.run.run, %error, "claimed a run of an unknown graph");
+                    let (store, fence) = (self.store.clone(), claimed.fence());
+                    let now = Claim { worker: self.claim.worker.clone(), lease: Duration::ZERO };
+                    // When this fails the lease runs out by itself.
+                    tokio::spawn(async move { drop(store.renew(&now, &[fence]).await) });
                 }
             }
         }
@@ -289,10 +294,15 @@ async fn keep(inner: std::sync::Weak<Inner>, lease: Duration, scan: Duration) {
                 inner.abandon_all("the lease could not be renewed in time");
             }
         }
-        if inner.working.load(Ordering::SeqCst) && now - scanned_at >= scan {
+        let looks = inner.working.load(Ordering::SeqCst) || inner.orphaned.load(Ordering::SeqCst);
+        if looks && now - scanned_at >= scan {
             scanned_at = now;
-            if let Err(error) = inner.scan().await {
-                tracing::warn!(%error, "could not look for runs");
+            // Leases are renewed in this loop too, so a store that does not answer must not hold it up. A claim that
+            // is cut off here runs out by itself.
+            match timeout(lease / 3, inner.scan()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "could not look for runs"),
+                Err(_) => tracing::warn!("looking for runs takes too long"),
             }
         }
         if inner.stop.is_cancelled() && inner.active().is_empty() {

@@ -156,7 +156,8 @@ fn pays(world: World, lives: Calls, acts: &'static [&'static str]) -> Graph<Note
                     match act {
                         "hang" => std::future::pending().await,
                         "transient" => Err(NodeError::transient("connection reset")),
-                        "permanent" => Err(NodeError::permanent("card refused")),
+                        "error" => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()),
+                        "not done" => Err(NodeError::not_done("card refused")),
                         _ => Ok("paid".to_owned()),
                     }
                 })
@@ -220,8 +221,8 @@ async fn an_answer_that_settles_nothing_is_asked_again_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_or_a_transient_error_of_a_once_call_leaves_it_open_too() {
-    for act in [&["hang"], &["transient"]] {
+async fn a_timeout_or_any_error_of_a_once_call_leaves_it_open_too() {
+    for act in [&["hang"], &["transient"], &["error"]] {
         let (world, lives) = (World::default(), Calls::default());
         let bot = bot(&pays(world.clone(), lives, act));
         let handle = bot.start(&thread("t"), Notes::update()).await.expect("started");
@@ -234,14 +235,16 @@ async fn a_timeout_or_a_transient_error_of_a_once_call_leaves_it_open_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permanent_error_of_a_once_call_is_recorded_and_comes_again() {
+async fn a_once_call_that_says_it_did_not_happen_fails_the_run_and_may_be_made_by_a_retry() {
     let (world, lives) = (World::default(), Calls::default());
-    let bot = bot(&pays(world.clone(), lives, &["permanent"]));
+    let bot = bot(&pays(world.clone(), lives, &["not done"]));
     let handle = bot.start(&thread("t"), Notes::update()).await.expect("started");
     assert_eq!(rest(&bot, &handle).await, "node_failed: node `a`: card refused");
     let again = bot.runtime().retry(&handle.key()).await.expect("tried again");
-    assert_eq!(rest(&bot, &again).await, "node_failed: node `a`: card refused");
-    assert_eq!(world.calls().len(), 1, "it is known not to have happened, and the error is known too");
+    assert_eq!(rest(&bot, &again).await, "paid");
+    let calls = world.calls();
+    assert_eq!(calls.len(), 2);
+    assert_ne!(calls[0], calls[1], "a call made anew has a key of its own");
 }
 
 #[tokio::test(start_paused = true)]

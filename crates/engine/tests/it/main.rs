@@ -11,6 +11,7 @@ mod basic;
 mod derive;
 mod effects;
 mod example;
+mod kept;
 mod limits;
 mod pauses;
 mod peers;

@@ -1,0 +1,121 @@
+//! What is kept, and what must not be: states at hand, results of steps that fail late, numbers that are none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use doran_engine::store::{History, RamStore, Retention, Store, Upkeep};
+use doran_engine::{
+    EngineError, Graph, NodeError, Nodes, Outcome, Runtime, RuntimeOptions, Snap, State, ThreadKey, To,
+    Until, node,
+};
+use serde::{Deserialize, Serialize};
+
+#[derive(State, Clone, Debug, Default, Serialize, Deserialize)]
+struct Notes {
+    #[reduce(append)]
+    lines: Vec<String>,
+    share: f64,
+    fail: bool,
+}
+
+#[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Work,
+    Never,
+}
+
+fn graph(runs: &Arc<AtomicU32>) -> Graph<Notes> {
+    let work = runs.clone();
+    Graph::define(move |step| match step {
+        Step::Work => {
+            let work = work.clone();
+            node(move |notes: Snap<Notes>| {
+                let nth = work.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    if notes.lines.last().is_some_and(|line| line == "nan") {
+                        return Ok(Notes::update().share(f64::NAN));
+                    }
+                    Ok::<_, NodeError>(Notes::update().lines(vec![format!("worked {nth}")]))
+                }
+            })
+            .branch_or_end([Step::Never], |notes: &Notes| {
+                // A branch that leads somewhere it did not declare fails the run after its node finished.
+                if notes.fail { To::Node(Step::Work) } else { To::End }
+            })
+        }
+        Step::Never => node(|_: Snap<Notes>| async { Ok::<_, NodeError>(Notes::update()) }).end(),
+    })
+    .start(Step::Work)
+    .build()
+    .expect("sound")
+}
+
+fn thread() -> ThreadKey {
+    ThreadKey::local("t").expect("a name")
+}
+
+fn says(line: &str) -> NotesUpdate {
+    Notes::update().lines(vec![line.into()])
+}
+
+#[tokio::test]
+async fn a_thread_made_again_after_its_deletion_knows_nothing_of_the_old_one() {
+    let store = Arc::new(RamStore::new());
+    let runs = Arc::new(AtomicU32::new(0));
+    let here = Runtime::new(store.clone()).graph("notes", &graph(&runs)).expect("registered");
+    let there = Runtime::new(store.clone()).graph("notes", &graph(&runs)).expect("registered");
+    here.run(&thread(), says("secret")).await.expect("runs");
+    assert!(store.delete_thread(&thread()).await.expect("deleted"));
+    there.run(&thread(), says("new")).await.expect("runs");
+    let head = store.thread(&thread()).await.expect("there").head;
+    assert_eq!(head, 3, "the numbers are the same as before");
+    let Outcome::Finished(state) = here.run(&thread(), says("more")).await.expect("runs") else { panic!() };
+    assert_eq!(state.lines, ["new", "worked 1", "more", "worked 2"]);
+}
+
+#[tokio::test]
+async fn a_node_that_finished_is_not_run_again_when_its_branch_failed() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let runtime = Runtime::new(Arc::new(RamStore::new()));
+    let bot = runtime.graph("notes", &graph(&runs)).expect("registered");
+    let run = bot.start(&thread(), Notes::update().fail(true)).await.expect("started");
+    let Err(EngineError::Failed(failure)) = bot.outcome(&run).await else { panic!("did not fail") };
+    assert_eq!(failure.code, "undeclared_target");
+    let again = runtime.retry(&run.key()).await.expect("tried again");
+    assert!(bot.outcome(&again).await.is_err());
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_number_that_is_none_is_refused_before_it_is_written() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let runtime = Runtime::new(Arc::new(RamStore::new()));
+    let bot = runtime.graph("notes", &graph(&runs)).expect("registered");
+    let run = bot.start(&thread(), says("nan")).await.expect("started");
+    let Err(EngineError::Failed(failure)) = bot.outcome(&run).await else { panic!("did not fail") };
+    assert_eq!(failure.code, "not_storable");
+    assert!(failure.message.contains("`work`") && failure.message.contains("NaN"), "{}", failure.message);
+    assert_eq!(bot.state(&thread()).await.expect("the thread stays readable").lines, ["nan"]);
+}
+
+#[tokio::test]
+async fn watching_a_run_whose_entries_were_cleared_away_ends() {
+    let store: Arc<dyn Store> = Arc::new(RamStore::new());
+    let runs = Arc::new(AtomicU32::new(0));
+    let runtime = Runtime::with(store.clone(), RuntimeOptions::default());
+    let bot = runtime.graph("notes", &graph(&runs)).expect("registered");
+    let first = bot.start(&thread(), says(&"x".repeat(100_000))).await.expect("started");
+    bot.outcome(&first).await.expect("finished");
+    // The second turn replaces what made the log long, so that a snapshot is due and the first run can go.
+    let again = bot.start(&thread(), says("y")).await.expect("started");
+    bot.outcome(&again).await.expect("finished");
+    let old = std::time::Duration::ZERO;
+    let cleared =
+        store.gc(&Retention { old_entries: Some(old), ..Retention::default() }).await.expect("cleared");
+    let mut watch = runtime.watch(&first.key(), 0, Until::End).await.expect("watch");
+    let mut seen = 0;
+    while let Some(_event) = watch.next().await.expect("event") {
+        seen += 1;
+    }
+    assert_eq!(seen, if cleared.entries == 0 { 3 } else { 0 });
+}
