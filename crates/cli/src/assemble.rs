@@ -87,24 +87,12 @@ impl House {
         }
     }
 
-    /// Ends when a write had an unknown outcome, with the reason: only a new start can tell what is on disk.
+    /// Ends when a write to our file failed in a way that only a new start can settle, with the reason. A database
+    /// server settles that by itself: the run concerned is read again and goes on.
     pub(crate) async fn trouble(&self) -> Trouble {
-        let mut trouble = self.runtime.trouble();
-        let of_runtime = async {
-            match trouble.wait_for(Option::is_some).await {
-                Ok(reason) => reason.clone().unwrap_or_default(),
-                Err(_) => std::future::pending().await,
-            }
-        };
-        let of_file = async {
-            match &self.keeper {
-                Some(keeper) => keeper.failed().await.to_string(),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            reason = of_runtime => Trouble(reason),
-            reason = of_file => Trouble(reason),
+        match &self.keeper {
+            Some(keeper) => Trouble(keeper.failed().await.to_string()),
+            None => std::future::pending().await,
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Time between signs of life in a stream where nothing happens.
     pub heartbeat: Duration,
+    /// Time after which a client that does not read its stream is let go.
+    pub slow_reader: Duration,
     /// Time that open connections have once the server stops.
     pub drain: Duration,
 }
@@ -72,6 +74,7 @@ impl Default for Limits {
             body_bytes: 1024 * 1024,
             message_bytes: 64 * 1024,
             heartbeat: Duration::from_secs(15),
+            slow_reader: Duration::from_secs(60),
             drain: Duration::from_secs(4),
         }
     }

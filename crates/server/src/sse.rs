@@ -57,6 +57,8 @@ async fn pump(app: App, thread: String, mut watch: Watch, frames: Sender<Bytes>)
         let last = matches!(event.body, api::Body::Draining | api::Body::Error { .. });
         tokio::select! {
             sent = frames.send(frame(&event)) => if sent.is_err() || last { return },
+            // A client that does not read for so long is let go; it can come back with the number it has.
+            () = tokio::time::sleep(app.limits.slow_reader) => return,
             () = app.draining.cancelled(), if !last => {
                 drop(frames.try_send(frame(&api::Body::Draining.into())));
                 return;

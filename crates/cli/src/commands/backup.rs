@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::assemble;
-use crate::config::Config;
+use crate::config::{Config, Database};
 use crate::output::{Output, both};
 
 /// Options of the command.
@@ -16,16 +15,18 @@ pub(crate) struct Args {
 
 /// Writes the copy.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let house = assemble::house(config).await?;
     let shown = args.file.display();
-    let Some(keeper) = &house.keeper else {
+    let Database::Sqlite(path) = config.database.clone() else {
         return Err(both!(
             "이 저장소는 데이터베이스 서버에 있습니다. `pg_dump`로 백업하세요",
             "this store is kept by a database server; back it up with `pg_dump`"
         )
         .into());
     };
-    keeper.backup(&args.file).await.map_err(|error| {
+    let to = args.file.clone();
+    // Without the lock of the data directory: the file may be in use, and the copy is true to one instant all the same.
+    let copied = tokio::task::spawn_blocking(move || doran_store::sqlite::back_up_file(&path, &to)).await?;
+    copied.map_err(|error| {
         both!("`{shown}`에 백업할 수 없습니다", "cannot back up to `{shown}`").because(error)
     })?;
     output.tell(&both!("`{shown}`에 백업했습니다", "backed up to `{shown}`"));

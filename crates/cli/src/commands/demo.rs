@@ -38,7 +38,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
     let listener = free_port(config.listen).await?;
     let house = assemble::house(config).await?;
-    let serving = Serving::start(&house, listener).await?;
+    let serving = Serving::start(&house, listener, config.retention).await?;
     let asked = tokio::select! {
         asked = questions(&house, config, serving.address, output) => asked,
         trouble = house.trouble() => Err(trouble.error().into()),

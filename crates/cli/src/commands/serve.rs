@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use doran_engine::Runtime;
+use doran_engine::store::Retention;
 use doran_server::BindError;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -31,10 +33,10 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     // The address first: a mistake in it should not make a database.
     let listener = bind(address).await?;
     let house = assemble::house(config).await?;
-    let serving = Serving::start(&house, listener).await?;
+    let serving = Serving::start(&house, listener, config.retention).await?;
     let address = serving.address;
     output.tell(&both!(
-        "http://{address} 에서 듣고 있습니다. Ctrl-C로 멈춥니다",
+        "http://{address} 에서 요청을 기다립니다. Ctrl-C로 멈춥니다",
         "listening on http://{address}; Ctrl-C stops it"
     ));
     serving.until_stopped(&house, output).await
@@ -66,11 +68,16 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Takes up what was left undone, and answers.
-    pub(crate) async fn start(house: &House, listener: TcpListener) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        house: &House,
+        listener: TcpListener,
+        retention: Option<Duration>,
+    ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
         house.runtime.work().await?;
         let stop = CancellationToken::new();
         let task = tokio::spawn(doran_server::serve(listener, house.app(), stop.clone()));
+        tokio::spawn(clear_now_and_then(house.runtime.clone(), retention, stop.clone()));
         Ok(Self { address, stop, task })
     }
 
@@ -93,5 +100,22 @@ impl Serving {
         self.task.await?;
         house.runtime.shutdown(PATIENCE).await;
         Ok(())
+    }
+}
+
+/// How often a server clears away what need not be kept.
+const CLEARING: Duration = Duration::from_secs(3600);
+
+/// Clears what the settings no longer want kept, as long as the server runs.
+async fn clear_now_and_then(runtime: Runtime, old_entries: Option<Duration>, stop: CancellationToken) {
+    let retention = Retention { old_entries, ..Retention::default() };
+    loop {
+        if let Err(error) = runtime.store().gc(&retention).await {
+            tracing::warn!(%error, "could not clear old things");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(CLEARING) => {}
+        }
     }
 }

@@ -52,3 +52,20 @@ fn an_address_that_others_can_reach_is_refused_in_both_languages() {
     assert!(text(&korean.stderr).contains("다른 컴퓨터도 닿을 수 있는데"));
     assert!(!here.join(".local").exists(), "a mistake in the address makes no database");
 }
+
+#[test]
+fn a_backup_is_made_while_the_server_runs() {
+    let here = fresh("backup");
+    let server = Server::start(&here, None);
+    let answer = server.request("POST /api/threads/t/runs", ASK);
+    assert!(answer.contains("event: finished"), "{answer}");
+    let copy = here.join("copy.db");
+    let name = copy.to_str().expect("a name");
+    let made = told(&here, &["backup", name], "");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let again = told(&here, &["backup", name], "");
+    assert_eq!(again.status.code(), Some(1), "a backup replaces nothing");
+    drop(server.stop());
+    let listed = told(&here, &["threads", "--database", &format!("sqlite:{name}")], "");
+    assert!(text(&listed.stdout).contains('t'), "{}", text(&listed.stderr));
+}

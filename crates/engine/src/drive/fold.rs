@@ -122,7 +122,7 @@ impl<S: State> At<S> {
     fn stand(&mut self, graph: &Core<S>, seq: Seq, place: &Place) {
         (self.position, self.astray) = match place.position(graph) {
             Ok(position) => (position, None),
-            Err(node) => (Position::default(), Some(Astray { seq, node })),
+            Err(node) => (Position { step: place.step, ..Position::default() }, Some(Astray { seq, node })),
         };
     }
 

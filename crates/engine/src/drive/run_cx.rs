@@ -110,7 +110,10 @@ pub(crate) struct Tip {
 }
 
 struct Meter {
+    /// Steps finished, those of subgraphs in this claim included.
     steps: u32,
+    /// Steps of the outer graph that the row of the run does not count yet.
+    untold: u32,
     usage: Usage,
     active_before: Duration,
     since: Instant,
@@ -134,6 +137,7 @@ impl RunCx {
             wrote_records: AtomicBool::new(false),
             meter: Mutex::new(Meter {
                 steps: 0,
+                untold: 0,
                 usage: Usage::default(),
                 active_before: Duration::ZERO,
                 since: Instant::now(),
@@ -141,10 +145,13 @@ impl RunCx {
         }
     }
 
-    /// Goes on from what an earlier claim of the run did and recorded.
-    pub(crate) fn carry_on(&mut self, steps: u32, usage: Usage, records: Vec<Record>) {
+    /// Goes on from what an earlier claim of the run did and recorded. `told` steps stand in the row of the run;
+    /// `logged` are those in its log, which may be more.
+    pub(crate) fn carry_on(&mut self, told: u32, logged: u32, usage: Usage, records: Vec<Record>) {
         let meter = self.meter.get_mut().unwrap_or_else(PoisonError::into_inner);
-        (meter.steps, meter.usage) = (steps, usage);
+        meter.steps = told.max(logged);
+        meter.untold = meter.steps - told;
+        meter.usage = usage;
         self.wrote_records = AtomicBool::new(!records.is_empty());
         let by_path = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
         for record in records {
@@ -238,6 +245,7 @@ impl RunCx {
             let writes = Commit { clear_records: true, ..Commit::default() };
             journal.store.commit(&journal.fence, writes).await?;
         }
+        self.tell_steps(&mut commit);
         // A task of the outer graph remembers its own calls. One of a subgraph is made anew when the node around it
         // is tried again, and finds its calls here.
         let inside: Vec<Record> =
@@ -270,6 +278,16 @@ impl RunCx {
             self.cancel.cancel();
         }
         Ok(Some(committed))
+    }
+
+    /// Counts the steps of a commit, and tells the store of all it does not know when the row of the run is written
+    /// anyway. In between the log alone knows them, so that a step writes its entry and nothing else. A commit that
+    /// fails ends the claim, and the next one counts anew.
+    fn tell_steps(&self, commit: &mut Commit) {
+        let mut meter = self.meter();
+        let untold = meter.untold.saturating_add(commit.steps);
+        let tells = commit.status.is_some() || !commit.usage.is_zero();
+        (commit.steps, meter.untold) = if tells { (untold, 0) } else { (0, untold) };
     }
 
     fn remember(&self, records: Vec<Record>) {

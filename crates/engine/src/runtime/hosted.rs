@@ -144,7 +144,8 @@ impl<S: State> Hosted<S> {
         let (head, base) = (claimed.head, stood.as_ref().map_or(0, |(at, _)| at.base));
         let tip = tokio::sync::Mutex::new(Tip { head, base });
         run.journal = Some(Journal { store, fence: claimed.fence(), tip });
-        run.carry_on(row.steps, row.usage, claimed.records.clone());
+        let logged = stood.as_ref().map_or(0, |(at, _)| at.position.step);
+        run.carry_on(row.steps, logged, row.usage, claimed.records.clone());
         let (mut at, last) = match stood {
             Ok(stood) => stood,
             Err(EngineError::Store(error)) => return (Err(Halt::Lost(error)), None),

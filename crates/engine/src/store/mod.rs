@@ -290,7 +290,8 @@ pub struct Commit {
     pub clear_records: bool,
     /// Tokens and money spent since the last commit.
     pub usage: Usage,
-    /// Steps finished since the last commit.
+    /// Steps finished that the row of the run does not count yet. They come with a new status or usage: the log tells
+    /// of them in between.
     pub steps: u32,
     /// The run's new status, when it changes.
     pub status: Option<NewStatus>,
@@ -528,7 +529,7 @@ pub struct RunRow {
     pub parent_seq: Option<Seq>,
     /// Its last entry, once it ended.
     pub last_seq: Option<Seq>,
-    /// Steps finished.
+    /// Steps finished. While the run is running its log may hold more: they are added when it rests or spends.
     pub steps: u32,
     /// Spent so far.
     pub usage: Usage,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use doran_engine::graph::Open;
-use doran_engine::store::{EntryKind, IfBusy, Status, Usage};
+use doran_engine::store::{EntryKind, History, IfBusy, Status, Usage};
 use doran_engine::{
     Bot, Cache, Cx, Graph, Limits, NodeError, Retry, RunHandle, Snap, StartOptions, State, Tenant, ThreadId,
     ThreadKey, Timeout, To, node, subgraph,
@@ -13,8 +13,8 @@ use doran_engine::{
 use serde::{Deserialize, Serialize};
 
 use crate::support::{
-    Calls, Notes, NotesUpdate, bot, bot_on, does, ms, only, ram, rest, run, say, says, thread, told, trace,
-    traced,
+    Calls, Notes, NotesUpdate, bot, bot_on, crash_and_take_over, does, mortal, ms, only, ram, rest, run, say,
+    says, thread, told, trace, traced,
 };
 
 /// A node that fails so often, then says how often it was tried.
@@ -212,6 +212,85 @@ async fn each_limit_of_a_run_ends_it_and_keeps_what_was_done() {
     let (end, bot) = limited(&graph, Limits { active: Some(ms(350)), ..Limits::default() }).await;
     assert!(end.ends_with("the run may be worked on for at most 350ms"), "{end}");
     assert_eq!(bot.state(&thread("t")).await.expect("state").line(), "a a a");
+}
+
+/// Goes round `rounds` times and ends, but hangs in the third step of its first life.
+fn goes_round(rounds: u32, calls: &Calls) -> Graph<Notes> {
+    let counted = calls.clone();
+    let node = does(move |_, _| {
+        let nth = counted.hit();
+        async move {
+            if nth == 3 {
+                std::future::pending::<()>().await;
+            }
+            Ok(say("a"))
+        }
+    });
+    let turn = move |notes: &Notes| {
+        if notes.said.len() < rounds as usize { To::Node("a".to_owned()) } else { To::End }
+    };
+    Graph::named().node("a", node.branch_or_end(["a"], turn)).start("a").build().expect("sound")
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_are_counted_once_each_across_a_crash() {
+    let (calls, store) = (Calls::default(), ram());
+    let graph = goes_round(5, &calls);
+    let (bot, run) = crash_and_take_over(&store, &graph, Notes::update(), || calls.count() == 3).await;
+    assert_eq!(rest(&bot, &run).await, "a a a a a");
+    let row = store.run(&run.key()).await.expect("the run");
+    assert_eq!((row.status, row.epoch, row.steps), (Status::Finished, 2, 5));
+
+    // The next run of the thread counts from nothing.
+    let again = bot.start(&thread("t"), Notes::update()).await.expect("started");
+    assert_eq!(rest(&bot, &again).await, "a a a a a a");
+    assert_eq!(store.run(&again.key()).await.expect("the run").steps, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_steps_before_a_crash_count_towards_the_limit() {
+    let (calls, store) = (Calls::default(), ram());
+    let graph = goes_round(9, &calls);
+    let (first, life) = mortal(&store, "first", &graph);
+    let limits = Limits { steps: 4, ..Limits::default() };
+    let options = StartOptions { limits: Some(limits), ..StartOptions::default() };
+    let key = first.start_with(&thread("t"), Some(Notes::update()), options).await.expect("started").key();
+    while calls.count() < 3 {
+        tokio::time::sleep(ms(1)).await;
+    }
+    life.end();
+    let (second, _) = mortal(&store, "second", &graph);
+    second.runtime().work().await.expect("works");
+    let run = second.runtime().run(&key).await.expect("the run");
+    assert_eq!(rest(&second, &run).await, "limit_exceeded: the run may take at most 4 steps");
+    let row = store.run(&key).await.expect("the run");
+    assert_eq!((row.status, row.steps), (Status::Failed, 4));
+    assert_eq!(calls.count(), 5, "two steps, one that was lost, two more");
+}
+
+#[tokio::test]
+async fn a_run_that_rests_tells_how_many_steps_it_took() {
+    let asks = does(|_, cx: Cx| async move { Ok(say(cx.ask::<String, _>("?").await?)) });
+    let spends = does(|_, cx: Cx| async move {
+        cx.spend(Usage { input_tokens: 1, output_tokens: 0, cost_micros: 0 })?;
+        Ok(say("b"))
+    });
+    let graph = Graph::named()
+        .node("a", says("a").then("b"))
+        .node("b", spends.then("c"))
+        .node("c", says("c").then("d"))
+        .node("d", asks.then("e"))
+        .node("e", says("e").end())
+        .start("a")
+        .build()
+        .expect("sound");
+    let store = ram();
+    let bot = bot_on(Arc::new(store.clone()), &graph);
+    let run = bot.start(&thread("t"), Notes::update()).await.expect("started");
+    assert_eq!(rest(&bot, &run).await, "3.0:ask#0 asks \"?\"");
+    assert_eq!(store.run(&run.key()).await.expect("the run").steps, 3);
+    assert_eq!(told(bot.resume(&thread("t"), "d").await), "a b c d e");
+    assert_eq!(store.run(&run.key()).await.expect("the run").steps, 5);
 }
 
 #[tokio::test(start_paused = true)]

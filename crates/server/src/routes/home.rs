@@ -29,8 +29,5 @@ pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError>
     if app.draining.is_cancelled() {
         return Err(Code::Stopping.into());
     }
-    if app.runtime.trouble().borrow().is_some() {
-        return Err(Code::OutcomeUnknown.into());
-    }
     Ok(Json(json!({ "status": "ok" })).into_response())
 }

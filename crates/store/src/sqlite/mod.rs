@@ -144,26 +144,8 @@ impl std::fmt::Debug for SqliteStore {
 #[async_trait]
 impl Keeper for SqliteStore {
     async fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        if to.try_exists().map_err(|cause| StoreError::Other(of_file(to, "cannot look at", cause)))? {
-            return Err(StoreError::Conflict(format!("`{}` exists already", to.display())));
-        }
         let to = to.to_owned();
-        let copy = move |conn: &Connection| {
-            // The copy gets its name when it is whole, so that half of one is never taken for a backup.
-            let part = file::beside(&to, ".part");
-            // A backup that was cut off may have left its part.
-            if part.exists() {
-                remove(&part)?;
-            }
-            let done = copy_to(conn, &part).and_then(|()| {
-                std::fs::rename(&part, &to)
-                    .map_err(|cause| StoreError::Other(of_file(&to, "cannot make", cause)))
-            });
-            if done.is_err() && part.exists() {
-                remove(&part)?;
-            }
-            done
-        };
+        let copy = move |conn: &Connection| back_up(conn, &to);
         match &self.inner.readers {
             Some(readers) => readers.raw(copy).await,
             None => self.inner.writer.alone(copy).await,
@@ -192,13 +174,50 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     std::fs::remove_file(path).map_err(|cause| StoreError::Other(of_file(path, "cannot remove", cause)))
 }
 
-/// Writes the content of one instant to a new file and waits until the disk has it.
+/// Copies the file at `from`, which another process may have open and in use, to the new file `to`. Blocks on the disk.
+pub fn back_up_file(from: &Path, to: &Path) -> Result<(), StoreError> {
+    back_up(&file::reader(from)?, to)
+}
+
+/// Writes the content of one instant to a new file and waits until the disk has it. Never replaces a file.
+fn back_up(conn: &Connection, to: &Path) -> Result<(), StoreError> {
+    let exists = || StoreError::Conflict(format!("`{}` exists already", to.display()));
+    if to.try_exists().map_err(|cause| StoreError::Other(of_file(to, "cannot look at", cause)))? {
+        return Err(exists());
+    }
+    // The copy gets its name when it is whole, so that half of one is never taken for a backup. A backup that was cut
+    // off may have left its part.
+    let part = file::beside(to, ".part");
+    if part.exists() {
+        remove(&part)?;
+    }
+    let done = copy_to(conn, &part).and_then(|()| {
+        // A link, unlike a rename, never takes the place of a file that somebody made meanwhile.
+        std::fs::hard_link(&part, to).map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::AlreadyExists => exists(),
+            _ => StoreError::Other(of_file(to, "cannot make", cause)),
+        })
+    });
+    if part.exists() {
+        remove(&part)?;
+    }
+    done?;
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let sync = File::open(folder).and_then(|folder| folder.sync_all());
+    sync.map_err(|cause| StoreError::Other(of_file(to, "cannot write", cause)))
+}
+
 fn copy_to(conn: &Connection, path: &Path) -> Result<(), StoreError> {
     let name = path.to_str().ok_or_else(|| StoreError::Other(text("the name of a backup must be UTF-8")))?;
+    let cannot = |cause| StoreError::Other(of_file(path, "cannot write", cause));
+    // Conversations are nobody else's business: the empty file is there first, with its permissions.
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map_err(cannot)?;
     conn.execute("VACUUM INTO ?1", [name]).sorted()?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let sync = || File::open(path)?.sync_all().and_then(|()| File::open(folder)?.sync_all());
-    sync().map_err(|cause| StoreError::Other(of_file(path, "cannot write", cause)))
+    File::open(path).and_then(|file| file.sync_all()).map_err(cannot)
 }
 
 #[async_trait]
