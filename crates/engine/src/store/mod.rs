@@ -494,7 +494,8 @@ pub struct ThreadRow {
     pub active: Option<RunId>,
     /// When it was made.
     pub created_at: Millis,
-    /// When it last changed.
+    /// When it last changed: a run was accepted, began, paused, went on or ended, or something was written outside a
+    /// run. The steps of a run need not move it.
     pub updated_at: Millis,
     /// Free pairs.
     pub metadata: Map<String, Value>,

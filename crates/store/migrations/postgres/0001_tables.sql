@@ -1,8 +1,10 @@
 -- Threads, their logs, runs and what belongs to them.
 --
 -- The row in `threads` is the lock of its thread: whoever writes anything of a thread locks that row first, so that
--- two writers never wait for each other in a circle. There are no foreign keys: each would cost a look-up for every
--- entry, and rows are only removed together, under that lock.
+-- two writers never wait for each other in a circle. The one exception is a step of a run: it locks the row of its run
+-- and nothing else, so it waits for nobody while others wait for it, and whoever takes the run from its worker changes
+-- that row. There are no foreign keys: each would cost a look-up for every entry, and rows are only removed together,
+-- under the lock of the thread.
 --
 -- Free text is `bytea` in UTF-8, because `text` and `jsonb` refuse a NUL that the other stores accept. Only names
 -- that cannot hold one (tenants, threads) are `text`. What may be long is keyed by its SHA-256: an index takes keys
@@ -11,14 +13,15 @@
 create table threads (
     tenant     text collate "C" not null,
     thread     text collate "C" not null,
+    -- The newest entry. While a run is running its entries alone tell, so that a step leaves this row as it is.
     head       int8 not null,
     active     uuid,
     created_at timestamptz not null,
     updated_at timestamptz not null,
     meta_keys  bytea[] not null default '{}',
     meta_vals  bytea[] not null default '{}',
-    -- When it last changed, for a thread that is free. While a run writes steps it stays null, so that the index
-    -- below stays as it is and a step changes one page of this table and none of an index.
+    -- When it last changed, for a thread that is free. While it has a run this stays null, and a run that pauses and
+    -- goes on leaves the index below as it is.
     rested_at  timestamptz generated always as (case when active is null then updated_at end) stored,
     primary key (tenant, thread)
 ) with (fillfactor = 80);

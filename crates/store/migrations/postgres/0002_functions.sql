@@ -22,6 +22,14 @@ begin
         (select base from entries where tenant = p_tenant and thread = p_thread and seq = p_seq), 0);
 end $$;
 
+-- The newest entry of a thread whose run is running. Not `stable`: whoever asks has just locked something, and wants
+-- what was written before that.
+create function newest_entry(p_tenant text, p_thread text) returns int8 language plpgsql as $$
+begin
+    return coalesce((select max(seq) from entries where tenant = p_tenant and thread = p_thread), 0);
+end $$;
+
+-- A step without a new status locks the row of its run, adds its entry and changes no row of another table.
 create function write_step(
     p_tenant text, p_thread text, p_run uuid, p_epoch int8, p_head int8,
     p_kinds int2[], p_bodies bytea[], p_parents int8[], p_bases int8[], p_snap_seqs int8[], p_snaps bytea[],
@@ -33,28 +41,46 @@ create function write_step(
 declare
     v_ends bool := coalesce(p_status >= 4, false);
 begin
-    -- Records alone are written side by side, so their writer need not know the newest entry.
-    if cardinality(p_kinds) = 0 then
-        select coalesce(max(head), p_head) into p_head from (
-            select head from threads where tenant = p_tenant and thread = p_thread for update) as newest;
+    if p_status is not null then
+        perform 1 from threads where tenant = p_tenant and thread = p_thread for no key update;
     end if;
-    o_head := p_head + cardinality(p_kinds);
-    o_next_waits := false;
-    update threads
-    set head = o_head, updated_at = clock_timestamp(), active = case when v_ends then null else active end
-    where tenant = p_tenant and thread = p_thread and active = p_run and head = p_head
-    returning updated_at into o_at;
+    select cancel_asked into o_cancel_asked from runs
+    where tenant = p_tenant and run = p_run and thread = p_thread and epoch = p_epoch and status = 2
+        and owner is not null
+    for no key update;
     if not found then
-        perform 1 from threads t join runs r on r.tenant = t.tenant and r.run = t.active
-        where t.tenant = p_tenant and t.thread = p_thread and t.active = p_run
-            and r.epoch = p_epoch and r.status = 2 and r.owner is not null;
-        if found then
+        raise exception 'fenced' using errcode = 'DR001';
+    end if;
+    if p_status = 1 then
+        raise exception 'a run that started cannot be queued again' using errcode = 'DR003';
+    end if;
+    o_at := clock_timestamp();
+    o_next_waits := false;
+
+    if cardinality(p_kinds) = 0 then
+        -- Records alone are written side by side, so their writer need not know the newest entry.
+        o_head := newest_entry(p_tenant, p_thread);
+    else
+        -- Only now that the run is locked does the newest entry stay the newest.
+        o_head := p_head + cardinality(p_kinds);
+        insert into entries (tenant, thread, seq, parent, base, run, at, kind, body)
+        select p_tenant, p_thread, p_head + e.i, coalesce(e.parent, p_head + e.i - 1), e.base, p_run, o_at, e.kind,
+            e.body
+        from unnest(p_kinds, p_bodies, p_parents, p_bases) with ordinality as e (kind, body, parent, base, i)
+        where p_head = (select coalesce(max(seq), 0) from entries where tenant = p_tenant and thread = p_thread);
+        if not found then
             raise exception 'the newest entry is not %', p_head using errcode = 'DR003';
         end if;
-        raise exception 'fenced' using errcode = 'DR001';
+        if cardinality(p_snap_seqs) > 0 then
+            insert into snapshots (tenant, thread, seq, body)
+            select p_tenant, p_thread, s.seq, s.body from unnest(p_snap_seqs, p_snaps) as s (seq, body);
+        end if;
     end if;
 
     if p_status is not null then
+        update threads
+        set head = o_head, updated_at = o_at, active = case when v_ends then null else active end
+        where tenant = p_tenant and thread = p_thread;
         update runs set
             -- A run that is to be cancelled does not wait for answers: it is let go, for a worker to end it.
             status = case when p_status = 3 and cancel_asked then 2 else p_status end,
@@ -68,36 +94,14 @@ begin
             last_seq = case when v_ends then o_head end,
             error_code = coalesce(p_error_code, error_code),
             error_message = coalesce(p_error_message, error_message)
-        where tenant = p_tenant and run = p_run and epoch = p_epoch and status = 2 and owner is not null
-        returning cancel_asked into o_cancel_asked;
+        where tenant = p_tenant and run = p_run;
     elsif p_steps > 0 or p_input > 0 or p_output > 0 or p_cost > 0 then
         update runs set
             steps = steps + p_steps,
             input_tokens = input_tokens + least(p_input, 9223372036854775807 - input_tokens),
             output_tokens = output_tokens + least(p_output, 9223372036854775807 - output_tokens),
             cost_micros = cost_micros + least(p_cost, 9223372036854775807 - cost_micros)
-        where tenant = p_tenant and run = p_run and epoch = p_epoch and status = 2 and owner is not null
-        returning cancel_asked into o_cancel_asked;
-    else
-        select cancel_asked into o_cancel_asked from runs
-        where tenant = p_tenant and run = p_run and epoch = p_epoch and status = 2 and owner is not null;
-    end if;
-    if not found then
-        raise exception 'fenced' using errcode = 'DR001';
-    end if;
-    if p_status = 1 then
-        raise exception 'a run that started cannot be queued again' using errcode = 'DR003';
-    end if;
-
-    if o_head > p_head then
-        insert into entries (tenant, thread, seq, parent, base, run, at, kind, body)
-        select p_tenant, p_thread, p_head + e.i, coalesce(e.parent, p_head + e.i - 1), e.base, p_run, o_at, e.kind,
-            e.body
-        from unnest(p_kinds, p_bodies, p_parents, p_bases) with ordinality as e (kind, body, parent, base, i);
-        if cardinality(p_snap_seqs) > 0 then
-            insert into snapshots (tenant, thread, seq, body)
-            select p_tenant, p_thread, s.seq, s.body from unnest(p_snap_seqs, p_snaps) as s (seq, body);
-        end if;
+        where tenant = p_tenant and run = p_run;
     end if;
     -- The records of a failed run stay, for it may be tried again.
     if p_clear or p_status in (4, 6) then
@@ -293,7 +297,7 @@ begin
                 and (r.owner is null or r.lease_until <= clock_timestamp())
             returning * into o_run;
             continue when not found;
-            o_head := v_thread.head;
+            o_head := newest_entry(v_thread.tenant, v_thread.thread);
         end if;
         select array_agg(n.path order by n.path, n.key), array_agg(n.key order by n.path, n.key),
             array_agg(n.stage order by n.path, n.key), array_agg(n.body order by n.path, n.key)
@@ -451,6 +455,7 @@ begin
     delete from thread_pairs where tenant = p_tenant and thread = p_thread;
     insert into thread_pairs (tenant, pair, thread)
     select p_tenant, pair_digest(m.k, m.v), p_thread from unnest(v_thread.meta_keys, v_thread.meta_vals) as m (k, v);
+    v_thread.head := newest_entry(p_tenant, p_thread);
     return v_thread;
 end $$;
 
@@ -493,6 +498,7 @@ begin
     if not found then
         raise exception 'no such thread' using errcode = 'DR005';
     end if;
+    v_from.head := newest_entry(p_tenant, p_from);
     insert into threads (tenant, thread, head, created_at, updated_at, meta_keys, meta_vals)
     values (p_tenant, p_to, v_from.head, v_now, v_now, v_from.meta_keys, v_from.meta_vals)
     on conflict do nothing
@@ -517,6 +523,8 @@ begin
     if not found then
         return false;
     end if;
+    -- Waits for steps under way, so that nothing of theirs is left behind.
+    perform 1 from runs where tenant = p_tenant and thread = p_thread for update;
     delete from records n using runs r
     where r.tenant = p_tenant and r.thread = p_thread and n.tenant = r.tenant and n.run = r.run;
     delete from runs where tenant = p_tenant and thread = p_thread;

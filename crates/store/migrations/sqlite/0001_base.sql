@@ -3,23 +3,19 @@
 -- Large bodies lie in rowid tables, which fill their pages in the order of writing; the key is an index beside
 -- them. A table WITHOUT ROWID would push every body over about 1 kB out to a page of its own.
 
+-- A step writes its entry and nothing else: the newest entry of a thread is found by the key of `entries`.
 CREATE TABLE threads (
     tenant      TEXT    NOT NULL,
     thread      TEXT    NOT NULL,
-    head        INTEGER NOT NULL,  -- newest entry
     active      BLOB,              -- the run that is running or paused
     ready       INTEGER,           -- ticket of the run that waits for a worker
-    running     INTEGER NOT NULL,  -- whether the active run is running
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
     metadata    TEXT    NOT NULL,
     PRIMARY KEY (tenant, thread)
 ) STRICT;
 
--- Each step changes the time of its thread. While a run is running its thread stays out of the order, so that a step
--- has one page less to write; a list sorts the few that run by itself.
-CREATE INDEX threads_by_change ON threads (tenant, updated_at DESC, thread) WHERE running = 0;
-CREATE INDEX threads_running ON threads (tenant) WHERE running = 1;
+CREATE INDEX threads_by_change ON threads (tenant, updated_at DESC, thread);
 CREATE INDEX threads_ready ON threads (ready) WHERE ready IS NOT NULL;
 
 CREATE TABLE entries (

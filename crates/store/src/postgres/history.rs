@@ -10,7 +10,7 @@ use doran_engine::store::{
 use super::PostgresStore;
 use super::error::About;
 use super::pool::Params;
-use super::row::{canonical, count, entry, get, int, number, run_row, thread_row};
+use super::row::{canonical, count, entry, get, int, number, run_row, thread_columns, thread_row};
 
 #[async_trait]
 impl History for PostgresStore {
@@ -18,7 +18,10 @@ impl History for PostgresStore {
         // Three kinds of rows: the thread (head and asked entry), the snapshot, the entries after it.
         let sql = "
             with t as (
-                select head, coalesce($3::int8, head) as wanted from threads where tenant = $1 and thread = $2
+                select n.head, coalesce($3::int8, n.head) as wanted from threads, lateral (
+                    select coalesce(max(e.seq), 0) as head from entries e where e.tenant = $1 and e.thread = $2
+                ) n
+                where tenant = $1 and thread = $2
             ), w as (
                 select e.seq, e.base from t, entries e where e.tenant = $1 and e.thread = $2 and e.seq = t.wanted
             ), s as (
@@ -115,7 +118,7 @@ impl History for PostgresStore {
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
-        let sql = "select * from threads where tenant = $1 and thread = $2";
+        let sql = concat!("select ", thread_columns!(), " from threads t where tenant = $1 and thread = $2");
         let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
         let rows = self.pool.read(About::Thread(thread), sql, params).await?;
         rows.first().map(thread_row).unwrap_or_else(|| Err(StoreError::no_thread(thread)))
@@ -126,21 +129,29 @@ impl History for PostgresStore {
         let (offset, limit) = (count(filter.offset), count(filter.limit));
         let rows = if filter.metadata.is_empty() {
             // Busy threads are few and have no place in the order of the index.
-            let sql = "
-                (select * from threads where tenant = $1 and rested_at is null)
+            let sql = concat!(
+                "(select ",
+                thread_columns!(),
+                " from threads t where tenant = $1 and rested_at is null)
                 union all
-                (select * from threads where tenant = $1 and rested_at is not null
+                (select ",
+                thread_columns!(),
+                " from threads t where tenant = $1 and rested_at is not null
                 order by rested_at desc, thread limit $4)
-                order by updated_at desc, thread offset $2 limit $3";
+                order by updated_at desc, thread offset $2 limit $3"
+            );
             let params: Params<'_> = &[&tenant.as_str(), &offset, &limit, &offset.saturating_add(limit)];
             self.pool.read(About::Everything, sql, params).await?
         } else {
-            let sql = "
-                select * from threads where tenant = $1 and thread in (
+            let sql = concat!(
+                "select ",
+                thread_columns!(),
+                " from threads t where tenant = $1 and thread in (
                     select p.thread from thread_pairs p where p.tenant = $1 and p.pair in (
                         select pair_digest(w.k, w.v) from unnest($4::bytea[], $5::bytea[]) as w (k, v))
                     group by p.thread having count(*) = cardinality($4::bytea[]))
-                order by updated_at desc, thread offset $2 limit $3";
+                order by updated_at desc, thread offset $2 limit $3"
+            );
             let keys: Vec<&[u8]> = filter.metadata.keys().map(String::as_bytes).collect();
             let values: Vec<Vec<u8>> =
                 filter.metadata.values().map(|value| canonical(value).into_bytes()).collect();

@@ -55,6 +55,16 @@ pub(super) fn run_row(row: &Row) -> Result<RunRow, StoreError> {
     })
 }
 
+/// The columns [`thread_row`] reads, of `threads t`. While a run is running its entries alone tell which is the newest.
+macro_rules! thread_columns {
+    () => {
+        "t.tenant, t.thread, t.active, t.created_at, t.updated_at, t.meta_keys, t.meta_vals, \
+         case when t.active is null then t.head else coalesce(( \
+         select max(e.seq) from entries e where e.tenant = t.tenant and e.thread = t.thread), 0) end as head"
+    };
+}
+pub(super) use thread_columns;
+
 pub(super) fn thread_row(row: &Row) -> Result<ThreadRow, StoreError> {
     let tenant = Tenant::new(get(row, "tenant")?).map_err(damaged)?;
     let thread = ThreadId::new(get(row, "thread")?).map_err(damaged)?;

@@ -1,11 +1,8 @@
 //! Reading back.
 
-use std::cmp::Reverse;
-
 use doran_engine::id::{Tenant, ThreadKey};
 use doran_engine::store::{
-    Entry, Loaded, Millis, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata,
-    lineage,
+    Entry, Loaded, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata, lineage,
 };
 use rusqlite::{Connection, params};
 
@@ -82,33 +79,13 @@ pub(super) fn threads(
     filter: &ThreadFilter,
 ) -> Result<Vec<ThreadRow>, StoreError> {
     check_metadata(&filter.metadata)?;
-    let sql = format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 AND running = 1");
-    let mut running = all(conn, &sql, [tenant.as_str()], thread_row)?;
-    running.sort_by(|left, right| order(right).cmp(&order(left)));
-    let sql = format!(
-        "SELECT {THREAD} FROM threads WHERE tenant = ?1 AND running = 0 ORDER BY updated_at DESC, thread"
-    );
+    let sql = format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 ORDER BY updated_at DESC, thread");
     let mut statement = conn.prepare_cached(&sql).sorted()?;
-    let mut quiet = statement.query([tenant.as_str()]).sorted()?;
-    let mut next = quiet.next().sorted()?.map(thread_row).transpose()?;
+    let mut rows = statement.query([tenant.as_str()]).sorted()?;
     let mut skip = filter.offset;
     let mut found = Vec::new();
     while found.len() < filter.limit {
-        // The last of `running` is the one that changed last.
-        let take_running = match (&next, running.last()) {
-            (Some(next), Some(last)) => order(last) < order(next),
-            (_, last) => last.is_some(),
-        };
-        let row = if take_running {
-            running.pop()
-        } else {
-            let row = next.take();
-            if row.is_some() {
-                next = quiet.next().sorted()?.map(thread_row).transpose()?;
-            }
-            row
-        };
-        let Some(row) = row else { break };
+        let Some(row) = rows.next().sorted()?.map(thread_row).transpose()? else { break };
         // Values are compared here: SQL has no equality of JSON.
         if filter.metadata.iter().any(|(key, value)| row.metadata.get(key) != Some(value)) {
             continue;
@@ -120,11 +97,6 @@ pub(super) fn threads(
         }
     }
     Ok(found)
-}
-
-/// Lists have the last changed first, and those of one time by name.
-fn order(row: &ThreadRow) -> (Reverse<Millis>, &str) {
-    (Reverse(row.updated_at), row.key.thread.as_str())
 }
 
 fn snapshot(conn: &Connection, key: &ThreadKey, seq: Seq) -> Result<Option<Vec<u8>>, StoreError> {

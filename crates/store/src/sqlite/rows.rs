@@ -26,7 +26,9 @@ pub(super) const RUN: &str = "tenant, thread, run, graph, fingerprint, status, e
      error_code, error_message, metadata, options";
 
 /// The columns [`thread_row`] reads.
-pub(super) const THREAD: &str = "tenant, thread, head, active, created_at, updated_at, metadata";
+pub(super) const THREAD: &str = "tenant, thread, coalesce((SELECT e.seq FROM entries e \
+     WHERE e.tenant = threads.tenant AND e.thread = threads.thread ORDER BY e.seq DESC LIMIT 1), 0), \
+     active, created_at, updated_at, metadata";
 
 /// The columns [`entry`] reads.
 pub(super) const ENTRY: &str = "seq, parent, base, run, at, kind, body";

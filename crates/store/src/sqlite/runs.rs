@@ -213,10 +213,11 @@ pub(super) fn commit(tx: &mut Tx<'_>, fence: &Fence, commit: Commit) -> Result<C
         let spent = params![held.run_row, steps, int(input_tokens), int(output_tokens), int(cost_micros)];
         execute(tx.conn, sql, spent)?;
     }
-    let sql = "UPDATE threads SET head = ?2, updated_at = ?3 WHERE rowid = ?1";
-    execute(tx.conn, sql, params![held.thread_row, int(head), tx.now])?;
     let next_waits = match commit.status {
-        Some(NewStatus { status, error }) => change_status(tx, &key, status, error)?,
+        Some(NewStatus { status, error }) => {
+            touch(tx, &fence.thread)?;
+            change_status(tx, &key, status, error)?
+        }
         None => false,
     };
     Ok(Committed { head, at: tx.now, cancel_asked: held.cancel_asked, next_waits })
@@ -279,12 +280,12 @@ pub(super) fn signal(tx: &mut Tx<'_>, key: &RunKey, signal: Signal) -> Result<Ru
 
 /// Makes an empty thread.
 pub(super) fn make_thread(tx: &Tx<'_>, key: &ThreadKey, metadata: &str) -> Result<(), StoreError> {
-    let sql = "INSERT INTO threads (tenant, thread, head, running, created_at, updated_at, metadata)
-               VALUES (?1, ?2, 0, 0, ?3, ?3, ?4)";
+    let sql = "INSERT INTO threads (tenant, thread, created_at, updated_at, metadata)
+               VALUES (?1, ?2, ?3, ?3, ?4)";
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now, metadata]).map(drop)
 }
 
-/// Writes the entry with the number `seq`. The caller moves the head.
+/// Writes the entry with the number `seq`, which is the newest from here on.
 pub(super) fn push(
     tx: &Tx<'_>,
     key: &ThreadKey,
@@ -316,39 +317,32 @@ pub(super) fn push(
     Ok(())
 }
 
-/// Moves the head of a thread after [`push`].
-pub(super) fn set_head(tx: &Tx<'_>, key: &ThreadKey, head: Seq) -> Result<(), StoreError> {
-    let sql = "UPDATE threads SET head = ?3, updated_at = ?4 WHERE tenant = ?1 AND thread = ?2";
-    execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), int(head), tx.now]).map(drop)
-}
-
 /// What the check of a fence reads.
 struct Held {
     run_row: i64,
-    thread_row: i64,
     head: Seq,
     cancel_asked: bool,
     steps: u32,
     usage: Usage,
 }
 
-/// The run and thread of a fence that still holds.
+/// The run of a fence that still holds, with the newest entry of its thread.
 fn held(tx: &Tx<'_>, fence: &Fence) -> Result<Option<Held>, StoreError> {
-    let sql = "SELECT r.rowid, t.rowid, t.head, r.cancel_asked, r.steps, r.input_tokens, r.output_tokens, r.cost_micros
-               FROM runs r JOIN threads t ON t.tenant = r.tenant AND t.thread = r.thread
-               WHERE r.tenant = ?1 AND r.run = ?2 AND r.thread = ?3 AND r.epoch = ?4 AND r.held = 1";
+    let sql = "SELECT rowid, coalesce((SELECT e.seq FROM entries e WHERE e.tenant = ?1 AND e.thread = ?3
+                                       ORDER BY e.seq DESC LIMIT 1), 0),
+                      cancel_asked, steps, input_tokens, output_tokens, cost_micros
+               FROM runs WHERE tenant = ?1 AND run = ?2 AND thread = ?3 AND epoch = ?4 AND held = 1";
     let (tenant, thread) = (fence.thread.tenant.as_str(), fence.thread.thread.as_str());
     one(tx.conn, sql, params![tenant, fence.run.as_uuid(), thread, int(fence.epoch)], |row| {
         Ok(Held {
             run_row: get(row, 0)?,
-            thread_row: get(row, 1)?,
-            head: get(row, 2)?,
-            cancel_asked: get(row, 3)?,
-            steps: get(row, 4)?,
+            head: get(row, 1)?,
+            cancel_asked: get(row, 2)?,
+            steps: get(row, 3)?,
             usage: Usage {
-                input_tokens: get(row, 5)?,
-                output_tokens: get(row, 6)?,
-                cost_micros: get(row, 7)?,
+                input_tokens: get(row, 4)?,
+                output_tokens: get(row, 5)?,
+                cost_micros: get(row, 6)?,
             },
         })
     })
@@ -427,7 +421,6 @@ fn start(tx: &Tx<'_>, key: &ThreadKey, head: Seq) -> Result<Option<RunId>, Store
     let base = base_after(tx.conn, key, parent)?;
     let entry = NewEntry { kind, body, parent: Some(parent), base, snapshot: None };
     push(tx, key, head + 1, Some(run), &entry)?;
-    set_head(tx, key, head + 1)?;
     set_active(tx, key, Some(run))?;
     let sql = "UPDATE runs SET status = ?3, started_at = ?4, first_seq = ?5, parent_seq = ?6
                WHERE tenant = ?1 AND run = ?2";
@@ -442,7 +435,7 @@ fn tell(tx: &Tx<'_>, run: &RunRow, kind: EntryKind, body: &[u8]) -> Result<(), S
     let base = base_after(tx.conn, &run.thread, thread.head)?;
     let entry = NewEntry { kind, body: body.to_vec(), parent: None, base, snapshot: None };
     push(tx, &run.thread, thread.head + 1, Some(run.run), &entry)?;
-    set_head(tx, &run.thread, thread.head + 1)
+    touch(tx, &run.thread)
 }
 
 /// Changes the status of a running run. `true` when its thread became free and a queued run waits.
@@ -477,7 +470,7 @@ fn end(tx: &Tx<'_>, run: &RunRow, status: Status, error: Option<RunFailure>) -> 
     let key = run.key();
     let (code, message) = error.map(|error| (error.code, error.message)).unzip();
     let sql = "UPDATE runs SET status = ?3, held = 0, ended_at = ?4, error_code = ?5, error_message = ?6,
-               last_seq = (SELECT head FROM threads WHERE tenant = ?1 AND thread = ?7)
+               last_seq = (SELECT max(seq) FROM entries WHERE tenant = ?1 AND thread = ?7)
                WHERE tenant = ?1 AND run = ?2";
     let (tenant, thread) = (key.tenant.as_str(), run.thread.thread.as_str());
     execute(tx.conn, sql, params![tenant, key.run.as_uuid(), status.code(), tx.now, code, message, thread])?;
@@ -523,20 +516,18 @@ fn set_active(tx: &Tx<'_>, key: &ThreadKey, run: Option<RunId>) -> Result<(), St
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), run, tx.now]).map(drop)
 }
 
-fn touch(tx: &Tx<'_>, key: &ThreadKey) -> Result<(), StoreError> {
+pub(super) fn touch(tx: &Tx<'_>, key: &ThreadKey) -> Result<(), StoreError> {
     let sql = "UPDATE threads SET updated_at = ?3 WHERE tenant = ?1 AND thread = ?2";
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now]).map(drop)
 }
 
-/// Brings `ready` and `running` in line with a thread whose runs changed, and tells whether a run waits for a worker.
+/// Brings `ready` in line with a thread whose runs changed, and tells whether a run waits for a worker.
 fn settle(tx: &Tx<'_>, key: &ThreadKey) -> Result<bool, StoreError> {
     let sql = "UPDATE threads SET ready = CASE WHEN active IS NULL
                    THEN (SELECT q.ticket FROM queue q WHERE q.tenant = ?1 AND q.thread = ?2
                          ORDER BY q.enqueued, q.ticket LIMIT 1)
                    ELSE (SELECT r.ticket FROM runs r
-                         WHERE r.tenant = ?1 AND r.run = active AND r.status = 2 AND r.held = 0) END,
-                   running = EXISTS (SELECT 1 FROM runs r
-                                     WHERE r.tenant = ?1 AND r.run = active AND r.status = 2)
+                         WHERE r.tenant = ?1 AND r.run = active AND r.status = 2 AND r.held = 0) END
                WHERE tenant = ?1 AND thread = ?2
                RETURNING ready IS NOT NULL";
     let ready =

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use serde_json::{Map, Value};
 
 use super::error::Sorted;
+use super::rows::THREAD;
 use super::writer::{Points, Tx};
 use super::{SqliteStore, runs};
 use crate::Keeper;
@@ -196,10 +197,13 @@ fn what_is_asked_often_goes_by_an_index() {
     };
     check("SELECT 1 FROM threads WHERE ready IS NOT NULL ORDER BY ready LIMIT ?1", "threads_ready");
     check(
-        "SELECT * FROM threads WHERE tenant = ?1 AND running = 0 ORDER BY updated_at DESC, thread",
+        &format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 ORDER BY updated_at DESC, thread"),
         "threads_by_change",
     );
-    check("SELECT * FROM threads WHERE tenant = ?1 AND running = 1", "threads_running");
+    check(
+        &format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 AND thread = ?2"),
+        "SEARCH e USING COVERING INDEX",
+    );
     check("SELECT tenant FROM runs WHERE status = 2 AND status < 4 AND held = 1", "runs_open (status=?)");
     check(
         "SELECT * FROM runs WHERE tenant = ?1 AND ?2 IS NULL AND status = 3 AND status < 4 ORDER BY run DESC",

@@ -8,8 +8,8 @@ use rusqlite::{Connection, params};
 use serde_json::{Map, Value};
 
 use super::history;
-use super::rows::{all, base_after, execute, find_thread, get, int, one, thread_key, to_json};
-use super::runs::{make_thread, push, set_head};
+use super::rows::{THREAD, all, base_after, execute, find_thread, get, int, one, thread_row, to_json};
+use super::runs::{make_thread, push, touch};
 use super::writer::Tx;
 
 pub(super) fn put_thread(
@@ -46,7 +46,7 @@ pub(super) fn append(tx: &Tx<'_>, key: &ThreadKey, expect: Seq, entry: &NewEntry
         return Err(StoreError::Conflict(format!("the newest entry is {}, not {expect}", thread.head)));
     }
     push(tx, key, expect + 1, None, entry)?;
-    set_head(tx, key, expect + 1)?;
+    touch(tx, key)?;
     Ok(expect + 1)
 }
 
@@ -65,7 +65,6 @@ pub(super) fn copy_thread(tx: &Tx<'_>, from: &ThreadKey, to: &ThreadId) -> Resul
     let sql = "INSERT INTO snapshots (tenant, thread, seq, state)
                SELECT tenant, ?3, seq, state FROM snapshots WHERE tenant = ?1 AND thread = ?2 ORDER BY seq";
     execute(tx.conn, sql, key)?;
-    set_head(tx, &copy, source.head)?;
     history::thread(tx.conn, &copy)
 }
 
@@ -87,13 +86,13 @@ pub(super) fn delete_thread(conn: &Connection, key: &ThreadKey) -> Result<bool, 
 pub(super) fn gc(tx: &Tx<'_>, retention: &Retention) -> Result<Cleared, StoreError> {
     let mut cleared = Cleared::default();
     if let Some(age) = retention.idle_threads {
-        for (key, _) in idle(tx, ago(tx.now, age))? {
-            cleared.threads += u64::from(delete_thread(tx.conn, &key)?);
+        for thread in idle(tx, ago(tx.now, age))? {
+            cleared.threads += u64::from(delete_thread(tx.conn, &thread.key)?);
         }
     }
     if let Some(age) = retention.old_entries {
-        for (key, head) in idle(tx, Millis::MAX)? {
-            cleared.entries += forget(tx.conn, &key, head, ago(tx.now, age))?;
+        for thread in idle(tx, Millis::MAX)? {
+            cleared.entries += forget(tx.conn, &thread.key, thread.head, ago(tx.now, age))?;
         }
     }
     let old = ago(tx.now, retention.idempotency);
@@ -126,9 +125,10 @@ pub(super) fn keep(
 }
 
 /// Threads on which nobody works and for which nobody waits, unchanged since `since`.
-fn idle(tx: &Tx<'_>, since: Millis) -> Result<Vec<(ThreadKey, Seq)>, StoreError> {
-    let sql = "SELECT tenant, thread, head FROM threads WHERE active IS NULL AND ready IS NULL AND updated_at <= ?1";
-    all(tx.conn, sql, [since], |row| Ok((thread_key(row, 0, 1)?, get(row, 2)?)))
+fn idle(tx: &Tx<'_>, since: Millis) -> Result<Vec<ThreadRow>, StoreError> {
+    let sql =
+        format!("SELECT {THREAD} FROM threads WHERE active IS NULL AND ready IS NULL AND updated_at <= ?1");
+    all(tx.conn, &sql, [since], thread_row)
 }
 
 /// Removes the entries up to the time `old` that lie before the snapshot the newest state starts from. A younger one

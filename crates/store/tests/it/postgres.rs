@@ -215,7 +215,7 @@ async fn a_write_cut_off_half_way_is_unknown() {
     let thread = key("t");
     let run = start(&store, new_run(&thread)).await;
     let (holder, killer) = (admin(&url).await, admin(&url).await);
-    holder.batch_execute("begin; select 1 from threads for update").await.expect("lock");
+    holder.batch_execute("begin; select 1 from runs for update").await.expect("lock");
     let writer = tokio::spawn({
         let (store, fence) = (Arc::clone(&store), run.fence());
         async move { store.commit(&fence, step(1, "x")).await }
@@ -241,7 +241,7 @@ async fn a_write_that_waits_too_long_is_undone() {
     let thread = key("t");
     let run = start(&store, new_run(&thread)).await;
     let holder = admin(&url).await;
-    holder.batch_execute("begin; select 1 from threads for update").await.expect("lock");
+    holder.batch_execute("begin; select 1 from runs for update").await.expect("lock");
     let late = store.commit(&run.fence(), step(1, "x")).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
     assert_eq!(bodies(&store, &thread).await, "in", "reading waits for nobody");
@@ -390,8 +390,7 @@ async fn a_commit_beside_a_bare_insert() {
         bare.execute(&insert, &[&round, &body]).await.expect("insert");
         inserts.push(since.elapsed());
         for (times, records) in [(&mut steps, Vec::new()), (&mut fulls, vec![record.clone()])] {
-            let mut commit =
-                Commit { clear_records: !records.is_empty(), records, steps: 1, ..step(head, "") };
+            let mut commit = Commit { clear_records: !records.is_empty(), records, ..step(head, "") };
             commit.entries[0].body.clone_from(&body);
             let since = Instant::now();
             head = store.commit(&run.fence(), commit).await.expect("commit").head;

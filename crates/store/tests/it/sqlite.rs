@@ -65,13 +65,13 @@ fn entry(kind: EntryKind, body: &[u8]) -> NewEntry {
 
 async fn step(store: &SqliteStore, run: &Claimed, head: u64, body: &[u8]) -> Result<Committed, StoreError> {
     let entries = vec![entry(EntryKind::Step, body)];
-    store.commit(&run.fence(), Commit { head, entries, steps: 1, ..Commit::default() }).await
+    store.commit(&run.fence(), Commit { head, entries, ..Commit::default() }).await
 }
 
 async fn finish(store: &SqliteStore, run: &Claimed, head: u64, body: &[u8]) -> Result<Committed, StoreError> {
     let status = Some(NewStatus { status: Status::Finished, error: None });
     let entries = vec![entry(EntryKind::Finished, body)];
-    store.commit(&run.fence(), Commit { head, entries, steps: 1, status, ..Commit::default() }).await
+    store.commit(&run.fence(), Commit { head, entries, status, ..Commit::default() }).await
 }
 
 /// An error with all its causes.

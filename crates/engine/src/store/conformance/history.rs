@@ -200,7 +200,7 @@ pub(super) async fn threads_are_listed_last_changed_first<S: Store>(b: Bench<S>)
     b.edit(&edited, vec![step("e")]).await;
     assert_eq!(first().await, edited.thread);
     pause(4).await;
-    b.write(&live, &["a"]).await;
+    b.commit(&live, to(Status::Paused)).await;
     assert_eq!(first().await, ran.thread);
     pause(4).await;
     b.store.signal(&run.run.key(), answer(&[("q", "a")])).await.expect("answer");

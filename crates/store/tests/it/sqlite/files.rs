@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use doran_engine::store::{History, Runs, Status, StoreError};
+use doran_engine::store::{Commit, History, Runs, Status, StoreError};
 use doran_store::Keeper;
 use doran_store::sqlite::SqliteStore;
 use rusqlite::Connection;
@@ -17,6 +17,8 @@ async fn a_file_opened_again_has_everything() {
     let store = SqliteStore::open(&path).expect("open");
     let run = start(&store, &key, b"hello").await.expect("start");
     step(&store, &run, 1, b"one").await.expect("step");
+    let counted = Commit { steps: 1, ..Commit::default() };
+    store.commit(&run.fence(), counted).await.expect("commit");
     drop(store);
 
     let store = SqliteStore::open(&path).expect("open again");

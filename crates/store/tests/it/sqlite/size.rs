@@ -44,3 +44,22 @@ async fn check(threads: usize, turns: usize) {
     );
     assert!(used <= 2 * raw, "{used} bytes for {raw}");
 }
+
+#[tokio::test]
+async fn a_step_writes_its_entry_and_nothing_else() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("folder");
+    let path = folder.path().join("doran.db");
+    let store = SqliteStore::open(&path).expect("open");
+    let run = start(&store, &thread("t"), b"in").await.expect("start");
+    let log = || folder.path().join("doran.db-wal").metadata().expect("log").len();
+    step(&store, &run, 1, b"first").await.expect("step");
+    let before = log();
+    for head in 2..42 {
+        step(&store, &run, head, b"a small step").await.expect("step");
+    }
+    // Each page has a head of 24 bytes in the log. A step changes a page of the table and one of its key; now and then
+    // one is full.
+    let pages = (log() - before) / (4096 + 24);
+    println!("40 steps wrote {pages} pages");
+    assert!((80..=90).contains(&pages), "{pages} pages for 40 steps");
+}
