@@ -241,7 +241,8 @@ impl Book {
 
 impl Pages {
     fn wrong(&mut self, broken: Broken, what: String) {
-        if self.wrong.len() < 100 {
+        // Every look at the same thread finds the same fault again.
+        if self.wrong.len() < 100 && !self.wrong.iter().any(|(_, known)| *known == what) {
             self.wrong.push((broken, what));
         }
     }

@@ -23,8 +23,8 @@ pub const INSIDE: &str = "--disk";
 /// Mounts a small disk over the first argument and runs the rest.
 const MOUNT: &str = "mount -t tmpfs -o size=8m none \"$1\" && shift && exec \"$@\"";
 
-/// Room that is left for a while.
-const REST: u64 = 256 << 10;
+/// Room that is left for a while. The file keeps it once it took it, so fifty times this must fit on the disk.
+const REST: u64 = 64 << 10;
 
 /// How long it may take until everything moves again.
 const RECOVERY: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ pub fn inside(args: &[String]) -> Result<(), String> {
     for cycle in 0..cycles {
         if let Err(why) = fill_and_free(&victim, &book, dir, cycle, &mut found) {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
-            book.wrong(Broken::Damaged, format!("cycle {cycle}: {why} {said}"));
+            book.wrong(Broken::Damaged, format!("cycle {cycle}: {why} {said}; on disk: {}", sizes(dir)));
             break;
         }
     }
@@ -124,15 +124,25 @@ fn fill_and_free(
         key: None,
         load: 20_000,
     };
+    // Some are on their way when the disk becomes full.
     let mut n = 0;
-    fill(&ballast).map_err(|error| format!("ballast: {error}"))?;
+    while n < 4 {
+        let plan = [Act::Mix, Act::Fan, Act::Mix].repeat(3);
+        let next = Start { plan, load: 0, ..start(n) };
+        n += 1;
+        book.started(&next, outcome(victim.ask(What::Start(next.clone()))));
+    }
+    top_up(&ballast, REST).map_err(|error| format!("ballast: {error}"))?;
     let full = loop {
         let next = start(n);
         n += 1;
         let told = outcome(victim.ask(What::Start(next.clone())));
         book.started(&next, told.clone());
         match told {
-            Outcome::Acknowledged(_) if n < 500 => {}
+            // The log may have given room back: that is taken too.
+            Outcome::Acknowledged(_) if n < 500 => {
+                top_up(&ballast, 0).map_err(|error| format!("ballast: {error}"))?;
+            }
             told => break told,
         }
     };
@@ -140,7 +150,14 @@ fn fill_and_free(
     if full != Outcome::Refused("full".into()) {
         return Err(format!("a full disk gives {full:?} after {n} runs"));
     }
-    check::threads(victim, &threads, book)?;
+    for thread in &threads {
+        // Runs may still be moving, so this only shows that reading works.
+        if let Err(why) = victim.must(What::Dump { thread: thread.clone() })
+            && !why.contains("not_found")
+        {
+            return Err(why);
+        }
+    }
     victim.must(What::Whole)?;
 
     std::fs::remove_file(&ballast).map_err(|error| format!("ballast: {error}"))?;
@@ -161,7 +178,7 @@ fn fill_and_free(
     let ms = u64::try_from(RECOVERY.as_millis()).unwrap_or(u64::MAX);
     let moving = victim.must(What::Rest { threads: threads.clone(), ms })?;
     for run in moving.as_array().into_iter().flatten() {
-        book.wrong(Broken::Stuck, format!("{run} does not move"));
+        book.wrong(Broken::Stuck, format!("{run} does not move; on disk: {}", sizes(dir)));
     }
     found.slowest = found.slowest.max(freed.elapsed());
     check::threads(victim, &threads, book)?;
@@ -172,10 +189,20 @@ fn fill_and_free(
     Ok(())
 }
 
-/// Takes all room of the disk but [`REST`].
-fn fill(ballast: &Path) -> std::io::Result<()> {
-    let mut file = File::create(ballast)?;
-    while file.write_all(&[0; 16 << 10]).is_ok() {}
+/// The files of a folder with their sizes.
+fn sizes(dir: &Path) -> String {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let sizes = files.map(|file| {
+        let size = file.metadata().map_or(0, |about| about.len());
+        format!("{} {size}", file.file_name().display())
+    });
+    sizes.collect::<Vec<_>>().join(", ")
+}
+
+/// Takes all room of the disk but `rest` bytes.
+fn top_up(ballast: &Path, rest: u64) -> std::io::Result<()> {
+    let mut file = File::options().create(true).append(true).open(ballast)?;
+    while file.write_all(&[0; 4 << 10]).is_ok() {}
     let size = file.metadata()?.len();
-    file.set_len(size.saturating_sub(REST))
+    file.set_len(size.saturating_sub(rest))
 }

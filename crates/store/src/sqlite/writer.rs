@@ -100,7 +100,15 @@ impl Writer {
         let (jobs, queue) = mpsc::channel(WAITING);
         let (tell, failed) = watch::channel(None);
         let transactions = Arc::new(AtomicU64::new(0));
-        let clerk = Clerk { conn, desk, log, moved: 0, failed: tell, transactions: transactions.clone() };
+        let clerk = Clerk {
+            conn,
+            desk,
+            log,
+            moved: 0,
+            full: false,
+            failed: tell,
+            transactions: transactions.clone(),
+        };
         let thread =
             std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || clerk.work(queue));
         let thread = Some(thread.map_err(|error| StoreError::Unavailable(error.into()))?);
@@ -316,6 +324,8 @@ struct Clerk {
     log: Arc<AtomicI32>,
     /// Pages that were in it at the last checkpoint.
     moved: i32,
+    /// The last write or checkpoint found no room. It may be the log that takes it, so that is moved before its time.
+    full: bool,
     failed: watch::Sender<Option<Arc<str>>>,
     transactions: Arc<AtomicU64>,
 }
@@ -355,6 +365,7 @@ impl Clerk {
     fn batch(&mut self, mut jobs: Vec<Box<dyn Job>>) {
         while !jobs.is_empty() {
             let (done, end) = self.transaction(&mut jobs);
+            self.full |= matches!(end, End::Full(_));
             let rest = jobs.split_off(done);
             for job in std::mem::replace(&mut jobs, rest) {
                 job.answer(&end);
@@ -399,6 +410,7 @@ impl Clerk {
         }
         let now = self.desk.now();
         let outcome = job.run(&mut Tx { conn: &self.conn, desk: &mut self.desk, now });
+        self.full |= matches!(outcome, Err(Refused { full: true, .. }));
         if let Err(Refused { disk: true, .. }) = outcome {
             let why: Arc<str> = Arc::from("the disk failed");
             self.stop(why.clone());
@@ -477,14 +489,18 @@ impl Clerk {
         if pages < self.moved {
             self.moved = 0;
         }
-        if pages - self.moved < LONG_LOG {
+        if pages - self.moved < LONG_LOG && !self.full {
             return;
         }
-        self.moved = pages;
-        let done = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        // On a full disk the log gives its room back; that waits for readers, so it is not done otherwise.
+        let sql =
+            if self.full { "PRAGMA wal_checkpoint(TRUNCATE)" } else { "PRAGMA wal_checkpoint(PASSIVE)" };
+        (self.moved, self.full) = (pages, false);
+        let done = self.conn.query_row(sql, [], |_| Ok(()));
         if let Err(error) = done {
             // A full disk or a busy reader only put it off: the log still has everything.
             tracing::warn!(%error, "checkpoint failed");
+            self.full = true;
             self.check_disk(&error);
         }
     }
