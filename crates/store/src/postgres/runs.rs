@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, Commit, Committed, Fence, History, IfBusy, NewRun, Record, Renewed, RunRow, Runs, Signal,
-    StoreError, Submitted, check_metadata,
+    Claim, Claimed, Commit, Committed, Fence, History, IfBusy, NewEntry, NewRun, Record, Renewed, RunRow,
+    Runs, Seq, Signal, StoreError, Submitted, check_metadata,
 };
 use uuid::Uuid;
 
@@ -130,6 +130,11 @@ impl Runs for PostgresStore {
     }
 
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
+        if let Some(entry) = plain_step(&commit)
+            && let Some(committed) = self.commit_plain(fence, commit.head, entry).await?
+        {
+            return Ok(committed);
+        }
         let kinds: Vec<i16> = commit.entries.iter().map(|entry| i16::from(entry.kind.code())).collect();
         let bodies: Vec<&[u8]> = commit.entries.iter().map(|entry| entry.body.as_slice()).collect();
         let parents: Vec<Option<i64>> = commit.entries.iter().map(|entry| entry.parent.map(int)).collect();
@@ -216,6 +221,67 @@ impl Runs for PostgresStore {
             }
         };
         run_row(&row)
+    }
+}
+
+/// The entry of a commit that adds one and does nothing else: an ordinary step.
+fn plain_step(commit: &Commit) -> Option<&NewEntry> {
+    let [entry] = commit.entries.as_slice() else { return None };
+    let plain = entry.snapshot.is_none()
+        && commit.records.is_empty()
+        && !commit.clear_records
+        && commit.usage.is_zero()
+        && commit.steps == 0
+        && commit.status.is_none()
+        && !mutant("M4");
+    plain.then_some(entry)
+}
+
+impl PostgresStore {
+    /// Writes an ordinary step by one plain statement, which costs less than the function that can do everything.
+    ///
+    /// The row of the run is locked, so a takeover comes before (then its epoch does not fit) or after. `None` when
+    /// nothing was written: the function finds out why.
+    async fn commit_plain(
+        &self,
+        fence: &Fence,
+        head: Seq,
+        entry: &NewEntry,
+    ) -> Result<Option<Committed>, StoreError> {
+        hit("cp.before_begin");
+        let rows = self
+            .pool
+            .write_all(
+                About::Thread(&fence.thread),
+                "with fence as (
+                    select cancel_asked from runs
+                    where tenant = $1 and run = $3 and thread = $2 and epoch = $4 and status = 2 and owner is not null
+                    for no key update)
+                 insert into entries (tenant, thread, seq, parent, base, run, at, kind, body)
+                 select $1, $2, $5::int8 + 1, coalesce($6::int8, $5::int8), $7, $3, clock_timestamp(), $8, $9 from fence
+                 where $5::int8 = (select coalesce(max(seq), 0) from entries where tenant = $1 and thread = $2)
+                 returning at, (select cancel_asked from fence) as cancel_asked",
+                &[
+                    &fence.thread.tenant.as_str(),
+                    &fence.thread.thread.as_str(),
+                    &fence.run.as_uuid(),
+                    &int(fence.epoch),
+                    &int(head),
+                    &entry.parent.map(int),
+                    &int(entry.base),
+                    &i16::from(entry.kind.code()),
+                    &entry.body.as_slice(),
+                ],
+            )
+            .await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        hit("cp.after_commit");
+        Ok(Some(Committed {
+            head: head + 1,
+            at: millis(get(row, "at")?),
+            cancel_asked: get(row, "cancel_asked")?,
+            next_waits: false,
+        }))
     }
 }
 
