@@ -198,6 +198,7 @@ impl Inner {
             match answer {
                 Renewed::Held => {}
                 Renewed::CancelAsked => active.cancel.cancel(),
+                Renewed::Lost if crate::failpoint::mutant("M4") => {}
                 Renewed::Lost => self.abandon(active, "another worker has it, or it ended"),
             }
         }
@@ -290,7 +291,7 @@ async fn keep(inner: std::sync::Weak<Inner>, lease: Duration, scan: Duration) {
                 Err(_) => tracing::warn!("renewing leases takes too long"),
             }
             // Past two thirds of the lease somebody else may be about to take over: stop before that.
-            if renewed_at.elapsed() > lease * 2 / 3 {
+            if renewed_at.elapsed() > lease * 2 / 3 && !crate::failpoint::mutant("M4") {
                 inner.abandon_all("the lease could not be renewed in time");
             }
         }

@@ -38,7 +38,7 @@ torture NAME [--quick] [--json] [--seed N] [--kills N]
   disk       fill the disk and free it again
   replicas   two processes on PostgreSQL that are killed, sleep, or lose the database
   mutants    switch on seeded bugs and see that the tortures above notice
-  all        everything";
+  all        everything; with --quick all but the mutants";
 
 /// What was asked for.
 #[derive(Clone)]
@@ -129,8 +129,10 @@ fn parse(args: &[String]) -> Result<(String, Options), String> {
 }
 
 fn drive(name: &str, options: &Options) -> ExitCode {
+    // Whether a seeded bug shows is a matter of timing, so the short version, which guards every change, leaves them out.
+    let in_all = |known: &str| name == "all" && !(options.quick && known == "mutants");
     let chosen: Vec<&(&str, Torture)> =
-        TORTURES.iter().filter(|(known, _)| name == "all" || *known == name).collect();
+        TORTURES.iter().filter(|(known, _)| in_all(known) || *known == name).collect();
     if chosen.is_empty() {
         eprintln!("there is no torture called `{name}`\n{USAGE}");
         return ExitCode::FAILURE;

@@ -148,10 +148,11 @@ impl Runs for PostgresStore {
         let stages: Vec<i16> = notes.iter().map(|record| stage_code(record.stage)).collect();
         let contents: Vec<&[u8]> = notes.iter().map(|record| record.body.as_slice()).collect();
         let error = commit.status.as_ref().and_then(|status| status.error.as_ref());
-        let epoch = if mutant("M4") {
-            History::run(self, &fence.thread.run(fence.run)).await?.epoch
+        let (epoch, head) = if mutant("M4") {
+            let epoch = History::run(self, &fence.thread.run(fence.run)).await?.epoch;
+            (epoch, History::thread(self, &fence.thread).await?.head)
         } else {
-            fence.epoch
+            (fence.epoch, commit.head)
         };
         hit("cp.before_begin");
         let row = self
@@ -165,7 +166,7 @@ impl Runs for PostgresStore {
                     &fence.thread.thread.as_str(),
                     &fence.run.as_uuid(),
                     &int(epoch),
-                    &int(commit.head),
+                    &int(head),
                     &kinds,
                     &bodies,
                     &parents,
