@@ -7,6 +7,7 @@ mod agents;
 mod nodes;
 pub mod samples;
 mod state;
+pub mod tools;
 
 pub use agents::{Agent, Parts, all};
 pub use doran_llm::{About, Kind as ModelKind};

@@ -58,7 +58,10 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
 pub(crate) fn agents(config: &Config) -> anyhow::Result<(Vec<Agent>, About)> {
     let model = model(&config.model)?;
     let about = model.about();
-    let parts = Parts { model, retriever: Arc::new(RamKeyword::of(&samples::all())) };
+    let parts = Parts {
+        model,
+        retriever: Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all())),
+    };
     Ok((doran_agents::all(&parts)?, about))
 }
 

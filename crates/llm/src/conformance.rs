@@ -134,7 +134,7 @@ mod tests {
     async fn a_model_that_breaks_the_contract_is_caught() {
         let word = |text: &str| Delta::Text { text: text.into() };
         let done = |output_tokens| Delta::Done {
-            usage: Usage { input_tokens: 1, output_tokens, counted: Counted::Reported },
+            usage: Usage { input_tokens: 1, output_tokens, counted: Counted::Reported, ..Usage::default() },
             finish: Finish::Stop,
         };
         for (deltas, law) in [

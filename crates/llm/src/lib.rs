@@ -5,13 +5,15 @@
 //! graphs, documents or HTTP routes; who calls a model, and with which passages, is decided elsewhere.
 
 pub mod conformance;
+mod embed;
 mod message;
 mod model;
 mod offline;
 
-pub use message::{Message, MessageId, Origin, Part, Passage, Role};
+pub use embed::{Embedder, EmbedderAbout, Side};
+pub use message::{Image, Message, MessageId, Origin, Part, Passage, Role, ToolCall, ToolResult};
 pub use model::{
-    About, ChatModel, ChatRequest, Counted, Delta, DeltaStream, Finish, Kind, ModelError, Reply, Usage,
-    collect,
+    About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelError,
+    ModelRole, Purpose, Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
 };
 pub use offline::{OFFLINE_MODEL, OfflineModel};

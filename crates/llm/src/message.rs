@@ -44,6 +44,8 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+    /// What tools gave back.
+    Tool,
 }
 
 /// Where a text came from, whoever passes it on.
@@ -88,6 +90,58 @@ pub enum Part {
     },
     /// Material from a document.
     Passage(Passage),
+    /// A model wants a tool to be run.
+    ToolCall(ToolCall),
+    /// What a tool gave back.
+    ToolResult(ToolResult),
+    /// A picture, by reference.
+    Image(Image),
+    /// What a model thought aloud before it answered. Not part of the answer.
+    Reasoning {
+        /// The words.
+        text: String,
+        /// What the vendor wants to see again with the next request, if anything.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+}
+
+/// A model's request to run a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Names the call; its result carries the same.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// What it is to work on; fits the schema of the tool only after it was checked.
+    pub arguments: serde_json::Value,
+}
+
+/// What a tool gave back for one call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call that this answers.
+    pub call: String,
+    /// The tool.
+    pub name: String,
+    /// What it said, as text.
+    pub text: String,
+    /// Whether it failed; then the text says why.
+    #[serde(default)]
+    pub failed: bool,
+    /// Where the text came from: `tool`, `document` or `web`.
+    pub origin: Origin,
+}
+
+/// A picture by reference: a `data:` URL or an address the model can reach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Where it is.
+    pub url: String,
+    /// Its media type, such as `image/png`.
+    pub media_type: String,
+    /// Who gave it.
+    pub origin: Origin,
 }
 
 impl Part {
@@ -96,6 +150,9 @@ impl Part {
         match self {
             Self::Text { origin, .. } => *origin,
             Self::Passage(_) => Origin::Document,
+            Self::ToolCall(_) | Self::Reasoning { .. } => Origin::Model,
+            Self::ToolResult(result) => result.origin,
+            Self::Image(image) => image.origin,
         }
     }
 }
@@ -133,15 +190,37 @@ impl Message {
         Self { id: MessageId::new(id), role: Role::System, parts }
     }
 
+    /// What tools gave back for the calls of one reply, in the order of the calls.
+    pub fn tool_output(id: impl Into<String>, results: impl IntoIterator<Item = ToolResult>) -> Self {
+        let parts = results.into_iter().map(Part::ToolResult).collect();
+        Self { id: MessageId::new(id), role: Role::Tool, parts }
+    }
+
     /// The plain text of the message; passages are material, not text of the turn, and are left out.
     pub fn text(&self) -> String {
         self.parts
             .iter()
             .filter_map(|part| match part {
                 Part::Text { text, .. } => Some(text.as_str()),
-                Part::Passage(_) => None,
+                _ => None,
             })
             .collect()
+    }
+
+    /// The tools it wants to be run, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// What tools gave back, in order.
+    pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolResult(result) => Some(result),
+            _ => None,
+        })
     }
 
     fn of_text(id: impl Into<String>, role: Role, text: impl Into<String>, origin: Origin) -> Self {

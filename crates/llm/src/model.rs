@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
-use crate::message::Message;
+use crate::message::{Message, MessageId, Origin, Part, Role, ToolCall};
 
 /// A model that answers a conversation, piece by piece.
 ///
@@ -47,19 +47,115 @@ pub enum Kind {
 }
 
 /// What a model is asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// Dropping the stream of the answer cancels the request: nothing more is read, and a connection is closed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatRequest {
     /// The conversation, oldest first. The newest message of the user is what is to be answered.
     pub messages: Vec<Message>,
+    /// What the answer is for. It shows in traces and costs, and rules decide by it.
+    pub purpose: Purpose,
+    /// Which of the configured models is meant.
+    pub role: ModelRole,
+    /// What the model may want to be run.
+    pub tools: Vec<ToolSpec>,
+    /// Whether it may, must or must not.
+    pub tool_choice: ToolChoice,
+    /// The shape that the whole text of the answer must have, if it is to be JSON.
+    pub schema: Option<ResponseSchema>,
+    /// How freely words are chosen; none means that the model decides. 0 is the most repeatable.
+    pub temperature: Option<f32>,
     /// The most tokens the answer may have; none means that the model decides.
     pub max_output_tokens: Option<u64>,
+    /// Asks for the same choice of words again, where a model can.
+    pub seed: Option<u64>,
+    /// Texts at which the answer ends.
+    pub stop: Vec<String>,
 }
 
 impl ChatRequest {
     /// Asks for an answer to a conversation.
     pub fn new(messages: Vec<Message>) -> Self {
-        Self { messages, max_output_tokens: None }
+        Self { messages, ..Self::default() }
     }
+
+    /// What the person asked: the text of the newest message of the user.
+    pub fn question(&self) -> Option<String> {
+        self.messages.iter().rev().find(|message| message.role == Role::User).map(Message::text)
+    }
+}
+
+/// What an answer is for. A language model reads the prompt; the built-in rules go by this, the messages and the
+/// schema, and fill the properties that the schema names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Words for the person, or tool calls on the way there. Passages and tool results are the material.
+    #[default]
+    Answer,
+    /// `{route: "rag"|"agent", reason}` for the question.
+    Route,
+    /// `{in_scope, need_previous_context, reason}`: is the question about contracts at all?
+    Scope,
+    /// `{need_previous_context, reason}`: does the question lean on the turn before it? That turn is in the messages.
+    PreviousContext,
+    /// Tool calls that would bring what is missing, or none. What was collected is there as tool results.
+    Plan,
+    /// `{is_sufficient, reasoning, missing_info}`: do the tool results hold an answer to the question?
+    Sufficiency,
+    /// `{type: "question"|"summary"|"chitchat"}` for the question.
+    Classify,
+    /// A shorter text that keeps what matters of the messages, within `max_output_tokens`. An older summary to be
+    /// carried on is the first message.
+    Summarize,
+    /// `{queries: […]}`: other wordings of the question to search with.
+    Rewrite,
+}
+
+/// Which of the configured models is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelRole {
+    /// Quick decisions.
+    Small,
+    /// What a person reads.
+    #[default]
+    Main,
+}
+
+/// A tool as a model sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name: ASCII letters, digits, `_` and `-`, at most 64.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// JSON Schema of its arguments, an object.
+    pub parameters: serde_json::Value,
+}
+
+/// Whether a model may, must or must not ask for tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// As it sees fit.
+    #[default]
+    Auto,
+    /// Not at all.
+    None,
+    /// At least one.
+    Required,
+    /// This one.
+    Named(String),
+}
+
+/// The shape of an answer that is to be JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResponseSchema {
+    /// What the shape is called: ASCII letters, digits, `_` and `-`.
+    pub name: String,
+    /// JSON Schema of the whole answer, an object.
+    pub schema: serde_json::Value,
 }
 
 /// A piece of an answer.
@@ -71,6 +167,16 @@ pub enum Delta {
         /// The words, spaces included.
         text: String,
     },
+    /// The next words of what the model thinks aloud.
+    Reasoning {
+        /// The words.
+        text: String,
+        /// What the vendor wants to see again with the next request; comes at the end of a thought.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+    /// A tool call, once it is whole.
+    ToolCall(ToolCall),
     /// The end of the answer.
     Done {
         /// What it took.
@@ -81,23 +187,30 @@ pub enum Delta {
 }
 
 /// What an answer took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens read.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Those of them that the vendor had cached.
+    #[serde(default)]
+    pub cached_tokens: u64,
+    /// Tokens written, thoughts included.
     pub output_tokens: u64,
+    /// Those of them that were thoughts.
+    #[serde(default)]
+    pub reasoning_tokens: u64,
     /// Who counted.
     pub counted: Counted,
 }
 
 /// Who counted tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counted {
     /// The model reported them.
     Reported,
     /// They are an estimate from the length of the text.
+    #[default]
     Estimated,
 }
 
@@ -109,6 +222,10 @@ pub enum Finish {
     Stop,
     /// The limit on tokens cut it.
     Length,
+    /// Tools are to be run first.
+    ToolCalls,
+    /// The vendor held it back.
+    Filtered,
 }
 
 /// Why there is no answer, by remedy.
@@ -166,19 +283,66 @@ impl ModelError {
 pub struct Reply {
     /// The words.
     pub text: String,
+    /// What the model thought aloud.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasoning: Vec<Part>,
+    /// The tools it wants to be run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
     /// What it took.
     pub usage: Usage,
     /// Why it ended.
     pub finish: Finish,
 }
 
+impl Reply {
+    /// The reply as a message of the conversation: thoughts, words, tool calls.
+    pub fn into_message(self, id: impl Into<String>) -> Message {
+        let mut parts = self.reasoning;
+        if !self.text.is_empty() {
+            parts.push(Part::Text { text: self.text, origin: Origin::Model });
+        }
+        parts.extend(self.tool_calls.into_iter().map(Part::ToolCall));
+        Message { id: MessageId::new(id), role: Role::Assistant, parts }
+    }
+}
+
+/// Puts the pieces of an answer together.
+#[derive(Debug, Default)]
+pub struct Collector {
+    text: String,
+    reasoning: Vec<Part>,
+    tool_calls: Vec<ToolCall>,
+}
+
+impl Collector {
+    /// Takes the next piece; gives the whole answer when that was the end.
+    pub fn take(&mut self, delta: Delta) -> Option<Reply> {
+        match delta {
+            Delta::Text { text } => self.text.push_str(&text),
+            Delta::Reasoning { text: piece, signature: sign } => match self.reasoning.last_mut() {
+                Some(Part::Reasoning { text, signature: signature @ None }) => {
+                    text.push_str(&piece);
+                    *signature = sign;
+                }
+                _ => self.reasoning.push(Part::Reasoning { text: piece, signature: sign }),
+            },
+            Delta::ToolCall(call) => self.tool_calls.push(call),
+            Delta::Done { usage, finish } => {
+                let Self { text, reasoning, tool_calls } = std::mem::take(self);
+                return Some(Reply { text, reasoning, tool_calls, usage, finish });
+            }
+        }
+        None
+    }
+}
+
 /// Waits for the whole answer. An answer without its end is [`ModelError::Broken`], never a short answer.
 pub async fn collect(mut deltas: DeltaStream) -> Result<Reply, ModelError> {
-    let mut text = String::new();
+    let mut collector = Collector::default();
     while let Some(delta) = deltas.next().await {
-        match delta? {
-            Delta::Text { text: piece } => text.push_str(&piece),
-            Delta::Done { usage, finish } => return Ok(Reply { text, usage, finish }),
+        if let Some(reply) = collector.take(delta?) {
+            return Ok(reply);
         }
     }
     Err(ModelError::Broken { reason: "it ended without saying so".into() })

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::passage::Document;
-use crate::retriever::{Hit, Retriever};
+use crate::passage::{Document, Tenant};
+use crate::retriever::{Hit, Question, Retriever};
 
 /// Checks every law that any retriever must keep, however it searches.
 pub async fn check<R: Retriever>(make: impl AsyncFn(Vec<Document>) -> R) {
@@ -18,6 +18,11 @@ pub async fn check<R: Retriever>(make: impl AsyncFn(Vec<Document>) -> R) {
     nothing_to_find_is_no_error(&full, &make(Vec::new()).await).await;
 }
 
+/// Whose documents the suite searches.
+pub fn tenant() -> Tenant {
+    Tenant::new("conformance")
+}
+
 fn documents() -> Vec<Document> {
     let ko = "# 취업 규칙\n\n## 휴가\n연차휴가는 1년에 15일을 준다.\n\n육아휴직은 자녀 한 명당 1년 이내로 한다.\n\n\
               ## 경비\n출장 식비는 하루 4만 원까지 돌려준다.";
@@ -26,7 +31,7 @@ fn documents() -> Vec<Document> {
 }
 
 async fn ask(retriever: &impl Retriever, question: &str, limit: usize) -> Vec<Hit> {
-    match retriever.retrieve(question, limit).await {
+    match retriever.retrieve(&Question::new(tenant(), question, limit)).await {
         Ok(hits) => hits,
         Err(error) => panic!("asking `{question}` failed: {error}"),
     }
@@ -94,8 +99,8 @@ mod tests {
 
     #[async_trait]
     impl Retriever for Faulty {
-        async fn retrieve(&self, question: &str, limit: usize) -> Result<Vec<Hit>, RetrieveError> {
-            let mut hits = self.0.retrieve(question, limit).await?;
+        async fn retrieve(&self, question: &Question) -> Result<Vec<Hit>, RetrieveError> {
+            let mut hits = self.0.retrieve(question).await?;
             (self.1)(&mut hits);
             Ok(hits)
         }
@@ -104,8 +109,9 @@ mod tests {
     fn broken_law(fault: fn(&mut Vec<Hit>)) -> String {
         let told = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
-            runtime
-                .block_on(check(async |documents: Vec<Document>| Faulty(RamKeyword::of(&documents), fault)));
+            runtime.block_on(check(async |documents: Vec<Document>| {
+                Faulty(RamKeyword::of(&tenant(), &documents), fault)
+            }));
         });
         let panic = told.join().expect_err("a broken law");
         let fixed = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

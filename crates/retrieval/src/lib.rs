@@ -12,6 +12,6 @@ mod split;
 mod text;
 
 pub use keyword::RamKeyword;
-pub use passage::{Document, DocumentId, Passage, PassageId};
-pub use retriever::{Hit, RetrieveError, Retriever};
+pub use passage::{ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant};
+pub use retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
 pub use split::split;

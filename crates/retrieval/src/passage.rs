@@ -6,49 +6,118 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 /// The name of a document, such as its path.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DocumentId(String);
 
 /// The name of a passage: its document and where it starts there.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PassageId(String);
 
-/// A text to be asked about: plain or Markdown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Whose documents these are. Nothing of one tenant is ever found by another.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tenant(String);
+
+/// A text to be asked about: plain or Markdown, with what its source knew beyond the words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// Its name; ingesting the same name again replaces it.
     pub id: DocumentId,
     /// What a person calls it.
     pub title: String,
+    /// The group of documents it belongs to; empty is the common one.
+    #[serde(default)]
+    pub collection: String,
+    /// What it is.
+    #[serde(default)]
+    pub kind: DocumentKind,
+    /// Changes with every change of the words: a hash of them.
+    #[serde(default)]
+    pub version: String,
     /// All of it.
     pub text: String,
+    /// Where each page starts in `text`, in bytes, for sources that have pages: the first entry is page 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<usize>,
+}
+
+/// What a document is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DocumentKind {
+    /// Anything.
+    #[default]
+    General,
+    /// A contract of the user.
+    Contract,
+    /// The standard form of a kind of contract, such as `용역`.
+    Standard(String),
 }
 
 /// A piece of a document, word for word.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passage {
     /// Its name.
     pub id: PassageId,
     /// Whose piece it is.
     pub document: DocumentId,
+    /// The version of the document it was cut from.
+    #[serde(default)]
+    pub version: String,
+    /// What the document is.
+    #[serde(default)]
+    pub kind: DocumentKind,
     /// What a person calls the place: the title of the document and the headings above, joined by ` › `.
     pub title: String,
     /// The words, exactly those of the document at `range`.
     pub text: String,
     /// Where they stand in the text of the document, in bytes.
     pub range: Range<usize>,
+    /// The page they start on, from 1, for sources that have pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<u32>,
+    /// The article they belong to, in a contract or a statute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub article: Option<ArticleNumber>,
+}
+
+/// The number of an article: 제5조 is `5`, 제10조의2 is `10` with branch `2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ArticleNumber {
+    /// The number.
+    pub number: u32,
+    /// What follows 의, or 0.
+    #[serde(default)]
+    pub branch: u32,
 }
 
 impl Document {
     /// A document from its parts.
     pub fn new(id: impl Into<String>, title: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { id: DocumentId(id.into()), title: title.into(), text: text.into() }
+        Self { id: DocumentId(id.into()), title: title.into(), text: text.into(), ..Self::default() }
+    }
+}
+
+impl Tenant {
+    /// The tenant with this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
 impl DocumentId {
+    /// The document with this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -83,5 +152,15 @@ macro_rules! shown_as_text {
     };
 }
 
+impl fmt::Display for ArticleNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.branch {
+            0 => write!(f, "제{}조", self.number),
+            branch => write!(f, "제{}조의{branch}", self.number),
+        }
+    }
+}
+
+shown_as_text!(Tenant);
 shown_as_text!(DocumentId);
 shown_as_text!(PassageId);

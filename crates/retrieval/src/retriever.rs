@@ -3,16 +3,109 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::passage::Passage;
+use crate::passage::{Document, DocumentId, DocumentKind, Passage, Tenant};
 
 /// Finds passages for a question.
 ///
 /// The best come first, no passage twice, never more than asked for; the same question on the same documents gives
-/// the same hits. Nothing found is an empty list, not an error.
+/// the same hits. Nothing found is an empty list, not an error. The text of a question is never query syntax.
 #[async_trait]
 pub trait Retriever: Send + Sync + 'static {
-    /// Finds at most `limit` passages.
-    async fn retrieve(&self, question: &str, limit: usize) -> Result<Vec<Hit>, RetrieveError>;
+    /// Finds the passages that bear on the question, within what its tenant may see.
+    async fn retrieve(&self, question: &Question) -> Result<Vec<Hit>, RetrieveError>;
+}
+
+/// What is looked for, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// Whose documents are searched.
+    pub tenant: Tenant,
+    /// The words of the person.
+    pub text: String,
+    /// The most passages wanted.
+    pub limit: usize,
+    /// Which documents compete.
+    #[serde(default)]
+    pub filter: Filter,
+}
+
+/// Which documents compete. Nothing set means all of the tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filter {
+    /// Only this collection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collection: Option<String>,
+    /// Only these documents; empty means any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub documents: Vec<DocumentId>,
+    /// Only documents of these kinds; empty means any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<DocumentKind>,
+}
+
+impl Filter {
+    /// Whether a document competes.
+    pub fn admits(&self, document: &Document) -> bool {
+        self.collection.as_ref().is_none_or(|wanted| *wanted == document.collection)
+            && (self.documents.is_empty() || self.documents.contains(&document.id))
+            && (self.kinds.is_empty() || self.kinds.contains(&document.kind))
+    }
+}
+
+impl Question {
+    /// Looks through all documents of a tenant.
+    pub fn new(tenant: Tenant, text: impl Into<String>, limit: usize) -> Self {
+        Self { tenant, text: text.into(), limit, filter: Filter::default() }
+    }
+}
+
+/// A searchable home of documents: what is put in can be found, read and removed again.
+///
+/// `put` replaces a document of the same name at once: a search sees the old passages or the new ones, never both or
+/// a part. What `put` and `remove` acknowledged survives a crash in every index that survives at all.
+#[async_trait]
+pub trait Index: Retriever {
+    /// Puts a document and its passages in place of any older version.
+    async fn put(
+        &self,
+        tenant: &Tenant,
+        document: &Document,
+        passages: &[Passage],
+    ) -> Result<(), RetrieveError>;
+
+    /// Removes a document with all its passages. Gives whether there was one.
+    async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError>;
+
+    /// What is in it, by name, without the texts.
+    async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError>;
+
+    /// A document whole, to show a quote in its place and to check it.
+    async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError>;
+}
+
+/// A document as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its name.
+    pub id: DocumentId,
+    /// What a person calls it.
+    pub title: String,
+    /// Its collection.
+    pub collection: String,
+    /// What it is.
+    pub kind: DocumentKind,
+    /// Its version.
+    pub version: String,
+    /// How many passages it has.
+    pub passages: usize,
+}
+
+impl Listed {
+    /// A document with so many passages.
+    pub fn of(document: &Document, passages: usize) -> Self {
+        let Document { id, title, collection, kind, version, .. } = document.clone();
+        Self { id, title, collection, kind, version, passages }
+    }
 }
 
 /// A passage found.

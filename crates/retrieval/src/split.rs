@@ -33,9 +33,13 @@ fn passage(document: &Document, headings: &[(usize, &str)], range: Range<usize>)
     Passage {
         id: PassageId::at(&document.id, range.start),
         document: document.id.clone(),
+        version: document.version.clone(),
+        kind: document.kind.clone(),
         title: title.join(" › "),
         text: document.text[range.clone()].to_owned(),
         range,
+        page: None,
+        article: None,
     }
 }
 

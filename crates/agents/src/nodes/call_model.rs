@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use doran_engine::store::Usage;
 use doran_engine::{Cx, Node, NodeError, NodeFuture, Snap, Timeout};
-use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, Message, ModelError, Passage, Reply};
+use doran_llm::{ChatModel, ChatRequest, Collector, Delta, DeltaStream, Message, ModelError, Passage, Reply};
 use futures_util::StreamExt;
 use serde_json::json;
 
@@ -70,14 +70,14 @@ fn request(state: &ChatState) -> ChatRequest {
 
 /// The whole answer, each piece shown as it comes. An answer without its end is an error, never a short answer.
 async fn shown(mut deltas: DeltaStream, cx: &Cx) -> Result<Reply, ModelError> {
-    let mut text = String::new();
+    let mut collector = Collector::default();
     while let Some(delta) = deltas.next().await {
-        match delta? {
-            Delta::Text { text: piece } => {
-                text.push_str(&piece);
-                cx.token(piece);
-            }
-            Delta::Done { usage, finish } => return Ok(Reply { text, usage, finish }),
+        let delta = delta?;
+        if let Delta::Text { text } = &delta {
+            cx.token(text.clone());
+        }
+        if let Some(reply) = collector.take(delta) {
+            return Ok(reply);
         }
     }
     Err(ModelError::Broken { reason: "it ended without saying so".into() })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use doran_engine::{Cx, Node, NodeError, NodeFuture, Snap};
-use doran_retrieval::{Hit, RetrieveError, Retriever};
+use doran_retrieval::{Hit, Question, RetrieveError, Retriever, Tenant};
 
 use crate::state::{ChatState, ChatStateUpdate, Citation};
 
@@ -27,7 +27,9 @@ async fn retrieve(
     cx: Cx,
 ) -> Result<ChatStateUpdate, NodeError> {
     let question = state.question().ok_or_else(|| NodeError::permanent("nothing was asked"))?.text();
-    let search = async { retriever.retrieve(&question, LIMIT).await.map_err(sorted) };
+    let question =
+        Question::new(Tenant::new(cx.tenant().map_or("local", |tenant| tenant.as_str())), question, LIMIT);
+    let search = async { retriever.retrieve(&question).await.map_err(sorted) };
     let hits: Vec<Hit> = cx.effect("retrieve", search).await?;
     Ok(ChatState::update().passages(Citation::numbered(hits)))
 }

@@ -18,7 +18,10 @@ use tokio::sync::Notify;
 use crate::dying::{Dies, DyingStore};
 
 fn assistant(store: Arc<dyn Store>, model: Arc<dyn ChatModel>) -> Bot<ChatState> {
-    let parts = Parts { model, retriever: Arc::new(RamKeyword::of(&samples::all())) };
+    let parts = Parts {
+        model,
+        retriever: Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all())),
+    };
     let agents = all(&parts).expect("sound graphs");
     let agent = agents.iter().find(|agent| agent.name == "assistant").expect("in the list");
     Runtime::new(store).graph(agent.name, &agent.graph).expect("registered")

@@ -5,8 +5,11 @@ use doran_llm::{ChatModel, ChatRequest, Message, OfflineModel, Passage, collect}
 use doran_retrieval::{RamKeyword, Retriever};
 
 async fn ask(question: &str) -> String {
-    let index = RamKeyword::of(&samples::all());
-    let hits = index.retrieve(question, 4).await.expect("hits");
+    let index = RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all());
+    let hits = index
+        .retrieve(&doran_retrieval::Question::new(doran_retrieval::Tenant::new("local"), question, 4))
+        .await
+        .expect("hits");
     let passages = hits.into_iter().zip(1..).map(|(hit, number)| Passage {
         number,
         title: hit.passage.title,

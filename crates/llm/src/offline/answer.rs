@@ -44,7 +44,7 @@ pub(super) fn answer(messages: &[Message]) -> Option<String> {
 fn typed(message: &Message) -> String {
     let texts = message.parts.iter().filter_map(|part| match part {
         Part::Text { text, origin: Origin::User } => Some(text.as_str()),
-        Part::Text { .. } | Part::Passage(_) => None,
+        _ => None,
     });
     texts.collect()
 }
@@ -131,7 +131,7 @@ fn passages(messages: &[Message]) -> Vec<&Passage> {
     parts
         .filter_map(|part| match part {
             Part::Passage(passage) => Some(passage),
-            Part::Text { .. } => None,
+            _ => None,
         })
         .collect()
 }

@@ -61,7 +61,7 @@ fn deltas(request: &ChatRequest) -> Vec<Result<Delta, ModelError>> {
         deltas.push(Ok(Delta::Text { text: word.into() }));
     }
     let input_tokens = request.messages.iter().map(read).sum();
-    let usage = Usage { input_tokens, output_tokens: given.count(), counted: Counted::Estimated };
+    let usage = Usage { input_tokens, output_tokens: given.count(), ..Usage::default() };
     deltas.push(Ok(Delta::Done { usage, finish }));
     deltas
 }
@@ -70,6 +70,9 @@ fn read(message: &Message) -> u64 {
     let tokens = message.parts.iter().map(|part| match part {
         Part::Text { text, .. } => estimate(text),
         Part::Passage(passage) => estimate(&passage.title) + estimate(&passage.text),
+        Part::ToolResult(result) => estimate(&result.text),
+        Part::ToolCall(call) => estimate(&call.name) + estimate(&call.arguments.to_string()),
+        Part::Image(_) | Part::Reasoning { .. } => 0,
     });
     tokens.sum()
 }

@@ -25,8 +25,11 @@ fn app() -> App {
 
 fn app_with(model: Arc<dyn ChatModel>, limits: Limits) -> App {
     let about = Arc::new(model.about());
-    let agents =
-        all(&Parts { model, retriever: Arc::new(RamKeyword::of(&samples::all())) }).expect("sound graphs");
+    let agents = all(&Parts {
+        model,
+        retriever: Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all())),
+    })
+    .expect("sound graphs");
     let runtime = Runtime::new(Arc::new(RamStore::new()));
     for agent in &agents {
         runtime.graph(agent.name, &agent.graph).expect("registered");

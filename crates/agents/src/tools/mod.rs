@@ -1,0 +1,130 @@
+//! Tools: what a model may have done for it. One file each;
+//!
+//! A tool says what it is ([`About`]) and does one thing ([`Tool::call`]). Who may call it, whether a person is asked
+//! first, how long it may take and how its output is cut is decided around it, the same way for every tool.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use doran_llm::{Origin, ToolSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Something a model may do.
+///
+/// `call` is given arguments that fit the schema of its [`About`]. It ends by itself within the time limit or is
+/// dropped; a dropped call must leave nothing running. It keeps nothing between calls except what it hands back in
+/// [`Output::session`].
+#[async_trait]
+pub trait Tool: Send + Sync + 'static {
+    /// What it is.
+    fn about(&self) -> &About;
+
+    /// Does it.
+    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError>;
+}
+
+/// What a tool is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// Its name, what it does in English (for models), and the schema of its arguments.
+    pub spec: ToolSpec,
+    /// What it does, for people, in Korean.
+    pub ko: String,
+    /// The same in English.
+    pub en: String,
+    /// What a repeated call does.
+    pub class: Class,
+    /// Whether it reaches out of the house: what it is told may be seen by others.
+    pub outward: bool,
+    /// Where its words come from.
+    pub origin: Origin,
+    /// The longest a call may take.
+    pub time: Duration,
+    /// The most bytes of its output that go on to the model.
+    pub most_output: usize,
+}
+
+/// What a repeated call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Nothing in the world changes.
+    ReadOnly,
+    /// The same as one call, with the same key.
+    Idempotent,
+    /// Something again: it must not be repeated.
+    Once,
+}
+
+/// Who calls, and with what.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Whose call it is.
+    pub tenant: &'a str,
+    /// The thread it belongs to.
+    pub thread: &'a str,
+    /// The same for every attempt of this call, different for every other.
+    pub key: &'a str,
+    /// The language of the person, for words that are shown.
+    pub language: Language,
+    /// What the same tool handed back the last time in this thread.
+    pub session: Option<&'a str>,
+    /// The time of the call, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// A language of the people who use the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    /// Korean.
+    #[default]
+    Ko,
+    /// English.
+    En,
+}
+
+/// What a call gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// For the model to read.
+    pub text: String,
+    /// For programs: hits, articles, numbers. Not sent to the model.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub data: Value,
+    /// What the tool wants to see at its next call in this thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+impl Output {
+    /// Just words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+/// Why a call gave nothing, by remedy. The words go to the model and to people, and never hold a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolError {
+    /// Call it with other arguments.
+    #[error("{0}")]
+    BadArguments(String),
+    /// Set what is missing: a key, a root, a server.
+    #[error("{0}")]
+    NotConfigured(String),
+    /// It is not allowed.
+    #[error("{0}")]
+    Denied(String),
+    /// Call it again later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// It was tried and did not work.
+    #[error("{0}")]
+    Failed(String),
+    /// It took too long.
+    #[error("{0}")]
+    TimedOut(String),
+}

@@ -1,0 +1,40 @@
+//! The seam to whoever turns texts into vectors.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::model::ModelError;
+
+/// Turns texts into vectors whose dot product says how near they are in meaning.
+///
+/// Every vector has the dimension that `about` tells and length 1. The same text gives the same vector, whatever stands
+/// beside it in the call. An empty text is allowed.
+#[async_trait]
+pub trait Embedder: Send + Sync + 'static {
+    /// What this embedder is.
+    fn about(&self) -> EmbedderAbout;
+
+    /// One vector for each text, in order.
+    async fn embed(&self, texts: &[String], side: Side) -> Result<Vec<Vec<f32>>, ModelError>;
+}
+
+/// What an embedder is. An index remembers this: vectors of another embedder cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmbedderAbout {
+    /// `provider:model`, with whatever changes its vectors.
+    pub id: String,
+    /// How many numbers a vector has.
+    pub dimension: usize,
+    /// Whether texts of different languages meet in one space.
+    pub multilingual: bool,
+}
+
+/// Which side of a search a text is on; some models treat them differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// What is asked.
+    Query,
+    /// What is searched.
+    Passage,
+}
