@@ -1,7 +1,19 @@
-//! Tools: what a model may have done for it. One file each;
+//! Tools: what a model may have done for it. One file each; [`Toolbox`] holds those that an agent may use.
 //!
 //! A tool says what it is ([`About`]) and does one thing ([`Tool::call`]). Who may call it, whether a person is asked
 //! first, how long it may take and how its output is cut is decided around it, the same way for every tool.
+
+mod calculator;
+mod clean;
+mod datetime;
+mod decide;
+mod toolbox;
+
+pub use calculator::{Answer, Calculator, Trouble, calculate};
+pub use clean::{Cleaned, clean, cut};
+pub use datetime::{GetCurrentDatetime, Holiday, holidays_of_year, is_business_day};
+pub use decide::{Approval, Decision, Policy, Seen, Taint, Why, approval_key, decide};
+pub use toolbox::{Admission, Ask, Done, MOST_ARGUMENTS, MOST_CALLS, Permit, Toolbox, ToolboxError};
 
 use std::time::Duration;
 
