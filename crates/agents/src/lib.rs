@@ -4,6 +4,7 @@
 //! threads are kept, is decided elsewhere.
 
 mod agents;
+pub mod memory;
 mod nodes;
 pub mod samples;
 mod state;

@@ -4,4 +4,10 @@
 
 mod assistant;
 mod dying;
+mod egress;
+mod far_end;
+mod memory;
+mod outbound;
+mod read_file;
 mod samples;
+mod tls;
