@@ -6,6 +6,7 @@ mod assistant;
 mod dying;
 mod egress;
 mod far_end;
+mod injection;
 mod memory;
 mod outbound;
 mod read_file;
