@@ -1,7 +1,15 @@
-//! Tools: what a model may have done for it. One file each;
+//! Tools: what a model may have done for it. One file each; [`Toolbox`] holds those that an agent may use.
 //!
 //! A tool says what it is ([`About`]) and does one thing ([`Tool::call`]). Who may call it, whether a person is asked
 //! first, how long it may take and how its output is cut is decided around it, the same way for every tool.
+
+mod clean;
+mod decide;
+mod toolbox;
+
+pub use clean::{Cleaned, clean, cut};
+pub use decide::{Approval, Decision, Policy, Seen, Taint, Why, approval_key, decide};
+pub use toolbox::{Admission, Ask, Done, MOST_ARGUMENTS, MOST_CALLS, Permit, Toolbox, ToolboxError};
 
 use std::time::Duration;
 
