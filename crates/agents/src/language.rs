@@ -21,14 +21,6 @@ impl Language {
         newest_first.into_iter().find_map(Self::of).unwrap_or_default()
     }
 
-    /// One of two texts.
-    pub fn pick<T>(self, ko: T, en: T) -> T {
-        match self {
-            Self::Ko => ko,
-            Self::En => en,
-        }
-    }
-
     /// Its name in settings and file names.
     pub fn code(self) -> &'static str {
         self.pick("ko", "en")

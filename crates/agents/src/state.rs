@@ -80,11 +80,16 @@ pub(crate) fn question(messages: &[Message]) -> Option<&Message> {
     messages.iter().rev().find(|message| message.role == Role::User)
 }
 
-/// The language of a conversation whose newest message is `text`.
-pub(crate) fn language_after(messages: &[Message], text: &str) -> Language {
-    let earlier: Vec<String> =
+/// The language of a conversation: the one that was set, else that of the newest words of the person.
+pub(crate) fn spoken(set: Option<Language>, messages: &[Message]) -> Language {
+    let said: Vec<String> =
         messages.iter().rev().filter(|message| message.role == Role::User).map(Message::text).collect();
-    Language::of_newest(std::iter::once(text).chain(earlier.iter().map(String::as_str)))
+    set.unwrap_or_else(|| Language::of_newest(said.iter().map(String::as_str)))
+}
+
+/// What a person typed just now, as a message.
+pub(crate) fn asked_now(text: &str) -> Message {
+    Message::user(uuid::Uuid::now_v7().to_string(), text)
 }
 
 /// Where older messages end when so many of the newest are to stay. A tool call and its results stay together: what

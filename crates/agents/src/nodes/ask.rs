@@ -22,6 +22,9 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// Whoever wants us to wait longer is as good as away.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// How often a model is asked in all before it is taken to be away: what the engine does unless told otherwise.
+pub(crate) const TRIES: u32 = 3;
+
 /// A model for each role.
 #[derive(Clone)]
 pub struct Models {
@@ -164,11 +167,14 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Names a request to a model.
+pub(crate) type CacheKey = [u8; 32];
+
 /// Replies at temperature 0, for as long as they may be used again. Kept in the process, per tenant.
 #[derive(Debug)]
 pub(crate) struct ReplyCache {
     lifetime: Duration,
-    kept: Mutex<HashMap<[u8; 32], (Instant, Reply)>>,
+    kept: Mutex<HashMap<CacheKey, (Instant, Reply)>>,
 }
 
 /// Most replies kept at a time; the oldest goes first.
@@ -179,20 +185,21 @@ impl ReplyCache {
         Self { lifetime, kept: Mutex::default() }
     }
 
-    /// As [`Work::ask`] without words, unless the same was asked before.
+    /// As [`Work::ask`] without words, unless the same was asked before. What is worth keeping is for the caller to
+    /// say, with the key that comes along.
     pub(crate) async fn ask(
         cache: Option<&Self>,
         work: &Work,
         models: &Models,
         request: ChatRequest,
-    ) -> Result<Reply, NodeError> {
+    ) -> Result<(Reply, Option<CacheKey>), NodeError> {
         let tenant = work.cx.tenant().map_or("", |tenant| tenant.as_str()).to_owned();
         let key = match cache {
             Some(_) if request.temperature == Some(0.0) => key(&tenant, &request, models),
             _ => None,
         };
         let (Some(cache), Some(key)) = (cache, key) else {
-            return work.ask(models, request, Words::Hidden).await;
+            return Ok((work.ask(models, request, Words::Hidden).await?, None));
         };
         // Recorded, so that a node that runs again finds the cache as it was.
         let known = async { Ok::<_, NodeError>(cache.get(&key)) };
@@ -201,19 +208,18 @@ impl ReplyCache {
             let name = models.of(request.role).about().name;
             let note = json!({ "name": name, "purpose": request.purpose, "finish": reply.finish, "cached": true });
             work.note_model(note, Asked::Before);
-            return Ok(reply);
+            return Ok((reply, None));
         }
-        let reply = work.ask(models, request, Words::Hidden).await?;
-        cache.keep(key, reply.clone());
-        Ok(reply)
+        Ok((work.ask(models, request, Words::Hidden).await?, Some(key)))
     }
 
-    fn get(&self, key: &[u8; 32]) -> Option<Reply> {
+    fn get(&self, key: &CacheKey) -> Option<Reply> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get(key).filter(|(since, _)| since.elapsed() < self.lifetime).map(|(_, reply)| reply.clone())
     }
 
-    fn keep(&self, key: [u8; 32], reply: Reply) {
+    /// Keeps a reply for later.
+    pub(crate) fn keep(&self, key: CacheKey, reply: Reply) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= MOST_KEPT
             && let Some(oldest) = kept.iter().min_by_key(|(_, (since, _))| *since).map(|(key, _)| *key)
@@ -224,7 +230,7 @@ impl ReplyCache {
     }
 }
 
-fn key(tenant: &str, request: &ChatRequest, models: &Models) -> Option<[u8; 32]> {
+fn key(tenant: &str, request: &ChatRequest, models: &Models) -> Option<CacheKey> {
     let mut hash = Sha256::new();
     hash.update(tenant.as_bytes());
     hash.update([0]);

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use doran_engine::{Cx, NodeError, Snap, State};
 
-pub(crate) use ask::{Models, ReplyCache, Words};
-pub(crate) use call_tools::{Called, Caller, call_tools};
-pub(crate) use read_reply::{Misfit, ask_for, schema};
-pub(crate) use retrieve::retrieve;
+pub use ask::Models;
+pub(crate) use ask::{ReplyCache, TRIES, Words};
+pub(crate) use call_tools::{Caller, call_tools};
+pub(crate) use read_reply::{ask_for, schema};
+pub(crate) use retrieve::{material, retrieve, sorted, tenant, verified};
 pub(crate) use summarize::transcript;
 pub(crate) use work::{Step, Work};
 

@@ -5,7 +5,7 @@ use doran_llm::{ChatRequest, Message, ResponseSchema};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::ask::{Models, ReplyCache};
+use super::ask::{Models, ReplyCache, Words};
 use super::work::Work;
 use crate::prompt::Prompts;
 
@@ -36,15 +36,20 @@ pub(crate) async fn ask_for<T: DeserializeOwned>(
     cache: Option<&ReplyCache>,
     request: ChatRequest,
 ) -> Result<Result<T, Misfit>, NodeError> {
-    let reply = ReplyCache::ask(cache, work, models, request.clone()).await?;
+    let (reply, key) = ReplyCache::ask(cache, work, models, request.clone()).await?;
     let reason = match read(&reply.text) {
-        Ok(value) => return Ok(Ok(value)),
+        Ok(value) => {
+            if let (Some(cache), Some(key)) = (cache, key) {
+                cache.keep(key, reply);
+            }
+            return Ok(Ok(value));
+        }
         Err(reason) => reason,
     };
     let mut again = request;
     again.messages.push(Message::assistant("misfit", reply.text));
     again.messages.push(Message::user("repair", prompts.repair(work.language, &reason)?));
-    let reply = ReplyCache::ask(None, work, models, again).await?;
+    let reply = work.ask(models, again, Words::Hidden).await?;
     Ok(read(&reply.text).map_err(|reason| Misfit { reason }))
 }
 

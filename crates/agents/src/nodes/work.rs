@@ -60,6 +60,13 @@ impl Work {
         self.cx.note("events", &noted.events);
     }
 
+    /// Notes events that were shown already, in an order of their own.
+    pub(crate) fn note_events(&self, events: impl IntoIterator<Item = Value>) {
+        let mut noted = self.noted();
+        noted.events.extend(events);
+        self.cx.note("events", &noted.events);
+    }
+
     /// Tells what the node is at, in the person's language.
     pub(crate) fn thinking(&self, step: Step, ko: impl Into<String>, en: impl Into<String>) {
         let content: String = match self.language {
