@@ -5,6 +5,7 @@
 //! agents or models: what becomes of a passage is decided elsewhere.
 
 pub mod conformance;
+pub mod contract;
 mod keyword;
 mod passage;
 mod retriever;
