@@ -41,7 +41,6 @@ const KNOWN: &[Known] = known! {
     "plan": ["missing_info", "proposed", "done", "explored", "unexplored", "documents"];
     "evaluate": ["explored", "unexplored"];
     "contract": ["previous"];
-    "repair": ["reason"];
 };
 
 /// A prompt that somebody wrote anew does not work.
@@ -178,10 +177,6 @@ impl Prompts {
         self.fill("contract", language, context! { previous })
     }
 
-    pub(crate) fn repair(&self, language: Language, reason: &str) -> Result<String, minijinja::Error> {
-        self.fill("repair", language, context! { reason => reason.to_owned() })
-    }
-
     fn fill(&self, name: &str, language: Language, slots: Value) -> Result<String, minijinja::Error> {
         let text = self.templates.get_template(&path(name, language))?.render(slots)?;
         Ok(text.trim().to_owned())
@@ -246,7 +241,6 @@ mod tests {
                 prompts.plan(language, PlanPrompt::default()),
                 prompts.evaluate(language, &[], &[]),
                 prompts.contract(language, true),
-                prompts.repair(language, "no"),
             ] {
                 let text = text.expect("filled");
                 assert!(!text.is_empty() && !text.contains("{{"), "{text}");
@@ -272,8 +266,8 @@ mod tests {
         assert!(told("assistent", "x").starts_with("there is no prompt `assistent`; there are: router, "));
         assert!(told("assistant", "{{ summaries").starts_with("prompt `ko/assistant.md` is not a template"));
         assert_eq!(
-            told("en/repair", "{{ secret }}"),
-            "prompt `en/repair.md` uses `secret`, which it is not given; it may use: reason"
+            told("en/assistant", "{{ secret }}"),
+            "prompt `en/assistant.md` uses `secret`, which it is not given; it may use: summaries"
         );
     }
 }

@@ -132,13 +132,14 @@ impl Work {
 }
 
 fn whole(reply: Reply) -> Result<Reply, ModelError> {
-    if reply.finish == Finish::Filtered && reply.text.is_empty() {
-        return Err(ModelError::Rejected { reason: "the vendor held the answer back".into() });
+    let empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
+    match reply.finish {
+        Finish::Filtered if empty => {
+            Err(ModelError::Filtered { reason: "the vendor held the answer back".into() })
+        }
+        _ if empty => Err(ModelError::Empty { reason: "it had neither words nor tool calls".into() }),
+        _ => Ok(reply),
     }
-    if reply.text.trim().is_empty() && reply.tool_calls.is_empty() {
-        return Err(ModelError::Broken { reason: "it said nothing".into() });
-    }
-    Ok(reply)
 }
 
 fn silent() -> ModelError {
@@ -154,11 +155,11 @@ async fn sorted(error: ModelError) -> NodeError {
     if !error.is_transient() {
         return NodeError::permanent(error);
     }
-    if let ModelError::Unavailable { retry_after: Some(wait), .. } = &error {
-        if *wait > LONGEST_WAIT {
+    if let Some(wait) = error.retry_after() {
+        if wait > LONGEST_WAIT {
             return NodeError::permanent(error);
         }
-        tokio::time::sleep(*wait).await;
+        tokio::time::sleep(wait).await;
     }
     NodeError::transient(error)
 }

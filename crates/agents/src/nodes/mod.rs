@@ -15,7 +15,7 @@ use doran_engine::{Cx, NodeError, Snap, State};
 pub use ask::Models;
 pub(crate) use ask::{ReplyCache, TRIES, Words};
 pub(crate) use call_tools::{Caller, call_tools};
-pub(crate) use read_reply::{ask_for, schema};
+pub(crate) use read_reply::ask_for;
 pub(crate) use retrieve::{material, retrieve, sorted, tenant, verified};
 pub(crate) use summarize::transcript;
 pub(crate) use work::{Step, Work};

@@ -228,7 +228,7 @@ impl Toolbox {
                     format!("at most {MOST_CALLS} tools can be called at once"),
                 ));
             }
-            if !ids.insert(call.id.as_str()) {
+            if !ids.insert(call.id.clone()) {
                 return refuse(language.pick(
                     "같은 이름의 호출이 이미 있습니다".into(),
                     "there is already a call with this id".into(),

@@ -17,7 +17,7 @@ pub(super) async fn home(State(app): State<App>) -> Response {
     Json(Home {
         name: "doran",
         version: env!("CARGO_PKG_VERSION"),
-        agents: &app.agents,
+        agents: app.agents.iter().map(Into::into).collect(),
         model: &app.model,
         routes: ROUTES,
     })

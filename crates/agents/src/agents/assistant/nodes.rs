@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{ChatRequest, Message, ModelRole, Purpose, Role, ToolChoice};
+use doran_llm::{ChatRequest, Message, ModelRole, Origin, Purpose, Role, ToolChoice, schema_of};
 use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,11 +12,10 @@ use serde::Deserialize;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use super::Assistant;
 use crate::language::Language;
-use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, schema, transcript, verified};
+use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified};
 use crate::source::Source;
 use crate::state::{cut, question, spoken};
 use crate::tools::Taint;
-use doran_llm::Origin;
 
 /// Messages before the question that the router is shown.
 const ROUTER_MEMORY: usize = 4;
@@ -43,13 +42,13 @@ pub(super) async fn router(
     let language = spoken(own.language, &state.messages);
     let work = Work::new(cx, language);
     let request = own.route_request(&state)?;
-    let decided = ask_for::<RouteDecision>(&work, &own.models, &own.prompts, None, request).await?;
+    let decided = ask_for::<RouteDecision>(&work, &own.models, None, request).await?;
     let (next, reason) = match decided {
         Ok(RouteDecision { route: Route::Rag, reason }) => (NextAction::Rag, reason),
         Ok(RouteDecision { route: Route::Agent, reason }) => (NextAction::Agent, reason),
         Err(misfit) => {
-            let ko = format!("경로를 정하는 답이 두 번 다 형식에 맞지 않아 agent로 보냅니다: {}", misfit.reason);
-            let en = format!("the routing reply did not fit twice, so it goes to agent: {}", misfit.reason);
+            let ko = format!("경로를 정하는 답이 두 번 다 형식에 맞지 않아 agent로 보냅니다: {misfit}");
+            let en = format!("the routing reply did not fit twice, so it goes to agent: {misfit}");
             (NextAction::Agent, language.pick(ko, en))
         }
     };
@@ -158,7 +157,7 @@ impl Assistant {
         Ok(ChatRequest {
             purpose: Purpose::Route,
             role: ModelRole::Small,
-            schema: Some(schema::<RouteDecision>("route")),
+            schema: Some(schema_of::<RouteDecision>()),
             temperature: Some(0.0),
             ..ChatRequest::new(messages)
         })

@@ -169,10 +169,18 @@ impl React {
 /// The code of an error of a model; none for what is no business of the turn: a question, a limit, a lost store.
 fn failed(error: &NodeError) -> Option<ErrorCode> {
     Some(match error.source().downcast_ref::<ModelError>()? {
-        ModelError::Unavailable { .. } | ModelError::Broken { .. } => ErrorCode::ModelUnavailable,
+        ModelError::Unavailable { .. }
+        | ModelError::Unreachable { .. }
+        | ModelError::RateLimited { .. }
+        | ModelError::Broken { .. }
+        | ModelError::Empty { .. } => ErrorCode::ModelUnavailable,
         ModelError::Unauthorized { .. } => ErrorCode::ModelUnauthorized,
+        ModelError::OutOfCredit { .. } => ErrorCode::ModelOutOfCredit,
         ModelError::TooLong { .. } => ErrorCode::ModelContextTooLong,
-        ModelError::Rejected { .. } => ErrorCode::ModelRejected,
+        ModelError::Filtered { .. } => ErrorCode::ModelFiltered,
+        ModelError::Rejected { .. } | ModelError::LimitExceeded { .. } | ModelError::NotRecorded { .. } => {
+            ErrorCode::ModelRejected
+        }
     })
 }
 

@@ -62,6 +62,10 @@ pub enum ErrorCode {
     ModelUnavailable,
     /// The model did not take the key.
     ModelUnauthorized,
+    /// The account at the vendor has run out.
+    ModelOutOfCredit,
+    /// The vendor held the question or the answer back.
+    ModelFiltered,
     /// The conversation is too long for the model.
     ModelContextTooLong,
     /// The model did not take the request.
@@ -78,6 +82,8 @@ impl ErrorCode {
             Self::MaxIterationsExceeded => "max_iterations_exceeded",
             Self::ModelUnavailable => "model_unavailable",
             Self::ModelUnauthorized => "model_unauthorized",
+            Self::ModelOutOfCredit => "model_out_of_credit",
+            Self::ModelFiltered => "model_filtered",
             Self::ModelContextTooLong => "model_context_too_long",
             Self::ModelRejected => "model_rejected",
             Self::Internal => "internal",

@@ -22,6 +22,14 @@ pub(super) fn friendly(code: ErrorCode, language: Language) -> &'static str {
             "모델이 키를 받아들이지 않았습니다. 관리자에게 모델 키를 확인해 달라고 해 주세요.",
             "The model did not accept the key. Please have an administrator check the model key.",
         ),
+        ErrorCode::ModelOutOfCredit => language.pick(
+            "모델 공급사 계정의 잔액이 다 되었습니다. 관리자에게 결제 정보를 확인해 달라고 해 주세요.",
+            "The account at the model's vendor has run out. Please have an administrator check its billing.",
+        ),
+        ErrorCode::ModelFiltered => language.pick(
+            "모델 공급사의 안전 필터에 막혔습니다. 질문을 다르게 표현해 주세요.",
+            "The vendor's safety filter held it back. Please put the question differently.",
+        ),
         ErrorCode::ModelContextTooLong => language.pick(
             "대화가 모델에게 너무 깁니다. 질문을 줄이거나 새 대화를 시작해 주세요.",
             "The conversation is too long for the model. Please shorten the question or start a new conversation.",
