@@ -3,5 +3,10 @@
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
 mod assistant;
+mod assistant_kills;
 mod dying;
+mod offline;
+mod react;
 mod samples;
+mod settings;
+mod stage;
