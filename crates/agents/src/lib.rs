@@ -8,6 +8,7 @@
 pub mod agents;
 pub mod history;
 pub mod language;
+pub mod memory;
 mod nodes;
 mod prompt;
 pub mod samples;

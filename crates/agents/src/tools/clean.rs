@@ -25,7 +25,9 @@ pub fn clean(text: &str) -> Cleaned {
                 }
                 continue;
             }
-            '\u{200d}' => before.is_some_and(is_pictograph) && rest.peek().copied().is_some_and(is_pictograph),
+            '\u{200d}' => {
+                before.is_some_and(is_pictograph) && rest.peek().copied().is_some_and(is_pictograph)
+            }
             // A variation selector is half of an emoji; after anything else it can carry hidden bytes.
             '\u{fe0e}' | '\u{fe0f}' => before.is_some_and(is_pictograph),
             _ => !is_invisible(one),

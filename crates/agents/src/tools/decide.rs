@@ -46,7 +46,11 @@ pub struct Taint {
 impl Taint {
     /// What these messages put before the model.
     pub fn of(messages: &[Message]) -> Self {
-        messages.iter().flat_map(|message| &message.parts).map(|part| Self::from_origin(part.origin())).fold(Self::default(), Self::and)
+        messages
+            .iter()
+            .flat_map(|message| &message.parts)
+            .map(|part| Self::from_origin(part.origin()))
+            .fold(Self::default(), Self::and)
     }
 
     /// What words of this origin are. Documents are both: private, and written by anybody.
@@ -133,7 +137,13 @@ pub enum Why {
 /// Decides about a call of the tool `about` with `arguments`.
 ///
 /// An approval counts for exactly the call it was given for; any other is as good as none.
-pub fn decide(policy: Policy, about: &About, arguments: &Value, seen: &Seen, approval: Option<&Approval>) -> Decision {
+pub fn decide(
+    policy: Policy,
+    about: &About,
+    arguments: &Value,
+    seen: &Seen,
+    approval: Option<&Approval>,
+) -> Decision {
     if policy == Policy::Deny {
         return Decision::Deny(Why::Policy);
     }
@@ -148,7 +158,8 @@ pub fn decide(policy: Policy, about: &About, arguments: &Value, seen: &Seen, app
     let far = about.class == Class::Once || about.outward;
     let needs_a_person = untrusted
         && ((changes && far)
-            || ((changes || (about.outward && private)) && !seen.typed_all(arguments, &about.spec.parameters)));
+            || ((changes || (about.outward && private))
+                && !seen.typed_all(arguments, &about.spec.parameters)));
     if needs_a_person { Decision::Ask(Why::Injection) } else { Decision::Run }
 }
 
@@ -222,7 +233,12 @@ fn take(left: &mut BTreeMap<String, usize>, text: &str) -> bool {
         let exact = left.get(&word).is_some_and(|count| *count > 0).then(|| word.clone());
         let found = exact.or_else(|| {
             let begins = |(typed, count): &(&String, &usize)| **count > 0 && typed.starts_with(&word);
-            (word.chars().count() >= 2).then(|| left.range(word.clone()..).take_while(|(typed, _)| typed.starts_with(&word)).find(begins).map(|(typed, _)| typed.clone()))?
+            (word.chars().count() >= 2).then(|| {
+                left.range(word.clone()..)
+                    .take_while(|(typed, _)| typed.starts_with(&word))
+                    .find(begins)
+                    .map(|(typed, _)| typed.clone())
+            })?
         });
         match found.and_then(|typed| left.get_mut(&typed)) {
             Some(count) => {

@@ -3,13 +3,31 @@
 //! A tool says what it is ([`About`]) and does one thing ([`Tool::call`]). Who may call it, whether a person is asked
 //! first, how long it may take and how its output is cut is decided around it, the same way for every tool.
 
+mod builtin;
+mod calculator;
 mod clean;
+mod datetime;
 mod decide;
+mod egress;
+mod read_file;
+mod secret;
 mod toolbox;
+mod weather;
+mod web_search;
+mod wikipedia;
 
+pub use builtin::{Builtin, BuiltinError, builtin};
+pub use calculator::{Answer, Calculator, Trouble, calculate};
 pub use clean::{Cleaned, clean, cut};
+pub use datetime::{GetCurrentDatetime, Holiday, holidays_of_year, is_business_day};
 pub use decide::{Approval, Decision, Policy, Seen, Taint, Why, approval_key, decide};
+pub use egress::{Egress, EgressError, EgressOptions, Fetched, Lookup, Outgoing, SystemLookup, is_public};
+pub use read_file::{ReadFile, ReadsDocuments, Root, RootError};
+pub use secret::Secret;
 pub use toolbox::{Admission, Ask, Done, MOST_ARGUMENTS, MOST_CALLS, Permit, Toolbox, ToolboxError};
+pub use weather::GetWeather;
+pub use web_search::WebSearch;
+pub use wikipedia::SearchWikipedia;
 
 use std::time::Duration;
 

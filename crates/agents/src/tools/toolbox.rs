@@ -135,7 +135,10 @@ impl Toolbox {
         let fits = jsonschema::options()
             .with_pattern_options(PatternOptions::regex())
             .build(&spec.parameters)
-            .map_err(|error| ToolboxError::BadSchema { name: name.clone(), reason: cut(error.to_string(), MOST_PROBLEM) })?;
+            .map_err(|error| ToolboxError::BadSchema {
+                name: name.clone(),
+                reason: cut(error.to_string(), MOST_PROBLEM),
+            })?;
         self.tools.insert(name, Entry { tool, policy, fits: Arc::new(fits) });
         Ok(())
     }
@@ -163,7 +166,10 @@ impl Toolbox {
 
     /// What a model is told about the tools; those that are denied are not offered.
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.list().filter(|(_, policy)| *policy != Policy::Deny).map(|(about, _)| about.spec.clone()).collect()
+        self.list()
+            .filter(|(_, policy)| *policy != Policy::Deny)
+            .map(|(about, _)| about.spec.clone())
+            .collect()
     }
 
     /// Whether `arguments` fit the tool's schema; otherwise what is wrong, for the model to read.
@@ -183,7 +189,8 @@ impl Toolbox {
                 format!("the arguments are too long: {bytes} bytes (at most {MOST_ARGUMENTS})"),
             )));
         }
-        let problems: Vec<String> = entry.fits.iter_errors(arguments).take(MOST_PROBLEMS).map(|error| problem(&error)).collect();
+        let problems: Vec<String> =
+            entry.fits.iter_errors(arguments).take(MOST_PROBLEMS).map(|error| problem(&error)).collect();
         if problems.is_empty() {
             return Ok(());
         }
@@ -195,7 +202,13 @@ impl Toolbox {
     }
 
     /// Checks and decides about one call. `approval` is a person's answer to an earlier [`Ask`], if there was one.
-    pub fn admit(&self, call: &ToolCall, seen: &Seen, approval: Option<&Approval>, language: Language) -> Admission {
+    pub fn admit(
+        &self,
+        call: &ToolCall,
+        seen: &Seen,
+        approval: Option<&Approval>,
+        language: Language,
+    ) -> Admission {
         if let Err(error) = self.check(&call.name, &call.arguments, language) {
             return Admission::Refuse(refusal(call, &error));
         }
@@ -212,13 +225,21 @@ impl Toolbox {
             Decision::Ask(why) => {
                 Admission::Ask(Ask { call: call.clone(), why, key: approval_key(about, &call.arguments) })
             }
-            Decision::Deny(why) => Admission::Refuse(refusal(call, &ToolError::Denied(denial(why, language)))),
+            Decision::Deny(why) => {
+                Admission::Refuse(refusal(call, &ToolError::Denied(denial(why, language))))
+            }
         }
     }
 
     /// Admits the calls of one reply, in their order. A second call with the same id, and calls beyond [`MOST_CALLS`],
     /// are refused. `approvals` are looked up by what they are bound to.
-    pub fn admit_all(&self, calls: &[ToolCall], seen: &Seen, approvals: &[Approval], language: Language) -> Vec<Admission> {
+    pub fn admit_all(
+        &self,
+        calls: &[ToolCall],
+        seen: &Seen,
+        approvals: &[Approval],
+        language: Language,
+    ) -> Vec<Admission> {
         let mut ids = BTreeSet::new();
         let admit = |(place, call): (usize, &ToolCall)| {
             let refuse = |words: String| Admission::Refuse(refusal(call, &ToolError::Denied(words)));
@@ -272,10 +293,9 @@ impl Permit {
         let work = AssertUnwindSafe(async { self.tool.call(self.arguments, call).await }).catch_unwind();
         let outcome = match tokio::time::timeout(about.time, work.instrument(span)).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_panic)) => Err(ToolError::Failed(call.language.pick(
-                "도구가 안에서 멈췄습니다".into(),
-                "the tool broke down inside".into(),
-            ))),
+            Ok(Err(_panic)) => Err(ToolError::Failed(
+                call.language.pick("도구가 안에서 멈췄습니다".into(), "the tool broke down inside".into()),
+            )),
             Err(_late) => Err(ToolError::TimedOut(call.language.pick(
                 format!("{}초 안에 끝나지 않아 멈췄습니다", about.time.as_secs_f32()),
                 format!("stopped: it did not end within {} s", about.time.as_secs_f32()),
@@ -288,7 +308,10 @@ impl Permit {
 
 impl std::fmt::Debug for Permit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Permit").field("id", &self.id).field("tool", &self.about().spec.name).finish_non_exhaustive()
+        f.debug_struct("Permit")
+            .field("id", &self.id)
+            .field("tool", &self.about().spec.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -301,11 +324,18 @@ impl Done {
         let cleaned = clean(&text);
         let note = match cleaned.removed {
             0 => String::new(),
-            removed => format!("\n(보이지 않는 문자 {removed}개를 뺐습니다 / {removed} invisible characters were taken out)"),
+            removed => format!(
+                "\n(보이지 않는 문자 {removed}개를 뺐습니다 / {removed} invisible characters were taken out)"
+            ),
         };
         let text = cut(cleaned.text, about.most_output.saturating_sub(note.len())) + &note;
-        let result =
-            ToolResult { call: id, name: about.spec.name.clone(), text, failed: error.is_some(), origin: about.origin };
+        let result = ToolResult {
+            call: id,
+            name: about.spec.name.clone(),
+            text,
+            failed: error.is_some(),
+            origin: about.origin,
+        };
         let size = data.to_string().len();
         let data = if size > MOST_DATA { json!({ "left_out_bytes": size }) } else { data };
         Self { result, data, session, error, ms }
@@ -317,12 +347,17 @@ impl Ask {
     pub fn question(&self) -> Value {
         let name = &self.call.name;
         let (ko, en) = match self.why {
-            Why::Policy | Why::Refused => {
-                (format!("`{name}` 도구를 이 인자로 실행할까요?"), format!("May `{name}` be run with these arguments?"))
-            }
+            Why::Policy | Why::Refused => (
+                format!("`{name}` 도구를 이 인자로 실행할까요?"),
+                format!("May `{name}` be run with these arguments?"),
+            ),
             Why::Injection => (
-                format!("이 대화는 밖에서 온 글을 읽었습니다. 그 글이 시킨 일일 수 있습니다. `{name}` 도구를 이 인자로 실행할까요?"),
-                format!("This conversation has read text from outside, which may have asked for this. May `{name}` be run with these arguments?"),
+                format!(
+                    "이 대화는 밖에서 온 글을 읽었습니다. 그 글이 시킨 일일 수 있습니다. `{name}` 도구를 이 인자로 실행할까요?"
+                ),
+                format!(
+                    "This conversation has read text from outside, which may have asked for this. May `{name}` be run with these arguments?"
+                ),
             ),
         };
         json!({
@@ -338,10 +373,13 @@ impl Ask {
 
     /// What the model is told when nobody can be asked.
     pub fn unanswered(&self, language: Language) -> ToolResult {
-        refusal(&self.call, &ToolError::Denied(language.pick(
-            "사람의 승인이 필요한데, 물어볼 사람이 없습니다".into(),
-            "a person's approval is needed, and there is nobody to ask".into(),
-        )))
+        refusal(
+            &self.call,
+            &ToolError::Denied(language.pick(
+                "사람의 승인이 필요한데, 물어볼 사람이 없습니다".into(),
+                "a person's approval is needed, and there is nobody to ask".into(),
+            )),
+        )
     }
 }
 
@@ -363,16 +401,27 @@ fn problem(error: &jsonschema::ValidationError<'_>) -> String {
 
 fn denial(why: Why, language: Language) -> String {
     match why {
-        Why::Policy => language.pick("이 도구는 쓸 수 없게 설정되어 있습니다", "this tool is switched off by its policy"),
+        Why::Policy => {
+            language.pick("이 도구는 쓸 수 없게 설정되어 있습니다", "this tool is switched off by its policy")
+        }
         Why::Refused => language.pick("사용자가 이 호출을 거절했습니다", "the person refused this call"),
-        Why::Injection => language.pick("밖에서 온 글을 읽은 대화라 할 수 없습니다", "not in a conversation that has read text from outside"),
+        Why::Injection => language.pick(
+            "밖에서 온 글을 읽은 대화라 할 수 없습니다",
+            "not in a conversation that has read text from outside",
+        ),
     }
     .to_owned()
 }
 
 fn refusal(call: &ToolCall, error: &ToolError) -> ToolResult {
     let name = cut(clean(&call.name).text, 100);
-    ToolResult { call: call.id.clone(), name, text: format!("Error: {error}"), failed: true, origin: Origin::Tool }
+    ToolResult {
+        call: call.id.clone(),
+        name,
+        text: format!("Error: {error}"),
+        failed: true,
+        origin: Origin::Tool,
+    }
 }
 
 #[cfg(test)]

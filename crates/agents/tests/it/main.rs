@@ -5,8 +5,14 @@
 mod assistant;
 mod assistant_kills;
 mod dying;
+mod egress;
+mod far_end;
+mod memory;
 mod offline;
+mod outbound;
 mod react;
+mod read_file;
 mod samples;
 mod settings;
 mod stage;
+mod tls;

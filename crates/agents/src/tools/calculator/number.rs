@@ -125,7 +125,11 @@ impl Number {
         let steps = times.unsigned_abs();
         if simple {
             let odd = steps % 2 == 1;
-            let value = if odd || self.value.is_zero() && steps > 0 { self.value.clone() } else { BigRational::one() };
+            let value = if odd || self.value.is_zero() && steps > 0 {
+                self.value.clone()
+            } else {
+                BigRational::one()
+            };
             return Self::of(value, self.exact);
         }
         // A number above one has at least `base - 1` bits a time.
@@ -168,7 +172,11 @@ impl Number {
             return Written { text, rounded: false, fraction: None };
         }
         let fraction = self.value.to_string();
-        Written { text: significant(&self.value), rounded: true, fraction: (fraction.len() <= 24).then_some(fraction) }
+        Written {
+            text: significant(&self.value),
+            rounded: true,
+            fraction: (fraction.len() <= 24).then_some(fraction),
+        }
     }
 }
 
@@ -185,7 +193,11 @@ pub(super) struct Written {
 /// `value · 2^bits`, without what is behind the point.
 pub(super) fn scaled(value: &BigRational, bits: i64) -> BigInt {
     let shift = bits.unsigned_abs();
-    if bits >= 0 { (value.numer() << shift).div_floor(value.denom()) } else { value.numer().div_floor(&(value.denom() << shift)) }
+    if bits >= 0 {
+        (value.numer() << shift).div_floor(value.denom())
+    } else {
+        value.numer().div_floor(&(value.denom() << shift))
+    }
 }
 
 /// `value / 2^bits`.
@@ -228,7 +240,8 @@ fn ending(value: &BigRational) -> Option<String> {
     let digits = (value * BigRational::from_integer(Pow::pow(BigInt::from(10), decimals))).to_integer();
     let (sign, digits) = (digits.sign(), digits.magnitude().to_string());
     if decimals > MOST_DECIMALS {
-        return (digits.len() <= MOST_DECIMALS).then(|| scientific(sign, &digits, 0i64.saturating_sub_unsigned(decimals as u64)));
+        return (digits.len() <= MOST_DECIMALS)
+            .then(|| scientific(sign, &digits, 0i64.saturating_sub_unsigned(decimals as u64)));
     }
     Some(plain(sign, &digits, decimals))
 }
@@ -270,6 +283,7 @@ fn scientific(sign: Sign, digits: &str, exponent: i64) -> String {
     let exponent = exponent + digits.len() as i64 - 1;
     let (first, behind) = digits.split_at(1);
     let behind = behind.trim_end_matches('0');
-    let (sign, point) = (if sign == Sign::Minus { "-" } else { "" }, if behind.is_empty() { "" } else { "." });
+    let (sign, point) =
+        (if sign == Sign::Minus { "-" } else { "" }, if behind.is_empty() { "" } else { "." });
     format!("{sign}{first}{point}{behind}e{exponent}")
 }
