@@ -59,6 +59,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
         Command::Graph(args) => commands::graph::run(args, config, output),
+        Command::Eval(args) => wait(commands::eval::run(args, output)),
         Command::Backup(args) => wait(commands::backup::run(args, config, output)),
         Command::Gc => wait(commands::gc::run(config, output)),
     }
