@@ -40,5 +40,5 @@ export default defineConfig({
     },
   },
   server: { proxy: { '/api': process.env.DORAN ?? 'http://127.0.0.1:7979' } },
-  test: { include: ['test/**/*.test.ts'] },
+  test: { include: ['test/**/*.test.ts'], testTimeout: 120_000 },
 } as Parameters<typeof defineConfig>[0])

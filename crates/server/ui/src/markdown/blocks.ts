@@ -79,15 +79,15 @@ function parse(lines: string[], depth: number): Block[] {
       at += 1
     } else if (fence?.[1]) {
       flush()
-      const end = lines.findIndex((one, i) => i > at && closes(one, fence[1] as string))
-      const body = lines.slice(at + 1, end === -1 ? undefined : end)
-      out.push({ t: 'code', lang: language(fence[2] ?? ''), v: body.join('\n') })
-      at = end === -1 ? lines.length : end + 1
+      let end = at + 1
+      while (end < lines.length && !closes(lines[end] as string, fence[1])) end++
+      out.push({ t: 'code', lang: language(fence[2] ?? ''), v: lines.slice(at + 1, end).join('\n') })
+      at = end + 1
     } else if (heading) {
       flush()
       out.push({ t: 'h', level: (heading[1] as string).length, c: inline((heading[2] ?? '').replace(/\s#+$/, '').trim()) })
       at += 1
-    } else if (RULE.test(line) && line.length < 200) {
+    } else if (RULE.test(line)) {
       flush()
       out.push({ t: 'hr' })
       at += 1
