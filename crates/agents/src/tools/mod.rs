@@ -3,6 +3,9 @@
 //! A tool says what it is ([`About`]) and does one thing ([`Tool::call`]). Who may call it, whether a person is asked
 //! first, how long it may take and how its output is cut is decided around it, the same way for every tool.
 
+pub mod mcp;
+pub mod python;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -4,4 +4,7 @@
 
 mod assistant;
 mod dying;
+mod mcp;
+#[cfg(feature = "python")]
+mod python;
 mod samples;
