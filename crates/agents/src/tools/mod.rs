@@ -30,6 +30,8 @@ pub use toolbox::{Admission, MOST_ARGUMENTS, MOST_CALLS, Toolbox, ToolboxError};
 pub use weather::GetWeather;
 pub use web_search::WebSearch;
 pub use wikipedia::SearchWikipedia;
+pub mod mcp;
+pub mod python;
 
 use std::time::Duration;
 
