@@ -16,8 +16,7 @@ pub trait ChatModel: Send + Sync + 'static {
     fn about(&self) -> About;
 
     /// What answers requests of this role, where that differs.
-    fn about_role(&self, role: ModelRole) -> About {
-        let _ = role;
+    fn about_role(&self, _role: ModelRole) -> About {
         self.about()
     }
 

@@ -12,6 +12,7 @@ mod guard;
 mod listen;
 mod routes;
 mod sse;
+mod ui;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,7 +18,7 @@ use super::ram::Facts;
 use super::{Fact, Memories, MemoryError, Owner};
 
 /// The log is written anew when it has so many lines more than facts.
-const MOST_HISTORY: usize = 1000;
+const MOST_HISTORY: usize = 200;
 
 /// Facts that survive the process.
 #[derive(Clone, Debug)]

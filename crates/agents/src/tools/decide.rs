@@ -21,6 +21,18 @@ use sha2::{Digest, Sha256};
 
 use super::{About, Class};
 
+/// Tools whose answers hold nothing private: what anybody can look up, and what follows from the arguments alone.
+const PUBLIC: [&str; 8] = [
+    "calculator",
+    "get_current_datetime",
+    "get_weather",
+    "search_wikipedia",
+    "web_search",
+    "python_repl",
+    "remember",
+    "forget",
+];
+
 /// What is done with the calls of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -46,19 +58,26 @@ pub struct Taint {
 impl Taint {
     /// What these messages put before the model.
     pub fn of(messages: &[Message]) -> Self {
-        messages
-            .iter()
-            .flat_map(|message| &message.parts)
-            .map(|part| Self::from_origin(part.origin()))
-            .fold(Self::default(), Self::and)
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        parts.map(Self::of_part).fold(Self::default(), Self::and)
     }
 
-    /// What words of this origin are. Documents are both: private, and written by anybody.
-    pub fn from_origin(origin: Origin) -> Self {
-        match origin {
+    /// What one part puts before the model. Documents are both: private, and written by anybody. What a tool found out
+    /// is private too, unless the tool is known to tell only what anybody may know.
+    fn of_part(part: &Part) -> Self {
+        let found_out = match part {
+            Part::ToolResult(result) => !PUBLIC.contains(&result.name.as_str()),
+            Part::Text { .. }
+            | Part::Passage(_)
+            | Part::ToolCall(_)
+            | Part::Image(_)
+            | Part::Reasoning { .. } => false,
+        };
+        match part.origin() {
             Origin::Document => Self { untrusted: true, private: true },
-            Origin::Web => Self { untrusted: true, private: false },
-            Origin::Program | Origin::User | Origin::Tool | Origin::Model => Self::default(),
+            Origin::Web => Self { untrusted: true, private: found_out },
+            Origin::Tool => Self { untrusted: false, private: found_out },
+            Origin::Program | Origin::User | Origin::Model => Self::default(),
         }
     }
 

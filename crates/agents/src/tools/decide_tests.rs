@@ -29,7 +29,16 @@ fn about(name: &str, class: Class, outward: bool) -> About {
 }
 
 fn read(origin: Origin, text: &str) -> Message {
-    let result = ToolResult { call: "c".into(), name: "t".into(), text: text.into(), failed: false, origin };
+    let name = match origin {
+        Origin::Web => "web_search",
+        Origin::Document => "read_file",
+        _ => "calculator",
+    };
+    result_of(name, origin, text)
+}
+
+fn result_of(name: &str, origin: Origin, text: &str) -> Message {
+    let result = ToolResult { call: "c".into(), name: name.into(), text: text.into(), failed: false, origin };
     Message::tool_output("r", [result])
 }
 
@@ -58,6 +67,9 @@ fn what_a_run_has_read_follows_from_the_origins_of_its_messages() {
     assert_eq!(taint(&[asked("계산"), read(Origin::Tool, "42")]), (false, false));
     assert_eq!(taint(&[asked("검색"), read(Origin::Web, "…")]), (true, false));
     assert_eq!(taint(&[asked("문서"), passage("…")]), (true, true));
+    assert_eq!(taint(&[asked("메일"), result_of("mail__list", Origin::Web, "…")]), (true, true));
+    assert_eq!(taint(&[asked("장부"), result_of("ledger", Origin::Tool, "…")]), (false, true));
+    assert_eq!(taint(&[asked("없는 도구"), result_of("shell", Origin::Program, "Error: …")]), (false, false));
     assert_eq!(taint(&[asked("파일"), read(Origin::Document, "…")]), (true, true));
 }
 

@@ -9,6 +9,7 @@ mod clean;
 mod datetime;
 mod decide;
 mod egress;
+mod permit;
 mod read_file;
 mod secret;
 mod toolbox;
@@ -22,12 +23,15 @@ pub use clean::{Cleaned, clean, cut};
 pub use datetime::{GetCurrentDatetime, Holiday, holidays_of_year, is_business_day};
 pub use decide::{Approval, Decision, Policy, Seen, Taint, Why, approval_key, decide};
 pub use egress::{Egress, EgressError, EgressOptions, Fetched, Lookup, Outgoing, SystemLookup, is_public};
+pub use permit::{Ask, Done, Permit};
 pub use read_file::{ReadFile, ReadsDocuments, Root, RootError};
 pub use secret::Secret;
-pub use toolbox::{Admission, Ask, Done, MOST_ARGUMENTS, MOST_CALLS, Permit, Toolbox, ToolboxError};
+pub use toolbox::{Admission, MOST_ARGUMENTS, MOST_CALLS, Toolbox, ToolboxError};
 pub use weather::GetWeather;
 pub use web_search::WebSearch;
 pub use wikipedia::SearchWikipedia;
+pub mod mcp;
+pub mod python;
 
 use std::time::Duration;
 
@@ -109,6 +113,16 @@ pub enum Language {
     Ko,
     /// English.
     En,
+}
+
+impl Language {
+    /// The words in this language.
+    pub fn pick<T>(self, ko: T, en: T) -> T {
+        match self {
+            Self::Ko => ko,
+            Self::En => en,
+        }
+    }
 }
 
 /// What a call gave.

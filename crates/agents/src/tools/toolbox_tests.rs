@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use doran_llm::Origin;
+use serde_json::json;
 
-use super::super::Class;
 use super::super::decide::Taint;
+use super::super::{Call, Class, Done, Output};
 use super::*;
 
 /// A tool that does what its argument says.

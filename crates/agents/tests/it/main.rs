@@ -14,6 +14,9 @@ mod offline;
 mod outbound;
 mod react;
 mod read_file;
+mod mcp;
+#[cfg(feature = "python")]
+mod python;
 mod samples;
 mod settings;
 mod stage;

@@ -138,12 +138,12 @@ async fn what_was_forgotten_leaves_the_disk_in_the_end() {
     let owner = Owner::new("t", "me");
     let memories = FileMemories::open(place.log()).expect("open");
     memories.keep(&owner, fact("kept", "남는 것", 0)).await.expect("keep");
-    for n in 0..600 {
+    for n in 0..150 {
         memories.keep(&owner, fact(&n.to_string(), "잊을 것", 0)).await.expect("keep");
         memories.forget(&owner, &n.to_string()).await.expect("forget");
     }
     let lines = std::fs::read_to_string(place.log()).expect("log").lines().count();
-    assert!(lines < 400, "{lines} lines");
+    assert!(lines < 250, "{lines} lines");
     drop(memories);
     let memories = FileMemories::open(place.log()).expect("open");
     assert_eq!(texts(&memories.list(&owner).await.expect("list")), ["남는 것"]);

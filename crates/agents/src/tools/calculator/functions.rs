@@ -195,7 +195,11 @@ pub(super) fn factorial(x: &Number) -> Result<Number, Trouble> {
 /// `n · (n-1) · … · (n-k+1)`
 pub(super) fn permutations(n: &Number, k: &Number) -> Result<Number, Trouble> {
     let (n, k) = pair(n, k)?;
-    if k > n { Number::whole(0) } else { product(n - k + 1, n) }
+    match k {
+        0 => Number::whole(1),
+        _ if k > n => Number::whole(0),
+        _ => product(n - k + 1, n),
+    }
 }
 
 /// How many ways there are to take `k` out of `n`.
@@ -205,6 +209,9 @@ pub(super) fn combinations(n: &Number, k: &Number) -> Result<Number, Trouble> {
         return Number::whole(0);
     }
     let k = k.min(n - k);
+    if k == 0 {
+        return Number::whole(1);
+    }
     product(n - k + 1, n)?.div(&product(1, k)?)
 }
 

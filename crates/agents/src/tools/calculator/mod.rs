@@ -5,6 +5,7 @@
 //! sentence that says what is wrong: never in "infinity" or "not a number". Money (원, with 만 and 억) and spans of time
 //! (일, 주, 시간, 분, 초) are units here; dates are the business of `get_current_datetime`.
 
+mod calls;
 mod evaluate;
 mod functions;
 mod lex;

@@ -53,8 +53,10 @@ impl Number {
         Ok(Self { value, exact: false })
     }
 
+    /// A result; a fraction that gets too long to be exact goes on with [`BITS`] bits.
     fn of(value: BigRational, exact: bool) -> Result<Self, Trouble> {
-        if exact { Self::exact(value) } else { Self::approximate(&value) }
+        let long = value.numer().bits().max(value.denom().bits()) > MOST_BITS;
+        if exact && (value.is_integer() || !long) { Self::exact(value) } else { Self::approximate(&value) }
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -132,9 +134,13 @@ impl Number {
             };
             return Self::of(value, self.exact);
         }
-        // A number above one has at least `base - 1` bits a time.
-        if self.exact && (base - 1).saturating_mul(steps) > MOST_BITS || steps > MOST_BITS * 64 {
+        // An exact power has that many bits; of a fraction that is too long, the digits that matter are kept instead.
+        let long = (base - 1).saturating_mul(steps) > MOST_BITS;
+        if self.exact && long && self.is_whole() {
             return Err(Trouble::Overflow);
+        }
+        if self.exact && long {
+            return Self::approximate(&self.value)?.power(times);
         }
         let mut result = Self { value: BigRational::one(), exact: self.exact };
         let mut square = self.clone();

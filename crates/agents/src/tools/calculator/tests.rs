@@ -183,6 +183,8 @@ fn what_cannot_be_exact_says_how_many_digits_it_shows() {
         ("acos(-1)", format!("3.1415926535897932385 ({ROUNDED}; {ANGLE})")),
         ("sqrt(8)-2*sqrt(2)", format!("0 ({ROUNDED})")),
         ("1.05^0.5*100", format!("102.46950765959598383 ({ROUNDED})")),
+        ("1.000137^3650", format!("1.6487472377752183909 ({ROUNDED})")),
+        ("(1/3)^20000", "! overflow".to_owned()),
         ("1e-200^0.31", format!("1e-62 ({ROUNDED})")),
     ];
     let cases: Vec<(&str, &str)> =
@@ -222,6 +224,8 @@ fn hostile_expressions_get_a_sentence() {
         ("1e9!", "! overflow"),
         ("(-1)!", "! range"),
         ("comb(1000000000000, 500000000000)", "! overflow"),
+        ("comb(9223372036854775807, 0) + perm(9223372036854775807, 0)", "2"),
+        ("comb(9223372036854775807, 9223372036854775807)", "1"),
         // C006: only the digits that everybody reads
         ("٣+٤", "! syntax"),
         // C007, C008
