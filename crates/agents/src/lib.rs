@@ -6,6 +6,7 @@
 //! threads are kept, is decided elsewhere.
 
 pub mod agents;
+pub mod described;
 pub mod history;
 pub mod language;
 pub mod memory;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use doran_llm::ChatModel;
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{Agent, AgentError, Parts, assistant, react};
+use crate::agents::{Agent, AgentError, Parts, assistant, contract, docqa, react};
 use crate::language::Language;
 use crate::prompt::Prompts;
 use crate::tools::Policy;
@@ -136,7 +136,19 @@ const MADE: &[Made] = &[
         ],
         make: assistant::agent,
     },
+    Made {
+        name: "contract",
+        takes: &["max_iterations", "enable_cache", "cache_seconds"],
+        make: contract::agent,
+    },
     Made { name: "react", takes: &["tools", "policies", "max_iterations"], make: react::agent },
+    Made {
+        name: "docqa",
+        takes: &[
+            "collection", "passages", "keep_recent", "context_length", "compression_threshold", "compression_target",
+        ],
+        make: docqa::agent,
+    },
 ];
 
 impl Settings {
@@ -176,6 +188,18 @@ pub fn build(settings: &Settings, parts: &Parts) -> Result<Vec<Agent>, AgentErro
     Ok(agents)
 }
 
+/// Makes one agent after a ready-made one.
+pub(crate) fn made(
+    after: &str,
+    name: &str,
+    settings: &AgentSettings,
+    parts: &Parts,
+) -> Result<Agent, AgentError> {
+    let known = || MADE.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
+    let made = find(after).ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
+    one(name, made, settings, parts)
+}
+
 fn find(name: &str) -> Option<&'static Made> {
     MADE.iter().find(|made| made.name == name)
 }
@@ -188,6 +212,7 @@ fn one(name: &str, made: &Made, settings: &AgentSettings, parts: &Parts) -> Resu
     check(name, made, settings)?;
     let parts = settings.parts(name, parts)?;
     let mut agent = (made.make)(name, settings, &parts)?;
+    agent.kind = made.name.to_owned();
     if let Some(ko) = &settings.ko {
         agent.ko.clone_from(ko);
     }
@@ -223,7 +248,7 @@ fn check(name: &str, made: &Made, settings: &AgentSettings) -> Result<(), AgentE
         return Err(setting(name, key, "it must be at least 1"));
     }
     let (keep, most) = (settings.keep_recent.unwrap_or(5), settings.max_messages.unwrap_or(10));
-    if keep > most {
+    if made.takes.contains(&"max_messages") && keep > most {
         return Err(setting(name, "keep_recent", format!("it is {keep}, more than `max_messages` ({most})")));
     }
     let (target, threshold) =

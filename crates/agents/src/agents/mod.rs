@@ -1,6 +1,8 @@
 //! The ready-made agents. One folder each; [`build`] makes them from settings and parts.
 
 pub mod assistant;
+pub mod contract;
+pub mod docqa;
 pub mod react;
 mod turn;
 
@@ -41,7 +43,7 @@ impl Parts {
         Self { small: model.clone(), model, index, tools: Toolbox::new(), named: BTreeMap::new() }
     }
 
-    fn models(&self) -> Models {
+    pub(crate) fn models(&self) -> Models {
         Models { main: self.model.clone(), small: self.small.clone() }
     }
 }
@@ -90,6 +92,8 @@ pub enum AgentError {
 pub struct Agent {
     /// Its name in calls, and in what is stored of its runs.
     pub name: String,
+    /// The ready-made agent it is, or is made after; `described` for one that a file describes.
+    pub kind: String,
     /// What it does.
     pub en: String,
     /// The same in Korean.
@@ -166,6 +170,7 @@ impl Agent {
     pub(crate) fn of<S: Chat>(name: &str, model: &Models, graph: Graph<S>, explain: Explain<S>) -> Self {
         Self {
             name: name.to_owned(),
+            kind: "described".to_owned(),
             en: String::new(),
             ko: String::new(),
             starters: Starters::default(),

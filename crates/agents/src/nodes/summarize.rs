@@ -11,7 +11,7 @@ pub(crate) fn transcript(id: &str, messages: &[Message], language: Language) -> 
         let speaker = match message.role {
             Role::System => continue,
             Role::User => language.pick("사용자", "User"),
-            Role::Assistant => language.pick("도우미", "Assistant"),
+            Role::Assistant => language.pick("답변", "Answer"),
             Role::Tool => language.pick("도구", "Tool"),
         };
         for (text, origin) in message.parts.iter().filter_map(words) {

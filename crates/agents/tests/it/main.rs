@@ -4,6 +4,8 @@
 
 mod assistant;
 mod assistant_kills;
+mod contract;
+mod docqa;
 mod dying;
 mod egress;
 mod far_end;
