@@ -303,7 +303,7 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
 const pub = ({ id, title, agent, created, updated }) => ({ id, title, agent, created, updated })
 
 function words(text) {
-  return text.match(/\S+\s*|\s+/g) ?? []
+  return text.match(text.length > 50_000 ? /[^]{1,5000}/g : /\S+\s*|\s+/g) ?? []
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -102,8 +102,8 @@ export function fold(run: Run, event: RunEvent): Run {
 function piece(run: Run, event: Extract<RunEvent, { type: 'delta' }>): Run {
   const old = run.live.find((one) => one.node === event.node)
   if (old && event.attempt < old.attempt) return run
-  const isNew = !old || event.attempt > old.attempt
-  const pieces = isNew ? [] : old.pieces.slice()
+  // The list of pieces grows in place: copying it for every word would take a long answer the square of its length.
+  const pieces = !old || event.attempt > old.attempt ? [] : old.pieces
   if (event.restarted !== undefined) {
     // Whatever this try showed so far is void; the next one counts from 0 again.
     const cleared = { node: event.node, attempt: event.attempt, pieces: [] }
