@@ -42,7 +42,10 @@ pub fn check() -> Outcome {
         eprintln!("ui: ok, the page builds to the bytes that are kept");
         return Ok(());
     }
-    Err(format!("ui: `dist` is not what its sources build to: {}; run `cargo xtask ui`", differing.join(", ")))
+    Err(format!(
+        "ui: `dist` is not what its sources build to: {}; run `cargo xtask ui`",
+        differing.join(", ")
+    ))
 }
 
 fn skip(why: &str) -> Outcome {
@@ -50,7 +53,10 @@ fn skip(why: &str) -> Outcome {
         return Err(format!("ui: {why}"));
     }
     eprintln!("ui: SKIPPED, the page was not built again: {why}");
-    eprintln!("ui: 웹 페이지를 다시 빌드해 보지 않았습니다. Node.js {}.{} 이상이 필요합니다.", NODE.0, NODE.1);
+    eprintln!(
+        "ui: 웹 페이지를 다시 빌드해 보지 않았습니다. Node.js {}.{} 이상이 필요합니다.",
+        NODE.0, NODE.1
+    );
     Ok(())
 }
 

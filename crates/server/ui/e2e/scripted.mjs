@@ -94,7 +94,7 @@ export const scripted = [
       await page.waitForSelector('.card.problem')
       assert.match((await page.textContent('.card.problem')) ?? '', /429 Too Many Requests/)
       await shoot('failed-en-light')
-      await page.click('.answer-foot [title="Try again"]')
+      await page.click('.answer-foot [title="Ask again"]')
       await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
     },
   },
