@@ -2,6 +2,9 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
+/// What stands for content of a kind that a later version of the protocol may bring.
+const NEWER: &str = "[content of a kind that is not known here]";
+
 /// `text` without what people cannot see, cut after `most` bytes.
 pub(super) fn plain(text: &str, most: usize) -> String {
     let mut kept = String::new();
@@ -28,8 +31,10 @@ pub(super) fn text_of(result: &CallToolResult, most: usize) -> String {
                 ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
                     not_shown("file", mime_type.as_deref().unwrap_or("unknown type"), blob.len())
                 }
+                _ => NEWER.to_string(),
             },
             ContentBlock::ResourceLink(link) => linked(&link.name, &link.uri),
+            _ => NEWER.to_string(),
         };
         if !text.is_empty() {
             text.push('\n');
