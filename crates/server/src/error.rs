@@ -67,6 +67,7 @@ table! {
     Internal 500 "internal" "something went wrong inside" "내부에서 문제가 생겼습니다"
     RunFailed 502 "run_failed" "the run ended with an error" "실행이 오류로 끝났습니다"
     Overloaded 503 "overloaded" "there is too much to do just now; ask again in a moment" "지금은 할 일이 너무 많습니다. 잠시 뒤에 다시 물으세요"
+    IndexUnavailable 503 "index_unavailable" "the index cannot be asked now; try again" "색인에 물을 수 없습니다. 다시 시도하세요"
     Unavailable 503 "unavailable" "the store cannot be reached; try again" "저장소에 닿지 않습니다. 다시 시도하세요"
     OutcomeUnknown 503 "outcome_unknown" "it is not known whether the write happened; ask again with the same idempotency key" "기록되었는지 알 수 없습니다. 같은 멱등 키로 다시 물으세요"
     Stopping 503 "stopping" "the server is stopping; ask again in a moment" "서버가 멈추는 중입니다. 잠시 뒤에 다시 물으세요"

@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_agents::Agent;
+use doran_agents::retrieval::Index;
+use doran_agents::retrieval::library::Library;
 use doran_engine::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +48,10 @@ pub struct App {
     pub(crate) agents: Arc<[Agent]>,
     /// Who may ask.
     pub(crate) keys: Keys,
+    /// Where documents are searched.
+    pub(crate) index: Option<Arc<dyn Index>>,
+    /// Where documents are handed in.
+    pub(crate) library: Option<Library>,
     /// Names of this server beside those of this machine.
     pub(crate) hosts: Arc<[String]>,
     /// How much of anything is allowed.
@@ -65,6 +71,8 @@ impl App {
             runtime,
             agents: agents.into(),
             keys: Keys::default(),
+            index: None,
+            library: None,
             hosts: Arc::from([]),
             limits,
             metrics: Metrics::default(),
@@ -76,6 +84,18 @@ impl App {
     /// Wants one of these keys from everybody.
     pub fn keys(mut self, keys: Keys) -> Self {
         self.keys = keys;
+        self
+    }
+
+    /// Documents are searched here.
+    pub fn index(mut self, index: Arc<dyn Index>) -> Self {
+        self.index = Some(index);
+        self
+    }
+
+    /// Documents are handed in here.
+    pub fn library(mut self, library: Library) -> Self {
+        self.library = Some(library);
         self
     }
 
@@ -117,6 +137,10 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Bytes of one message.
     pub message_bytes: usize,
+    /// Bytes of a document.
+    pub document_bytes: usize,
+    /// Time to send a document.
+    pub document_time: Duration,
     /// Requests answered at a time, open streams not counted; more are turned away.
     pub requests: usize,
     /// Open streams; more are turned away.
@@ -142,6 +166,8 @@ impl Default for Limits {
             body_time: Duration::from_secs(15),
             body_bytes: 1024 * 1024,
             message_bytes: 512 * 1024,
+            document_bytes: 64 * 1024 * 1024,
+            document_time: Duration::from_secs(300),
             requests: 512,
             streams: 8192,
             wait: Duration::from_secs(300),

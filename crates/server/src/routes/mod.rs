@@ -4,6 +4,8 @@ mod agents;
 mod approvals;
 mod chat;
 mod contract;
+mod docs;
+mod documents;
 mod home;
 mod openai;
 mod runs;
@@ -45,6 +47,11 @@ pub fn router(app: &App) -> Router {
         .route("/api/threads/{thread}/runs/{run}/cancel", post(runs::cancel))
         .route("/api/threads/{thread}/runs/{run}/retry", post(runs::retry))
         .route("/api/approvals", get(approvals::list))
+        .route("/api/documents", get(documents::list).post(documents::add))
+        .route("/api/documents/{document}", get(documents::one).delete(documents::remove))
+        .route("/api/documents/{document}/text", get(documents::text))
+        .route("/api/documents/{document}/{change}", post(documents::change))
+        .route("/api/search", get(documents::search))
         .route("/api/usage", get(usage::usage))
         .route("/api/models", get(agents::models))
         .route("/api/chat", post(chat::chat))
@@ -61,6 +68,10 @@ pub fn router(app: &App) -> Router {
         .route("/healthz", get(home::health))
         .route("/readyz", get(home::ready))
         .route("/metrics", get(home::metrics))
+        .route("/openapi.json", get(docs::document))
+        .route("/docs", get(docs::page))
+        .route("/docs/page.js", get(docs::script))
+        .route("/docs/page.css", get(docs::style))
         .merge(api)
         .merge(openai)
         .fallback(async || ApiError::from(Code::NotFound))
