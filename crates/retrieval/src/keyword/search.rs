@@ -129,7 +129,9 @@ fn add_terms(
                         return;
                     }
                     let at = slot * 4 * LAYERS + layer * 4;
-                    let length = u32::from_le_bytes([lengths[at], lengths[at + 1], lengths[at + 2], lengths[at + 3]]) as f32;
+                    let length =
+                        u32::from_le_bytes([lengths[at], lengths[at + 1], lengths[at + 2], lengths[at + 3]])
+                            as f32;
                     let count = count as f32;
                     scores[slot][layer] += weight * count / (count + flat + steep * length);
                 });

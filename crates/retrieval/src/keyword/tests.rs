@@ -5,7 +5,8 @@ use crate::conformance;
 
 #[tokio::test]
 async fn ram_keyword_keeps_the_contract() {
-    conformance::check(async |documents: Vec<Document>| RamKeyword::of(&conformance::tenant(), &documents)).await;
+    conformance::check(async |documents: Vec<Document>| RamKeyword::of(&conformance::tenant(), &documents))
+        .await;
 }
 
 #[tokio::test]

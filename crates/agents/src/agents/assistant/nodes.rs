@@ -9,10 +9,12 @@ use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use super::Assistant;
+use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::language::Language;
-use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified};
+use crate::nodes::{
+    Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified,
+};
 use crate::source::Source;
 use crate::state::{cut, question, spoken};
 use crate::tools::Taint;
@@ -71,7 +73,8 @@ pub(super) async fn rag(
     let collection = state.collection.clone().or_else(|| own.collection.clone());
     let filter = Filter { collection, ..Filter::default() };
     let found = retrieve(&work, &*own.index, &question, own.limits.passages, filter).await?;
-    let taint = if found.is_empty() { state.taint } else { state.taint.and(Taint::from_origin(Origin::Document)) };
+    let taint =
+        if found.is_empty() { state.taint } else { state.taint.and(Taint::from_origin(Origin::Document)) };
     let progress = state.progress.after("rag", 0);
     Ok(AssistantState::update().context(Some(found)).taint(taint).progress(progress))
 }

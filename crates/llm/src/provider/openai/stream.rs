@@ -54,7 +54,8 @@ impl ChatDecoder {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(told_in_stream(&error, &self.secret));
         }
-        let usage = chunk.usage.or_else(|| chunk.x_groq.and_then(|mut groq| Some(groq.get_mut("usage")?.take())));
+        let usage =
+            chunk.usage.or_else(|| chunk.x_groq.and_then(|mut groq| Some(groq.get_mut("usage")?.take())));
         if let Some(usage) = usage.filter(Value::is_object) {
             self.reported = counts(&usage);
         }
@@ -74,7 +75,11 @@ impl ChatDecoder {
 
     fn said(&mut self, said: Said, out: &mut Out) -> Result<(), ModelError> {
         // Some servers send the same thought under both names.
-        let thought = if said.reasoning_content.text.is_empty() { said.reasoning.text } else { said.reasoning_content.text };
+        let thought = if said.reasoning_content.text.is_empty() {
+            said.reasoning.text
+        } else {
+            said.reasoning_content.text
+        };
         out.reasoning(thought, None)?;
         out.reasoning(said.content.thought, None)?;
         self.words(said.content.text, out)?;
