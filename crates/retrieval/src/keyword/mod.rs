@@ -11,6 +11,7 @@ mod query;
 mod ranking;
 mod search;
 mod segment;
+mod typo;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -229,5 +230,7 @@ impl Index for RamKeyword {
     }
 }
 
+#[cfg(test)]
+mod hard;
 #[cfg(test)]
 mod tests;
