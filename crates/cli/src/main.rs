@@ -14,9 +14,11 @@ mod output;
 mod scratch;
 mod secret;
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::Parser;
+use doran_agents::tools::python;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -26,6 +28,9 @@ use crate::environment::Environment;
 use crate::output::{Language, Output};
 
 fn main() -> ExitCode {
+    if let Some(ended) = as_worker(std::env::args_os().nth(1).as_deref()) {
+        return ended;
+    }
     let args = Args::parse();
     let environment = match Environment::of_process() {
         Ok(environment) => environment,
@@ -42,6 +47,15 @@ fn main() -> ExitCode {
             output.fail(&error);
             exit::code(&error)
         }
+    }
+}
+
+/// The program starts itself again to work on hostile input in a jail. The first argument says what on; people never
+/// write it, and `--help` does not show it.
+fn as_worker(argument: Option<&OsStr>) -> Option<ExitCode> {
+    match argument?.to_str()? {
+        python::WORKER => Some(python::worker_main()),
+        _ => None,
     }
 }
 

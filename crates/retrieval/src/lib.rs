@@ -6,6 +6,7 @@
 
 pub mod cite;
 pub mod conformance;
+pub mod contract;
 pub mod eval;
 pub mod fuse;
 mod keyword;
