@@ -19,21 +19,29 @@ const FLOORS: &[(&str, f64, &[(&str, f64)])] = &[
 
 #[tokio::test]
 async fn search_by_words_keeps_its_quality() {
-    let Some(data) = std::env::var_os("DORAN_EVAL_DATA").map(PathBuf::from).filter(|data| data.is_dir()) else {
-        eprintln!("SKIPPED: no evaluation sets; set DORAN_EVAL_DATA / 평가 자료가 없음: DORAN_EVAL_DATA를 지정하세요");
+    let Some(data) = std::env::var_os("DORAN_EVAL_DATA").map(PathBuf::from).filter(|data| data.is_dir())
+    else {
+        eprintln!(
+            "SKIPPED: no evaluation sets; set DORAN_EVAL_DATA / 평가 자료가 없음: DORAN_EVAL_DATA를 지정하세요"
+        );
         return;
     };
     let tenant = Tenant::new("eval");
     // Without optimisation the larger sets take too long for a test; a build with it measures all of them.
     let sets = if cfg!(debug_assertions) { &FLOORS[..3] } else { FLOORS };
     for (name, floor, sorts) in sets {
-        let set = Set::read(&data.join(name).join("passages.jsonl"), &data.join(name).join("queries.jsonl")).expect("a set");
+        let set = Set::read(&data.join(name).join("passages.jsonl"), &data.join(name).join("queries.jsonl"))
+            .expect("a set");
         let index = RamKeyword::default();
         set.fill(&index, &tenant).await.expect("filled");
         let report = set.measure(&index, &tenant).await.expect("measured");
         assert!(report.all.ndcg >= *floor, "{name}: nDCG@10 {:.4} fell below {floor}", report.all.ndcg);
         for (sort, floor) in *sorts {
-            assert!(report.types[*sort].ndcg >= *floor, "{name}, {sort}: {:.4} fell below {floor}", report.types[*sort].ndcg);
+            assert!(
+                report.types[*sort].ndcg >= *floor,
+                "{name}, {sort}: {:.4} fell below {floor}",
+                report.types[*sort].ndcg
+            );
         }
     }
 }

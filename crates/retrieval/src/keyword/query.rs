@@ -72,7 +72,14 @@ impl Query {
     }
 
     /// Looks for a term that stands for others, unless it was asked for or is looked for already.
-    fn mean(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str, weight: f32, said: &[Vec<u8>]) {
+    fn mean(
+        &mut self,
+        places: &mut HashMap<Vec<u8>, usize>,
+        layer: Layer,
+        term: &str,
+        weight: f32,
+        said: &[Vec<u8>],
+    ) {
         let key = key_of(layer, term);
         if self.terms.len() < MOST && !places.contains_key(&key) {
             places.insert(key.clone(), self.terms.len());

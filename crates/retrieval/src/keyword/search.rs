@@ -198,7 +198,8 @@ fn add_term(
                     return;
                 }
                 let at = slot * 4 * LAYERS + layer * 4;
-                let length = u32::from_le_bytes([lengths[at], lengths[at + 1], lengths[at + 2], lengths[at + 3]]);
+                let length =
+                    u32::from_le_bytes([lengths[at], lengths[at + 1], lengths[at + 2], lengths[at + 3]]);
                 let count = count as f32;
                 scores[slot][layer] += weight * count / (count + flat + steep * length as f32);
             });

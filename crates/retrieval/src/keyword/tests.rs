@@ -5,7 +5,8 @@ use crate::conformance;
 
 #[tokio::test]
 async fn ram_keyword_keeps_the_contract() {
-    conformance::check(async |documents: Vec<Document>| RamKeyword::of(&conformance::tenant(), &documents)).await;
+    conformance::check(async |documents: Vec<Document>| RamKeyword::of(&conformance::tenant(), &documents))
+        .await;
 }
 
 #[tokio::test]
@@ -30,7 +31,9 @@ fn ids(index: &RamKeyword, tenant: &Tenant, text: &str) -> Vec<(String, String)>
 }
 
 fn many(count: usize) -> Vec<Document> {
-    let text = |n: usize| format!("문서 {n}의 휴가는 {}일이다.\n\n출장비는 {n}만 원이다. Receipt number {n}.", n % 7);
+    let text = |n: usize| {
+        format!("문서 {n}의 휴가는 {}일이다.\n\n출장비는 {n}만 원이다. Receipt number {n}.", n % 7)
+    };
     (0..count).map(|n| Document::new(format!("d{n:03}"), format!("규정 {n}"), text(n))).collect()
 }
 
@@ -78,9 +81,15 @@ fn a_filter_keeps_all_else_out() {
     let index = RamKeyword::of(&tenant, &documents);
     let asked = |filter: Filter| {
         let question = Question { filter, ..Question::new(tenant.clone(), "휴가 출장비", 50) };
-        index.search(&question).iter().map(|hit| hit.passage.document.to_string()).collect::<std::collections::BTreeSet<_>>()
+        index
+            .search(&question)
+            .iter()
+            .map(|hit| hit.passage.document.to_string())
+            .collect::<std::collections::BTreeSet<_>>()
     };
-    let only = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<std::collections::BTreeSet<_>>();
+    let only = |names: &[&str]| {
+        names.iter().map(|name| (*name).to_owned()).collect::<std::collections::BTreeSet<_>>()
+    };
     assert_eq!(asked(Filter { collection: Some("인사".to_owned()), ..Filter::default() }), only(&["d003"]));
     let documents = vec![DocumentId::new("d005"), DocumentId::new("d007"), DocumentId::new("absent")];
     assert_eq!(asked(Filter { documents, ..Filter::default() }), only(&["d005", "d007"]));
@@ -93,8 +102,27 @@ fn what_a_person_types_is_words_and_never_syntax() {
     let index = RamKeyword::of(&tenant, &many(5));
     let long = "%_".repeat(500);
     for text in [
-        "multi-agent", "don't", "\"", "*", "AND OR NOT", "ubuntu 20.04", "a OR", "*:*", "_exists_:x", "/.*.*.*a/", "(", "휴가 AND",
-        "\u{0}", "ㅋㅋㅋ", "🙂", "제조", "제", "조의", "第", &long, &"가".repeat(100_000),
+        "multi-agent",
+        "don't",
+        "\"",
+        "*",
+        "AND OR NOT",
+        "ubuntu 20.04",
+        "a OR",
+        "*:*",
+        "_exists_:x",
+        "/.*.*.*a/",
+        "(",
+        "휴가 AND",
+        "\u{0}",
+        "ㅋㅋㅋ",
+        "🙂",
+        "제조",
+        "제",
+        "조의",
+        "第",
+        &long,
+        &"가".repeat(100_000),
     ] {
         let hits = index.search(&Question::new(tenant.clone(), text, 5));
         assert!(hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0), "{text:.20}");
@@ -115,7 +143,11 @@ fn a_saved_segment_is_the_same_and_a_damaged_one_is_refused() {
     let opened = Segment::open(saved.clone()).expect("sound");
     assert_eq!((opened.documents(), opened.slots()), (segment.documents(), segment.slots()));
     assert_eq!(opened.bytes(), segment.bytes());
-    assert_eq!(Segment::merge(&[&opened], |_, _| true).bytes(), segment.bytes(), "merging one changes nothing");
+    assert_eq!(
+        Segment::merge(&[&opened], |_, _| true).bytes(),
+        segment.bytes(),
+        "merging one changes nothing"
+    );
     for at in (0..saved.len()).step_by(7) {
         let mut broken = saved.clone();
         broken[at] ^= 0x20;
@@ -139,9 +171,12 @@ fn an_article_asked_for_by_number_comes_first_in_the_document_that_was_named() {
         });
         index.insert(&tenant, &Document::new(name, name, ""), passages.collect());
     }
-    for (question, expected) in
-        [("민법 제2조", "민법-2#0"), ("난민법 2조 알려줘", "난민법-2#0"), ("상법제삼조", "상법-3#0"), ("민법 제 1 조가 뭐야", "민법-1#0")]
-    {
+    for (question, expected) in [
+        ("민법 제2조", "민법-2#0"),
+        ("난민법 2조 알려줘", "난민법-2#0"),
+        ("상법제삼조", "상법-3#0"),
+        ("민법 제 1 조가 뭐야", "민법-1#0"),
+    ] {
         let hits = index.search(&Question::new(tenant.clone(), question, 3));
         assert_eq!(hits.first().map(|hit| hit.passage.id.as_str()), Some(expected), "{question}");
     }

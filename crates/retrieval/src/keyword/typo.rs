@@ -68,9 +68,14 @@ mod tests {
 
     #[test]
     fn one_slip_is_undone() {
-        for (wrong, right) in
-            [("손헤", "손해"), ("게약", "계약"), ("휴까", "휴가"), ("recieve", "receive"), ("agrement", "agreement"), ("partyy", "party")]
-        {
+        for (wrong, right) in [
+            ("손헤", "손해"),
+            ("게약", "계약"),
+            ("휴까", "휴가"),
+            ("recieve", "receive"),
+            ("agrement", "agreement"),
+            ("partyy", "party"),
+        ] {
             assert!(slips(wrong).contains(&right.to_owned()), "{wrong}");
         }
         assert!(slips("a1").is_empty() && slips("vpn을").is_empty() && slips("the").is_empty());
