@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use doran_agents::{About, Agent, Parts, samples};
+use doran_agents::{About, Agent, Parts};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
 use doran_llm::{ChatModel, OfflineModel};
-use doran_retrieval::RamKeyword;
+use doran_retrieval::{Index, Library, LibraryOptions, RamKeyword};
 use doran_server::{App, api};
 use doran_store::{Keeper, Opened};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,9 @@ pub(crate) struct House {
     pub(crate) tenant: Tenant,
     pub(crate) agents: Vec<Agent>,
     pub(crate) model: Arc<About>,
+    /// What was handed in, and where it is found.
+    pub(crate) library: Library,
+    pub(crate) index: Arc<dyn Index>,
     /// For a store whose file is ours.
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     /// Whether the store was made just now.
@@ -47,21 +50,38 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::with(store, options);
-    let (agents, model) = agents(config)?;
+    let index = samples();
+    let library = library(config, index.clone()).await?;
+    let (agents, model) = agents(config, index.clone())?;
     for agent in &agents {
         runtime.graph(agent.name, &agent.graph)?;
     }
-    Ok(House { runtime, tenant: Tenant::local(), agents, model: Arc::new(model), keeper, new, _held: held })
+    let (tenant, model) = (Tenant::local(), Arc::new(model));
+    Ok(House { runtime, tenant, agents, model, library, index, keeper, new, _held: held })
+}
+
+/// An index with the sample documents in it.
+pub(crate) fn samples() -> Arc<RamKeyword> {
+    let tenant = doran_retrieval::Tenant::new(Tenant::local().as_str());
+    Arc::new(RamKeyword::of(&tenant, &doran_agents::samples::all()))
+}
+
+/// The library in the data directory, with all that is ready in it put into the index.
+async fn library(config: &Config, index: Arc<RamKeyword>) -> anyhow::Result<Library> {
+    let path = config.data_dir.join("library");
+    let library = Library::open(&path, index.clone(), LibraryOptions::default()).await.map_err(|error| {
+        let (shown, ko) = (path.display(), error.ko());
+        both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`").because(error)
+    })?;
+    library.rebuild(index.as_ref()).await?;
+    Ok(library)
 }
 
 /// The agents, and what answers in them.
-pub(crate) fn agents(config: &Config) -> anyhow::Result<(Vec<Agent>, About)> {
+pub(crate) fn agents(config: &Config, retriever: Arc<RamKeyword>) -> anyhow::Result<(Vec<Agent>, About)> {
     let model = model(&config.model)?;
     let about = model.about();
-    let parts = Parts {
-        model,
-        retriever: Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all())),
-    };
+    let parts = Parts { model, retriever };
     Ok((doran_agents::all(&parts)?, about))
 }
 

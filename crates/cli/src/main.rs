@@ -26,6 +26,10 @@ use crate::environment::Environment;
 use crate::output::{Language, Output};
 
 fn main() -> ExitCode {
+    // A child that reads one hostile file: nothing else of the program may run in it.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == doran_retrieval::ingest::WORKER) {
+        return doran_retrieval::ingest::worker_main();
+    }
     let args = Args::parse();
     let environment = match Environment::of_process() {
         Ok(environment) => environment,
@@ -56,6 +60,8 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Demo(args) => wait(commands::demo::run(args, config, output)),
         Command::Chat(args) => wait(commands::chat::run(args, config, output)),
         Command::Serve(args) => wait(commands::serve::run(args, config, output)),
+        Command::Ingest(args) => wait(commands::ingest::run(args, config, output)),
+        Command::Search(args) => wait(commands::search::run(args, config, output)),
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
         Command::Graph(args) => commands::graph::run(args, config, output),

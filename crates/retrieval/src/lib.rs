@@ -1,18 +1,22 @@
 //! Documents in, passages out.
 //!
 //! A [`Document`] is split into [`Passage`]s small enough to quote; a [`Retriever`] finds those that bear on a
-//! question. [`RamKeyword`] does so by shared words, in the process, with nothing to install. This crate does not know
+//! question. The [`Library`] takes files in ([`ingest`] reads them, [`contract`] knows their articles) and keeps an
+//! [`Index`] in step. [`RamKeyword`] finds by shared words, in the process, with nothing to install. This crate does not know
 //! agents or models: what becomes of a passage is decided elsewhere.
 
 pub mod conformance;
 pub mod contract;
+pub mod ingest;
 mod keyword;
+mod library;
 mod passage;
 mod retriever;
 mod split;
 mod text;
 
 pub use keyword::RamKeyword;
+pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Status};
 pub use passage::{ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant};
 pub use retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
 pub use split::split;
