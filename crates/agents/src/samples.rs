@@ -24,7 +24,12 @@ pub struct SampleFile {
 
 macro_rules! sample {
     ($name:literal, $title:literal, $kind:expr) => {
-        SampleFile { name: $name, title: $title, bytes: include_bytes!(concat!("../samples/", $name)), kind: $kind }
+        SampleFile {
+            name: $name,
+            title: $title,
+            bytes: include_bytes!(concat!("../samples/", $name)),
+            kind: $kind,
+        }
     };
 }
 
@@ -43,7 +48,11 @@ pub fn files() -> Vec<SampleFile> {
         sample!("contracts/용역계약서.docx", "소프트웨어 개발 용역계약서", Contract),
         sample!("contracts/표준용역계약서.hwpx", "표준 용역계약서", Standard("용역".into())),
         sample!("contracts/service-agreement.md", "Consulting Services Agreement", Contract),
-        sample!("contracts/standard-service-agreement.md", "Standard Services Agreement", Standard("services".into())),
+        sample!(
+            "contracts/standard-service-agreement.md",
+            "Standard Services Agreement",
+            Standard("services".into())
+        ),
     ]
 }
 

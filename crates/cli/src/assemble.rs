@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use doran_agents::{About, Agent, Parts};
+use doran_agents::{About, Agent, Parts, PersistenceMode};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
 use doran_llm::{ChatModel, OfflineModel};
 use doran_retrieval::{Index, Library, LibraryOptions, RamKeyword};
-use doran_server::{App, api};
+use doran_server::App;
 use doran_store::{Keeper, Opened};
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +54,15 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
     let library = library(config, index.clone()).await?;
     let (agents, model) = agents(config, index.clone())?;
     for agent in &agents {
-        runtime.graph(agent.name, &agent.graph)?;
+        let name = &agent.name;
+        if agent.persistence != PersistenceMode::Store {
+            return Err(both!(
+                "에이전트 `{name}`: 이 프로그램은 모든 대화를 한 저장소에 둡니다. `persistence_mode = \"store\"`만 쓸 수 있습니다",
+                "agent `{name}`: this program keeps all threads in one store; only `persistence_mode = \"store\"` works"
+            )
+            .into());
+        }
+        agent.register(&runtime)?;
     }
     let (tenant, model) = (Tenant::local(), Arc::new(model));
     Ok(House { runtime, tenant, agents, model, library, index, keeper, new, _held: held })
@@ -63,7 +71,8 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
 /// An index with the sample documents in it.
 pub(crate) fn samples() -> Arc<RamKeyword> {
     let tenant = doran_retrieval::Tenant::new(Tenant::local().as_str());
-    Arc::new(RamKeyword::of(&tenant, &doran_agents::samples::all()))
+    let documents = [doran_agents::samples::all(), doran_agents::samples::contracts()].concat();
+    Arc::new(RamKeyword::of(&tenant, &documents))
 }
 
 /// The library in the data directory, with all that is ready in it put into the index.
@@ -71,7 +80,8 @@ async fn library(config: &Config, index: Arc<RamKeyword>) -> anyhow::Result<Libr
     let path = config.data_dir.join("library");
     let library = Library::open(&path, index.clone(), LibraryOptions::default()).await.map_err(|error| {
         let (shown, ko) = (path.display(), error.ko());
-        both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`").because(error)
+        both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
+            .because(error)
     })?;
     library.rebuild(index.as_ref()).await?;
     Ok(library)
@@ -81,7 +91,7 @@ async fn library(config: &Config, index: Arc<RamKeyword>) -> anyhow::Result<Libr
 pub(crate) fn agents(config: &Config, retriever: Arc<RamKeyword>) -> anyhow::Result<(Vec<Agent>, About)> {
     let model = model(&config.model)?;
     let about = model.about();
-    let parts = Parts { model, retriever };
+    let parts = Parts::new(model, retriever);
     Ok((doran_agents::all(&parts)?, about))
 }
 
@@ -95,15 +105,10 @@ fn model(name: &str) -> anyhow::Result<Arc<dyn ChatModel>> {
 impl House {
     /// What the server works with.
     pub(crate) fn app(&self) -> App {
-        let shown = |agent: &Agent| api::Agent {
-            name: agent.name.to_owned(),
-            en: agent.en.to_owned(),
-            ko: agent.ko.to_owned(),
-        };
         App {
             runtime: self.runtime.clone(),
             tenant: self.tenant.clone(),
-            agents: self.agents.iter().map(shown).collect(),
+            agents: self.agents.clone().into(),
             model: self.model.clone(),
             limits: doran_server::Limits::default(),
             draining: CancellationToken::new(),

@@ -14,9 +14,12 @@ mod output;
 mod scratch;
 mod secret;
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::Parser;
+use doran_agents::tools::python;
+use doran_retrieval::ingest;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -26,9 +29,8 @@ use crate::environment::Environment;
 use crate::output::{Language, Output};
 
 fn main() -> ExitCode {
-    // A child that reads one hostile file: nothing else of the program may run in it.
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == doran_retrieval::ingest::WORKER) {
-        return doran_retrieval::ingest::worker_main();
+    if let Some(ended) = as_worker(std::env::args_os().nth(1).as_deref()) {
+        return ended;
     }
     let args = Args::parse();
     let environment = match Environment::of_process() {
@@ -49,6 +51,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// The program starts itself again to work on hostile input in a jail. The first argument says what on; people never
+/// write it, and `--help` does not show it.
+fn as_worker(argument: Option<&OsStr>) -> Option<ExitCode> {
+    match argument?.to_str()? {
+        ingest::WORKER => Some(ingest::worker_main()),
+        python::WORKER => Some(python::worker_main()),
+        _ => None,
+    }
+}
+
 fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result<()> {
     let loaded = config::load(&args.settings.flags(), args.config.as_deref(), environment)?;
     let output = Output { language: loaded.config.language, ..output };
@@ -65,6 +77,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
         Command::Graph(args) => commands::graph::run(args, config, output),
+        Command::Eval(args) => wait(commands::eval::run(args, output)),
         Command::Backup(args) => wait(commands::backup::run(args, config, output)),
         Command::Gc => wait(commands::gc::run(config, output)),
     }

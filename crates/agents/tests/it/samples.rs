@@ -64,7 +64,8 @@ fn every_sample_can_be_read_and_has_its_title() {
 #[test]
 fn the_sample_contract_differs_from_its_standard_as_it_was_written_to() {
     let contracts = samples::contracts();
-    let by = |name: &str| contracts.iter().find(|document| document.id.as_str().ends_with(name)).expect("there");
+    let by =
+        |name: &str| contracts.iter().find(|document| document.id.as_str().ends_with(name)).expect("there");
     for (own, standard, articles, missing, extra) in [
         ("용역계약서.docx", "표준용역계약서.hwpx", 15, "제3조 제8조 제13조", ""),
         ("service-agreement.md", "standard-service-agreement.md", 7, "제6조 제8조", "제7조"),
@@ -73,12 +74,19 @@ fn the_sample_contract_differs_from_its_standard_as_it_was_written_to() {
         let (left, right) = (Contract::parse(own), Contract::parse(standard));
         assert_eq!(left.articles.len(), articles, "{}", own.text);
         let found = compare((&right, standard), (&left, own));
-        let shown = |numbers: &[ArticleNumber]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        assert_eq!((shown(&found.missing).as_str(), shown(&found.extra).as_str()), (missing, extra), "{:#?}", found.matched);
+        let shown =
+            |numbers: &[ArticleNumber]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            (shown(&found.missing).as_str(), shown(&found.extra).as_str()),
+            (missing, extra),
+            "{:#?}",
+            found.matched
+        );
     }
     let own = by("/용역계약서.docx");
     let contract = Contract::parse(own);
-    let (article, place) = contract.locate(&Reference::parse("제6조제2항").expect("a reference")).expect("a place");
+    let (article, place) =
+        contract.locate(&Reference::parse("제6조제2항").expect("a reference")).expect("a place");
     assert_eq!(article.heading(), "제6조(대금의 지급)");
     assert_eq!(&own.text[place], "② 갑은 을의 청구를 받은 날부터 60일 안에 대금을 지급한다.");
     assert_eq!(contract.titled("손해 배상").first().map(|(article, _)| article.number.number), Some(13));

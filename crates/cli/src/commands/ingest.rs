@@ -81,7 +81,12 @@ fn tenant(house: &House) -> Tenant {
 }
 
 /// Every file at or below a path, with the name it goes by. Hidden files and links inside a directory are left out.
-fn gather(path: &Path, top: &Path, depth: usize, files: &mut BTreeSet<(PathBuf, String)>) -> Result<(), Both> {
+fn gather(
+    path: &Path,
+    top: &Path,
+    depth: usize,
+    files: &mut BTreeSet<(PathBuf, String)>,
+) -> Result<(), Both> {
     let about = std::fs::metadata(path).map_err(|error| unreadable(path, error))?;
     if about.is_file() {
         let below = path.strip_prefix(top).ok().filter(|below| !below.as_os_str().is_empty());

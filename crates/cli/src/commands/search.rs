@@ -1,8 +1,9 @@
 //! `doran search`: looks through all documents, without any model, and shows why each passage was found.
 
 use std::io::IsTerminal;
+use std::ops::Range;
 
-use doran_retrieval::{Filter, Hit, Question, Retriever, Tenant};
+use doran_retrieval::{Filter, Highlight, Hit, Question, Tenant, highlights};
 use serde_json::json;
 
 use crate::assemble;
@@ -42,7 +43,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     let bold = output.colour && std::io::stdout().is_terminal();
     let mut text = String::new();
     for (hit, number) in hits.iter().zip(1..) {
-        let why = shared(&args.words, &hit.passage.text);
+        let why = highlights(&args.words, &hit.passage.text);
         if args.json {
             text.push_str(&format!("{}\n", as_json(hit, &why)));
         } else {
@@ -52,63 +53,41 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     output.data(&text)
 }
 
-fn as_json(hit: &Hit, why: &[String]) -> serde_json::Value {
+fn as_json(hit: &Hit, why: &[Highlight]) -> serde_json::Value {
     let passage = &hit.passage;
     json!({
         "passage": passage.id, "document": passage.document, "title": passage.title, "text": passage.text,
         "page": passage.page, "article": passage.article.map(|article| article.to_string()),
-        "start": passage.range.start, "end": passage.range.end, "score": hit.score, "why": { "terms": why },
+        "start": passage.range.start, "end": passage.range.end, "score": hit.score, "why": why,
     })
 }
 
-fn shown(number: usize, hit: &Hit, why: &[String], bold: bool) -> String {
+fn shown(number: usize, hit: &Hit, why: &[Highlight], bold: bool) -> String {
     let passage = &hit.passage;
     let page = passage.page.map(|page| format!("  p.{page}")).unwrap_or_default();
+    let terms: Vec<&str> = why.iter().map(|found| found.term.as_str()).collect();
     let words = marked(&passage.text, why, bold).replace('\n', "\n   ");
-    format!("{number}  {:.2}  {}{page}\n   {words}\n   ↳ {}\n", hit.score, passage.title, why.join(", "))
+    format!("{number}  {:.2}  {}{page}\n   {words}\n   ↳ {}\n", hit.score, passage.title, terms.join(", "))
 }
 
-/// The words of a question that a passage has, each as far as it has them: 연차휴가는 in 연차휴가를 is 연차휴가.
-fn shared(question: &str, text: &str) -> Vec<String> {
-    let text = text.to_lowercase();
-    let mut found: Vec<String> = Vec::new();
-    for word in question.to_lowercase().split(|char: char| !char.is_alphanumeric()) {
-        let chars: Vec<char> = word.chars().collect();
-        let least = if word.is_ascii() { 3.min(chars.len()) } else { 2 };
-        let prefixes = (least..=chars.len()).rev().map(|length| chars[..length].iter().collect::<String>());
-        if let Some(part) = prefixes.filter(|part| !part.is_empty()).find(|part| text.contains(part.as_str()))
-            && !found.contains(&part)
-        {
-            found.push(part);
-        }
-    }
-    found
-}
-
-/// The text with these words in bold, or in brackets where bold cannot be shown.
-fn marked(text: &str, words: &[String], bold: bool) -> String {
+/// The text with what was found in bold, or in brackets where bold cannot be shown.
+fn marked(text: &str, why: &[Highlight], bold: bool) -> String {
     let (before, after) = if bold { ("\u{1b}[1m", "\u{1b}[0m") } else { ("«", "»") };
-    let lower = text.to_lowercase();
-    // Letters whose small form has another length would shift every place after them.
-    if lower.len() != text.len() {
-        return text.to_owned();
-    }
+    let mut ranges: Vec<Range<usize>> = why.iter().flat_map(|found| found.ranges.iter().cloned()).collect();
+    ranges.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
-    while at < text.len() {
-        let here = words.iter().filter(|word| lower[at..].starts_with(word.as_str())).max_by_key(|word| word.len());
-        match here {
-            Some(word) => {
-                out.push_str(&format!("{before}{}{after}", &text[at..at + word.len()]));
-                at += word.len();
-            }
-            None => {
-                let Some(char) = text[at..].chars().next() else { break };
-                out.push(char);
-                at += char.len_utf8();
-            }
+    for range in ranges {
+        if range.start < at {
+            continue;
         }
+        let (Some(plain), Some(found)) = (text.get(at..range.start), text.get(range.clone())) else {
+            continue;
+        };
+        out.push_str(&format!("{plain}{before}{found}{after}"));
+        at = range.end;
     }
+    out.push_str(text.get(at..).unwrap_or_default());
     out
 }
 
@@ -117,10 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_that_were_found_are_marked() {
-        let why = shared("연차휴가는 VPN 며칠?", "연차휴가를 vpn으로 신청한다.");
-        assert_eq!(why, ["연차휴가", "vpn"]);
-        assert_eq!(marked("연차휴가를 VPN으로", &why, false), "«연차휴가»를 «VPN»으로");
-        assert_eq!(marked("없다", &why, false), "없다");
+    fn what_was_found_is_marked_once() {
+        let found =
+            |term: &str, ranges: &[Range<usize>]| Highlight { term: term.into(), ranges: ranges.to_vec() };
+        let why = [found("나", &[3..6]), found("가나", &[0..6, 7..13])];
+        assert_eq!(marked("가나 가나다", &why, false), "«가나» «가나»다");
+        assert_eq!(marked("없다", &[], false), "없다");
     }
 }

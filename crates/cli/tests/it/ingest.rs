@@ -22,7 +22,8 @@ fn files_are_taken_in_found_and_answered_from() {
     let here = fresh("ingest");
     let folder = here.join("규정");
     fs::create_dir_all(folder.join("안")).expect("a directory");
-    fs::write(folder.join("주차.md"), "# 주차 규정\n\n방문 차량의 주차는 세 시간까지 무료이다.\n").expect("a file");
+    fs::write(folder.join("주차.md"), "# 주차 규정\n\n방문 차량의 주차는 세 시간까지 무료이다.\n")
+        .expect("a file");
     fs::copy(Path::new(SAMPLES).join("ko/복리후생.hwpx"), folder.join("안/복지.hwpx")).expect("a file");
     fs::write(folder.join("깨짐.docx"), "PK\u{3}\u{4}nothing").expect("a file");
     fs::write(folder.join(".숨김.md"), "숨은 글").expect("a file");
@@ -33,10 +34,19 @@ fn files_are_taken_in_found_and_answered_from() {
         return;
     }
     assert!(output.status.success(), "{stdout}{stderr}");
-    let line = |name: &str| stdout.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{name}: {stdout}"));
-    assert!(line("주차.md").contains("\"state\":\"ready\"") && line("주차.md").contains("\"title\":\"주차 규정\""), "{stdout}");
+    let line = |name: &str| {
+        stdout.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{name}: {stdout}"))
+    };
+    assert!(
+        line("주차.md").contains("\"state\":\"ready\"")
+            && line("주차.md").contains("\"title\":\"주차 규정\""),
+        "{stdout}"
+    );
     assert!(line("안/복지.hwpx").contains("\"title\":\"복리후생 규정\""), "{stdout}");
-    assert!(line("깨짐.docx").contains("\"failure\":\"corrupt\"") && line("깨짐.docx").contains("손상"), "{stdout}");
+    assert!(
+        line("깨짐.docx").contains("\"failure\":\"corrupt\"") && line("깨짐.docx").contains("손상"),
+        "{stdout}"
+    );
     assert_eq!(stdout.lines().count(), 3, "{stdout}");
     assert!(stderr.contains("문서 2개를 찾을 수 있습니다") && stderr.contains("실패 1개"), "{stderr}");
 

@@ -46,7 +46,13 @@ fn style(text: &str) -> Option<Style> {
         });
         in_order.take(least).count() >= least
     };
-    let styles = [(Style::Korean, 2), (Style::Article, 2), (Style::Section, 2), (Style::Korean, 1), (Style::Numbered, 2)];
+    let styles = [
+        (Style::Korean, 2),
+        (Style::Article, 2),
+        (Style::Section, 2),
+        (Style::Korean, 1),
+        (Style::Numbered, 2),
+    ];
     styles.into_iter().find(|(style, least)| count(*style, *least)).map(|(style, _)| style)
 }
 
@@ -270,7 +276,11 @@ fn items(text: &str, range: Range<usize>, kinds: &[Marker], depth: usize) -> Vec
     cut.map(|(((at, inner), end), number)| {
         let range = trimmed(text, at..end);
         let label = text[at..inner].trim().to_owned();
-        let items = if depth < DEPTH { items(text, inner.min(range.end)..range.end, &rest, depth + 1) } else { Vec::new() };
+        let items = if depth < DEPTH {
+            items(text, inner.min(range.end)..range.end, &rest, depth + 1)
+        } else {
+            Vec::new()
+        };
         Clause { number, label, range, items }
     })
     .collect()
@@ -295,7 +305,11 @@ mod tests {
             let chars: Vec<char> = words.chars().collect();
             match chars.len() {
                 0..=16 => words,
-                _ => format!("{}…{}", chars[..8].iter().collect::<String>(), chars[chars.len() - 6..].iter().collect::<String>()),
+                _ => format!(
+                    "{}…{}",
+                    chars[..8].iter().collect::<String>(),
+                    chars[chars.len() - 6..].iter().collect::<String>()
+                ),
             }
         };
         for chapter in &contract.chapters {
@@ -307,7 +321,9 @@ mod tests {
                 lines.push(format!("  {} [{}]", clause.label, ends(&clause.range)));
                 for item in &clause.items {
                     lines.push(format!("    {} [{}]", item.label, ends(&item.range)));
-                    lines.extend(item.items.iter().map(|item| format!("      {} [{}]", item.label, ends(&item.range))));
+                    lines.extend(
+                        item.items.iter().map(|item| format!("      {} [{}]", item.label, ends(&item.range))),
+                    );
                 }
             }
         };

@@ -30,7 +30,10 @@ impl<'a> Archive<'a> {
             let part = zip.by_index_raw(at).map_err(failure)?;
             let name = part.name().map_err(failure)?.into_owned();
             // Nothing is written, so these names could do no harm. A document that has them is no honest one.
-            if part.enclosed_name().is_none() || part.is_symlink() || name.contains('\\') || name.split('/').any(|step| step == "..") {
+            let outside = name.starts_with('/')
+                || name.contains(['\\', ':', '\0'])
+                || name.split('/').any(|step| step == "..");
+            if outside || part.is_symlink() {
                 return Err(Failure::corrupt(format!("a part called {name:?}")));
             }
             if part.encrypted() {
@@ -61,7 +64,10 @@ impl<'a> Archive<'a> {
         let mut bytes = Vec::new();
         let read = part.take(most + 1).read_to_end(&mut bytes).map_err(Failure::corrupt)? as u64;
         if read > most {
-            return Err(Failure::new(FailureKind::TooLarge, format!("{name:?} unpacks to more than {most} bytes")));
+            return Err(Failure::new(
+                FailureKind::TooLarge,
+                format!("{name:?} unpacks to more than {most} bytes"),
+            ));
         }
         self.left -= read;
         Ok(bytes)
@@ -80,7 +86,9 @@ impl<'a> Archive<'a> {
 
 fn failure(error: ZipError) -> Failure {
     match error {
-        ZipError::UnsupportedArchive(why) if why.contains("assword") => Failure::new(FailureKind::Encrypted, why),
+        ZipError::UnsupportedArchive(why) if why.contains("assword") => {
+            Failure::new(FailureKind::Encrypted, why)
+        }
         error => Failure::corrupt(error),
     }
 }

@@ -87,16 +87,26 @@ impl FailureKind {
     pub fn ko(self) -> &'static str {
         match self {
             Self::Encrypted => "암호가 걸린 문서입니다. 암호를 풀어 저장한 뒤 다시 올리세요",
-            Self::Locked => "배포용 문서라 글을 꺼낼 수 없습니다. 작성자에게 배포용이 아닌 원본을 받아 올리세요",
+            Self::Locked => {
+                "배포용 문서라 글을 꺼낼 수 없습니다. 작성자에게 배포용이 아닌 원본을 받아 올리세요"
+            }
             Self::Corrupt => "파일이 손상되었습니다. 원래 프로그램에서 열어 다시 저장한 뒤 올리세요",
-            Self::NoText => "글자가 없는 문서입니다(스캔한 그림일 수 있습니다). 글자 인식(OCR)을 거친 파일을 올리세요",
+            Self::NoText => {
+                "글자가 없는 문서입니다(스캔한 그림일 수 있습니다). 글자 인식(OCR)을 거친 파일을 올리세요"
+            }
             Self::TooLarge => "파일이 너무 큽니다. 나누어 올리거나 그림을 빼고 저장하세요",
-            Self::Unsupported => "읽을 줄 모르는 형식입니다. HWPX, HWP, PDF, DOCX, XLSX, CSV, HTML, Markdown, 텍스트로 저장해 올리세요",
-            Self::TimedOut => "읽는 데 너무 오래 걸려 멈췄습니다. 나누어 올리거나 다른 형식으로 저장해 올리세요",
+            Self::Unsupported => {
+                "읽을 줄 모르는 형식입니다. HWPX, HWP, PDF, DOCX, XLSX, CSV, HTML, Markdown, 텍스트로 저장해 올리세요"
+            }
+            Self::TimedOut => {
+                "읽는 데 너무 오래 걸려 멈췄습니다. 나누어 올리거나 다른 형식으로 저장해 올리세요"
+            }
             Self::OutOfMemory => "읽는 데 메모리가 너무 많이 듭니다. 나누어 올리거나 그림을 빼고 저장하세요",
             Self::Empty => "빈 파일입니다. 내용이 있는 파일을 올리세요",
             Self::Crashed => "파일을 읽던 작업이 죽었습니다. 원래 프로그램에서 열어 다시 저장한 뒤 올리세요",
-            Self::NoJail => "이 컴퓨터에서는 파일을 격리해 읽을 수 없어 읽지 않았습니다. `doran doctor`가 알려 주는 대로 격리를 켠 뒤 다시 시도하세요",
+            Self::NoJail => {
+                "이 컴퓨터에서는 파일을 격리해 읽을 수 없어 읽지 않았습니다. `doran doctor`가 알려 주는 대로 격리를 켠 뒤 다시 시도하세요"
+            }
             Self::NotIndexed => "글은 읽었지만 색인에 넣지 못했습니다. 잠시 뒤 다시 시도하세요",
             Self::Disk => "디스크에 쓰거나 읽지 못했습니다. 자리가 있는지 살펴보고 다시 시도하세요",
         }
@@ -106,16 +116,30 @@ impl FailureKind {
     pub fn en(self) -> &'static str {
         match self {
             Self::Encrypted => "the file needs a password; save it without one and add it again",
-            Self::Locked => "the file is a view-only 배포용 document; ask its author for the original and add that",
+            Self::Locked => {
+                "the file is a view-only 배포용 document; ask its author for the original and add that"
+            }
             Self::Corrupt => "the file is damaged; open it in its own program, save it again and add that",
-            Self::NoText => "the file has no text, only pictures perhaps; run text recognition (OCR) over it and add the result",
+            Self::NoText => {
+                "the file has no text, only pictures perhaps; run text recognition (OCR) over it and add the result"
+            }
             Self::TooLarge => "the file is too large; add it in parts, or save it without pictures",
-            Self::Unsupported => "the format is not read here; save it as HWPX, HWP, PDF, DOCX, XLSX, CSV, HTML, Markdown or text and add that",
-            Self::TimedOut => "reading took too long and was stopped; add the file in parts or in another format",
-            Self::OutOfMemory => "reading takes too much memory; add the file in parts, or save it without pictures",
+            Self::Unsupported => {
+                "the format is not read here; save it as HWPX, HWP, PDF, DOCX, XLSX, CSV, HTML, Markdown or text and add that"
+            }
+            Self::TimedOut => {
+                "reading took too long and was stopped; add the file in parts or in another format"
+            }
+            Self::OutOfMemory => {
+                "reading takes too much memory; add the file in parts, or save it without pictures"
+            }
             Self::Empty => "the file is empty; add one with content",
-            Self::Crashed => "the reader of the file died; open the file in its own program, save it again and add that",
-            Self::NoJail => "files cannot be read in isolation on this machine, so it was not read; turn isolation on as `doran doctor` says and try again",
+            Self::Crashed => {
+                "the reader of the file died; open the file in its own program, save it again and add that"
+            }
+            Self::NoJail => {
+                "files cannot be read in isolation on this machine, so it was not read; turn isolation on as `doran doctor` says and try again"
+            }
             Self::NotIndexed => "the text was read but the index did not take it; try again later",
             Self::Disk => "the disk did not take it or give it back; see whether there is room and try again",
         }

@@ -82,7 +82,14 @@ pub struct ReadLimits {
 
 impl Default for ReadLimits {
     fn default() -> Self {
-        Self { input: 50 << 20, text: 32 << 20, unpacked: 200 << 20, entries: 10_000, ratio: 100, pages: 5_000 }
+        Self {
+            input: 50 << 20,
+            text: 32 << 20,
+            unpacked: 200 << 20,
+            entries: 10_000,
+            ratio: 100,
+            pages: 5_000,
+        }
     }
 }
 
@@ -92,7 +99,10 @@ pub fn extract(name: &str, bytes: &[u8], limits: &ReadLimits) -> Result<Extracte
         return Err(Failure::new(FailureKind::Empty, "0 bytes"));
     }
     if bytes.len() > limits.input {
-        return Err(Failure::new(FailureKind::TooLarge, format!("{} bytes, at most {}", bytes.len(), limits.input)));
+        return Err(Failure::new(
+            FailureKind::TooLarge,
+            format!("{} bytes, at most {}", bytes.len(), limits.input),
+        ));
     }
     let format = sniff(name, bytes)?;
     let extracted = match format {

@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn a_lower_level_starts_again_under_each_upper_one() {
         let level = |pattern: &str, shape| Level { start: 1, shape, pattern: pattern.into() };
-        let levels = vec![level("제%1조", Shape::Digit), level("%2", Shape::Circled), level("%1.%3)", Shape::Digit)];
+        let levels =
+            vec![level("제%1조", Shape::Digit), level("%2", Shape::Circled), level("%1.%3)", Shape::Digit)];
         let mut lists = Lists { levels: HashMap::from([("1".to_owned(), levels)]), ..Lists::default() };
         let marks: Vec<String> = [0, 1, 1, 0, 1, 2].into_iter().map(|level| lists.mark("1", level)).collect();
         assert_eq!(marks, ["제1조", "①", "②", "제2조", "①", "2.1)"]);

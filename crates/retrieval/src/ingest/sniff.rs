@@ -40,11 +40,15 @@ pub(super) fn sniff(name: &str, bytes: &[u8]) -> Result<Format, Failure> {
     if let Some((_, what)) = foreign.iter().find(|(mark, _)| head.starts_with(mark) && is_binary(head)) {
         return unsupported(what);
     }
-    let start = String::from_utf8_lossy(head).trim_start_matches('\u{feff}').trim_start().to_ascii_lowercase();
+    let start =
+        String::from_utf8_lossy(head).trim_start_matches('\u{feff}').trim_start().to_ascii_lowercase();
     if start.starts_with("{\\rtf") {
         return unsupported("RTF");
     }
-    if start.starts_with("<!doctype html") || start.starts_with("<html") || start.contains("<html") && start.starts_with('<') {
+    if start.starts_with("<!doctype html")
+        || start.starts_with("<html")
+        || start.contains("<html") && start.starts_with('<')
+    {
         return Ok(Format::Html);
     }
     if start.starts_with("<?xml") || start.starts_with("<svg") {
@@ -90,8 +94,10 @@ fn compound(bytes: &[u8]) -> Result<Format, Failure> {
     if file.is_stream("/EncryptedPackage") {
         return Err(Failure::new(FailureKind::Encrypted, "an encrypted Office document"));
     }
-    let known = [("/WordDocument", "DOC"), ("/Workbook", "XLS"), ("/Book", "XLS"), ("/PowerPoint Document", "PPT")];
-    let what = known.iter().find(|(stream, _)| file.is_stream(stream)).map_or("an OLE file", |(_, what)| what);
+    let known =
+        [("/WordDocument", "DOC"), ("/Workbook", "XLS"), ("/Book", "XLS"), ("/PowerPoint Document", "PPT")];
+    let what =
+        known.iter().find(|(stream, _)| file.is_stream(stream)).map_or("an OLE file", |(_, what)| what);
     Err(Failure::new(FailureKind::Unsupported, what))
 }
 

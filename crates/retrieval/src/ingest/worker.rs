@@ -76,8 +76,8 @@ impl Reader {
         input.extend_from_slice(bytes);
         let output = self.jail.run(Worker { argument: WORKER, input: &input }).await.map_err(told)?;
         // The child has read a hostile file: its answer is believed no more than the file.
-        let found: Result<Extracted, Failure> =
-            serde_json::from_slice(&output).map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
+        let found: Result<Extracted, Failure> = serde_json::from_slice(&output)
+            .map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
         let found = found?;
         let ordered = found.pages.windows(2).all(|pair| pair[0] <= pair[1]);
         let inside = found.pages.iter().all(|start| found.text.is_char_boundary(*start));

@@ -132,7 +132,10 @@ impl Writer {
     fn push(&mut self, words: &str) -> Result<(), Failure> {
         let (words, hidden) = clean(words);
         if self.text.len() + words.len() > self.most {
-            return Err(Failure::new(FailureKind::TooLarge, format!("more than {} bytes of text", self.most)));
+            return Err(Failure::new(
+                FailureKind::TooLarge,
+                format!("more than {} bytes of text", self.most),
+            ));
         }
         self.hidden += hidden;
         self.text.push_str(&words);
@@ -166,6 +169,9 @@ mod tests {
     fn a_text_that_grows_too_long_is_refused() {
         let mut writer = writer();
         assert!(writer.paragraph(&"x".repeat(150)).is_ok());
-        assert_eq!(writer.paragraph(&"x".repeat(150)).map_err(|error| error.kind), Err(FailureKind::TooLarge));
+        assert_eq!(
+            writer.paragraph(&"x".repeat(150)).map_err(|error| error.kind),
+            Err(FailureKind::TooLarge)
+        );
     }
 }

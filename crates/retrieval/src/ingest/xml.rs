@@ -32,7 +32,8 @@ impl Element<'_> {
     pub(super) fn get(&self, name: &str) -> Option<String> {
         let mut attributes = self.0.attributes();
         attributes.with_checks(false);
-        let mut found = attributes.flatten().filter(|attribute| attribute.key.local_name().into_inner() == name);
+        let mut found =
+            attributes.flatten().filter(|attribute| attribute.key.local_name().into_inner() == name);
         found.next().map(|attribute| match attribute.normalized_value(XmlVersion::Implicit1_0) {
             Ok(value) => value.into_owned(),
             Err(_) => attribute.value.into_owned(),
@@ -81,13 +82,15 @@ impl<'a> Xml<'a> {
                 }
                 Event::Text(text) => Piece::Text(text.into_inner().into_owned()),
                 Event::CData(text) => Piece::Text(text.into_inner().into_owned()),
-                Event::GeneralRef(entity) => Piece::Text(match entity.resolve_char_ref().map_err(Failure::corrupt)? {
-                    Some(char) => char.to_string(),
-                    None => match resolve_predefined_entity(&entity) {
-                        Some(text) => text.to_owned(),
-                        None => return Err(Failure::corrupt("XML with entities of its own")),
-                    },
-                }),
+                Event::GeneralRef(entity) => {
+                    Piece::Text(match entity.resolve_char_ref().map_err(Failure::corrupt)? {
+                        Some(char) => char.to_string(),
+                        None => match resolve_predefined_entity(&entity) {
+                            Some(text) => text.to_owned(),
+                            None => return Err(Failure::corrupt("XML with entities of its own")),
+                        },
+                    })
+                }
                 Event::DocType(_) => return Err(Failure::corrupt("XML with a document type")),
                 Event::Eof if self.depth > 0 => return Err(Failure::corrupt("XML ends too early")),
                 Event::Eof => return Ok(None),
@@ -143,14 +146,21 @@ mod tests {
 
     #[test]
     fn elements_and_text_come_without_prefixes() {
-        assert_eq!(read("<w:p a='1'><w:t>a &amp; b &#xAC00;</w:t><w:br/></w:p>").expect("xml"), "<p><t>a & b 가</t><br></br></p>");
+        assert_eq!(
+            read("<w:p a='1'><w:t>a &amp; b &#xAC00;</w:t><w:br/></w:p>").expect("xml"),
+            "<p><t>a & b 가</t><br></br></p>"
+        );
     }
 
     #[test]
     fn nothing_expands() {
         let laughs = "<!DOCTYPE a [<!ENTITY x 'ha'><!ENTITY y '&x;&x;'>]><a>&y;</a>";
         for text in [laughs, "<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>", "<a>&x;</a>", "<a>"] {
-            assert_eq!(read(text).map_err(|failure| failure.kind), Err(super::super::FailureKind::Corrupt), "{text}");
+            assert_eq!(
+                read(text).map_err(|failure| failure.kind),
+                Err(super::super::FailureKind::Corrupt),
+                "{text}"
+            );
         }
         assert!(read(&"<a>".repeat(100_000)).is_err());
     }

@@ -155,7 +155,9 @@ pub(super) fn lock(root: &Path) -> io::Result<File> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(root.join("lock"))?;
     file.try_lock().map_err(|error| match error {
-        fs::TryLockError::WouldBlock => io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open"),
+        fs::TryLockError::WouldBlock => {
+            io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open")
+        }
         fs::TryLockError::Error(error) => error,
     })?;
     Ok(file)
@@ -175,7 +177,9 @@ pub(super) fn load(root: &Path) -> io::Result<Vec<Record>> {
                         }
                         records.push(found);
                     }
-                    Some(found) => tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone"),
+                    Some(found) => {
+                        tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone")
+                    }
                     None => erase(&document)?,
                 }
             }
@@ -207,7 +211,8 @@ fn read(path: &Path) -> io::Result<Option<Record>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let found: Record = serde_json::from_slice(&bytes).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+    let found: Record = serde_json::from_slice(&bytes)
+        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
     if found.layout > LAYOUT {
         return Err(io::Error::other(format!("{} is of a newer doran", path.display())));
     }
@@ -225,7 +230,8 @@ pub(super) fn extracted(path: &Path) -> io::Result<Option<Extracted>> {
 
 /// A document from its text and its record.
 pub(super) fn document(path: &Path, record: &Record) -> io::Result<Document> {
-    let extracted = extracted(path)?.ok_or_else(|| io::Error::other(format!("{} is missing", path.display())))?;
+    let extracted =
+        extracted(path)?.ok_or_else(|| io::Error::other(format!("{} is missing", path.display())))?;
     let kind = record.ready.as_ref().map_or(&record.kind, |ready| &ready.kind);
     Ok(whole(record, kind, extracted))
 }
@@ -250,10 +256,26 @@ mod tests {
 
     #[test]
     fn no_name_leads_out_of_the_library() {
-        for name in ["..", "../../etc/passwd", "/abs", "CON", "a\\b", "", ".", "a\0b", "ㄱ/ㄴ", "A", "\u{202e}x", "con.txt"] {
+        for name in [
+            "..",
+            "../../etc/passwd",
+            "/abs",
+            "CON",
+            "a\\b",
+            "",
+            ".",
+            "a\0b",
+            "ㄱ/ㄴ",
+            "A",
+            "\u{202e}x",
+            "con.txt",
+        ] {
             let step = encoded(name);
             assert!(step.starts_with('_') && step.len() <= 120, "{name:?} → {step}");
-            assert!(step.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'%' | b'_')), "{name:?} → {step}");
+            assert!(
+                step.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'%' | b'_')),
+                "{name:?} → {step}"
+            );
         }
         assert!(encoded(&"가".repeat(5000)).len() < 100);
         assert_ne!(encoded("a"), encoded("A"), "some file systems do not tell them apart");

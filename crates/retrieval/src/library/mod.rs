@@ -109,8 +109,12 @@ impl LibraryError {
                 format!("파일이 {bytes}바이트인데 {most}바이트까지 받습니다. 나누어 올리세요")
             }
             Self::BadName => "이름이 비었거나 너무 깁니다. 더 짧은 이름을 쓰세요".into(),
-            Self::Busy(waiting) => format!("이미 문서 {waiting}개가 기다리고 있습니다. 잠시 뒤에 다시 올리세요"),
-            Self::Full(most) => format!("{most}바이트까지 둘 수 있습니다. 필요 없는 문서를 지우고 다시 올리세요"),
+            Self::Busy(waiting) => {
+                format!("이미 문서 {waiting}개가 기다리고 있습니다. 잠시 뒤에 다시 올리세요")
+            }
+            Self::Full(most) => {
+                format!("{most}바이트까지 둘 수 있습니다. 필요 없는 문서를 지우고 다시 올리세요")
+            }
             Self::Unknown(id) => format!("문서 `{id}`이(가) 없습니다. 목록에서 고르세요"),
             Self::Disk { path, .. } => format!("`{}`에 쓸 수 없습니다. 디스크를 살펴보세요", path.display()),
             Self::Index(_) => "색인이 따라오지 못했습니다. 잠시 뒤 다시 시도하세요".into(),
@@ -168,9 +172,14 @@ impl std::fmt::Debug for Inner {
 impl Library {
     /// Opens the library in a directory, makes it if need be, and goes on with what was left undone. One process at a
     /// time may have it open.
-    pub async fn open(root: &Path, index: Arc<dyn Index>, options: LibraryOptions) -> Result<Self, LibraryError> {
+    pub async fn open(
+        root: &Path,
+        index: Arc<dyn Index>,
+        options: LibraryOptions,
+    ) -> Result<Self, LibraryError> {
         let path = root.to_owned();
-        let (lock, records) = disk::blocking(root, move || Ok((disk::lock(&path)?, disk::load(&path)?))).await?;
+        let (lock, records) =
+            disk::blocking(root, move || Ok((disk::lock(&path)?, disk::load(&path)?))).await?;
         let mut shelf = Shelf::default();
         let mut removing = Vec::new();
         for record in records {
@@ -212,7 +221,12 @@ impl Library {
             return Err(LibraryError::TooLarge { bytes: bytes.len(), most });
         }
         let short = |name: &str| name.len() <= NAME;
-        if tenant.as_str().is_empty() || !short(tenant.as_str()) || !short(&collection) || name.trim().is_empty() || name.len() > FILE_NAME {
+        if tenant.as_str().is_empty()
+            || !short(tenant.as_str())
+            || !short(&collection)
+            || name.trim().is_empty()
+            || name.len() > FILE_NAME
+        {
             return Err(LibraryError::BadName);
         }
         let key = Key::of(&tenant, &collection, &name);
@@ -274,14 +288,19 @@ impl Library {
 
     /// Reads a document again that failed or was cancelled.
     pub async fn retry(&self, tenant: &Tenant, id: &DocumentId) -> Result<Status, LibraryError> {
-        self.change(tenant, id, |shelf, key| shelf.again(key, &[State::Failed, State::Cancelled, State::Paused])).await
+        self.change(tenant, id, |shelf, key| {
+            shelf.again(key, &[State::Failed, State::Cancelled, State::Paused])
+        })
+        .await
     }
 
     /// Removes a document whole: from the index, its text and its original.
     pub async fn remove(&self, tenant: &Tenant, id: &DocumentId) -> Result<(), LibraryError> {
         let inner = &self.inner;
         let key = Key::named(tenant, id);
-        let Some((key, turn)) = inner.shelf().removing(&key) else { return Err(LibraryError::Unknown(id.clone())) };
+        let Some((key, turn)) = inner.shelf().removing(&key) else {
+            return Err(LibraryError::Unknown(id.clone()));
+        };
         // A worker that has this document lets go of it first, so that it cannot put it back.
         let _turn = turn.lock().await;
         let writing = inner.shelf().writing(&key);
@@ -305,7 +324,8 @@ impl Library {
     /// The bytes that were handed in: of the version that is ready, else of the one on its way.
     pub async fn original(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Vec<u8>>, LibraryError> {
         let Some(record) = self.inner.shelf().record(&Key::named(tenant, id)) else { return Ok(None) };
-        let hash = record.ready.as_ref().map(|ready| &ready.hash).or(record.incoming.as_ref().map(|new| &new.hash));
+        let hash =
+            record.ready.as_ref().map(|ready| &ready.hash).or(record.incoming.as_ref().map(|new| &new.hash));
         let Some(hash) = hash else { return Ok(None) };
         let path = disk::original(&disk::directory(&self.inner.root, &record.key()), hash);
         disk::blocking(&self.inner.root, move || std::fs::read(&path)).await.map(Some)
@@ -335,7 +355,8 @@ impl Library {
         change: impl FnOnce(&mut Shelf, &Key) -> Option<Status>,
     ) -> Result<Status, LibraryError> {
         let key = Key::named(tenant, id);
-        let status = change(&mut self.inner.shelf(), &key).ok_or_else(|| LibraryError::Unknown(id.clone()))?;
+        let status =
+            change(&mut self.inner.shelf(), &key).ok_or_else(|| LibraryError::Unknown(id.clone()))?;
         self.inner.keep(&key).await?;
         self.inner.wake.notify_one();
         self.inner.tell();

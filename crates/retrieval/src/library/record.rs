@@ -200,7 +200,10 @@ impl Record {
             self.state = State::Queued;
             if self.attempts >= ATTEMPTS {
                 self.state = State::Failed;
-                self.failure = Some(Failure::new(crate::ingest::FailureKind::Crashed, "reading it was cut short again and again"));
+                self.failure = Some(Failure::new(
+                    crate::ingest::FailureKind::Crashed,
+                    "reading it was cut short again and again",
+                ));
             }
         }
         self
@@ -253,10 +256,13 @@ mod tests {
 
     #[test]
     fn a_document_is_its_tenant_collection_and_name() {
-        let key = |tenant: &str, collection: &str, name: &str| Key::of(&Tenant::new(tenant), collection, name).id;
+        let key =
+            |tenant: &str, collection: &str, name: &str| Key::of(&Tenant::new(tenant), collection, name).id;
         let one = key("a", "", "x.pdf");
         assert_eq!(one, key("a", "", "x.pdf"));
-        for other in [key("b", "", "x.pdf"), key("a", "c", "x.pdf"), key("a", "", "y.pdf"), key("a", "x", ".pdf")] {
+        for other in
+            [key("b", "", "x.pdf"), key("a", "c", "x.pdf"), key("a", "", "y.pdf"), key("a", "x", ".pdf")]
+        {
             assert_ne!(one, other);
         }
         assert!(one.as_str().len() == 32 && one.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -264,7 +270,13 @@ mod tests {
 
     #[test]
     fn a_title_is_the_name_without_its_path_and_ending() {
-        for (name, expected) in [("규정/휴가.hwpx", "휴가"), ("..\\x.js", "x"), (".env", ".env"), ("a\r\nb.md", "ab"), ("../..", "..")] {
+        for (name, expected) in [
+            ("규정/휴가.hwpx", "휴가"),
+            ("..\\x.js", "x"),
+            (".env", ".env"),
+            ("a\r\nb.md", "ab"),
+            ("../..", ".."),
+        ] {
             assert_eq!(stem(name), expected, "{name:?}");
         }
     }

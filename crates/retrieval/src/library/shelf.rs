@@ -69,7 +69,8 @@ impl Shelf {
         let key = record.key();
         match self.held.get_mut(&at(&key)) {
             Some(held) => {
-                held.record = Record { ready: held.record.ready.take(), added_at: held.record.added_at, ..record };
+                held.record =
+                    Record { ready: held.record.ready.take(), added_at: held.record.added_at, ..record };
                 self.want(&key);
                 self.enqueue(&key);
             }
@@ -92,8 +93,16 @@ impl Shelf {
     }
 
     /// Whether there is room for a document.
-    pub(super) fn admits(&self, key: &Key, incoming: &Incoming, options: &LibraryOptions) -> Result<(), LibraryError> {
-        let own = self.held.range((key.tenant.clone(), DocumentId::default())..).take_while(|((tenant, _), _)| *tenant == key.tenant);
+    pub(super) fn admits(
+        &self,
+        key: &Key,
+        incoming: &Incoming,
+        options: &LibraryOptions,
+    ) -> Result<(), LibraryError> {
+        let own = self
+            .held
+            .range((key.tenant.clone(), DocumentId::default())..)
+            .take_while(|((tenant, _), _)| *tenant == key.tenant);
         let (mut waiting, mut bytes) = (0, 0u64);
         for ((_, id), held) in own {
             let record = &held.record;
@@ -113,7 +122,10 @@ impl Shelf {
     }
 
     pub(super) fn list(&self, tenant: &Tenant) -> Vec<Status> {
-        let own = self.held.iter().filter(|((whose, _), held)| whose == tenant && held.record.state != State::Removing);
+        let own = self
+            .held
+            .iter()
+            .filter(|((whose, _), held)| whose == tenant && held.record.state != State::Removing);
         let mut own: Vec<&Held> = own.map(|(_, held)| held).collect();
         own.sort_by_key(|held| std::cmp::Reverse((held.record.changed_at, held.place)));
         own.into_iter().map(|held| held.record.status()).collect()
@@ -134,12 +146,16 @@ impl Shelf {
 
     /// The records of what can be found.
     pub(super) fn ready(&self) -> Vec<Record> {
-        let ready = self.held.values().filter(|held| held.record.ready.is_some() && held.record.state != State::Removing);
+        let ready = self
+            .held
+            .values()
+            .filter(|held| held.record.ready.is_some() && held.record.state != State::Removing);
         ready.map(|held| held.record.clone()).collect()
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        self.active.values().all(|count| *count == 0) && self.held.values().all(|held| !held.record.state.is_pending())
+        self.active.values().all(|count| *count == 0)
+            && self.held.values().all(|held| !held.record.state.is_pending())
     }
 
     /// Keeps a document from being read. What is on its way into the index cannot be called back.
@@ -205,7 +221,13 @@ impl Shelf {
         held.record.attempts += 1;
         held.stop = Arc::new(Notify::new());
         *self.active.entry(tenant).or_default() += 1;
-        Some(Job { record: held.record.clone(), incoming, wanted: held.wanted, turn: held.turn.clone(), stop: held.stop.clone() })
+        Some(Job {
+            record: held.record.clone(),
+            incoming,
+            wanted: held.wanted,
+            turn: held.turn.clone(),
+            stop: held.stop.clone(),
+        })
     }
 
     /// A worker has let go of a document.

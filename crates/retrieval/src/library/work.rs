@@ -52,7 +52,8 @@ async fn one(inner: &Arc<Inner>, job: Job) -> Result<(), Failure> {
         Some(extracted) => extracted,
         None => {
             let original = disk::original(&directory, &incoming.hash);
-            let bytes = disk::blocking(&inner.root, move || std::fs::read(&original)).await.map_err(disk_failed)?;
+            let bytes =
+                disk::blocking(&inner.root, move || std::fs::read(&original)).await.map_err(disk_failed)?;
             let read = tokio::select! {
                 read = inner.options.reader.read(&record.name, &bytes) => read,
                 () = stop.notified() => return Ok(()),

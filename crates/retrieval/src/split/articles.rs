@@ -55,9 +55,13 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
     let rest = |range: Range<usize>| {
         // The heading of a chapter is in the titles of its articles already.
         let chapter = contract.chapters.iter().find(|chapter| range.contains(&chapter.range.start));
-        let line = chapter.map(|chapter| text[chapter.range.start..].find('\n').map_or(text.len(), |end| chapter.range.start + end));
+        let line = chapter.map(|chapter| {
+            text[chapter.range.start..].find('\n').map_or(text.len(), |end| chapter.range.start + end)
+        });
         let cuts = match (chapter, line) {
-            (Some(chapter), Some(line)) => vec![range.start..chapter.range.start, line.min(range.end)..range.end],
+            (Some(chapter), Some(line)) => {
+                vec![range.start..chapter.range.start, line.min(range.end)..range.end]
+            }
             _ => vec![range],
         };
         // The marks before the next heading belong to it.

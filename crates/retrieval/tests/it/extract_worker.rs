@@ -21,7 +21,8 @@ fn main() -> ExitCode {
 
 /// Takes every file of a directory into the library, again and again, until somebody ends this.
 fn library(root: &Path, files: &Path) -> ExitCode {
-    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() else {
+    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+    else {
         return ExitCode::FAILURE;
     };
     let done: std::io::Result<()> = runtime.block_on(async {

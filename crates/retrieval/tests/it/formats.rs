@@ -5,7 +5,8 @@ use doran_retrieval::ingest::{Extracted, FailureKind, Format, ReadLimits, extrac
 use crate::fixture;
 
 fn read(name: &str) -> Extracted {
-    extract(name, &fixture(name), &ReadLimits::default()).unwrap_or_else(|failure| panic!("{name}: {failure:?}"))
+    extract(name, &fixture(name), &ReadLimits::default())
+        .unwrap_or_else(|failure| panic!("{name}: {failure:?}"))
 }
 
 fn check(name: &str, format: Format, title: Option<&str>, text: &str) {
@@ -67,10 +68,16 @@ fn a_pdf_is_read_page_by_page() {
     for name in ["report.pdf"] {
         let found = read(name);
         assert_eq!((found.format, found.pages.len()), (Format::Pdf, 2), "{name}: {}", found.text);
-        for words in ["월간 보고서", "3월 매출은", "7퍼센트 늘었다.", "서버 고장은 한 번 있었고 30분 만에 고쳤다."] {
+        for words in
+            ["월간 보고서", "3월 매출은", "7퍼센트 늘었다.", "서버 고장은 한 번 있었고 30분 만에 고쳤다."]
+        {
             assert!(found.text.contains(words), "{name}: {words}\n{}", found.text);
         }
-        assert!(found.text[found.pages[1]..].starts_with("고장 현황"), "{name}: {:?}", &found.text[found.pages[1]..]);
+        assert!(
+            found.text[found.pages[1]..].starts_with("고장 현황"),
+            "{name}: {:?}",
+            &found.text[found.pages[1]..]
+        );
     }
 }
 
@@ -93,7 +100,11 @@ fn broken_twins_fail_or_are_read_but_never_panic() {
     for name in ["numbered.docx", "numbered.hwpx", "hello.hwp", "draw_text.hwp", "sheet.xlsx"] {
         let whole = fixture(name);
         let half = extract(name, &whole[..whole.len() / 2], &ReadLimits::default());
-        assert_eq!(half.map_err(|failure| failure.kind).map(|found| found.text), Err(FailureKind::Corrupt), "{name} cut");
+        assert_eq!(
+            half.map_err(|failure| failure.kind).map(|found| found.text),
+            Err(FailureKind::Corrupt),
+            "{name} cut"
+        );
         // Bytes turned over all along the file: whatever comes of it, it is an answer.
         for step in 0..64 {
             let mut bytes = whole.clone();

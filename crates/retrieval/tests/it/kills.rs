@@ -35,7 +35,8 @@ async fn c122_killed_fifty_times_every_document_is_there_once() {
         child.wait().expect("gone");
     }
     let index = Arc::new(RamKeyword::default());
-    let options = LibraryOptions { reader: reader(ReadLimits::default()), workers: 2, ..LibraryOptions::default() };
+    let options =
+        LibraryOptions { reader: reader(ReadLimits::default()), workers: 2, ..LibraryOptions::default() };
     let library = Library::open(&root, index.clone(), options).await.expect("a library");
     let tenant = Tenant::new("t");
     library.settled().await;
@@ -57,7 +58,8 @@ async fn c122_killed_fifty_times_every_document_is_there_once() {
     let left = std::fs::read_dir(root.join("_t").join("_")).expect("a directory");
     let mut documents = 0;
     for document in left {
-        let inside: Vec<_> = std::fs::read_dir(document.expect("an entry").path()).expect("a directory").collect();
+        let inside: Vec<_> =
+            std::fs::read_dir(document.expect("an entry").path()).expect("a directory").collect();
         assert_eq!(inside.len(), 3, "record, original and text, nothing else: {inside:?}");
         documents += 1;
     }

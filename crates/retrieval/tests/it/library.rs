@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use doran_retrieval::ingest::{FailureKind, ReadLimits};
 use doran_retrieval::{
-    Document, DocumentId, DocumentKind, Filter, Hit, Index, Library, LibraryError, LibraryOptions, Listed, NewDocument,
-    Passage, Question, RamKeyword, RetrieveError, Retriever, State, Status, Tenant,
+    Document, DocumentId, DocumentKind, Filter, Hit, Index, Library, LibraryError, LibraryOptions, Listed,
+    NewDocument, Passage, Question, RamKeyword, RetrieveError, Retriever, State, Status, Tenant,
 };
 
 use crate::{fresh, reader};
@@ -64,13 +64,17 @@ async fn what_is_added_is_found_and_survives_a_restart() {
     let root = fresh("added");
     let index = Arc::new(RamKeyword::default());
     let library = open(&root, &index).await;
-    let status = library.add(new("t", "규정/휴가.md", "# 휴가 규정\n\n연차는 15일이다.")).await.expect("added");
+    let status =
+        library.add(new("t", "규정/휴가.md", "# 휴가 규정\n\n연차는 15일이다.")).await.expect("added");
     assert_eq!((status.state, status.title.as_str()), (State::Queued, "휴가"));
     let ready = settled(&library, "t").await.remove(0);
     assert_eq!((ready.state, ready.title.as_str(), ready.passages), (State::Ready, "휴가 규정", 1));
     assert_eq!(found(&*index, "t", "연차").await, ["연차는 15일이다."]);
     let document = library.document(&Tenant::new("t"), &ready.id).await.expect("read").expect("there");
-    assert_eq!((document.version, document.text.as_str()), (ready.version, "# 휴가 규정\n\n연차는 15일이다."));
+    assert_eq!(
+        (document.version, document.text.as_str()),
+        (ready.version, "# 휴가 규정\n\n연차는 15일이다.")
+    );
     drop(library);
 
     let empty = Arc::new(RamKeyword::default());
@@ -92,7 +96,11 @@ async fn the_same_file_again_is_nothing_new_and_a_changed_one_takes_its_place() 
     let same = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
     assert_eq!(same, first);
     let changed = library.add(new("t", "a.txt", "배 하나.")).await.expect("added");
-    assert_eq!((&changed.id, &changed.version), (&first.id, &first.version), "the old version stays until the new one is read");
+    assert_eq!(
+        (&changed.id, &changed.version),
+        (&first.id, &first.version),
+        "the old version stays until the new one is read"
+    );
     let second = settled(&library, "t").await;
     assert_eq!(second.len(), 1);
     assert_ne!(second[0].version, first.version);
@@ -128,7 +136,10 @@ async fn a_file_that_cannot_be_read_says_why_and_can_be_tried_again() {
     let library = open(&fresh("failed"), &Arc::new(RamKeyword::default())).await;
     let status = library.add(new("t", "a.docx", "PK\u{3}\u{4}broken")).await.expect("added");
     let failed = settled(&library, "t").await.remove(0);
-    assert_eq!((failed.state, failed.failure.map(|failure| failure.kind)), (State::Failed, Some(FailureKind::Corrupt)));
+    assert_eq!(
+        (failed.state, failed.failure.map(|failure| failure.kind)),
+        (State::Failed, Some(FailureKind::Corrupt))
+    );
     let again = library.retry(&Tenant::new("t"), &status.id).await.expect("tried");
     assert_eq!((again.state, again.failure), (State::Queued, None));
     assert_eq!(settled(&library, "t").await[0].state, State::Failed);
@@ -142,7 +153,15 @@ async fn c118_a_name_is_data_and_never_a_path() {
     let root = fresh("names");
     let library = open(&root, &Arc::new(RamKeyword::default())).await;
     let long = "가".repeat(4000);
-    let names = ["../../../static/x.js", "CON", long.as_str(), "a\r\nSet-Cookie: x", "\u{202e}gpj.exe", "/etc/passwd", "a\0b"];
+    let names = [
+        "../../../static/x.js",
+        "CON",
+        long.as_str(),
+        "a\r\nSet-Cookie: x",
+        "\u{202e}gpj.exe",
+        "/etc/passwd",
+        "a\0b",
+    ];
     for name in names {
         let document = NewDocument { collection: "../../c".into(), ..new("../t", name, "내용 하나.") };
         let status = library.add(document).await.expect(name);
@@ -184,7 +203,8 @@ async fn c121_there_is_a_limit_on_what_waits_and_on_what_is_kept() {
         return;
     }
     let options = LibraryOptions { waiting: 3, bytes: 30, ..options() };
-    let library = Library::open(&fresh("limits"), Arc::new(Stuck::default()), options).await.expect("a library");
+    let library =
+        Library::open(&fresh("limits"), Arc::new(Stuck::default()), options).await.expect("a library");
     let mut busy = 0;
     for name in 0..10 {
         match library.add(new("t", &name.to_string(), "글")).await {
@@ -206,7 +226,9 @@ async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
     }
     let root = fresh("paused");
     let stuck = Arc::new(Stuck::default());
-    let library = Library::open(&root, stuck.clone(), LibraryOptions { workers: 1, ..options() }).await.expect("a library");
+    let library = Library::open(&root, stuck.clone(), LibraryOptions { workers: 1, ..options() })
+        .await
+        .expect("a library");
     let tenant = Tenant::new("t");
     let first = library.add(new("t", "1.txt", "하나")).await.expect("added");
     // The only worker is now held up by the index, so the others wait.
@@ -217,23 +239,36 @@ async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
     let third = library.add(new("t", "3.txt", "셋")).await.expect("added");
     assert_eq!(library.pause(&tenant, &second.id).await.expect("paused").state, State::Paused);
     assert_eq!(library.cancel(&tenant, &third.id).await.expect("cancelled").state, State::Cancelled);
-    assert_eq!(library.pause(&tenant, &first.id).await.expect("asked").state, State::Indexing, "too late to call back");
+    assert_eq!(
+        library.pause(&tenant, &first.id).await.expect("asked").state,
+        State::Indexing,
+        "too late to call back"
+    );
     stuck.open.store(true, Ordering::SeqCst);
     stuck.wake.notify_waiters();
     library.settled().await;
-    let states = |library: &Library| [&first, &second, &third].map(|document| library.status(&tenant, &document.id).expect("there").state);
+    let states = |library: &Library| {
+        [&first, &second, &third].map(|document| library.status(&tenant, &document.id).expect("there").state)
+    };
     assert_eq!(states(&library), [State::Ready, State::Paused, State::Cancelled]);
     drop(library);
 
     let index = Arc::new(RamKeyword::default());
     let library = open(&root, &index).await;
     library.settled().await;
-    assert_eq!(states(&library), [State::Ready, State::Paused, State::Cancelled], "a restart changes nothing");
+    assert_eq!(
+        states(&library),
+        [State::Ready, State::Paused, State::Cancelled],
+        "a restart changes nothing"
+    );
     library.resume(&tenant, &second.id).await.expect("resumed");
     library.retry(&tenant, &third.id).await.expect("tried again");
     library.settled().await;
     assert_eq!(states(&library), [State::Ready; 3]);
-    assert!(matches!(library.pause(&tenant, &DocumentId::new("nobody")).await, Err(LibraryError::Unknown(_))));
+    assert!(matches!(
+        library.pause(&tenant, &DocumentId::new("nobody")).await,
+        Err(LibraryError::Unknown(_))
+    ));
 }
 
 #[tokio::test]
@@ -246,7 +281,10 @@ async fn c124_an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
     let words = (0..1000).map(|at| format!("문단 {at}번이다.")).collect::<Vec<_>>().join("\n\n");
     let status = library.add(new("t", "a.txt", &words)).await.expect("added");
     let failed = settled(&library, "t").await.remove(0);
-    assert_eq!((failed.state, failed.failure.map(|failure| failure.kind)), (State::Failed, Some(FailureKind::NotIndexed)));
+    assert_eq!(
+        (failed.state, failed.failure.map(|failure| failure.kind)),
+        (State::Failed, Some(FailureKind::NotIndexed))
+    );
     assert!(found(&*index, "t", "문단").await.is_empty());
     library.retry(&Tenant::new("t"), &status.id).await.expect("tried");
     assert_eq!(settled(&library, "t").await[0].passages, 1000);
@@ -304,8 +342,14 @@ impl Retriever for Failing {
 
 #[async_trait]
 impl Index for Failing {
-    async fn put(&self, tenant: &Tenant, document: &Document, passages: &[Passage]) -> Result<(), RetrieveError> {
-        let fails = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+    async fn put(
+        &self,
+        tenant: &Tenant,
+        document: &Document,
+        passages: &[Passage],
+    ) -> Result<(), RetrieveError> {
+        let fails =
+            self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         if fails {
             return Err(RetrieveError::Unavailable { reason: "passage 500 of 1,000".into(), source: None });
         }

@@ -51,7 +51,10 @@ mod tests {
     #[test]
     fn quotes_commas_and_line_ends_stay_in_their_cell() {
         let read = |text: &str| csv(text.as_bytes(), &ReadLimits::default()).expect("csv").text;
-        assert_eq!(read("이름,값\r\n\"가, 나\",\"1\"\"2\n3\"\r\n"), "| 이름 | 값 |\n| --- | --- |\n| 가, 나 | 1\"2 3 |");
+        assert_eq!(
+            read("이름,값\r\n\"가, 나\",\"1\"\"2\n3\"\r\n"),
+            "| 이름 | 값 |\n| --- | --- |\n| 가, 나 | 1\"2 3 |"
+        );
         assert_eq!(read("a;b\n1,5;2"), "| a | b |\n| --- | --- |\n| 1,5 | 2 |");
         assert_eq!(read("a\tb"), "| a | b |\n| --- | --- |");
     }

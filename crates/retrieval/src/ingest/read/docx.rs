@@ -64,9 +64,15 @@ fn styles(text: &str) -> Result<HashMap<String, Style>, Failure> {
             Piece::Start(element) => {
                 let Some((_, style)) = &mut open else { continue };
                 match element.name() {
-                    "name" => style.heading = style.heading.or(element.get("val").and_then(|name| heading_name(&name))),
+                    "name" => {
+                        style.heading =
+                            style.heading.or(element.get("val").and_then(|name| heading_name(&name)))
+                    }
                     "basedOn" => style.base = element.get("val"),
-                    "outlineLvl" => style.heading = element.number("val").filter(|level| *level < 9).map(|level| level + 1),
+                    "outlineLvl" => {
+                        style.heading =
+                            element.number("val").filter(|level| *level < 9).map(|level| level + 1)
+                    }
                     "numId" => style.list = element.get("val"),
                     "ilvl" => style.level = element.number("val"),
                     _ => {}
@@ -103,7 +109,8 @@ fn lists(text: &str) -> Result<Lists, Failure> {
             "num" => list = element.get("numId"),
             "lvl" | "lvlOverride" => level = element.number("ilvl").unwrap_or(0).min(LEVELS - 1),
             "abstractNumId" => {
-                if let (Some(list), Some(levels)) = (&list, element.get("val").and_then(|id| shapes.get(&id))) {
+                if let (Some(list), Some(levels)) = (&list, element.get("val").and_then(|id| shapes.get(&id)))
+                {
                     lists.levels.insert(list.clone(), levels.clone());
                 }
             }
@@ -213,7 +220,10 @@ impl Body {
                 let Some(paragraph) = self.paragraphs.last_mut() else { return Ok(()) };
                 match name {
                     "pStyle" => paragraph.style = value(),
-                    "outlineLvl" => paragraph.heading = element.number("val").filter(|level| *level < 9).map(|level| level + 1),
+                    "outlineLvl" => {
+                        paragraph.heading =
+                            element.number("val").filter(|level| *level < 9).map(|level| level + 1)
+                    }
                     "numId" => paragraph.list = value(),
                     "ilvl" => paragraph.level = element.number("val"),
                     _ => {}

@@ -45,7 +45,8 @@ pub(in super::super) fn html(bytes: &[u8], limits: &ReadLimits) -> Result<Extrac
 fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(2048)]).to_ascii_lowercase();
     let after = head.split("charset=").nth(1)?.trim_start_matches(['"', '\'']);
-    let label: String = after.chars().take_while(|char| char.is_ascii_alphanumeric() || "-_".contains(*char)).collect();
+    let label: String =
+        after.chars().take_while(|char| char.is_ascii_alphanumeric() || "-_".contains(*char)).collect();
     Encoding::for_label(label.as_bytes())
 }
 
@@ -115,7 +116,8 @@ impl Page {
             self.in_title = start;
             return if start { TokenSinkResult::RawData(RawKind::Rcdata) } else { TokenSinkResult::Continue };
         }
-        if matches!(name, "script" | "style" | "noscript" | "template" | "svg" | "head" | "iframe" | "object") {
+        if matches!(name, "script" | "style" | "noscript" | "template" | "svg" | "head" | "iframe" | "object")
+        {
             if start && !tag.self_closing {
                 self.skipped.push(name.to_owned());
             } else if let Some(at) = self.skipped.iter().rposition(|skipped| skipped == name) {
@@ -138,7 +140,9 @@ impl Page {
                 self.words.push('\n');
                 Ok(())
             }
-            ("h1" | "h2" | "h3" | "h4" | "h5" | "h6", true) => self.block(Role::Heading(usize::from(name.as_bytes()[1] - b'0'))),
+            ("h1" | "h2" | "h3" | "h4" | "h5" | "h6", true) => {
+                self.block(Role::Heading(usize::from(name.as_bytes()[1] - b'0')))
+            }
             ("ul", true) => {
                 let done = self.block(Role::Body);
                 self.lists.push(None);
@@ -216,9 +220,34 @@ impl Page {
 
 fn is_block(name: &str) -> bool {
     const BLOCKS: [&str; 28] = [
-        "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "div", "dl", "dt",
-        "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "main",
-        "nav", "section",
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "main",
+        "nav",
+        "section",
     ];
     BLOCKS.contains(&name) || matches!(name, "p" | "summary" | "li" | "option" | "select")
 }

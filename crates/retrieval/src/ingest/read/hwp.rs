@@ -69,7 +69,12 @@ enum Packed {
     No,
 }
 
-fn stream(file: &mut CompoundFile<Cursor<&[u8]>>, path: &str, packed: Packed, most: u64) -> Result<Vec<u8>, Failure> {
+fn stream(
+    file: &mut CompoundFile<Cursor<&[u8]>>,
+    path: &str,
+    packed: Packed,
+    most: u64,
+) -> Result<Vec<u8>, Failure> {
     let stream = file.open_stream(path).map_err(Failure::corrupt)?;
     let mut bytes = Vec::new();
     let read = match packed {
@@ -154,7 +159,8 @@ impl Body {
         if depth > DEPTH {
             return Err(Failure::corrupt("paragraphs nested too deep"));
         }
-        let Some(level) = records.iter().find(|record| record.tag == PARA_HEADER).map(|record| record.level) else {
+        let Some(level) = records.iter().find(|record| record.tag == PARA_HEADER).map(|record| record.level)
+        else {
             return Ok(());
         };
         let mut at = 0;
@@ -280,7 +286,8 @@ fn levels(bytes: &[u8]) -> Vec<Level> {
         let (Some(flags), Some(length)) = (word(bytes, at), half(bytes, at + 12)) else { break };
         let start = at + 14;
         let Some(text) = bytes.get(start..start + usize::from(length) * 2) else { break };
-        let units: Vec<u16> = text.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        let units: Vec<u16> =
+            text.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
         let pattern = String::from_utf16_lossy(&units).replace('^', "%");
         found.push(Level { start: 1, shape: shape_of(flags >> 5 & 0xF), pattern });
         at = start + text.len();

@@ -180,7 +180,8 @@ impl Body {
     fn start(&mut self, element: &Element<'_>, xml: &mut Xml<'_>) -> Result<(), Failure> {
         match element.name() {
             // Running heads and feet would stand in the middle of sentences.
-            "header" | "footer" | "secPr" | "linesegarray" | "shapeComment" | "fieldBegin" | "deleteBegin" => return xml.skip(),
+            "header" | "footer" | "secPr" | "linesegarray" | "shapeComment" | "fieldBegin"
+            | "deleteBegin" => return xml.skip(),
             "p" => self.paragraphs.push(Paragraph {
                 words: String::new(),
                 shape: element.get("paraPrIDRef").unwrap_or_default(),
@@ -256,7 +257,9 @@ impl Body {
         let mark = match head.kind.as_str() {
             "NUMBER" => self.lists.mark(&head.list, head.level),
             // An outline counts with the first numbering, where the section names none.
-            "OUTLINE" if self.lists.levels.contains_key(&head.list) => self.lists.mark(&head.list, head.level),
+            "OUTLINE" if self.lists.levels.contains_key(&head.list) => {
+                self.lists.mark(&head.list, head.level)
+            }
             "OUTLINE" => self.lists.mark("1", head.level),
             "BULLET" => "-".to_owned(),
             _ => String::new(),

@@ -6,7 +6,11 @@ use super::super::words::clean;
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
 
 /// Reads text. The first Markdown heading is the title; form feeds begin pages.
-pub(in super::super) fn plain(format: Format, bytes: &[u8], limits: &ReadLimits) -> Result<Extracted, Failure> {
+pub(in super::super) fn plain(
+    format: Format,
+    bytes: &[u8],
+    limits: &ReadLimits,
+) -> Result<Extracted, Failure> {
     let decoded = decode(bytes, None)
         .ok_or_else(|| Failure::new(FailureKind::Unsupported, "text in an unknown encoding"))?;
     let (cleaned, hidden) = clean(&decoded);
@@ -31,7 +35,9 @@ pub(in super::super) fn decode(bytes: &[u8], declared: Option<&'static Encoding>
     if let Some(encoding) = utf16(bytes) {
         return sound(encoding, bytes);
     }
-    sound(UTF_8, bytes).or_else(|| declared.and_then(|encoding| sound(encoding, bytes))).or_else(|| sound(EUC_KR, bytes))
+    sound(UTF_8, bytes)
+        .or_else(|| declared.and_then(|encoding| sound(encoding, bytes)))
+        .or_else(|| sound(EUC_KR, bytes))
 }
 
 fn sound(encoding: &'static Encoding, bytes: &[u8]) -> Option<String> {
@@ -60,10 +66,22 @@ mod tests {
     #[test]
     fn korean_is_read_in_every_usual_encoding() {
         let words = "연차휴가는 1년에 15일을 준다.";
-        let wide = |le: bool| words.encode_utf16().flat_map(|unit| if le { unit.to_le_bytes() } else { unit.to_be_bytes() }).collect::<Vec<u8>>();
+        let wide = |le: bool| {
+            words
+                .encode_utf16()
+                .flat_map(|unit| if le { unit.to_le_bytes() } else { unit.to_be_bytes() })
+                .collect::<Vec<u8>>()
+        };
         let cp949 = EUC_KR.encode(words).0.into_owned();
         let marked = [b"\xEF\xBB\xBF".to_vec(), words.as_bytes().to_vec()].concat();
-        for bytes in [words.as_bytes().to_vec(), marked, wide(true), wide(false), cp949, [vec![0xFF, 0xFE], wide(true)].concat()] {
+        for bytes in [
+            words.as_bytes().to_vec(),
+            marked,
+            wide(true),
+            wide(false),
+            cp949,
+            [vec![0xFF, 0xFE], wide(true)].concat(),
+        ] {
             assert_eq!(decode(&bytes, None).as_deref(), Some(words));
         }
         // 똠 is not in KS X 1001 but in CP949.

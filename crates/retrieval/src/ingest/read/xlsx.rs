@@ -190,9 +190,9 @@ fn rows(text: &str, strings: &[String], looks: &[Look], left: &mut usize) -> Res
                 if value.trim().is_empty() {
                     continue;
                 }
-                *left = left.checked_sub(1).ok_or_else(|| {
-                    Failure::new(FailureKind::TooLarge, format!("more than {CELLS} cells"))
-                })?;
+                *left = left
+                    .checked_sub(1)
+                    .ok_or_else(|| Failure::new(FailureKind::TooLarge, format!("more than {CELLS} cells")))?;
                 match rows.last_mut() {
                     Some((last, cells)) if *last == row => cells.push((column, value)),
                     Some(_) | None => rows.push((row, vec![(column, value)])),
@@ -242,7 +242,11 @@ fn date(days: f64) -> Option<String> {
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let minutes = ((days - days.floor()) * 1440.0).round() as i64;
     let day = format!("{year:04}-{month:02}-{day:02}");
-    Some(if minutes > 0 && minutes < 1440 { format!("{day} {:02}:{:02}", minutes / 60, minutes % 60) } else { day })
+    Some(if minutes > 0 && minutes < 1440 {
+        format!("{day} {:02}:{:02}", minutes / 60, minutes % 60)
+    } else {
+        day
+    })
 }
 
 /// The column of `BC12`, from 1.
@@ -265,8 +269,10 @@ fn tables(rows: Vec<Row>) -> Vec<Vec<Vec<String>>> {
 }
 
 fn straight(block: &[Row]) -> Vec<Vec<String>> {
-    let columns: BTreeSet<usize> = block.iter().flat_map(|(_, cells)| cells.iter().map(|(column, _)| *column)).collect();
-    let places: HashMap<usize, usize> = columns.iter().enumerate().map(|(place, column)| (*column, place)).collect();
+    let columns: BTreeSet<usize> =
+        block.iter().flat_map(|(_, cells)| cells.iter().map(|(column, _)| *column)).collect();
+    let places: HashMap<usize, usize> =
+        columns.iter().enumerate().map(|(place, column)| (*column, place)).collect();
     let mut table = Vec::new();
     for (_, cells) in block {
         let last = cells.iter().filter_map(|(column, _)| places.get(column)).max().map_or(0, |last| last + 1);
@@ -287,7 +293,12 @@ mod tests {
 
     #[test]
     fn days_are_counted_as_excel_does() {
-        for (days, expected) in [(61.0, "1900-03-01"), (45658.0, "2025-01-01"), (46341.5, "2026-11-15 12:00"), (46082.0, "2026-03-01")] {
+        for (days, expected) in [
+            (61.0, "1900-03-01"),
+            (45658.0, "2025-01-01"),
+            (46341.5, "2026-11-15 12:00"),
+            (46082.0, "2026-03-01"),
+        ] {
             assert_eq!(date(days).as_deref(), Some(expected));
         }
         assert_eq!(date(-5.0), None);
@@ -295,8 +306,19 @@ mod tests {
 
     #[test]
     fn columns_and_looks_are_read() {
-        assert_eq!((column_of("A1"), column_of("BC12"), column_of("XFD1048576"), column_of("12")), (Some(1), Some(55), Some(16384), None));
-        assert_eq!((look(14, None), look(164, Some("yyyy\\-mm\\-dd")), look(165, Some("[Red]0.0%")), look(166, Some("\"day\"0"))), (Look::Date, Look::Date, Look::Percent, Look::Plain));
+        assert_eq!(
+            (column_of("A1"), column_of("BC12"), column_of("XFD1048576"), column_of("12")),
+            (Some(1), Some(55), Some(16384), None)
+        );
+        assert_eq!(
+            (
+                look(14, None),
+                look(164, Some("yyyy\\-mm\\-dd")),
+                look(165, Some("[Red]0.0%")),
+                look(166, Some("\"day\"0"))
+            ),
+            (Look::Date, Look::Date, Look::Percent, Look::Plain)
+        );
         assert_eq!(value("n", Look::Percent, "0.07", &[]), "7%");
     }
 }
