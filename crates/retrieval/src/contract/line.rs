@@ -439,15 +439,7 @@ mod tests {
             "제5조（손해배상）",
             "第五條 (손해배상)",
         ] {
-            check(
-                line,
-                Style::Korean,
-                if line.ends_with("**") {
-                    "제5조 `손해배상` + ``"
-                } else {
-                    "제5조 `손해배상` + ``"
-                },
-            );
+            check(line, Style::Korean, "제5조 `손해배상` + ``");
         }
         check("제1조(목적) 이 계약은 …", Style::Korean, "제1조 `목적` + `이 계약은 …`");
         check("제10조의2(비밀유지) ① 갑은", Style::Korean, "제10조의2 `비밀유지` + `① 갑은`");
