@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use doran_agents::{About, Agent, Parts, samples};
+use doran_agents::{About, Agent, Parts, PersistenceMode, samples};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
 use doran_llm::{ChatModel, OfflineModel};
-use doran_retrieval::RamKeyword;
-use doran_server::{App, api};
+use doran_retrieval::{Index, RamKeyword};
+use doran_server::{App, Keys};
 use doran_store::{Keeper, Opened};
-use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Database};
 use crate::data_dir::DataDir;
@@ -21,6 +20,9 @@ pub(crate) struct House {
     pub(crate) tenant: Tenant,
     pub(crate) agents: Vec<Agent>,
     pub(crate) model: Arc<About>,
+    pub(crate) index: Arc<dyn Index>,
+    /// Who may ask over HTTP; empty lets this machine in.
+    pub(crate) keys: Keys,
     /// For a store whose file is ours.
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     /// Whether the store was made just now.
@@ -47,22 +49,29 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::with(store, options);
-    let (agents, model) = agents(config)?;
+    let (agents, model, index) = agents(config)?;
     for agent in &agents {
-        runtime.graph(agent.name, &agent.graph)?;
+        let name = &agent.name;
+        if agent.persistence != PersistenceMode::Store {
+            return Err(both!(
+                "에이전트 `{name}`: 이 프로그램은 모든 대화를 한 저장소에 둡니다. `persistence_mode = \"store\"`만 쓸 수 있습니다",
+                "agent `{name}`: this program keeps all threads in one store; only `persistence_mode = \"store\"` works"
+            )
+            .into());
+        }
+        agent.register(&runtime)?;
     }
-    Ok(House { runtime, tenant: Tenant::local(), agents, model: Arc::new(model), keeper, new, _held: held })
+    let (tenant, model, keys) = (Tenant::local(), Arc::new(model), Keys::default());
+    Ok(House { runtime, tenant, agents, model, index, keys, keeper, new, _held: held })
 }
 
 /// The agents, and what answers in them.
-pub(crate) fn agents(config: &Config) -> anyhow::Result<(Vec<Agent>, About)> {
+pub(crate) fn agents(config: &Config) -> anyhow::Result<(Vec<Agent>, About, Arc<dyn Index>)> {
     let model = model(&config.model)?;
     let about = model.about();
-    let parts = Parts {
-        model,
-        retriever: Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all())),
-    };
-    Ok((doran_agents::all(&parts)?, about))
+    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
+    let parts = Parts::new(model, index.clone());
+    Ok((doran_agents::all(&parts)?, about, index))
 }
 
 fn model(name: &str) -> anyhow::Result<Arc<dyn ChatModel>> {
@@ -75,19 +84,7 @@ fn model(name: &str) -> anyhow::Result<Arc<dyn ChatModel>> {
 impl House {
     /// What the server works with.
     pub(crate) fn app(&self) -> App {
-        let shown = |agent: &Agent| api::Agent {
-            name: agent.name.to_owned(),
-            en: agent.en.to_owned(),
-            ko: agent.ko.to_owned(),
-        };
-        App {
-            runtime: self.runtime.clone(),
-            tenant: self.tenant.clone(),
-            agents: self.agents.iter().map(shown).collect(),
-            model: self.model.clone(),
-            limits: doran_server::Limits::default(),
-            draining: CancellationToken::new(),
-        }
+        App::new(self.runtime.clone(), self.agents.clone()).index(self.index.clone()).keys(self.keys.clone())
     }
 
     /// Ends when a write to our file failed in a way that only a new start can settle, with the reason. A database
