@@ -28,8 +28,10 @@ pub(super) fn text_of(result: &CallToolResult, most: usize) -> String {
                 ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
                     not_shown("file", mime_type.as_deref().unwrap_or("unknown type"), blob.len())
                 }
+                _ => not_shown("file", "unknown type", 0),
             },
             ContentBlock::ResourceLink(link) => linked(&link.name, &link.uri),
+            _ => not_shown("block", "unknown type", 0),
         };
         if !text.is_empty() {
             text.push('\n');
