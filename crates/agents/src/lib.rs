@@ -1,14 +1,30 @@
 //! Where engine, models and retrieval meet: nodes, tools, prompts and ready-made agents.
 //!
-//! [`all`] builds every agent from its [`Parts`]. This crate does not know HTTP, SQL or settings: who asks, and where
+//! [`all`] builds every agent from its [`Parts`], [`build`] does so with [`Settings`]. An [`Agent`] is used without
+//! knowing its state: its input is made by [`Agent::input`], what came of it is read by [`Agent::view`], and the whole
+//! conversation by [`history`]. This crate does not know HTTP, SQL or where settings are kept: who asks, and where
 //! threads are kept, is decided elsewhere.
 
-mod agents;
+pub mod agents;
+pub mod described;
+pub mod history;
+pub mod language;
+pub mod memory;
 mod nodes;
+mod prompt;
 pub mod samples;
+pub mod settings;
+mod source;
 mod state;
+mod summaries;
 pub mod tools;
 
-pub use agents::{Agent, Parts, all};
+pub use agents::{Agent, AgentError, AskOptions, Parts, Starters, Turn, all};
 pub use doran_llm::{About, Kind as ModelKind};
-pub use state::{ByMessageId, ChatState, ChatStateUpdate, Citation};
+pub use language::Language;
+pub use nodes::Models;
+pub use prompt::PromptError;
+pub use settings::{AgentSettings, PersistenceMode, Settings, build};
+pub use source::{Source, SourceKind};
+pub use state::{ByMessageId, Progress};
+pub use summaries::Summaries;

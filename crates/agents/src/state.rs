@@ -1,73 +1,10 @@
-//! What a conversation carries: its messages, the passages found for the newest question, and what answers quote.
+//! What the states of all agents share: how messages take changes, and how far a turn has come.
 
-use std::collections::BTreeMap;
-
-use doran_engine::State;
 use doran_engine::state::{Change, Changes, Reduce};
 use doran_llm::{Message, Role};
-use doran_retrieval::Hit;
 use serde::{Deserialize, Serialize};
 
-/// The state of a chat.
-#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChatState {
-    /// The conversation, oldest first.
-    #[reduce(rule = ByMessageId)]
-    pub messages: Vec<Message>,
-    /// What was found for the newest question, numbered from 1.
-    pub passages: Vec<Citation>,
-    /// What an answer quotes, by the id of its message.
-    #[reduce(merge)]
-    pub citations: BTreeMap<String, Vec<Citation>>,
-}
-
-/// A passage under the number by which an answer cites it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Citation {
-    /// `[1]` in an answer means the citation numbered 1.
-    pub number: u32,
-    /// The document.
-    pub document: String,
-    /// The passage within it.
-    pub passage: String,
-    /// What a person calls the place: document and headings.
-    pub title: String,
-    /// The words, exactly those of the document.
-    pub text: String,
-}
-
-impl ChatState {
-    /// The newest message of the person.
-    pub fn question(&self) -> Option<&Message> {
-        self.messages.iter().rev().find(|message| message.role == Role::User)
-    }
-}
-
-impl ChatStateUpdate {
-    /// What a person typed, as the input of a run.
-    pub fn asked(text: &str) -> Self {
-        Self::default().messages(Message::user(uuid::Uuid::now_v7().to_string(), text))
-    }
-}
-
-impl Citation {
-    /// The hits of one search, numbered from 1.
-    pub(crate) fn numbered(hits: Vec<Hit>) -> Vec<Self> {
-        let number = |(hit, number): (Hit, u32)| Self {
-            number,
-            document: hit.passage.document.to_string(),
-            passage: hit.passage.id.to_string(),
-            title: hit.passage.title,
-            text: hit.passage.text,
-        };
-        hits.into_iter().zip(1..).map(number).collect()
-    }
-
-    /// Those of `found` that `answer` names, in their order.
-    pub(crate) fn named_in(answer: &str, found: &[Self]) -> Vec<Self> {
-        found.iter().filter(|one| answer.contains(&format!("[{}]", one.number))).cloned().collect()
-    }
-}
+use crate::language::Language;
 
 /// Messages are known by their id: a new one is appended, a known one replaced in place, and any can be removed.
 #[derive(Debug)]
@@ -94,34 +31,109 @@ impl Reduce<Vec<Message>> for ByMessageId {
     }
 }
 
+/// How far the turn has come. The question of a new turn starts it anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Progress {
+    /// The language the person is answered in.
+    pub language: Language,
+    /// Nodes that ran, in order.
+    pub path: Vec<String>,
+    /// Models asked, replies that had to be repaired included.
+    pub model_calls: u32,
+    /// Tools run, each named once.
+    pub tools_used: Vec<String>,
+    /// Rounds of tools so far.
+    pub tool_rounds: u32,
+}
+
+impl Progress {
+    /// At the start of a turn.
+    pub fn new(language: Language) -> Self {
+        Self { language, ..Self::default() }
+    }
+
+    /// After a node that asked models so often.
+    #[must_use]
+    pub(crate) fn after(&self, node: &str, model_calls: u32) -> Self {
+        let mut next = self.clone();
+        next.path.push(node.to_owned());
+        next.model_calls += model_calls;
+        next
+    }
+
+    /// With these tools run.
+    #[must_use]
+    pub(crate) fn with_tools<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        for name in names {
+            if !self.tools_used.iter().any(|used| used == name) {
+                self.tools_used.push(name.to_owned());
+            }
+        }
+        self.tool_rounds += 1;
+        self
+    }
+}
+
+/// The newest message of the person.
+pub(crate) fn question(messages: &[Message]) -> Option<&Message> {
+    messages.iter().rev().find(|message| message.role == Role::User)
+}
+
+/// The language of a conversation: the one that was set, else that of the newest words of the person.
+pub(crate) fn spoken(set: Option<Language>, messages: &[Message]) -> Language {
+    let said: Vec<String> =
+        messages.iter().rev().filter(|message| message.role == Role::User).map(Message::text).collect();
+    set.unwrap_or_else(|| Language::of_newest(said.iter().map(String::as_str)))
+}
+
+/// What a person typed just now, as a message.
+pub(crate) fn asked_now(text: &str) -> Message {
+    Message::user(uuid::Uuid::now_v7().to_string(), text)
+}
+
+/// Where older messages end when so many of the newest are to stay. A tool call and its results stay together: what
+/// was called among the older ones takes its results along.
+pub(crate) fn cut(messages: &[Message], keep: usize) -> usize {
+    let mut cut = messages.len().saturating_sub(keep);
+    while cut > 0 && cut + 1 < messages.len() && messages[cut].role == Role::Tool {
+        cut += 1;
+    }
+    cut
+}
+
 #[cfg(test)]
 mod tests {
+    use doran_engine::State;
+
     use super::*;
 
-    fn citation(number: u32) -> Citation {
-        let text = String::new;
-        Citation { number, document: text(), passage: text(), title: text(), text: text() }
+    #[derive(State, Clone, Debug, Default, Serialize, Deserialize)]
+    struct Chat {
+        #[reduce(rule = ByMessageId)]
+        messages: Vec<Message>,
     }
 
     #[test]
     fn messages_are_appended_replaced_in_place_and_removed_by_id() {
-        let mut state = ChatState::default();
-        state.apply(ChatState::update().messages(vec![Message::user("a", "1"), Message::user("b", "2")]));
-        state.apply(ChatState::update().messages(Message::user("a", "3")));
-        state.apply(ChatState::update().messages(Changes::remove(["b"])));
-        state.apply(ChatState::update().messages(Message::assistant("c", "4")));
+        let mut state = Chat::default();
+        state.apply(Chat::update().messages(vec![Message::user("a", "1"), Message::user("b", "2")]));
+        state.apply(Chat::update().messages(Message::user("a", "3")));
+        state.apply(Chat::update().messages(Changes::remove(["b"])));
+        state.apply(Chat::update().messages(Message::assistant("c", "4")));
         assert_eq!(state.messages, [Message::user("a", "3"), Message::assistant("c", "4")]);
-        assert_eq!(state.question(), Some(&Message::user("a", "3")));
+        assert_eq!(question(&state.messages), Some(&Message::user("a", "3")));
     }
 
     #[test]
-    fn only_what_an_answer_names_is_cited() {
-        let found = [citation(1), citation(2), citation(12)];
-        let numbers = |answer: &str| -> Vec<u32> {
-            Citation::named_in(answer, &found).iter().map(|citation| citation.number).collect()
-        };
-        assert_eq!(numbers("그렇습니다. [2]"), [2]);
-        assert_eq!(numbers("[12] and [1]"), [1, 12]);
-        assert_eq!(numbers("1 2 [3]"), [0u32; 0]);
+    fn a_cut_does_not_part_a_call_from_its_results() {
+        let tool = || Message::tool_output("t", []);
+        let (ask, say) = (|| Message::user("u", "?"), || Message::assistant("a", "!"));
+        let talk = [ask(), say(), tool(), say(), ask()];
+        assert_eq!(cut(&talk, 2), 3);
+        assert_eq!(cut(&talk, 3), 3, "the results go with their call");
+        assert_eq!(cut(&talk, 4), 1);
+        assert_eq!(cut(&talk, 9), 0);
+        assert_eq!(cut(&[tool(), tool()], 1), 1, "something always stays");
     }
 }

@@ -1,7 +1,7 @@
 //! What a person sees of a run, gathered from its events: the words, the steps, the sources.
 
-use doran_agents::{ChatState, ChatStateUpdate, Citation};
-use doran_engine::State;
+use doran_agents::{Source, history};
+use doran_llm::{Message, Role};
 use doran_server::api::{Body, Event, Task};
 
 use crate::output::{Both, both};
@@ -14,7 +14,7 @@ pub(crate) struct Answer {
     /// One line a node that finished.
     pub(crate) steps: Vec<Both>,
     /// What the answer quotes.
-    pub(crate) sources: Vec<Citation>,
+    pub(crate) sources: Vec<Source>,
     /// Tokens in and out.
     pub(crate) tokens: u64,
     /// Why there is none.
@@ -68,18 +68,18 @@ impl Answer {
     }
 
     fn take_task(&mut self, task: &Task) -> anyhow::Result<()> {
-        let update: ChatStateUpdate = serde_json::from_value(task.update.clone())?;
-        let mut state = ChatState::default();
-        state.apply(update);
         let (node, ms) = (&task.node, task.ms);
-        self.steps.push(match state.passages.len() {
+        let found = task.update.get("context").and_then(|found| found.as_array()).map_or(0, Vec::len);
+        self.steps.push(match found {
             0 => both!("{node} {ms}밀리초", "{node} {ms} ms"),
             found => both!("{node} 문단 {found}개 {ms}밀리초", "{node} {found} passages {ms} ms"),
         });
         self.tokens += task.input_tokens + task.output_tokens;
-        if let Some(message) = state.messages.last() {
+        let answers = history::said_in(&task.update)?;
+        let is_answer = |said: &&(Message, Vec<Source>)| said.0.role == Role::Assistant && !said.0.text().is_empty();
+        if let Some((message, sources)) = answers.iter().rev().find(is_answer) {
             self.text = message.text();
-            self.sources = state.citations.remove(message.id.as_str()).unwrap_or_default();
+            self.sources.clone_from(sources);
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn step(text: &str) -> Event {
-        let update = serde_json::to_value(ChatStateUpdate::asked(text)).expect("JSON");
+        let update = serde_json::json!({ "messages": [{ "put": Message::assistant("m", text) }] });
         let task = Task {
             node: "call_model".into(),
             ms: 1,

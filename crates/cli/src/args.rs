@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Runs(commands::runs::Args),
     /// Draw an agent · 에이전트를 그린다
     Graph(commands::graph::Args),
+    /// Measure how well passages are found · 단락을 얼마나 잘 찾는지 잰다
+    Eval(commands::eval::Args),
     /// Copy the database to a file · 데이터베이스를 파일로 복사한다
     Backup(commands::backup::Args),
     /// Remove what need not be kept any more · 더 둘 필요가 없는 것을 지운다

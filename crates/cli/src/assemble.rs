@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use doran_agents::{About, Agent, Parts, samples};
+use doran_agents::{About, Agent, Parts, PersistenceMode, samples};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
 use doran_llm::{ChatModel, OfflineModel};
 use doran_retrieval::RamKeyword;
-use doran_server::{App, api};
+use doran_server::App;
 use doran_store::{Keeper, Opened};
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,15 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
     let runtime = Runtime::with(store, options);
     let (agents, model) = agents(config)?;
     for agent in &agents {
-        runtime.graph(agent.name, &agent.graph)?;
+        let name = &agent.name;
+        if agent.persistence != PersistenceMode::Store {
+            return Err(both!(
+                "에이전트 `{name}`: 이 프로그램은 모든 대화를 한 저장소에 둡니다. `persistence_mode = \"store\"`만 쓸 수 있습니다",
+                "agent `{name}`: this program keeps all threads in one store; only `persistence_mode = \"store\"` works"
+            )
+            .into());
+        }
+        agent.register(&runtime)?;
     }
     Ok(House { runtime, tenant: Tenant::local(), agents, model: Arc::new(model), keeper, new, _held: held })
 }
@@ -58,10 +66,8 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
 pub(crate) fn agents(config: &Config) -> anyhow::Result<(Vec<Agent>, About)> {
     let model = model(&config.model)?;
     let about = model.about();
-    let parts = Parts {
-        model,
-        retriever: Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all())),
-    };
+    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
+    let parts = Parts::new(model, index);
     Ok((doran_agents::all(&parts)?, about))
 }
 
@@ -75,15 +81,10 @@ fn model(name: &str) -> anyhow::Result<Arc<dyn ChatModel>> {
 impl House {
     /// What the server works with.
     pub(crate) fn app(&self) -> App {
-        let shown = |agent: &Agent| api::Agent {
-            name: agent.name.to_owned(),
-            en: agent.en.to_owned(),
-            ko: agent.ko.to_owned(),
-        };
         App {
             runtime: self.runtime.clone(),
             tenant: self.tenant.clone(),
-            agents: self.agents.iter().map(shown).collect(),
+            agents: self.agents.clone().into(),
             model: self.model.clone(),
             limits: doran_server::Limits::default(),
             draining: CancellationToken::new(),

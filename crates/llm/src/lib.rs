@@ -5,15 +5,38 @@
 //! graphs, documents or HTTP routes; who calls a model, and with which passages, is decided elsewhere.
 
 pub mod conformance;
+mod cost;
+mod count;
 mod embed;
+mod error;
+mod http;
 mod message;
 mod model;
 mod offline;
+mod provider;
+mod replay;
+mod retry;
+mod scripted;
+mod structured;
 
+pub use cost::{Price, Prices, PricesError};
+pub use count::{estimate_messages, estimate_request, estimate_tokens};
 pub use embed::{Embedder, EmbedderAbout, Side};
+pub use error::{Advice, Cause, ModelError};
+pub use http::{Limits, Secret, Timeouts};
 pub use message::{Image, Message, MessageId, Origin, Part, Passage, Role, ToolCall, ToolResult};
 pub use model::{
-    About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelError,
-    ModelRole, Purpose, Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
+    About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelRole, Purpose, Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
 };
 pub use offline::{OFFLINE_MODEL, OfflineModel};
+pub use provider::{
+    ByRole, DialectKind, Found, HttpEmbedder, KeyNeed, ModelConfig, ModelId, ModelIdError, OpenError, Place,
+    Streaming, VENDORS, Vendor, discover, list_models, open, vendor,
+};
+pub use replay::{Cache, Cached, Recording, Replaying};
+pub use retry::{Retries, Retrying};
+pub use scripted::{Script, ScriptedModel};
+pub use structured::{
+    AskError, BadCall, CheckedCall, MOST_ARGUMENT_BYTES, MOST_PARALLEL_CALLS, Misfit, ask, check_arguments,
+    check_calls, read, read_value, repair, repeats, schema_of,
+};

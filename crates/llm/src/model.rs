@@ -1,11 +1,10 @@
 //! The seam to whoever answers: a request in, deltas out, errors sorted by what the caller can do about them.
 
-use std::time::Duration;
-
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
+pub use crate::error::ModelError;
 use crate::message::{Message, MessageId, Origin, Part, Role, ToolCall};
 
 /// A model that answers a conversation, piece by piece.
@@ -15,6 +14,11 @@ use crate::message::{Message, MessageId, Origin, Part, Role, ToolCall};
 pub trait ChatModel: Send + Sync + 'static {
     /// What this model is, in words that may be shown to a person.
     fn about(&self) -> About;
+
+    /// What answers requests of this role, where that differs.
+    fn about_role(&self, _role: ModelRole) -> About {
+        self.about()
+    }
 
     /// Answers the request.
     fn stream(&self, request: ChatRequest) -> DeltaStream;
@@ -79,9 +83,13 @@ impl ChatRequest {
         Self { messages, ..Self::default() }
     }
 
-    /// What the person asked: the text of the newest message of the user.
+    /// What the person asked: the text of the newest message of the user. Words that the program puts there, such as
+    /// a request to repair an answer, are not a question.
     pub fn question(&self) -> Option<String> {
-        self.messages.iter().rev().find(|message| message.role == Role::User).map(Message::text)
+        let asked = |message: &&Message| {
+            message.role == Role::User && !message.parts.iter().all(|part| part.origin() == Origin::Program)
+        };
+        self.messages.iter().rev().find(asked).map(Message::text)
     }
 }
 
@@ -194,6 +202,9 @@ pub struct Usage {
     /// Those of them that the vendor had cached.
     #[serde(default)]
     pub cached_tokens: u64,
+    /// Those of them that the vendor put into its cache, where that has a price of its own.
+    #[serde(default)]
+    pub cache_written_tokens: u64,
     /// Tokens written, thoughts included.
     pub output_tokens: u64,
     /// Those of them that were thoughts.
@@ -226,56 +237,8 @@ pub enum Finish {
     ToolCalls,
     /// The vendor held it back.
     Filtered,
-}
-
-/// Why there is no answer, by remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum ModelError {
-    /// Ask again later.
-    #[error("the model cannot answer now: {reason}")]
-    Unavailable {
-        /// What was seen.
-        reason: String,
-        /// How long to wait, if the model said so.
-        retry_after: Option<Duration>,
-        /// What lies beneath.
-        #[source]
-        source: Option<Box<dyn std::error::Error + Send + Sync>>,
-    },
-    /// Ask again: the answer broke off or could not be read.
-    #[error("the answer of the model broke off: {reason}")]
-    Broken {
-        /// What was seen.
-        reason: String,
-    },
-    /// Set a key that is allowed to ask.
-    #[error("the model refused the key: {reason}")]
-    Unauthorized {
-        /// What was seen.
-        reason: String,
-    },
-    /// Send less.
-    #[error("the conversation is too long for the model: {reason}")]
-    TooLong {
-        /// What was seen.
-        reason: String,
-    },
-    /// Change the request; asking the same again gives the same.
-    #[error("the model does not take the request: {reason}")]
-    Rejected {
-        /// What was seen.
-        reason: String,
-    },
-}
-
-impl ModelError {
-    /// Whether the same request may succeed later.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Unavailable { .. } | Self::Broken { .. } => true,
-            Self::Unauthorized { .. } | Self::TooLong { .. } | Self::Rejected { .. } => false,
-        }
-    }
+    /// The vendor gave a reason that is not known here; the answer may not be whole.
+    Other,
 }
 
 /// A whole answer.

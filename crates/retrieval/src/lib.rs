@@ -4,14 +4,20 @@
 //! question. [`RamKeyword`] does so by shared words, in the process, with nothing to install. This crate does not know
 //! agents or models: what becomes of a passage is decided elsewhere.
 
+pub mod cite;
 pub mod conformance;
+pub mod contract;
+pub mod eval;
+pub mod fuse;
 mod keyword;
 mod passage;
 mod retriever;
 mod split;
 mod text;
+pub mod tidy;
 
-pub use keyword::RamKeyword;
+pub use cite::{Citation, Unfounded};
+pub use keyword::{Highlight, RamKeyword, Ranking, Segment, SegmentDocument, articles_named, highlights};
 pub use passage::{ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant};
 pub use retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
 pub use split::split;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::Code;
 
-/// Refuses what is not addressed to this machine, and marks every answer as data.
+/// Refuses what is not addressed to this machine, and marks every answer as data unless it is the page.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let mut response = match check(request.headers(), request.uri().authority().is_some()) {
         Ok(()) => next.run(request).await,
@@ -16,10 +16,10 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
     };
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
-    );
+    // The page brings a policy of its own.
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
     response
 }
 

@@ -12,11 +12,12 @@ mod guard;
 mod listen;
 mod routes;
 mod sse;
+mod ui;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_agents::About;
+use doran_agents::{About, Agent};
 use doran_engine::{Runtime, Tenant};
 use tokio_util::sync::CancellationToken;
 
@@ -31,14 +32,21 @@ pub struct App {
     pub runtime: Runtime,
     /// Whose things are asked for.
     pub tenant: Tenant,
-    /// What may be asked, for people.
-    pub agents: Arc<[api::Agent]>,
+    /// Who may be asked.
+    pub agents: Arc<[Agent]>,
     /// Who answers.
     pub model: Arc<About>,
     /// How much of anything is allowed.
     pub limits: Limits,
     /// Ends every stream with `draining`.
     pub draining: CancellationToken,
+}
+
+impl App {
+    /// The agent of this name.
+    pub fn agent(&self, name: &str) -> Option<&Agent> {
+        self.agents.iter().find(|agent| agent.name == name)
+    }
 }
 
 /// How much of anything is allowed.

@@ -1,43 +1,227 @@
-//! The ready-made agents. One file each; [`all`] is the list.
+//! The ready-made agents. One folder each; [`build`] makes them from settings and parts.
 
-mod assistant;
+pub mod assistant;
+pub mod contract;
+pub mod docqa;
+pub mod react;
+mod turn;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::{BuildError, Graph};
-use doran_llm::ChatModel;
-use doran_retrieval::Retriever;
+use doran_engine::graph::Drawing;
+use doran_engine::{BuildError, EngineError, Graph, Runtime, State};
+use doran_llm::{About, ChatModel, ChatRequest};
+use doran_retrieval::Index;
+use serde_json::Value;
 
-use crate::state::ChatState;
+use crate::nodes::Models;
+use crate::prompt::PromptError;
+use crate::settings::PersistenceMode;
+use crate::tools::Toolbox;
+
+pub use turn::{AskOptions, Turn};
 
 /// What agents are made of.
 #[derive(Clone)]
 pub struct Parts {
     /// Who answers.
     pub model: Arc<dyn ChatModel>,
-    /// Who finds passages.
-    pub retriever: Arc<dyn Retriever>,
+    /// Who decides quickly; the same where there is only one.
+    pub small: Arc<dyn ChatModel>,
+    /// Where documents are.
+    pub index: Arc<dyn Index>,
+    /// What models may have done for them.
+    pub tools: Toolbox,
+    /// Further models, by the names that settings call them.
+    pub named: BTreeMap<String, Arc<dyn ChatModel>>,
 }
 
-/// A named graph.
-#[derive(Clone, Debug)]
+impl Parts {
+    /// Parts with one model and no tools.
+    pub fn new(model: Arc<dyn ChatModel>, index: Arc<dyn Index>) -> Self {
+        Self { small: model.clone(), model, index, tools: Toolbox::new(), named: BTreeMap::new() }
+    }
+
+    pub(crate) fn models(&self) -> Models {
+        Models { main: self.model.clone(), small: self.small.clone() }
+    }
+}
+
+/// Why an agent cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Its graph is wrong.
+    #[error("agent `{agent}`: {source}")]
+    Graph {
+        /// The agent.
+        agent: String,
+        /// Why.
+        source: BuildError,
+    },
+    /// There is no such agent to change, or to make another one after.
+    #[error("there is no agent `{name}`; there are: {known}")]
+    Unknown {
+        /// What was named.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A setting of it is wrong.
+    #[error("agent `{agent}`, setting `{setting}`: {reason}")]
+    Setting {
+        /// The agent.
+        agent: String,
+        /// The setting.
+        setting: String,
+        /// Why.
+        reason: String,
+    },
+    /// A prompt of it is wrong.
+    #[error("agent `{agent}`: {source}")]
+    Prompt {
+        /// The agent.
+        agent: String,
+        /// Why.
+        source: PromptError,
+    },
+}
+
+/// A named graph with its prompts and tools, whatever its state is. Cheap to clone.
+#[derive(Clone)]
 pub struct Agent {
     /// Its name in calls, and in what is stored of its runs.
-    pub name: &'static str,
+    pub name: String,
+    /// The ready-made agent it is, or is made after; `described` for one that a file describes.
+    pub kind: String,
     /// What it does.
-    pub en: &'static str,
+    pub en: String,
     /// The same in Korean.
-    pub ko: &'static str,
-    /// What is run.
-    pub graph: Graph<ChatState>,
+    pub ko: String,
+    /// Questions to begin with.
+    pub starters: Starters,
+    /// Who answers.
+    pub model: About,
+    /// Where its threads are to be kept.
+    pub persistence: PersistenceMode,
+    /// The file, when they are to be kept in one of their own.
+    pub checkpoint_db_path: Option<String>,
+    body: Arc<dyn Body>,
 }
 
-/// Every agent.
-pub fn all(parts: &Parts) -> Result<Vec<Agent>, BuildError> {
-    Ok(vec![Agent {
-        name: "assistant",
-        en: "answers questions from documents and remembers the conversation",
-        ko: "문서에서 답을 찾아 인용하고, 나눈 대화를 기억합니다",
-        graph: assistant::graph(parts)?,
-    }])
+/// Questions to begin with, in both languages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Starters {
+    /// In Korean.
+    pub ko: Vec<String>,
+    /// In English.
+    pub en: Vec<String>,
+}
+
+/// The state of a conversation with one kind of agent.
+pub(crate) trait Chat: State {
+    /// What a person typed, as the input of a run. It starts a new turn.
+    fn asked(message: &str, options: &AskOptions) -> Self::Update;
+
+    /// What a person sees of the newest turn.
+    fn turn(&self) -> Turn;
+}
+
+/// What a node would ask a model, for people who look into a step.
+pub(crate) type Explain<S> = Arc<dyn Fn(&str, &S) -> Vec<ChatRequest> + Send + Sync>;
+
+trait Body: Send + Sync {
+    fn register(&self, name: &str, runtime: &Runtime) -> Result<(), EngineError>;
+    fn drawing(&self) -> Drawing;
+    fn input(&self, message: &str, options: &AskOptions) -> Value;
+    fn view(&self, state: &Value) -> Result<Turn, serde_json::Error>;
+    fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error>;
+}
+
+struct Of<S: State> {
+    graph: Graph<S>,
+    explain: Explain<S>,
+}
+
+impl<S: Chat> Body for Of<S> {
+    fn register(&self, name: &str, runtime: &Runtime) -> Result<(), EngineError> {
+        runtime.graph(name, &self.graph).map(drop)
+    }
+
+    fn drawing(&self) -> Drawing {
+        self.graph.drawing()
+    }
+
+    fn input(&self, message: &str, options: &AskOptions) -> Value {
+        // Updates have text keys only, so writing one cannot fail.
+        serde_json::to_value(S::asked(message, options)).unwrap_or_default()
+    }
+
+    fn view(&self, state: &Value) -> Result<Turn, serde_json::Error> {
+        Ok(serde_json::from_value::<S>(state.clone())?.turn())
+    }
+
+    fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {
+        Ok((self.explain)(node, &serde_json::from_value::<S>(state.clone())?))
+    }
+}
+
+impl Agent {
+    pub(crate) fn of<S: Chat>(name: &str, model: &Models, graph: Graph<S>, explain: Explain<S>) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: "described".to_owned(),
+            en: String::new(),
+            ko: String::new(),
+            starters: Starters::default(),
+            model: model.main.about(),
+            persistence: PersistenceMode::default(),
+            checkpoint_db_path: None,
+            body: Arc::new(Of { graph, explain }),
+        }
+    }
+
+    fn described(mut self, ko: &str, en: &str, starters: (&[&str], &[&str])) -> Self {
+        let owned = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
+        self.ko = ko.to_owned();
+        self.en = en.to_owned();
+        self.starters = Starters { ko: owned(starters.0), en: owned(starters.1) };
+        self
+    }
+
+    /// Makes a runtime know it, by its name.
+    pub fn register(&self, runtime: &Runtime) -> Result<(), EngineError> {
+        self.body.register(&self.name, runtime)
+    }
+
+    /// Its nodes and edges.
+    pub fn drawing(&self) -> Drawing {
+        self.body.drawing()
+    }
+
+    /// What a person typed, as the input of a run.
+    pub fn input(&self, message: &str, options: &AskOptions) -> Value {
+        self.body.input(message, options)
+    }
+
+    /// What a person sees of the newest turn, by the state after it.
+    pub fn view(&self, state: &Value) -> Result<Turn, serde_json::Error> {
+        self.body.view(state)
+    }
+
+    /// What `node` would ask models in this state, for people who look into a step. Nothing is asked.
+    pub fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {
+        self.body.explain(node, state)
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Agent({})", self.name)
+    }
+}
+
+/// Every agent, as it is without settings.
+pub fn all(parts: &Parts) -> Result<Vec<Agent>, AgentError> {
+    crate::settings::build(&crate::settings::Settings::default(), parts)
 }

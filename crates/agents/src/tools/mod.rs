@@ -1,7 +1,37 @@
-//! Tools: what a model may have done for it. One file each;
+//! Tools: what a model may have done for it. One file each; [`Toolbox`] holds those that an agent may use.
 //!
 //! A tool says what it is ([`About`]) and does one thing ([`Tool::call`]). Who may call it, whether a person is asked
 //! first, how long it may take and how its output is cut is decided around it, the same way for every tool.
+
+mod builtin;
+mod calculator;
+mod clean;
+mod datetime;
+mod decide;
+mod egress;
+mod permit;
+mod read_file;
+mod secret;
+mod toolbox;
+mod weather;
+mod web_search;
+mod wikipedia;
+
+pub use builtin::{Builtin, BuiltinError, builtin};
+pub use calculator::{Answer, Calculator, Trouble, calculate};
+pub use clean::{Cleaned, clean, cut};
+pub use datetime::{GetCurrentDatetime, Holiday, holidays_of_year, is_business_day};
+pub use decide::{Approval, Decision, Policy, Seen, Taint, Why, approval_key, decide};
+pub use egress::{Egress, EgressError, EgressOptions, Fetched, Lookup, Outgoing, SystemLookup, is_public};
+pub use permit::{Ask, Done, Permit};
+pub use read_file::{ReadFile, ReadsDocuments, Root, RootError};
+pub use secret::Secret;
+pub use toolbox::{Admission, MOST_ARGUMENTS, MOST_CALLS, Toolbox, ToolboxError};
+pub use weather::GetWeather;
+pub use web_search::WebSearch;
+pub use wikipedia::SearchWikipedia;
+pub mod mcp;
+pub mod python;
 
 use std::time::Duration;
 
@@ -83,6 +113,16 @@ pub enum Language {
     Ko,
     /// English.
     En,
+}
+
+impl Language {
+    /// The words in this language.
+    pub fn pick<T>(self, ko: T, en: T) -> T {
+        match self {
+            Self::Ko => ko,
+            Self::En => en,
+        }
+    }
 }
 
 /// What a call gave.

@@ -1,266 +1,283 @@
-//! The `assistant`: its runs as printed traces, what it remembers, and what it costs to crash in the middle.
+//! The `assistant`: every scenario of its description as a printed run, its table of model calls, its memory.
 
-use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use doran_agents::{ChatState, ChatStateUpdate, Parts, all, samples};
-use doran_engine::log::{Step, TaskDone};
-use doran_engine::runtime::Piece;
-use doran_engine::store::{EntryKind, RamStore, Store};
-use doran_engine::{Bot, Event, Outcome, RunHandle, Runtime, ThreadKey, Until};
-use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, ModelError, OfflineModel};
-use doran_retrieval::RamKeyword;
+use doran_agents::{Settings, history};
+use doran_engine::store::RamStore;
+use doran_llm::{ModelError, Part, Purpose, Role, Script, ScriptedModel, ToolChoice};
 use expect_test::{Expect, expect};
-use futures_util::{StreamExt, stream};
-use tokio::sync::Notify;
+use serde_json::json;
 
-use crate::dying::{Dies, DyingStore};
+use crate::stage::{Stage, parts, simple, stage, thread, tools};
 
-fn assistant(store: Arc<dyn Store>, model: Arc<dyn ChatModel>) -> Bot<ChatState> {
-    let parts = Parts {
-        model,
-        retriever: Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all())),
-    };
-    let agents = all(&parts).expect("sound graphs");
-    let agent = agents.iter().find(|agent| agent.name == "assistant").expect("in the list");
-    Runtime::new(store).graph(agent.name, &agent.graph).expect("registered")
+fn agent() -> Script {
+    Script::json(&json!({ "route": "agent", "reason": "일반 대화" }))
 }
 
-fn thread() -> ThreadKey {
-    ThreadKey::local("대화").expect("a name")
+fn rag() -> Script {
+    Script::json(&json!({ "route": "rag", "reason": "문서 검색 필요" }))
 }
 
-async fn ask(bot: &Bot<ChatState>, text: &str) -> RunHandle {
-    bot.start(&thread(), ChatStateUpdate::asked(text)).await.expect("started")
+async fn check(question: &str, script: Vec<Script>, expected: Expect) {
+    let model = ScriptedModel::new(script);
+    let stage = simple("assistant", model.clone(), tools().toolbox);
+    expected.assert_eq(&stage.ask(question).await);
+    assert_eq!(model.left(), 0, "every reply was asked for");
 }
 
-/// The entries of a run, one a line.
-async fn trace(bot: &Bot<ChatState>, run: &RunHandle) -> String {
-    let mut watch = bot.runtime().watch(&run.key(), 0, Until::End).await.expect("watch");
-    let mut lines = String::new();
-    while let Some(event) = watch.next().await.expect("event") {
-        let Event::Entry(n, entry) = event else { continue };
-        let kind = format!("{:?}", entry.kind).to_lowercase();
-        if entry.kind != EntryKind::Step {
-            writeln!(lines, "{n} {kind}").expect("text");
-            continue;
+#[tokio::test]
+async fn scenario_1_small_talk_asks_two_models() {
+    let script = vec![agent(), Script::text("안녕하세요! 무엇을 도와드릴까요?")];
+    check("안녕하세요", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn scenario_2_a_tool_round_asks_three() {
+    let script = vec![
+        agent(),
+        Script::call("calculator", json!({ "expression": "123 * 456" })),
+        Script::text("123 × 456 = 56,088입니다."),
+    ];
+    check("123 * 456 계산해줘", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn scenario_3_documents_are_looked_up_without_a_model() {
+    let script = vec![rag(), Script::text("연차휴가는 15일입니다. [1]")];
+    check("연차휴가는 며칠인가요?", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn scenario_rag_and_a_tool_ask_three() {
+    let script = vec![
+        rag(),
+        Script::call("calculator", json!({ "expression": "1 + 1" })),
+        Script::text("연차는 15일이고 [1], 1 + 1은 2입니다."),
+    ];
+    check("연차휴가가 며칠인지 보고 1 + 1도 계산해줘", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn a_failed_tool_is_news_that_the_model_answers_from() {
+    let script = vec![
+        agent(),
+        Script::call("calculator", json!({ "expression": "abc" })),
+        Script::text("죄송합니다. 계산식이 올바르지 않습니다."),
+    ];
+    check("잘못된 계산식", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn calls_of_one_reply_run_side_by_side_and_answer_in_their_order() {
+    let script = vec![
+        agent(),
+        Script::call("get_current_datetime", json!({}))
+            .and_call("nothing", json!({}))
+            .and_call("calculator", json!({ "expression": "1 + 1" })),
+        Script::text("됐습니다."),
+    ];
+    check("여러 가지 해줘", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn an_english_question_gets_english_prompts_and_steps() {
+    let script = vec![rag(), Script::text("15 days. [1]")];
+    check("How many days of annual leave do I have?", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn a_route_that_does_not_fit_is_repaired_once_and_then_goes_to_the_agent() {
+    let repaired = vec![Script::text("rag please"), rag(), Script::text("15일입니다. [1]")];
+    check("연차휴가는 며칠인가요?", repaired, expect![[r#""#]]).await;
+    let hopeless = vec![Script::text("rag please"), Script::json(&json!({ "route": "moon", "reason": "" })), Script::text("네.")];
+    check("연차휴가는 며칠인가요?", hopeless, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn rounds_of_tools_end_with_an_answer_without_tools() {
+    let model = ScriptedModel::new([agent()]);
+    for _ in 0..8 {
+        model.push(Script::call("calculator", json!({ "expression": "1 + 1" })));
+    }
+    // The model asks for tools once more, though it was told not to.
+    model.push(Script::call("calculator", json!({ "expression": "1 + 1" })));
+    let tools = tools();
+    let stage = simple("assistant", model.clone(), tools.toolbox);
+    stage.ask("계속 계산해").await;
+    let turn = stage.turn().await;
+    assert_eq!(turn.response, "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요.");
+    assert_eq!(turn.model_calls, 10);
+    assert_eq!(tools.calculator.load(std::sync::atomic::Ordering::SeqCst), 8);
+    let last = model.requests().pop().expect("asked");
+    assert_eq!(last.tool_choice, ToolChoice::None);
+}
+
+#[tokio::test]
+async fn the_router_is_asked_coldly_and_by_schema() {
+    let model = ScriptedModel::new([agent(), Script::text("네.")]);
+    simple("assistant", model.clone(), tools().toolbox).ask("안녕").await;
+    let requests = model.requests();
+    let (route, answer) = (&requests[0], &requests[1]);
+    assert_eq!((route.purpose, route.temperature), (Purpose::Route, Some(0.0)));
+    assert!(route.schema.is_some() && route.tools.is_empty());
+    assert_eq!(answer.purpose, Purpose::Answer);
+    assert_eq!(answer.tools.len(), 3);
+}
+
+/// Talks through so many turns of two messages each.
+async fn talk(stage: &Stage, model: &ScriptedModel, turns: std::ops::Range<usize>) {
+    for turn in turns {
+        model.push(agent());
+        model.push(Script::text(format!("대답 {turn}")));
+        stage.ask(&format!("질문 {turn}")).await;
+    }
+}
+
+#[tokio::test]
+async fn scenario_4_ten_messages_are_summed_up_when_the_next_question_comes() {
+    let model = ScriptedModel::new([]);
+    let stage = simple("assistant", model.clone(), tools().toolbox);
+    talk(&stage, &model, 1..6).await;
+    assert_eq!(stage.state().await["messages"].as_array().expect("messages").len(), 10);
+    for reply in [agent(), Script::text("사용자 이름: 철수, 프로젝트 마감: 3월 15일"), Script::text("3월 15일이라고 하셨습니다.")] {
+        model.push(reply);
+    }
+    expect![[r#""#]].assert_eq(&stage.ask("아까 말한 프로젝트 마감일이 언제라고 했지?").await);
+    let state = stage.state().await;
+    // Five stayed, the question among them, and the answer came.
+    assert_eq!(state["messages"].as_array().expect("messages").len(), 6);
+    let answer = model.requests().pop().expect("asked");
+    let prompt: Vec<String> = answer.messages.iter().map(|message| format!("{:?} {}", message.role, message.text())).collect();
+    expect![[r#""#]].assert_eq(&prompt.join("\n"));
+}
+
+#[tokio::test]
+async fn the_window_of_summaries_slides_and_nothing_said_is_lost() {
+    let model = ScriptedModel::new([]);
+    let store = Arc::new(RamStore::new());
+    let parts = parts(Arc::new(model.clone()), tools().toolbox);
+    let stage = stage("assistant", &Settings::default(), &parts, store.clone());
+    let mut windows = Vec::new();
+    let mut turn = 0;
+    let mut summaries = 0;
+    while summaries < 4 {
+        turn += 1;
+        model.push(agent());
+        if stage_messages(&stage, turn).await + 1 > 10 {
+            summaries += 1;
+            model.push(Script::text(format!("요약{summaries}")));
         }
-        let step: Step = serde_json::from_slice(&entry.body).expect("a step");
-        for task in &step.tasks {
-            writeln!(lines, "{n} {} {}", task.node, told(task)).expect("text");
+        model.push(Script::text(format!("대답 {turn}")));
+        stage.ask(&format!("질문 {turn}")).await;
+        let window = stage.turn().await.summary.unwrap_or_default().replace("\n---SUMMARY_BREAK---\n", " | ");
+        if windows.last() != Some(&window) {
+            windows.push(window);
         }
     }
-    lines
+    assert_eq!(windows, ["", "요약1", "요약1 | 요약2", "요약1 | 요약2 | 요약3", "요약2 | 요약3 | 요약4"]);
+    assert_eq!(model.left(), 0);
+    let said = history::read(&*store, &thread()).await.expect("a history");
+    assert_eq!(said.len(), turn * 2, "the history keeps every message");
+    assert_eq!(said[0].message.text(), "질문 1");
+    assert_eq!(said[1].message.text(), "대답 1");
 }
 
-fn told(task: &TaskDone) -> String {
-    let update: ChatStateUpdate = serde_json::from_str(task.update.get()).expect("an update");
-    let mut state = ChatState::default();
-    doran_engine::State::apply(&mut state, update);
-    if task.node == "retrieve" {
-        return format!("found {}", state.passages.len());
-    }
-    let answer = state.messages.first().expect("an answer");
-    let mut text = format!("says {}", answer.text());
-    for citation in state.citations.get(answer.id.as_str()).into_iter().flatten() {
-        write!(text, "\n  [{}] {}", citation.number, citation.title).expect("text");
-    }
-    text
-}
-
-async fn check(question: &str, expected: Expect) {
-    let bot = assistant(Arc::new(RamStore::new()), Arc::new(OfflineModel));
-    let run = ask(&bot, question).await;
-    expected.assert_eq(&trace(&bot, &run).await);
+async fn stage_messages(stage: &Stage, turn: usize) -> usize {
+    if turn == 1 { 0 } else { stage.state().await["messages"].as_array().map_or(0, Vec::len) }
 }
 
 #[tokio::test]
-async fn a_korean_question_is_answered_with_a_quote_and_its_place() {
-    check("육아휴직은 최대 얼마나 쓸 수 있나요?", expect![[r#"
-        1 started
-        2 retrieve found 4
-        3 call_model says 문서에 이렇게 적혀 있습니다: "육아휴직은 자녀 한 명당 1년 이내로 하며, 두 번까지 나누어 쓸 수 있다." [1]
-          [1] 휴가 규정 › 육아휴직
-        4 finished
-    "#]]).await;
-}
-
-#[tokio::test]
-async fn an_english_question_is_answered_with_a_quote_and_its_place() {
-    check(
-        "When must receipts be uploaded?",
-        expect![[r#"
-        1 started
-        2 retrieve found 4
-        3 call_model says The document says: "Upload every receipt within seven days of paying." [2]
-          [2] Employee handbook › Expenses
-        4 finished
-    "#]],
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn what_nobody_wrote_is_not_made_up() {
-    check("What is the capital of France?", expect![[r#"
-        1 started
-        2 retrieve found 4
-        3 call_model says I did not find it in the documents. Nearest headings: Employee handbook › Leave [1], Employee handbook › Leave [2], Employee handbook › Leave [3]
-          [1] Employee handbook › Leave
-          [2] Employee handbook › Leave
-          [3] Employee handbook › Leave
-        4 finished
-    "#]]).await;
-}
-
-#[tokio::test]
-async fn a_fact_is_recalled_after_a_restart() {
+async fn scenario_5_turn_two_after_a_restart_knows_turn_one() {
     let store = RamStore::new();
-    let first = assistant(Arc::new(store.clone()), Arc::new(OfflineModel));
-    let run = ask(&first, "내 이름은 김도란이야.").await;
-    trace(&first, &run).await;
+    let model = ScriptedModel::new([agent(), Script::text("안녕하세요 철수님! 반갑습니다.")]);
+    let first = stage("assistant", &Settings::default(), &parts(Arc::new(model), tools().toolbox), Arc::new(store.clone()));
+    first.ask("내 이름은 철수야").await;
     drop(first);
-    let second = assistant(Arc::new(store), Arc::new(OfflineModel));
-    let run = ask(&second, "내 이름이 뭐라고 했지?").await;
-    expect![[r#"
-        1 started
-        2 retrieve found 0
-        3 call_model says 김도란입니다. 이 대화에서 "내 이름은 김도란이야." 하고 말씀하셨습니다.
-        4 finished
-    "#]]
-    .assert_eq(&trace(&second, &run).await);
+    let model = ScriptedModel::new([agent(), Script::text("철수님이라고 하셨습니다.")]);
+    let second = stage("assistant", &Settings::default(), &parts(Arc::new(model.clone()), tools().toolbox), Arc::new(store));
+    expect![[r#""#]].assert_eq(&second.ask("내 이름이 뭐라고 했지?").await);
+    let told = model.requests().pop().expect("asked").messages;
+    let said: Vec<String> = told.iter().filter(|message| message.role != Role::System).map(|message| message.text()).collect();
+    assert_eq!(said, ["내 이름은 철수야", "안녕하세요 철수님! 반갑습니다.", "내 이름이 뭐라고 했지?"]);
 }
 
 #[tokio::test]
-async fn an_answer_keeps_its_id_and_its_sources() {
-    let bot = assistant(Arc::new(RamStore::new()), Arc::new(OfflineModel));
-    for question in ["연차휴가는 며칠인가요?", "Can I fly business class?", "안녕?"] {
-        let run = ask(&bot, question).await;
-        assert!(matches!(bot.outcome(&run).await, Ok(Outcome::Finished(_))));
-    }
-    let state = bot.state(&thread()).await.expect("state");
-    assert_eq!(state.messages.len(), 6);
-    let cited: Vec<&str> = state
-        .messages
-        .iter()
-        .filter(|m| state.citations.contains_key(m.id.as_str()))
-        .map(|m| m.id.as_str())
-        .collect();
-    assert_eq!(cited, [state.messages[1].id.as_str(), state.messages[3].id.as_str()]);
-    for citation in state.citations.values().flatten() {
-        let answer = state.messages.iter().map(|m| m.text()).find(|text| {
-            let quoted = text.split('"').nth(1).unwrap_or("");
-            !quoted.is_empty() && citation.text.contains(quoted)
-        });
-        assert!(answer.is_some(), "no answer quotes {}", citation.text);
-    }
-}
-
-/// Says two words and waits for leave between them.
-struct Halting(Arc<Notify>);
-
-impl ChatModel for Halting {
-    fn about(&self) -> About {
-        OfflineModel.about()
-    }
-
-    fn stream(&self, request: ChatRequest) -> DeltaStream {
-        let leave = self.0.clone();
-        let words = stream::once(async { text("하나 ") }).chain(stream::once(async move {
-            leave.notified().await;
-            text("둘")
-        }));
-        let end = OfflineModel.stream(request).filter(|delta| {
-            let done = matches!(delta, Ok(Delta::Done { .. }));
-            async move { done }
-        });
-        words.chain(end).boxed()
-    }
-}
-
-fn text(text: &str) -> Result<Delta, ModelError> {
-    Ok(Delta::Text { text: text.into() })
+async fn documents_reach_the_model_as_material_and_never_as_words_of_the_person() {
+    let model = ScriptedModel::new([rag(), Script::text("15일입니다. [1]")]);
+    let stage = simple("assistant", model.clone(), tools().toolbox);
+    stage.ask("연차휴가는 며칠인가요?").await;
+    let request = model.requests().pop().expect("asked");
+    let material = &request.messages[1];
+    assert_eq!(material.role, Role::System);
+    assert!(material.text().starts_with("[참고 문서]"));
+    assert_eq!(material.parts.iter().filter(|part| matches!(part, Part::Passage(_))).count(), 4);
 }
 
 #[tokio::test]
-async fn words_are_shown_before_the_answer_is_whole() {
-    let leave = Arc::new(Notify::new());
-    let bot = assistant(Arc::new(RamStore::new()), Arc::new(Halting(leave.clone())));
-    let run = ask(&bot, "세어 봐").await;
-    let mut watch = run.watch().await.expect("watch");
-    let mut seen = Vec::new();
-    while let Some(event) = watch.next().await.expect("event") {
-        match event {
-            Event::Delta(delta) => {
-                let Piece::Data(piece) = &delta.piece else { panic!("no retry here") };
-                seen.push(format!("{} {piece}", delta.node));
-                leave.notify_one();
-            }
-            Event::Entry(_, entry) => seen.push(format!("{:?}", entry.kind)),
+async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
+    // The index finds what the document does not say any more.
+    struct Liar(Arc<dyn doran_retrieval::Index>);
+    #[async_trait::async_trait]
+    impl doran_retrieval::Retriever for Liar {
+        async fn retrieve(
+            &self,
+            question: &doran_retrieval::Question,
+        ) -> Result<Vec<doran_retrieval::Hit>, doran_retrieval::RetrieveError> {
+            let mut hits = self.0.retrieve(question).await?;
+            hits[0].passage.text = "연차휴가는 30일이다.".into();
+            Ok(hits)
         }
     }
-    let first = seen.iter().position(|one| one == "call_model \"하나 \"").expect("shown early");
-    let answered = seen.iter().rposition(|one| one == "Step").expect("a step");
-    assert!(first < answered, "{seen:?}");
-    let state = bot.state(&thread()).await.expect("state");
-    assert_eq!(state.messages.last().expect("an answer").text(), "하나 둘");
-}
-
-/// The built-in model, with its calls counted.
-struct Counted(Arc<AtomicU32>);
-
-impl ChatModel for Counted {
-    fn about(&self) -> About {
-        OfflineModel.about()
-    }
-
-    fn stream(&self, request: ChatRequest) -> DeltaStream {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        OfflineModel.stream(request)
-    }
-}
-
-/// Lets the process die, starts another on the same store, and tells how often the model was called in both.
-async fn calls_when_it(dies: Dies) -> (u32, String) {
-    let (calls, now) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicI64::new(1)));
-    let clock = now.clone();
-    let store = RamStore::with_clock(Arc::new(move || clock.load(Ordering::SeqCst)));
-    let model = Arc::new(Counted(calls.clone()));
-    let dying = assistant(Arc::new(DyingStore::new(store.clone(), dies)), model.clone());
-    let run = ask(&dying, "연차휴가는 며칠인가요?").await;
-    // The second process may take over once the lease of the first has run out.
-    drop(dying.outcome(&run).await);
-    now.fetch_add(3_600_000, Ordering::SeqCst);
-    let next = assistant(Arc::new(store), model);
-    next.runtime().work().await.expect("takes over");
-    let run = next.runtime().run(&run.key()).await.expect("known");
-    assert!(matches!(next.outcome(&run).await, Ok(Outcome::Finished(_))), "{dies:?}");
-    let state = next.state(&thread()).await.expect("state");
-    assert_eq!(state.messages.len(), 2, "{dies:?}");
-    (calls.load(Ordering::SeqCst), state.messages[1].id.to_string())
-}
-
-#[tokio::test]
-async fn a_crash_repeats_the_model_call_only_while_it_is_in_flight() {
-    let mut table = String::new();
-    for commit in 1..=5 {
-        for dies in [Dies::Before(commit), Dies::After(commit)] {
-            let (calls, _) = calls_when_it(dies).await;
-            writeln!(table, "{dies:?}: {calls}").expect("text");
+    #[async_trait::async_trait]
+    impl doran_retrieval::Index for Liar {
+        async fn put(
+            &self,
+            _: &doran_retrieval::Tenant,
+            _: &doran_retrieval::Document,
+            _: &[doran_retrieval::Passage],
+        ) -> Result<(), doran_retrieval::RetrieveError> {
+            Ok(())
+        }
+        async fn remove(
+            &self,
+            _: &doran_retrieval::Tenant,
+            _: &doran_retrieval::DocumentId,
+        ) -> Result<bool, doran_retrieval::RetrieveError> {
+            Ok(false)
+        }
+        async fn list(
+            &self,
+            tenant: &doran_retrieval::Tenant,
+            filter: &doran_retrieval::Filter,
+        ) -> Result<Vec<doran_retrieval::Listed>, doran_retrieval::RetrieveError> {
+            self.0.list(tenant, filter).await
+        }
+        async fn document(
+            &self,
+            tenant: &doran_retrieval::Tenant,
+            id: &doran_retrieval::DocumentId,
+        ) -> Result<Option<doran_retrieval::Document>, doran_retrieval::RetrieveError> {
+            self.0.document(tenant, id).await
         }
     }
-    expect![[r#"
-        Before(1): 1
-        After(1): 1
-        Before(2): 1
-        After(2): 1
-        Before(3): 2
-        After(3): 1
-        Before(4): 1
-        After(4): 1
-        Before(5): 1
-        After(5): 1
-    "#]]
-    .assert_eq(&table);
+    let model = ScriptedModel::new([rag(), Script::text("30일입니다. [1] [2]")]);
+    let mut parts = parts(Arc::new(model), tools().toolbox);
+    parts.index = Arc::new(Liar(parts.index.clone()));
+    let stage = stage("assistant", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    stage.ask("연차휴가는 며칠인가요?").await;
+    let numbers: Vec<u32> = stage.turn().await.sources.iter().map(|source| source.number).collect();
+    assert_eq!(numbers, [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_stays_away_fails_the_run_visibly() {
+    let away = || Script::failure(ModelError::Unavailable { reason: "503".into(), retry_after: None, source: None });
+    let model = ScriptedModel::new([away(), away(), away()]);
+    let stage = simple("assistant", model.clone(), tools().toolbox);
+    let run = stage.start("안녕").await;
+    let row = run.wait().await.expect("a rest");
+    assert_eq!(model.requests().len(), 3);
+    let error = row.error.expect("an error");
+    assert_eq!(error.code, "node_failed");
+    assert!(error.message.contains("the model cannot answer now: 503"), "{}", error.message);
 }

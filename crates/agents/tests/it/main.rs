@@ -3,5 +3,22 @@
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
 mod assistant;
+mod assistant_kills;
+mod contract;
+mod docqa;
 mod dying;
+mod egress;
+mod far_end;
+mod injection;
+mod memory;
+mod offline;
+mod outbound;
+mod react;
+mod read_file;
+mod mcp;
+#[cfg(feature = "python")]
+mod python;
 mod samples;
+mod settings;
+mod stage;
+mod tls;

@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use doran_agents::ChatStateUpdate;
-use doran_engine::{StartOptions, ThreadId, ThreadKey, Until};
+use doran_agents::AskOptions;
+use doran_engine::{EngineError, StartOptions, ThreadId, ThreadKey, Until};
 use doran_server::api::Event;
 use tokio::sync::mpsc::{Receiver, channel};
 
@@ -90,7 +90,10 @@ async fn answer(
     question: &str,
     output: Output,
 ) -> anyhow::Result<()> {
-    let input = serde_json::to_value(ChatStateUpdate::asked(question))?;
+    let Some(agent) = house.agents.iter().find(|agent| agent.name == args.agent) else {
+        return Err(EngineError::UnknownGraph(args.agent.clone()).into());
+    };
+    let input = agent.input(question, &AskOptions::default());
     let run = house.runtime.start(&args.agent, thread, Some(&input), StartOptions::default()).await?;
     let mut watch = house.runtime.watch(&run.key(), 0, Until::Rest).await?;
     let mut answer = Answer::default();

@@ -28,14 +28,14 @@ pub(crate) fn run(args: &Args, config: &Config, output: Output) -> anyhow::Resul
     let agents = assemble::agents(config)?.0;
     let Some(agent) = agents.iter().find(|agent| agent.name == args.agent) else {
         let asked = &args.agent;
-        let known = agents.iter().map(|agent| agent.name).collect::<Vec<_>>().join(", ");
+        let known = agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
         return Err(both!(
             "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
             "there is no agent `{asked}`; there are: {known}"
         )
         .into());
     };
-    let drawing = agent.graph.drawing();
+    let drawing = agent.drawing();
     let text = match args.format {
         Format::Mermaid => drawing.mermaid(),
         Format::Json => format!("{:#}", drawing.json()),

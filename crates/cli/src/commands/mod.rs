@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod eval;
 pub(crate) mod gc;
 pub(crate) mod graph;
 pub(crate) mod runs;

@@ -17,12 +17,18 @@ pub struct StartRun {
     pub message: String,
 }
 
+impl From<&doran_agents::Agent> for Agent {
+    fn from(agent: &doran_agents::Agent) -> Self {
+        Self { name: agent.name.clone(), en: agent.en.clone(), ko: agent.ko.clone() }
+    }
+}
+
 /// `GET /`
 #[derive(Debug, Serialize)]
 pub(crate) struct Home<'a> {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    pub(crate) agents: &'a [Agent],
+    pub(crate) agents: Vec<Agent>,
     pub(crate) model: &'a About,
     pub(crate) routes: &'static [&'static str],
 }

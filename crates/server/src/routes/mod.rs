@@ -18,6 +18,7 @@ pub fn router(app: &App) -> Router {
         .route("/healthz", get(home::health))
         .route("/api/threads/{thread}/runs", post(runs::start))
         .route("/api/threads/{thread}/runs/{run}/events", get(runs::events))
+        .merge(crate::ui::routes())
         .fallback(async || ApiError::from(Code::NotFound))
         .method_not_allowed_fallback(async || ApiError::from(Code::MethodNotAllowed))
         .with_state(app.clone())

@@ -4,9 +4,9 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
-use doran_agents::ChatStateUpdate;
+use doran_agents::AskOptions;
 use doran_engine::store::{Idempotency, StoreError};
-use doran_engine::{RunId, StartOptions, ThreadId, ThreadKey, Until};
+use doran_engine::{EngineError, RunId, StartOptions, ThreadId, ThreadKey, Until};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -29,8 +29,8 @@ pub(super) async fn start(
     let (asked, bytes) = body::json::<StartRun>(request, &app.limits).await?;
     check_message(&app, &asked.message)?;
     let idempotency = key.map(|key| Idempotency { key, hash: hash(&thread, &bytes) });
-    let input = serde_json::to_value(ChatStateUpdate::asked(&asked.message))
-        .map_err(|error| ApiError::because(Code::BadInput, error.to_string()))?;
+    let agent = app.agent(&asked.agent).ok_or_else(|| EngineError::UnknownGraph(asked.agent.clone()))?;
+    let input = agent.input(&asked.message, &AskOptions::default());
     let options = StartOptions { idempotency, ..StartOptions::default() };
     let run = app.runtime.start(&asked.agent, &thread, Some(&input), options).await?;
     let watch = app.runtime.watch(&run.key(), 0, Until::Rest).await?;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod page;
 mod requests;
 mod runs;
 mod socket;
@@ -15,7 +16,7 @@ use doran_engine::store::RamStore;
 use doran_engine::{Runtime, Tenant};
 use doran_llm::{ChatModel, OfflineModel};
 use doran_retrieval::RamKeyword;
-use doran_server::{App, Limits, api, router};
+use doran_server::{App, Limits, router};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -25,24 +26,16 @@ fn app() -> App {
 
 fn app_with(model: Arc<dyn ChatModel>, limits: Limits) -> App {
     let about = Arc::new(model.about());
-    let agents = all(&Parts {
-        model,
-        retriever: Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all())),
-    })
-    .expect("sound graphs");
+    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
+    let agents = all(&Parts::new(model, index)).expect("sound graphs");
     let runtime = Runtime::new(Arc::new(RamStore::new()));
     for agent in &agents {
-        runtime.graph(agent.name, &agent.graph).expect("registered");
+        agent.register(&runtime).expect("registered");
     }
-    let shown = |agent: &doran_agents::Agent| api::Agent {
-        name: agent.name.into(),
-        en: agent.en.into(),
-        ko: agent.ko.into(),
-    };
     App {
         runtime,
         tenant: Tenant::local(),
-        agents: agents.iter().map(shown).collect(),
+        agents: agents.into(),
         model: about,
         limits,
         draining: CancellationToken::new(),

@@ -16,6 +16,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_tables.sql"),
     include_str!("../../migrations/postgres/0002_functions.sql"),
+    include_str!("../../migrations/postgres/0003_start_at_once.sql"),
 ];
 
 /// What was found out about the server on the way.

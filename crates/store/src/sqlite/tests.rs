@@ -71,6 +71,30 @@ async fn jobs_that_wait_share_one_transaction() {
     assert_eq!(names(&store).await.len(), 64);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_alone_writes_on_the_spot_and_a_crowd_loses_nothing() {
+    let store = SqliteStore::in_memory().expect("open");
+    let by = |name: &str| -> Box<dyn FnOnce(&mut Tx<'_>) -> Result<String, StoreError> + Send> {
+        let make = make(name);
+        Box::new(move |tx| make(tx).map(|()| std::thread::current().name().unwrap_or_default().to_owned()))
+    };
+    let alone = tokio::spawn({
+        let (store, work) = (store.clone(), by("alone"));
+        async move { store.write(Points::default(), work).await }
+    });
+    assert_ne!(alone.await.expect("task").expect("write"), "sqlite-writer");
+    let tasks: Vec<_> = (0..200)
+        .map(|number| {
+            let (store, work) = (store.clone(), by(&format!("{number:03}")));
+            tokio::spawn(async move { store.write(Points::default(), work).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("task").expect("write");
+    }
+    assert_eq!(names(&store).await.len(), 201);
+}
+
 #[tokio::test]
 async fn a_refused_job_takes_back_nothing_but_itself() {
     let store = SqliteStore::in_memory().expect("open");

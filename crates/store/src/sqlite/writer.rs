@@ -1,24 +1,29 @@
-//! The one thread that writes.
+//! The one who writes.
 //!
-//! Jobs wait in a channel. The thread takes all that wait, up to [`MOST`], and puts them into one transaction, so
+//! Jobs wait in a channel. A thread takes all that wait, up to [`MOST`], and puts them into one transaction, so
 //! that one sync of the disk serves them all. Each job has a savepoint of its own: one that is refused takes nothing
 //! back but itself. Nobody gets an answer before the transaction is on disk.
+//!
+//! A caller who finds nobody else there, on a disk that has been quick so far, writes by itself on the spot: waking a
+//! thread and being woken by it costs about as much as the write. That stops one worker of the runtime for a sync,
+//! never more than one, and not at all while the disk is slow or the runtime has no other.
 //!
 //! A commit that fails for any reason but a full or locked file leaves open whether it happened. Then the thread
 //! stops for good: everybody is told so, now and later, and only a new process that reads the file again may go on.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use doran_engine::id::{RunKey, ThreadKey};
 use doran_engine::store::{Millis, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::{has_io, is_io, sorted, text};
@@ -31,9 +36,19 @@ const WAITING: usize = 1024;
 /// Pages in the log that are worth a checkpoint: 4 MiB.
 const LONG_LOG: i32 = 1000;
 
-/// The way to the thread that writes.
+/// A write on the spot that took longer than this sends those after it to the thread.
+const QUICK: Duration = Duration::from_millis(2);
+/// How many of them.
+const AWAY: u32 = 100;
+
+/// The way to the one who writes.
 pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
+    clerk: Arc<Mutex<Clerk>>,
+    /// Callers who have a job with us.
+    crowd: AtomicU32,
+    /// Jobs that are still to go to the thread because the disk was slow.
+    away: AtomicU32,
     thread: Option<JoinHandle<()>>,
     failed: watch::Receiver<Option<Arc<str>>>,
     transactions: Arc<AtomicU64>,
@@ -109,10 +124,13 @@ impl Writer {
             failed: tell,
             transactions: transactions.clone(),
         };
+        let clerk = Arc::new(Mutex::new(clerk));
+        let shared = clerk.clone();
         let thread =
-            std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || clerk.work(queue));
+            std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || work(&shared, queue));
         let thread = Some(thread.map_err(|error| StoreError::Unavailable(error.into()))?);
-        Ok(Self { jobs: Some(jobs), thread, failed, transactions })
+        let (crowd, away) = (AtomicU32::new(0), AtomicU32::new(0));
+        Ok(Self { jobs: Some(jobs), clerk, crowd, away, thread, failed, transactions })
     }
 
     /// Does `work` in a transaction and answers when that is on disk.
@@ -180,9 +198,52 @@ impl Writer {
     ) -> Result<T, StoreError> {
         let gone = || StoreError::Unavailable(text("the store is closed"));
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
-        jobs.send(Box::new(job)).await.map_err(|_| gone())?;
-        // The thread answers every job it took, or ended by a panic in the middle of one.
-        answer.await.map_err(|_| StoreError::Unknown(text("the thread that writes ended")))?
+        let present = Present::among(&self.crowd);
+        if let Some(job) = self.on_the_spot(Box::new(job), present.alone) {
+            jobs.send(job).await.map_err(|_| gone())?;
+        }
+        // Every job that was taken is answered, or a panic ended the one who took it.
+        answer.await.map_err(|_| StoreError::Unknown(text("a write ended in the middle")))?
+    }
+
+    /// Does the job now if nobody else is there and the disk is quick; else gives it back.
+    fn on_the_spot(&self, job: Box<dyn Job>, alone: bool) -> Option<Box<dyn Job>> {
+        let slow =
+            self.away.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        if slow || !alone || job.is_alone() || !has_other_workers() {
+            return Some(job);
+        }
+        let Ok(mut clerk) = self.clerk.try_lock() else { return Some(job) };
+        let begun = Instant::now();
+        clerk.round(vec![job]);
+        if begun.elapsed() > QUICK {
+            self.away.store(AWAY, Ordering::Relaxed);
+        }
+        None
+    }
+}
+
+/// Whether the runtime goes on while this thread waits for the disk.
+fn has_other_workers() -> bool {
+    Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+/// A caller who has a job with us, until it has its answer or gives up.
+struct Present<'a> {
+    crowd: &'a AtomicU32,
+    /// Nobody else was there.
+    alone: bool,
+}
+
+impl<'a> Present<'a> {
+    fn among(crowd: &'a AtomicU32) -> Self {
+        Self { crowd, alone: crowd.fetch_add(1, Ordering::Relaxed) == 0 }
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.crowd.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -330,22 +391,29 @@ struct Clerk {
     transactions: Arc<AtomicU64>,
 }
 
+/// The work of the thread: all that waits, then all that came meanwhile.
+fn work(clerk: &Mutex<Clerk>, mut queue: mpsc::Receiver<Box<dyn Job>>) {
+    let mut jobs = Vec::with_capacity(MOST);
+    while queue.blocking_recv_many(&mut jobs, MOST) > 0 {
+        // Whoever panicked with the connection in hand left it in a state that nobody knows.
+        let Ok(mut clerk) = clerk.lock() else { return };
+        clerk.round(std::mem::take(&mut jobs));
+    }
+}
+
 impl Clerk {
-    fn work(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
-        let mut jobs = Vec::with_capacity(MOST);
-        while queue.blocking_recv_many(&mut jobs, MOST) > 0 {
-            let mut batch = Vec::with_capacity(jobs.len());
-            for job in jobs.drain(..) {
-                if job.is_alone() {
-                    self.batch(std::mem::take(&mut batch));
-                    self.alone(job);
-                } else {
-                    batch.push(job);
-                }
+    fn round(&mut self, jobs: Vec<Box<dyn Job>>) {
+        let mut batch = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            if job.is_alone() {
+                self.batch(std::mem::take(&mut batch));
+                self.alone(job);
+            } else {
+                batch.push(job);
             }
-            self.batch(batch);
-            self.checkpoint();
         }
+        self.batch(batch);
+        self.checkpoint();
     }
 
     fn alone(&mut self, mut job: Box<dyn Job>) {

@@ -146,7 +146,34 @@ async fn a_newer_format_is_refused() {
         .await
         .expect("update");
     let refused = PostgresStore::open(&url).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 2 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 3 })), "{refused:?}");
+}
+
+/// A store as the second format left it: a run that began there under its submit goes on under ours.
+#[tokio::test]
+async fn a_store_of_an_older_format_is_brought_up_and_its_runs_go_on() {
+    let Some(url) = pg::fresh() else { return };
+    let admin = {
+        let (_, schema) = url.split_once("schema=").expect("a schema");
+        let admin = admin(&url).await;
+        admin.batch_execute(&format!("create schema {schema}")).await.expect("schema");
+        admin
+    };
+    for old in [
+        include_str!("../../migrations/postgres/0001_tables.sql"),
+        include_str!("../../migrations/postgres/0002_functions.sql"),
+        "create table doran_meta (name text primary key, value int8 not null);
+         insert into doran_meta values ('format', 2)",
+        "select submit_run('local', 't', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'g', 'f', 1::int2, 'first', null,
+            0::int2, null, null, '{}', '{}', null, null, 1000)",
+    ] {
+        admin.batch_execute(old).await.expect("the older format");
+    }
+    let store = open(&url).await;
+    let claimed = store.claim(&worker("w"), None, 10).await.expect("claim");
+    assert_eq!(claimed.len(), 1, "the run that waited");
+    assert_eq!(bodies(&store, &key("t")).await, "first");
+    start(&store, new_run(&key("other"))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,88 @@
+//! What a conversation with the assistant carries.
+
+use std::collections::BTreeMap;
+
+use doran_engine::State;
+use doran_llm::{Message, Role, ToolCall};
+use serde::{Deserialize, Serialize};
+
+use crate::agents::{AskOptions, Chat, Turn};
+use crate::source::Source;
+use crate::state::{ByMessageId, Progress, asked_now};
+use crate::summaries::Summaries;
+use crate::tools::Taint;
+
+/// The state of a conversation with the assistant.
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AssistantState {
+    /// The messages that are worked with, oldest first. Older ones are in the history of the thread.
+    #[reduce(rule = ByMessageId)]
+    pub messages: Vec<Message>,
+    /// What the older messages said, newest last.
+    pub summary: Summaries,
+    /// What was found for the newest question, numbered from 1; nothing where it was not looked for.
+    pub context: Option<Vec<Source>>,
+    /// Where the turn goes next.
+    pub next_action: Option<NextAction>,
+    /// Why the router chose as it did.
+    pub route_reason: Option<String>,
+    /// What the newest answer rests on.
+    pub sources: Vec<Source>,
+    /// How far the turn has come.
+    pub progress: Progress,
+    /// Where to look, when the person said so.
+    pub collection: Option<String>,
+    /// What the thread has read.
+    pub taint: Taint,
+    /// What tools want to see at their next call, by name.
+    #[reduce(merge)]
+    pub sessions: BTreeMap<String, String>,
+}
+
+/// Where a turn goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NextAction {
+    /// Look documents up first.
+    Rag,
+    /// Answer.
+    Agent,
+    /// Run the tools that the model asked for.
+    Tools,
+    /// The answer is there.
+    End,
+}
+
+impl AssistantState {
+    /// The tool calls that wait to be run.
+    pub(crate) fn pending(&self) -> Vec<ToolCall> {
+        match self.messages.last() {
+            Some(last) if last.role == Role::Assistant => last.tool_calls().cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Chat for AssistantState {
+    fn asked(message: &str, options: &AskOptions) -> AssistantStateUpdate {
+        Self::update()
+            .messages(asked_now(message))
+            .context(None)
+            .next_action(None)
+            .route_reason(None)
+            .sources(Vec::new())
+            .collection(options.collection.clone())
+            .progress(Progress::default())
+    }
+
+    fn turn(&self) -> Turn {
+        let answer = self.messages.last().filter(|last| last.role == Role::Assistant);
+        Turn {
+            response: answer.map(Message::text).unwrap_or_default(),
+            sources: self.sources.clone(),
+            summary: self.summary.joined(),
+            ..Turn::of(&self.progress)
+        }
+    }
+}

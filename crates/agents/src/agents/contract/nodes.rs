@@ -1,0 +1,452 @@
+//! The nodes of the contract agent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use doran_engine::state::Changes;
+use doran_engine::{Cx, NodeError, Snap};
+use doran_llm::{ChatRequest, Message, ModelRole, Part, Purpose, Role, ToolCall, ToolChoice, ToolResult, ToolSpec, schema_of};
+use doran_llm::{MessageId, Origin};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Contracts;
+use super::plan::{fresh, proposed};
+use super::quote::cited;
+use super::scope::{Scope, points_back, scope};
+use super::state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun, signature};
+use super::tools::{Desk, Findings};
+use crate::language::Language;
+use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, sorted, tenant, verified};
+use crate::prompt::PlanPrompt;
+use crate::source::{Source, SourceKind};
+use crate::state::{question, spoken};
+
+/// Messages that stay in the working state: this turn and the one before.
+const KEPT_MESSAGES: usize = 4;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct InScope {
+    in_scope: bool,
+    need_previous_context: bool,
+    reason: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct NeedsPrevious {
+    need_previous_context: bool,
+    #[allow(dead_code, reason = "asked for because a model decides better when it says why")]
+    reason: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Sufficiency {
+    is_sufficient: bool,
+    reasoning: String,
+    missing_info: Option<String>,
+}
+
+/// Decides whether the question is about contracts, and whether a word of it points back. Rules first; a model only
+/// where they cannot tell.
+pub(super) async fn scope_validator(
+    own: Arc<Contracts>,
+    state: Snap<ContractState>,
+    cx: Cx,
+) -> Result<ContractStateUpdate, NodeError> {
+    let language = spoken(own.language, &state.messages);
+    let work = Work::new(cx, language);
+    let has_previous = !state.previous_turn().is_empty();
+    let mut back = has_previous && points_back(&state.user_message);
+    let in_scope = match scope(&state.user_message) {
+        Scope::In => true,
+        _ if back => true,
+        Scope::Out => false,
+        Scope::Open => {
+            let decided = ask_for::<InScope>(&work, &own.models, own.cache.as_ref(), own.scope_request(&state)?).await?;
+            // Whoever cannot tell does not turn people away.
+            let decided = decided.unwrap_or_else(|misfit| InScope {
+                in_scope: true,
+                need_previous_context: false,
+                reason: misfit.to_string(),
+            });
+            work.cx.note("scope", &decided.reason);
+            back |= has_previous && decided.need_previous_context;
+            decided.in_scope
+        }
+    };
+    let mut progress = state.progress.after("scope_validator", work.calls());
+    progress.language = language;
+    let session = work.cx.thread().map(|thread| thread.as_str().to_owned());
+    let update = ContractState::update().in_scope(Some(in_scope)).session_id(session).progress(progress);
+    if in_scope {
+        return Ok(if back { update.need_previous_context(Some(true)) } else { update });
+    }
+    let sentence = out_of_scope(language);
+    for word in sentence.split_inclusive(' ') {
+        work.cx.token(word);
+    }
+    Ok(update
+        .messages(Message::assistant(work.cx.new_id(), sentence))
+        .final_response(Some(sentence.to_owned())))
+}
+
+/// Decides whether the turn before is needed, where nobody decided that yet.
+pub(super) async fn check_previous_context(
+    own: Arc<Contracts>,
+    state: Snap<ContractState>,
+    cx: Cx,
+) -> Result<ContractStateUpdate, NodeError> {
+    let work = Work::new(cx, state.progress.language);
+    let need = if state.need_previous_context.is_some() {
+        state.need_previous_context
+    } else if state.previous_turn().is_empty() {
+        Some(false)
+    } else {
+        let request = own.previous_request(&state)?;
+        let decided = ask_for::<NeedsPrevious>(&work, &own.models, own.cache.as_ref(), request).await?;
+        Some(decided.is_ok_and(|decided| decided.need_previous_context))
+    };
+    let progress = state.progress.after("check_previous_context", work.calls());
+    Ok(ContractState::update().need_previous_context(need).progress(progress))
+}
+
+/// Chooses what to look up next: what rules propose, and what the model adds.
+pub(super) async fn planner(
+    own: Arc<Contracts>,
+    state: Snap<ContractState>,
+    cx: Cx,
+) -> Result<ContractStateUpdate, NodeError> {
+    let work = Work::new(cx, state.progress.language);
+    work.thinking(Step::Planning, "무엇을 찾아볼지 정하고 있습니다", "deciding what to look up");
+    let desk = own.desk(&state);
+    let whose = tenant(&work);
+    let titles = async { desk.titles(&whose).await.map_err(sorted) };
+    let (documents, titles): (Vec<String>, Vec<String>) = work.cx.effect("titles", titles).await?;
+    let first = state.iteration_count == 0 && state.tool_history.is_empty();
+    let rules = if first { proposed(&state.user_message, &titles) } else { Vec::new() };
+    let request = own.plan_request(&state, &rules, documents)?;
+    let reply = work.ask(&own.models, request, Words::Hidden).await?;
+    let wanted: Vec<ToolCall> = rules.into_iter().chain(reply.tool_calls).collect();
+    let asked = !wanted.is_empty();
+    let next = fresh(&state, wanted);
+    let skipped = asked && next.is_empty();
+    let names = next.iter().map(signature).collect::<Vec<_>>().join(", ");
+    let (ko, en) = match (next.is_empty(), skipped) {
+        (false, _) => (names.clone(), names),
+        (true, true) => ("고른 도구를 모두 이미 실행했습니다".into(), "everything that was chosen was run before".into()),
+        (true, false) => ("찾아볼 것이 없습니다".into(), "nothing has to be looked up".into()),
+    };
+    work.thinking(Step::ToolSelected, ko, en);
+    let progress = state.progress.after("planner", work.calls());
+    Ok(ContractState::update().next_tools(next).all_tools_skipped(skipped).progress(progress))
+}
+
+/// Runs the tools one after another.
+pub(super) async fn executor(
+    own: Arc<Contracts>,
+    state: Snap<ContractState>,
+    cx: Cx,
+) -> Result<ContractStateUpdate, NodeError> {
+    let calls: Vec<Vec<ToolCall>> = state.next_tools.iter().map(|call| vec![call.clone()]).collect();
+    execute(&own, &state, cx, &calls, "executor").await
+}
+
+/// Runs the tools side by side.
+pub(super) async fn parallel_executor(
+    own: Arc<Contracts>,
+    state: Snap<ContractState>,
+    cx: Cx,
+) -> Result<ContractStateUpdate, NodeError> {
+    execute(&own, &state, cx, std::slice::from_ref(&state.next_tools), "parallel_executor").await
+}
+
+async fn execute(
+    own: &Contracts,
+    state: &ContractState,
+    cx: Cx,
+    batches: &[Vec<ToolCall>],
+    node: &str,
+) -> Result<ContractStateUpdate, NodeError> {
+    let work = Work::new(cx, state.progress.language);
+    let toolbox = own.desk(state).toolbox()?;
+    let caller = Caller { toolbox: &toolbox, read: &state.messages, taint: state.taint, sessions: &BTreeMap::new() };
+    let mut history = state.tool_history.clone();
+    let mut collected = state.collected_info.clone();
+    let mut explored = state.explored_articles.clone();
+    let mut unexplored = state.unexplored_articles.clone();
+    let mut taint = state.taint;
+    for calls in batches {
+        let called = call_tools(&work, &caller, calls).await?;
+        taint = taint.and(called.taint);
+        for ((call, result), data) in calls.iter().zip(called.results).zip(called.data) {
+            let findings: Findings = serde_json::from_value(data).unwrap_or_default();
+            for source in findings.found {
+                explored.extend(source.article.as_ref().map(|article| named(article, source.kind)));
+                collect(&mut collected, source);
+            }
+            unexplored.extend(findings.refers_to);
+            let ToolResult { text, failed, .. } = result;
+            history.push(ToolRun { iteration: state.iteration_count, call: call.clone(), text, failed });
+        }
+    }
+    each_once(&mut explored);
+    each_once(&mut unexplored);
+    unexplored.retain(|article| !explored.contains(article));
+    let names: Vec<&str> = state.next_tools.iter().map(|call| call.name.as_str()).collect();
+    Ok(ContractState::update()
+        .tool_history(history)
+        .collected_info(collected)
+        .explored_articles(explored)
+        .unexplored_articles(unexplored)
+        .next_tools(Vec::new())
+        .taint(taint)
+        .progress(state.progress.after(node, 0).with_tools(names)))
+}
+
+/// Adds a place unless it, or a place around it, is there already.
+fn collect(collected: &mut Vec<Source>, source: Source) {
+    let inside = |known: &Source| {
+        known.document == source.document && known.start <= source.start && source.end <= known.end
+    };
+    if !collected.iter().any(inside) {
+        let number = u32::try_from(collected.len() + 1).unwrap_or(u32::MAX);
+        collected.push(Source { number, ..source });
+    }
+}
+
+fn each_once(names: &mut Vec<String>) {
+    let mut seen = Vec::new();
+    names.retain(|name| {
+        let new = !seen.contains(name);
+        if new {
+            seen.push(name.clone());
+        }
+        new
+    });
+}
+
+/// What an article is called among the articles of both contracts.
+fn named(article: &str, kind: SourceKind) -> String {
+    if kind == SourceKind::Standard { format!("표준 {article}") } else { article.to_owned() }
+}
+
+/// Judges whether what was collected is enough. In the last round nobody is asked.
+pub(super) async fn evaluator(
+    own: Arc<Contracts>,
+    state: Snap<ContractState>,
+    cx: Cx,
+) -> Result<ContractStateUpdate, NodeError> {
+    let work = Work::new(cx, state.progress.language);
+    let language = state.progress.language;
+    let iteration = state.iteration_count + 1;
+    let last = iteration >= own.max_iterations;
+    let judged = if last {
+        let reasoning = language.pick("찾아보는 횟수를 다 썼습니다", "the rounds of looking up are used up");
+        Sufficiency { is_sufficient: false, reasoning: reasoning.into(), missing_info: state.missing_info.clone() }
+    } else {
+        let request = own.evaluate_request(&state)?;
+        let judged = ask_for::<Sufficiency>(&work, &own.models, own.cache.as_ref(), request).await?;
+        // Nobody can say what is missing, so looking further would be blind.
+        judged.unwrap_or_else(|misfit| Sufficiency {
+            is_sufficient: true,
+            reasoning: language.pick(
+                format!("평가가 두 번 다 형식에 맞지 않아 모은 것으로 답합니다: {misfit}"),
+                format!("the evaluation did not fit twice, so the answer is given from what there is: {misfit}"),
+            ),
+            missing_info: None,
+        })
+    };
+    let missing_info = judged.missing_info.filter(|missing| !missing.trim().is_empty() && missing != "null");
+    let action = if judged.is_sufficient || last { Action::Finish } else { Action::Continue };
+    let decision = Decision {
+        iteration,
+        action,
+        is_sufficient: judged.is_sufficient,
+        reasoning: judged.reasoning,
+        missing_info: missing_info.clone(),
+    };
+    work.thinking(Step::EvaluationResult, told(&decision, Language::Ko), told(&decision, Language::En));
+    let mut log = state.decision_log.clone();
+    log.push(decision);
+    Ok(ContractState::update()
+        .iteration_count(iteration)
+        .decision_log(log)
+        .missing_info(missing_info)
+        .progress(state.progress.after("evaluator", work.calls())))
+}
+
+fn told(decision: &Decision, language: Language) -> String {
+    let verdict = match (decision.is_sufficient, decision.action) {
+        (true, _) => language.pick("충분합니다", "enough"),
+        (false, Action::Continue) => language.pick("더 찾아봅니다", "looking further"),
+        (false, Action::Finish) => language.pick("여기까지 찾습니다", "that is all that could be found"),
+    };
+    let missing = decision.missing_info.as_ref().map(|missing| match language {
+        Language::Ko => format!(" (부족한 것: {missing})"),
+        Language::En => format!(" (missing: {missing})"),
+    });
+    format!("{verdict}: {}{}", decision.reasoning, missing.unwrap_or_default())
+}
+
+/// Answers from what was collected, and from the turn before where that is needed.
+pub(super) async fn respond(
+    own: Arc<Contracts>,
+    state: Snap<ContractState>,
+    cx: Cx,
+) -> Result<ContractStateUpdate, NodeError> {
+    let work = Work::new(cx, state.progress.language);
+    work.thinking(Step::Generating, "답을 쓰고 있습니다", "writing the answer");
+    let mut reply = work.ask(&own.models, own.answer_request(&state)?, Words::Shown).await?;
+    reply.tool_calls.clear();
+    let sources = verified(&work, &*own.index, cited(&reply.text, &state.collected_info)).await?;
+    work.show(json!({ "type": "sources", "sources": sources }));
+    let text = reply.text.clone();
+    let message = reply.into_message(work.cx.new_id());
+    let beyond = (state.messages.len() + 1).saturating_sub(KEPT_MESSAGES);
+    let gone = state.messages[..beyond].iter().map(|message| message.id.as_str());
+    Ok(ContractState::update()
+        .messages(Changes::remove(gone).put([message]))
+        .final_response(Some(text))
+        .sources(sources)
+        .progress(state.progress.after("respond", work.calls())))
+}
+
+impl Contracts {
+    fn desk(&self, state: &ContractState) -> Desk {
+        Desk { index: self.index.clone(), contract: state.contract_id.clone() }
+    }
+
+    fn specs(&self, state: &ContractState) -> Result<Vec<ToolSpec>, NodeError> {
+        Ok(self.desk(state).toolbox()?.specs())
+    }
+
+    /// A small decision about the question, with the turn before it.
+    fn small(&self, state: &ContractState, system: String, purpose: Purpose) -> ChatRequest {
+        let mut messages = vec![Message::system("system", system)];
+        messages.extend(state.previous_turn());
+        messages.extend(question(&state.messages).cloned());
+        ChatRequest { purpose, role: ModelRole::Small, temperature: Some(0.0), ..ChatRequest::new(messages) }
+    }
+
+    fn scope_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
+        let system = self.prompts.scope(spoken(self.language, &state.messages))?;
+        Ok(ChatRequest { schema: Some(schema_of::<InScope>()), ..self.small(state, system, Purpose::Scope) })
+    }
+
+    fn previous_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
+        let system = self.prompts.previous(state.progress.language)?;
+        let request = self.small(state, system, Purpose::PreviousContext);
+        Ok(ChatRequest { schema: Some(schema_of::<NeedsPrevious>()), ..request })
+    }
+
+    fn plan_request(
+        &self,
+        state: &ContractState,
+        rules: &[ToolCall],
+        documents: Vec<String>,
+    ) -> Result<ChatRequest, NodeError> {
+        let plan = PlanPrompt {
+            missing_info: state.missing_info.clone().unwrap_or_default(),
+            proposed: rules.iter().map(signature).collect(),
+            done: state.tool_history.iter().map(|run| signature(&run.call)).collect(),
+            explored: state.explored_articles.clone(),
+            unexplored: state.unexplored_articles.clone(),
+            documents,
+        };
+        let system = self.prompts.plan(state.progress.language, plan)?;
+        Ok(ChatRequest {
+            purpose: Purpose::Plan,
+            tools: self.specs(state)?,
+            tool_choice: ToolChoice::Auto,
+            ..ChatRequest::new(worked(state, system))
+        })
+    }
+
+    fn evaluate_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
+        let (explored, unexplored) = (&state.explored_articles, &state.unexplored_articles);
+        let system = self.prompts.evaluate(state.progress.language, explored, unexplored)?;
+        Ok(ChatRequest {
+            purpose: Purpose::Sufficiency,
+            schema: Some(schema_of::<Sufficiency>()),
+            temperature: Some(0.0),
+            // Vendors want to know the tools whose calls and results they are shown.
+            tools: self.specs(state)?,
+            tool_choice: ToolChoice::None,
+            ..ChatRequest::new(worked(state, system))
+        })
+    }
+
+    fn answer_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
+        let language = state.progress.language;
+        let previous = state.need_previous_context == Some(true);
+        let mut messages = vec![Message::system("system", self.prompts.contract(language, previous)?)];
+        messages.extend(kept_apart(&state.collected_info, language));
+        if previous {
+            messages.extend(state.previous_turn());
+        }
+        messages.extend(question(&state.messages).cloned());
+        Ok(ChatRequest::new(messages))
+    }
+
+    pub(super) fn explain(&self, node: &str, state: &ContractState) -> Vec<ChatRequest> {
+        let request = match node {
+            "scope_validator" => self.scope_request(state),
+            "check_previous_context" => self.previous_request(state),
+            "planner" => self.plan_request(state, &[], Vec::new()),
+            "evaluator" => self.evaluate_request(state),
+            "respond" => self.answer_request(state),
+            _ => return Vec::new(),
+        };
+        request.into_iter().collect()
+    }
+}
+
+/// The question with what was looked up for it, as calls and results of the model.
+fn worked(state: &ContractState, system: String) -> Vec<Message> {
+    let mut messages = vec![Message::system("system", system)];
+    if state.need_previous_context == Some(true) {
+        messages.extend(state.previous_turn());
+    }
+    messages.extend(question(&state.messages).cloned());
+    if !state.tool_history.is_empty() {
+        let calls = state.tool_history.iter().map(|run| Part::ToolCall(run.call.clone())).collect();
+        messages.push(Message { id: MessageId::new("calls"), role: Role::Assistant, parts: calls });
+        let results = state.tool_history.iter().map(|run| ToolResult {
+            call: run.call.id.clone(),
+            name: run.call.name.clone(),
+            text: run.text.clone(),
+            failed: run.failed,
+            origin: Origin::Document,
+        });
+        messages.push(Message::tool_output("results", results));
+    }
+    messages
+}
+
+/// What was collected, the user's contract and the standard contract each under its own heading.
+fn kept_apart(collected: &[Source], language: Language) -> Vec<Message> {
+    let shelf = |kind: SourceKind, id: &str, ko: &str, en: &str| {
+        let of_kind: Vec<&Source> =
+            collected.iter().filter(|source| (source.kind == SourceKind::Standard) == (kind == SourceKind::Standard)).collect();
+        let heading = language.pick(ko, en);
+        let titled = of_kind.iter().map(|source| {
+            let mut material = source.material();
+            material.title = format!("{heading} › {}", material.title);
+            Part::Passage(material)
+        });
+        let mut parts = vec![Part::Text { text: format!("[{heading}]\n"), origin: Origin::Program }];
+        parts.extend(titled);
+        (!of_kind.is_empty()).then(|| Message { id: MessageId::new(id), role: Role::System, parts })
+    };
+    let user = shelf(SourceKind::User, "user", "사용자 계약서", "The user's contract");
+    let standard = shelf(SourceKind::Standard, "standard", "표준계약서", "The standard contract");
+    user.into_iter().chain(standard).collect()
+}
+
+fn out_of_scope(language: Language) -> &'static str {
+    language.pick(
+        "죄송합니다. 저는 계약서에 관한 질문에만 답할 수 있습니다. 계약 조항이나 표준계약서에 대해 물어봐 주세요.",
+        "I am sorry, I can only answer questions about contracts. Please ask about an article or about the standard contract.",
+    )
+}

@@ -1,0 +1,210 @@
+//! The nodes of the document chatbot.
+
+use std::sync::Arc;
+
+use doran_engine::state::Changes;
+use doran_engine::{Cx, NodeError, Snap};
+use doran_llm::{ChatRequest, Message, ModelRole, Purpose, schema_of};
+use doran_retrieval::Filter;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Docqa;
+use super::fit::{self, Plan, cut, estimate, pieces, plan};
+use super::state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
+use crate::nodes::{Step, Words, Work, ask_for, material, retrieve, transcript, verified};
+use crate::source::Source;
+use crate::state::{question, spoken};
+use crate::summaries::Summaries;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Classified {
+    r#type: QueryType,
+}
+
+/// Decides what the person wants. A reply that does not fit, twice, is taken for a question: documents do no harm.
+pub(super) async fn classify_query(
+    own: Arc<Docqa>,
+    state: Snap<DocqaState>,
+    cx: Cx,
+) -> Result<DocqaStateUpdate, NodeError> {
+    let language = spoken(own.language, &state.messages);
+    let work = Work::new(cx, language);
+    let decided = ask_for::<Classified>(&work, &own.models, None, own.classify_request(&state)?).await?;
+    let kind = decided.map_or(QueryType::Question, |classified| classified.r#type);
+    work.thinking(Step::Routing, kind.as_str(), kind.as_str());
+    let mut progress = state.progress.after("classifyQuery", work.calls());
+    progress.language = language;
+    Ok(DocqaState::update().query_type(Some(kind)).current_step("classifyQuery").progress(progress))
+}
+
+/// Looks documents up. No model is asked.
+pub(super) async fn retrieve_docs(
+    own: Arc<Docqa>,
+    state: Snap<DocqaState>,
+    cx: Cx,
+) -> Result<DocqaStateUpdate, NodeError> {
+    let work = Work::new(cx, state.progress.language);
+    let asked = question(&state.messages).ok_or_else(|| NodeError::permanent("nothing was asked"))?.text();
+    work.thinking(Step::Searching, "문서를 찾고 있습니다", "looking documents up");
+    let collection = state.collection.clone().or_else(|| own.collection.clone());
+    let filter = Filter { collection, ..Filter::default() };
+    let found = retrieve(&work, &*own.index, &asked, own.limits.passages, filter).await?;
+    let progress = state.progress.after("retrieveDocs", 0);
+    Ok(DocqaState::update().documents(found).current_step("retrieveDocs").progress(progress))
+}
+
+/// Answers.
+pub(super) async fn generate_answer(
+    own: Arc<Docqa>,
+    state: Snap<DocqaState>,
+    cx: Cx,
+) -> Result<DocqaStateUpdate, NodeError> {
+    let work = Work::new(cx, state.progress.language);
+    work.thinking(Step::Generating, "답을 쓰고 있습니다", "writing the answer");
+    let mut reply = work.ask(&own.models, own.answer_request(&state)?, Words::Shown).await?;
+    reply.tool_calls.clear();
+    let sources = verified(&work, &*own.index, Source::named_in(&reply.text, &state.documents)).await?;
+    let progress = state.progress.after("generateAnswer", work.calls());
+    Ok(DocqaState::update()
+        .messages(reply.into_message(work.cx.new_id()))
+        .sources(sources)
+        .current_step("generateAnswer")
+        .progress(progress))
+}
+
+/// Makes the conversation small: the newest messages stay, the summary takes in all of it, and together they are at
+/// most the share that was set, whatever the model does.
+pub(super) async fn summarize_history(
+    own: Arc<Docqa>,
+    state: Snap<DocqaState>,
+    cx: Cx,
+) -> Result<DocqaStateUpdate, NodeError> {
+    let language = state.progress.language;
+    let work = Work::new(cx, language);
+    let most_tokens = own.limits.most_tokens_after();
+    let tokens_before = estimate(state.summed_up(), &state.messages);
+    let Plan { kept, room } = plan(&state.messages, own.limits.keep_recent, most_tokens, language);
+    work.thinking(
+        Step::Summarizing,
+        format!("대화 약 {tokens_before}토큰을 {most_tokens}토큰 아래로 줄입니다"),
+        format!("condensing about {tokens_before} tokens to at most {most_tokens}"),
+    );
+    let summary = own.condensed(&work, &state, room).await?;
+    let tokens_after = estimate(&summary, &kept);
+    let compressed = Compressed { tokens_before, tokens_after, most_tokens };
+    work.cx.note("compressed", compressed);
+    work.thinking(
+        Step::Summarizing,
+        format!("대화를 약 {tokens_before}토큰에서 {tokens_after}토큰으로 줄였습니다"),
+        format!("condensed the conversation from about {tokens_before} to {tokens_after} tokens"),
+    );
+    let gone = &state.messages[..state.messages.len() - kept.len()];
+    let shortened: Vec<Message> =
+        kept.into_iter().filter(|message| !state.messages.contains(message)).collect();
+    let answer = state.messages.last().filter(|last| shortened.iter().any(|short| short.id == last.id));
+    let full_answer = answer.map(Message::text);
+    let changes = Changes::remove(gone.iter().map(|message| message.id.as_str())).put(shortened);
+    let progress = state.progress.after("summarizeHistory", work.calls());
+    Ok(DocqaState::update()
+        .summary(Summaries(if summary.is_empty() { Vec::new() } else { vec![summary] }))
+        .messages(changes)
+        .compressed(Some(compressed))
+        .full_answer(full_answer)
+        .current_step("summarizeHistory")
+        .progress(progress))
+}
+
+impl Docqa {
+    fn classify_request(&self, state: &DocqaState) -> Result<ChatRequest, NodeError> {
+        let language = spoken(self.language, &state.messages);
+        let mut messages = vec![Message::system("system", self.prompts.classify(language)?)];
+        messages.extend(question(&state.messages).cloned());
+        Ok(ChatRequest {
+            purpose: Purpose::Classify,
+            role: ModelRole::Small,
+            schema: Some(schema_of::<Classified>()),
+            temperature: Some(0.0),
+            ..ChatRequest::new(messages)
+        })
+    }
+
+    fn answer_request(&self, state: &DocqaState) -> Result<ChatRequest, NodeError> {
+        let language = state.progress.language;
+        let kind = state.query_type.unwrap_or(QueryType::Question);
+        let system = self.prompts.docqa(language, kind.as_str(), state.summed_up())?;
+        let mut messages = vec![Message::system("system", system)];
+        if kind == QueryType::Question {
+            messages.push(material(&state.documents, language));
+        }
+        messages.extend(state.messages.iter().cloned());
+        Ok(ChatRequest::new(messages))
+    }
+
+    /// Sums up a piece of the conversation on top of a summary of what came before.
+    fn condense_request(
+        &self,
+        state: &DocqaState,
+        before: &str,
+        piece: &Message,
+        most_tokens: usize,
+    ) -> Result<ChatRequest, NodeError> {
+        let language = state.progress.language;
+        let mut messages = vec![Message::system("system", self.prompts.condense(language, before, most_tokens)?)];
+        if !before.is_empty() {
+            messages.push(Message::system("summary", before));
+        }
+        messages.push(piece.clone());
+        Ok(ChatRequest {
+            purpose: Purpose::Summarize,
+            role: ModelRole::Main,
+            temperature: Some(0.0),
+            max_output_tokens: Some(most_tokens as u64),
+            ..ChatRequest::new(messages)
+        })
+    }
+
+    fn conversation(&self, state: &DocqaState) -> Vec<Message> {
+        let whole = transcript("transcript", &state.messages, state.progress.language);
+        // Half of what the model can take leaves room for the prompt, the summary so far and the new one.
+        pieces(&whole, (self.limits.context_length / 2 * 3).max(1))
+    }
+
+    /// A summary of at most so many bytes. One that is too long is asked for again, shorter, and then cut.
+    async fn condensed(&self, work: &Work, state: &DocqaState, room: usize) -> Result<String, NodeError> {
+        let most_tokens = room / 3;
+        if most_tokens == 0 {
+            return Ok(String::new());
+        }
+        let mut summary = state.summed_up().to_owned();
+        for piece in self.conversation(state) {
+            let before = cut(&summary, room).to_owned();
+            let request = self.condense_request(state, &before, &piece, most_tokens)?;
+            summary = work.ask(&self.models, request, Words::Hidden).await?.text.trim().to_owned();
+            if summary.len() > room {
+                let shorter = self.condense_request(state, &before, &piece, (most_tokens / 2).max(1))?;
+                summary = work.ask(&self.models, shorter, Words::Hidden).await?.text.trim().to_owned();
+            }
+        }
+        Ok(cut(&summary, room).to_owned())
+    }
+
+    pub(super) fn explain(&self, node: &str, state: &DocqaState) -> Vec<ChatRequest> {
+        match node {
+            "classifyQuery" => self.classify_request(state).into_iter().collect(),
+            "generateAnswer" => self.answer_request(state).into_iter().collect(),
+            "summarizeHistory" => {
+                let plan = fit::plan(
+                    &state.messages,
+                    self.limits.keep_recent,
+                    self.limits.most_tokens_after(),
+                    state.progress.language,
+                );
+                let pieces = self.conversation(state);
+                let first = pieces.first().map(|piece| self.condense_request(state, state.summed_up(), piece, plan.room / 3));
+                first.and_then(Result::ok).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a conversation with the document chatbot carries. Its names are those that its clients know.
+
+use doran_engine::State;
+use doran_llm::{Message, Role};
+use serde::{Deserialize, Serialize};
+
+use crate::agents::{AskOptions, Chat, Turn};
+use crate::source::Source;
+use crate::state::{ByMessageId, Progress, asked_now};
+use crate::summaries::Summaries;
+
+/// The state of a conversation with the document chatbot.
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DocqaState {
+    /// The messages that are worked with, oldest first. Older ones, and shortened ones whole, are in the history.
+    #[reduce(rule = ByMessageId)]
+    pub messages: Vec<Message>,
+    /// What the older messages said; at most one.
+    pub summary: Summaries,
+    /// What the person wants.
+    pub query_type: Option<QueryType>,
+    /// What was found for the newest question, numbered from 1.
+    pub documents: Vec<Source>,
+    /// What the newest answer rests on.
+    pub sources: Vec<Source>,
+    /// The node that ran last.
+    pub current_step: String,
+    /// The estimate of tokens before and after the newest compression.
+    pub compressed: Option<Compressed>,
+    /// The newest answer whole, where it is shortened in the messages.
+    pub full_answer: Option<String>,
+    /// Where to look, when the person said so.
+    pub collection: Option<String>,
+    /// How far the turn has come.
+    pub progress: Progress,
+}
+
+/// What a person wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueryType {
+    /// An answer from documents.
+    Question,
+    /// A summary of the conversation.
+    Summary,
+    /// Small talk.
+    Chitchat,
+}
+
+impl QueryType {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Question => "question",
+            Self::Summary => "summary",
+            Self::Chitchat => "chitchat",
+        }
+    }
+}
+
+/// What a compression did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compressed {
+    /// Tokens before, estimated.
+    pub tokens_before: usize,
+    /// Tokens after, estimated.
+    pub tokens_after: usize,
+    /// The most there may be after.
+    pub most_tokens: usize,
+}
+
+impl DocqaState {
+    /// The text of the summary; empty where there is none.
+    pub(crate) fn summed_up(&self) -> &str {
+        self.summary.0.last().map_or("", String::as_str)
+    }
+}
+
+impl Chat for DocqaState {
+    fn asked(message: &str, options: &AskOptions) -> DocqaStateUpdate {
+        Self::update()
+            .messages(asked_now(message))
+            .query_type(None)
+            .documents(Vec::new())
+            .sources(Vec::new())
+            .current_step(String::new())
+            .compressed(None)
+            .full_answer(None)
+            .collection(options.collection.clone())
+            .progress(Progress::default())
+    }
+
+    fn turn(&self) -> Turn {
+        let answer = self.messages.iter().rev().find(|message| message.role == Role::Assistant);
+        Turn {
+            response: self.full_answer.clone().or(answer.map(Message::text)).unwrap_or_default(),
+            sources: self.sources.clone(),
+            summary: self.summary.joined(),
+            ..Turn::of(&self.progress)
+        }
+    }
+}

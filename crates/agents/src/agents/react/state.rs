@@ -1,0 +1,119 @@
+//! What a conversation with the react agent carries. Its names are those that HTTP clients know.
+
+use std::collections::BTreeMap;
+
+use doran_engine::State;
+use doran_llm::{Message, ToolCall, ToolResult};
+use serde::{Deserialize, Serialize};
+
+use crate::agents::{AskOptions, Chat, Turn};
+use crate::state::{ByMessageId, Progress};
+use crate::tools::Taint;
+
+/// The state of a conversation with the react agent.
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReactState {
+    /// The conversation, oldest first.
+    #[reduce(rule = ByMessageId)]
+    pub messages: Vec<Message>,
+    /// What the person typed.
+    pub user_message: Option<String>,
+    /// What the model said last.
+    pub ai_message: Option<Message>,
+    /// The tool calls it asked for.
+    pub tool_execution_requests: Vec<ToolCall>,
+    /// What the last of them gave.
+    pub tool_execution_results: Vec<ToolResult>,
+    /// Models asked in this turn.
+    pub iteration_count: u32,
+    /// The node that ran last.
+    pub current_step: String,
+    /// The thread.
+    pub session_id: Option<String>,
+    /// What went wrong, for people who look into it.
+    pub error: Option<String>,
+    /// What went wrong, for programs.
+    pub error_code: Option<ErrorCode>,
+    /// The answer, or a friendly sentence instead of it.
+    pub response: Option<String>,
+    /// When the turn began, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// Seconds from question to answer.
+    pub execution_time: Option<f64>,
+    /// How far the turn has come.
+    pub progress: Progress,
+    /// What the thread has read.
+    pub taint: Taint,
+    /// What tools want to see at their next call, by name.
+    #[reduce(merge)]
+    pub sessions: BTreeMap<String, String>,
+}
+
+/// Why there is no answer. Stable: programs go by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// Nothing was asked.
+    EmptyInput,
+    /// Too many rounds.
+    MaxIterationsExceeded,
+    /// The model could not be reached, or broke off, three times.
+    ModelUnavailable,
+    /// The model did not take the key.
+    ModelUnauthorized,
+    /// The account at the vendor has run out.
+    ModelOutOfCredit,
+    /// The vendor held the question or the answer back.
+    ModelFiltered,
+    /// The conversation is too long for the model.
+    ModelContextTooLong,
+    /// The model did not take the request.
+    ModelRejected,
+    /// Something else.
+    Internal,
+}
+
+impl ErrorCode {
+    /// As programs see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::EmptyInput => "empty_input",
+            Self::MaxIterationsExceeded => "max_iterations_exceeded",
+            Self::ModelUnavailable => "model_unavailable",
+            Self::ModelUnauthorized => "model_unauthorized",
+            Self::ModelOutOfCredit => "model_out_of_credit",
+            Self::ModelFiltered => "model_filtered",
+            Self::ModelContextTooLong => "model_context_too_long",
+            Self::ModelRejected => "model_rejected",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+impl Chat for ReactState {
+    fn asked(message: &str, _: &AskOptions) -> ReactStateUpdate {
+        Self::update()
+            .user_message(Some(message.to_owned()))
+            .ai_message(None)
+            .tool_execution_requests(Vec::new())
+            .tool_execution_results(Vec::new())
+            .iteration_count(0)
+            .current_step(String::new())
+            .error(None)
+            .error_code(None)
+            .response(None)
+            .execution_time(None)
+            .progress(Progress::default())
+    }
+
+    fn turn(&self) -> Turn {
+        Turn {
+            response: self.response.clone().unwrap_or_default(),
+            error: self.error_code.is_some(),
+            error_code: self.error_code.map(|code| code.as_str().to_owned()),
+            execution_time: self.execution_time,
+            ..Turn::of(&self.progress)
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a person sees of a turn, whichever agent answered it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::language::Language;
+use crate::source::Source;
+use crate::state::Progress;
+
+/// A turn, read from the state after it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Turn {
+    /// The answer.
+    pub response: String,
+    /// What it rests on.
+    pub sources: Vec<Source>,
+    /// Tools that were run, each named once.
+    pub tools_used: Vec<String>,
+    /// Whether the answer only says that there is none.
+    pub error: bool,
+    /// Why, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// Models asked.
+    pub model_calls: u32,
+    /// Nodes that ran, in order.
+    pub path: Vec<String>,
+    /// What the conversation held before the messages that are still worked with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// The language of the answer.
+    pub language: Language,
+    /// Seconds from question to answer, where the agent counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_time: Option<f64>,
+}
+
+impl Turn {
+    /// What is known of a turn by how far it has come.
+    pub(crate) fn of(progress: &Progress) -> Self {
+        Self {
+            tools_used: progress.tools_used.clone(),
+            model_calls: progress.model_calls,
+            path: progress.path.clone(),
+            language: progress.language,
+            ..Self::default()
+        }
+    }
+}
+
+/// What may come with a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AskOptions {
+    /// The contract that is asked about: the id of its document. Without it, all contracts are.
+    #[serde(alias = "contractId")]
+    pub contract_id: Option<String>,
+    /// The collection of documents to look in.
+    pub collection: Option<String>,
+}

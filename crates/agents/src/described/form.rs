@@ -1,0 +1,130 @@
+//! The written form of an agent: its nodes and where each leads, as a file says it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// An agent as a file describes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// For the graph of a ready-made agent: which one. Its nodes are then those of that agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What it does, in Korean.
+    pub ko: String,
+    /// What it does, in English.
+    pub en: String,
+    /// The node where a turn begins.
+    pub start: String,
+    /// Its nodes.
+    #[serde(rename = "node")]
+    pub nodes: Vec<NodeForm>,
+}
+
+/// One node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeForm {
+    /// Its name.
+    pub name: String,
+    /// What it does: one of the ready nodes.
+    pub r#use: String,
+    /// The prompt of a node that asks a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// What a `route` or `classify` chooses from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// The name under which what it found out is kept; its own name if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+    /// The tools of a `call_model`. Without it, all there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Fixed words of a `respond`, instead of a model's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The question of an `interrupt`, in Korean and in English.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Both>,
+    /// The described agent that a `subgraph` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
+    /// Numbers of a node: passages of `retrieve`, messages of `summarize`, rounds of `evaluate` and `call_tools`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<usize>,
+    /// Messages that a `summarize` leaves as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<usize>,
+    /// Where it leads: a node, or `end`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+    /// Where it leads, by a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchForm>,
+}
+
+/// A text in both languages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Both {
+    /// In Korean.
+    pub ko: String,
+    /// In English.
+    pub en: String,
+}
+
+/// Ways to go, by a value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BranchForm {
+    /// The value that decides; that of the node itself if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+    /// A target for each value: a node, or `end`.
+    pub to: BTreeMap<String, String>,
+    /// The target for all other values.
+    #[serde(rename = "else", skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<String>,
+}
+
+/// Why a description cannot be used. Each names the node it is about.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DescriptionError {
+    /// It is not what the format wants.
+    #[error("the description cannot be read: {0}")]
+    Unreadable(String),
+    /// The whole of it is wrong.
+    #[error("agent `{agent}`: {reason}")]
+    Agent {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: String,
+    },
+    /// A node of it is wrong.
+    #[error("agent `{agent}`, node `{node}`: {reason}")]
+    Node {
+        /// The agent.
+        agent: String,
+        /// The node.
+        node: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Description {
+    /// Reads a description in TOML.
+    pub fn from_toml(text: &str) -> Result<Self, DescriptionError> {
+        toml::from_str(text).map_err(|error| DescriptionError::Unreadable(error.message().to_owned()))
+    }
+
+    /// Writes it in TOML.
+    pub fn to_toml(&self) -> Result<String, DescriptionError> {
+        toml::to_string_pretty(self).map_err(|error| DescriptionError::Unreadable(error.to_string()))
+    }
+}

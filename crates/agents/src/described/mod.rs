@@ -1,0 +1,188 @@
+//! Agents without code: a graph written in a file, made of ready nodes, checked, drawn and run like any other.
+//!
+//! ```toml
+//! name = "helpdesk"
+//! ko = "문서에서 찾고, 불만은 사람에게 묻습니다"
+//! en = "answers from documents and asks a person about complaints"
+//! start = "sort"
+//!
+//! [[node]]
+//! name = "sort"
+//! use = "classify"
+//! prompt = "Is it a question or a complaint?"
+//! choices = ["question", "complaint"]
+//! branch = { to = { question = "search" }, else = "person" }
+//!
+//! [[node]]
+//! name = "search"
+//! use = "retrieve"
+//! then = "answer"
+//!
+//! [[node]]
+//! name = "person"
+//! use = "interrupt"
+//! ask = { ko = "이 불만에 어떻게 답할까요?", en = "How should this complaint be answered?" }
+//! then = "answer"
+//!
+//! [[node]]
+//! name = "answer"
+//! use = "respond"
+//! prompt = "Answer briefly. {% if values.person %}A colleague says: {{ values.person }}{% endif %}"
+//! then = "end"
+//! ```
+//!
+//! A prompt may use `question`, `summary` and `values`; words of people fill it as values and are never read as a
+//! template. [`describe`] writes the graph of a ready-made agent in the same form.
+
+mod check;
+mod form;
+mod nodes;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use doran_engine::graph::{Drawing, NamedBuilder};
+use doran_engine::{Graph, To, node, subgraph};
+
+use crate::agents::{Agent, Parts};
+use crate::settings::{AgentSettings, made};
+
+pub use form::{Both, BranchForm, Description, DescriptionError, NodeForm};
+pub use state::{DescribedState, DescribedStateUpdate};
+
+use nodes::{Ready, Shop};
+
+/// Makes an agent of a description. `others` are descriptions that its subgraphs may name.
+pub fn agent(description: &Description, others: &[Description], parts: &Parts) -> Result<Agent, DescriptionError> {
+    if let Some(ready) = &description.agent {
+        return ready_made(ready, description, parts);
+    }
+    let shop = Arc::new(Shop::new(parts));
+    let mut open = Vec::new();
+    let graph = graph(description, others, &shop, &mut open)?;
+    let explained = ready_nodes(description)?;
+    let models = shop.models.clone();
+    let explain = Arc::new(move |name: &str, state: &DescribedState| {
+        explained.get(name).map(|ready| shop.explain(ready, state)).unwrap_or_default()
+    });
+    let mut agent = Agent::of(&description.name, &models, graph, explain);
+    agent.ko.clone_from(&description.ko);
+    agent.en.clone_from(&description.en);
+    Ok(agent)
+}
+
+/// The graph of an agent in the form of a description. What its nodes do is theirs to know; the form says what there
+/// is and where it leads.
+pub fn describe(agent: &Agent) -> Description {
+    let drawing = agent.drawing();
+    let start = drawing.edges.iter().find(|edge| edge.source == "__start__").map(|edge| edge.target.clone());
+    let nodes = drawing.nodes.iter().map(|drawn| {
+        let leads: Vec<(String, bool)> = leads(&drawing, &drawn.id);
+        let form = NodeForm { name: drawn.id.clone(), r#use: format!("{}.{}", agent.kind, drawn.id), ..NodeForm::default() };
+        match leads.as_slice() {
+            [(target, false)] => NodeForm { then: Some(target.clone()), ..form },
+            _ => {
+                let to = leads.iter().map(|(target, _)| (target.clone(), target.clone())).collect();
+                NodeForm { branch: Some(BranchForm { on: None, to, otherwise: None }), ..form }
+            }
+        }
+    });
+    Description {
+        name: agent.name.clone(),
+        agent: Some(agent.kind.clone()),
+        ko: agent.ko.clone(),
+        en: agent.en.clone(),
+        start: start.unwrap_or_default(),
+        nodes: nodes.collect(),
+    }
+}
+
+fn leads(drawing: &Drawing, node: &str) -> Vec<(String, bool)> {
+    let target = |name: &str| if name == "__end__" { "end".to_owned() } else { name.to_owned() };
+    let from = drawing.edges.iter().filter(|edge| edge.source == node);
+    from.map(|edge| (target(&edge.target), edge.conditional)).collect()
+}
+
+/// A ready-made agent, whose description must say what it is.
+fn ready_made(ready: &str, description: &Description, parts: &Parts) -> Result<Agent, DescriptionError> {
+    let wrong = |reason: String| DescriptionError::Agent { agent: description.name.clone(), reason };
+    let agent = made(ready, &description.name, &AgentSettings::default(), parts).map_err(|error| wrong(error.to_string()))?;
+    let own = describe(&agent);
+    for form in &own.nodes {
+        let written = description.nodes.iter().find(|node| node.name == form.name);
+        if written != Some(form) {
+            return Err(DescriptionError::Node {
+                agent: description.name.clone(),
+                node: form.name.clone(),
+                reason: format!("a node of the ready-made agent `{ready}` is written down as it is or not at all; to change the graph, describe one of ready nodes"),
+            });
+        }
+    }
+    if let Some(more) = description.nodes.iter().find(|node| own.nodes.iter().all(|known| known.name != node.name)) {
+        return Err(wrong(format!("the ready-made agent `{ready}` has no node `{}`", more.name)));
+    }
+    Ok(agent)
+}
+
+fn ready_nodes(description: &Description) -> Result<BTreeMap<String, Ready>, DescriptionError> {
+    description.nodes.iter().map(|form| Ok((form.name.clone(), check::ready(&description.name, form)?))).collect()
+}
+
+fn graph(
+    description: &Description,
+    others: &[Description],
+    shop: &Arc<Shop>,
+    open: &mut Vec<String>,
+) -> Result<Graph<DescribedState>, DescriptionError> {
+    check::whole(description, shop)?;
+    if open.contains(&description.name) {
+        let ring = [open.as_slice(), std::slice::from_ref(&description.name)].concat().join(" → ");
+        let reason = format!("it runs itself as a subgraph: {ring}");
+        return Err(DescriptionError::Agent { agent: description.name.clone(), reason });
+    }
+    open.push(description.name.clone());
+    let mut builder: NamedBuilder<DescribedState> = Graph::named().start(description.start.clone());
+    for form in &description.nodes {
+        let ready = check::ready(&description.name, form)?;
+        let begun = match &ready {
+            Ready::Subgraph { graph: name } => {
+                let inner = others.iter().find(|other| other.name == *name).ok_or_else(|| {
+                    check::wrong(&description.name, form, format!("there is no described agent `{name}` to run"))
+                })?;
+                let inner = graph(inner, others, shop, open)?;
+                node(subgraph(inner, nodes::into_inner, nodes::from_inner))
+            }
+            _ => {
+                let (shop, ready, name) = (shop.clone(), ready.clone(), form.name.clone());
+                node(move |state, cx| nodes::run(shop.clone(), ready.clone(), name.clone(), state, cx))
+            }
+        };
+        builder = builder.node(form.name.clone(), lead(form, begun));
+    }
+    open.pop();
+    builder.build().map_err(|error| DescriptionError::Agent { agent: description.name.clone(), reason: error.to_string() })
+}
+
+fn lead(form: &NodeForm, begun: doran_engine::graph::Open<DescribedState>) -> doran_engine::Def<DescribedState, String> {
+    if let Some(branch) = &form.branch {
+        let targets: Vec<String> = branch.to.values().chain(&branch.otherwise).cloned().collect();
+        let mut nodes: Vec<String> = targets.iter().filter(|target| *target != "end").cloned().collect();
+        nodes.sort();
+        nodes.dedup();
+        let on = branch.on.clone().or_else(|| form.into.clone()).unwrap_or_else(|| form.name.clone());
+        let branch = branch.clone();
+        let choose = move |state: &DescribedState| {
+            let target = branch.to.get(&state.value(&on)).or(branch.otherwise.as_ref());
+            match target {
+                Some(target) if target != "end" => To::Node(target.clone()),
+                Some(_) | None => To::End,
+            }
+        };
+        return begun.branch_or_end(nodes, choose);
+    }
+    match form.then.as_deref() {
+        Some("end") | None => begun.end(),
+        Some(next) => begun.then(next.to_owned()),
+    }
+}

@@ -1,0 +1,93 @@
+//! What a conversation with a described agent carries: what every ready node needs, and the values they leave behind.
+
+use std::collections::BTreeMap;
+
+use doran_engine::State;
+use doran_llm::{Message, Role};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::agents::{AskOptions, Chat, Turn};
+use crate::source::Source;
+use crate::state::{ByMessageId, Progress, asked_now};
+use crate::summaries::Summaries;
+use crate::tools::Taint;
+
+/// The state of a conversation with a described agent.
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DescribedState {
+    /// The messages that are worked with, oldest first.
+    #[reduce(rule = ByMessageId)]
+    pub messages: Vec<Message>,
+    /// What older messages said.
+    pub summary: Summaries,
+    /// What was found for the newest question, numbered from 1.
+    pub context: Option<Vec<Source>>,
+    /// What the newest answer rests on.
+    pub sources: Vec<Source>,
+    /// What nodes left behind, by the name they were told to use. Branches go by these.
+    #[reduce(rule = Turnwise)]
+    pub values: BTreeMap<String, Value>,
+    /// How far the turn has come.
+    pub progress: Progress,
+    /// Where to look, when the person said so.
+    pub collection: Option<String>,
+    /// What the thread has read.
+    pub taint: Taint,
+    /// What tools want to see at their next call, by name.
+    #[reduce(merge)]
+    pub sessions: BTreeMap<String, String>,
+}
+
+/// Values are merged key by key; an empty change starts anew.
+#[derive(Debug)]
+pub struct Turnwise;
+
+impl doran_engine::state::Reduce<BTreeMap<String, Value>> for Turnwise {
+    type Change = BTreeMap<String, Value>;
+
+    fn fold(field: &mut BTreeMap<String, Value>, change: BTreeMap<String, Value>) {
+        if change.is_empty() {
+            field.clear();
+        }
+        field.extend(change);
+    }
+
+    fn join(earlier: &mut BTreeMap<String, Value>, later: BTreeMap<String, Value>) {
+        Self::fold(earlier, later);
+    }
+}
+
+impl DescribedState {
+    /// The text of a value; empty where there is none.
+    pub(super) fn value(&self, name: &str) -> String {
+        match self.values.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Null) | None => String::new(),
+            Some(other) => other.to_string(),
+        }
+    }
+}
+
+impl Chat for DescribedState {
+    fn asked(message: &str, options: &AskOptions) -> DescribedStateUpdate {
+        Self::update()
+            .messages(asked_now(message))
+            .context(None)
+            .sources(Vec::new())
+            .values(BTreeMap::new())
+            .collection(options.collection.clone())
+            .progress(Progress::default())
+    }
+
+    fn turn(&self) -> Turn {
+        let answer = self.messages.last().filter(|last| last.role == Role::Assistant);
+        Turn {
+            response: answer.map(Message::text).unwrap_or_default(),
+            sources: self.sources.clone(),
+            summary: self.summary.joined(),
+            ..Turn::of(&self.progress)
+        }
+    }
+}

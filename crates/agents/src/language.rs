@@ -1,0 +1,54 @@
+//! Which language a person writes. Decided by their words alone, so that the same words always get the same prompts.
+
+pub use crate::tools::Language;
+
+impl Language {
+    /// The language of a text; none where it has no words of either, such as `123 * 456`.
+    ///
+    /// Korean sentences often hold Latin names and English ones rarely hold Hangul, so Hangul counts double.
+    pub fn of(text: &str) -> Option<Self> {
+        let hangul = text.chars().filter(|char| is_hangul(*char)).count();
+        let latin = text.chars().filter(char::is_ascii_alphabetic).count();
+        match (hangul, latin) {
+            (0, 0) => None,
+            (hangul, latin) if hangul * 2 >= latin => Some(Self::Ko),
+            _ => Some(Self::En),
+        }
+    }
+
+    /// The language of the newest text that has one; Korean where none has.
+    pub fn of_newest<'a>(newest_first: impl IntoIterator<Item = &'a str>) -> Self {
+        newest_first.into_iter().find_map(Self::of).unwrap_or_default()
+    }
+
+    /// Its name in settings and file names.
+    pub fn code(self) -> &'static str {
+        self.pick("ko", "en")
+    }
+}
+
+fn is_hangul(char: char) -> bool {
+    matches!(char, '가'..='힣' | 'ㄱ'..='ㆎ' | '\u{1100}'..='\u{11ff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_decide() {
+        for (text, language) in [
+            ("안녕하세요", Some(Language::Ko)),
+            ("Hello there", Some(Language::En)),
+            ("API key 어디에 있어?", Some(Language::Ko)),
+            ("What does 제5조 say about payment?", Some(Language::En)),
+            ("ㅋㅋ", Some(Language::Ko)),
+            ("123 * 456", None),
+            ("", None),
+        ] {
+            assert_eq!(Language::of(text), language, "{text}");
+        }
+        assert_eq!(Language::of_newest(["12 + 3", "thanks", "안녕"]), Language::En);
+        assert_eq!(Language::of_newest([]), Language::Ko);
+    }
+}

@@ -1,0 +1,207 @@
+//! Facts in a log on disk.
+//!
+//! Every change is one line, `checksum json`, written and synced before it is acknowledged. A line that a crash left
+//! half written at the end was never acknowledged and is cut off at the next start; a broken line anywhere else is
+//! damage, and is said so rather than skipped. When most of the log is history it is written anew beside the old one and
+//! takes its place by a rename. What was forgotten is then gone from the disk too. One process has the log at a time.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::ram::Facts;
+use super::{Fact, Memories, MemoryError, Owner};
+
+/// The log is written anew when it has so many lines more than facts.
+const MOST_HISTORY: usize = 200;
+
+/// Facts that survive the process.
+#[derive(Clone, Debug)]
+pub struct FileMemories {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    log: File,
+    /// Held for as long as the log is in use; its own file, since the log is replaced.
+    _lock: File,
+    facts: Facts,
+    lines: usize,
+    /// A write failed halfway: what the log holds is known again only after it is read again.
+    broken: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    Keep { owner: Owner, fact: Fact },
+    Forget { owner: Owner, id: String },
+}
+
+impl FileMemories {
+    /// Opens the log at `path`, or begins one.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, MemoryError> {
+        let path = path.into();
+        let lock =
+            OpenOptions::new().create(true).truncate(false).write(true).open(path.with_extension("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(MemoryError::InUse),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let mut log = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+        let mut bytes = Vec::new();
+        log.read_to_end(&mut bytes)?;
+        let (facts, lines, whole) = replay(&bytes)?;
+        if whole < bytes.len() {
+            log.set_len(whole as u64)?;
+            log.sync_data()?;
+        }
+        log.seek(SeekFrom::End(0))?;
+        sync_directory(&path)?;
+        let inner = Inner { path, log, _lock: lock, facts, lines, broken: false };
+        Ok(Self { inner: Arc::new(Mutex::new(inner)) })
+    }
+
+    /// Runs `work` where it may wait for the disk.
+    async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Inner) -> Result<T, MemoryError> + Send + 'static,
+    ) -> Result<T, MemoryError> {
+        let inner = self.inner.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            work(&mut inner.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        done.await.map_err(|_| MemoryError::Io(std::io::Error::other("interrupted")))?
+    }
+}
+
+#[async_trait]
+impl Memories for FileMemories {
+    async fn keep(&self, owner: &Owner, fact: Fact) -> Result<Fact, MemoryError> {
+        let owner = owner.clone();
+        self.with(move |inner| {
+            if let Some(known) = inner.facts.known(&owner, &fact)? {
+                return Ok(known);
+            }
+            inner.append(&Line::Keep { owner: owner.clone(), fact: fact.clone() })?;
+            inner.facts.put(&owner, fact.clone());
+            Ok(fact)
+        })
+        .await
+    }
+
+    async fn find(&self, owner: &Owner, query: &str, limit: usize) -> Result<Vec<Fact>, MemoryError> {
+        let (owner, query) = (owner.clone(), query.to_owned());
+        self.with(move |inner| Ok(inner.facts.find(&owner, &query, limit))).await
+    }
+
+    async fn list(&self, owner: &Owner) -> Result<Vec<Fact>, MemoryError> {
+        let owner = owner.clone();
+        self.with(move |inner| Ok(inner.facts.list(&owner))).await
+    }
+
+    async fn forget(&self, owner: &Owner, id: &str) -> Result<bool, MemoryError> {
+        let (owner, id) = (owner.clone(), id.to_owned());
+        self.with(move |inner| {
+            if !inner.facts.0.get(&owner).is_some_and(|facts| facts.contains_key(&id)) {
+                return Ok(false);
+            }
+            inner.append(&Line::Forget { owner: owner.clone(), id: id.clone() })?;
+            inner.facts.remove(&owner, &id);
+            inner.tidy()?;
+            Ok(true)
+        })
+        .await
+    }
+}
+
+impl Inner {
+    fn append(&mut self, line: &Line) -> Result<(), MemoryError> {
+        if self.broken {
+            return Err(MemoryError::Io(std::io::Error::other(
+                "an earlier write failed; open the memories again",
+            )));
+        }
+        self.broken = true;
+        self.log.write_all(written(line)?.as_bytes())?;
+        self.log.sync_data()?;
+        self.broken = false;
+        self.lines += 1;
+        Ok(())
+    }
+
+    /// Writes the log anew when most of it is history.
+    fn tidy(&mut self) -> Result<(), MemoryError> {
+        let count: usize = self.facts.0.values().map(std::collections::BTreeMap::len).sum();
+        if self.lines < count + MOST_HISTORY {
+            return Ok(());
+        }
+        let beside = self.path.with_extension("new");
+        let mut log = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&beside)?;
+        for (owner, facts) in &self.facts.0 {
+            for fact in facts.values() {
+                log.write_all(written(&Line::Keep { owner: owner.clone(), fact: fact.clone() })?.as_bytes())?;
+            }
+        }
+        log.sync_all()?;
+        std::fs::rename(&beside, &self.path)?;
+        sync_directory(&self.path)?;
+        (self.log, self.lines) = (log, count);
+        Ok(())
+    }
+}
+
+/// The facts of a log, how many lines it has, and how many bytes of it are whole.
+fn replay(bytes: &[u8]) -> Result<(Facts, usize, usize), MemoryError> {
+    let (mut facts, mut lines, mut whole) = (Facts::default(), 0, 0);
+    while whole < bytes.len() {
+        let end = bytes[whole..].iter().position(|byte| *byte == b'\n').map(|at| whole + at);
+        let line = end.and_then(|end| read_line(&bytes[whole..end]));
+        let last = end.is_none_or(|end| end + 1 == bytes.len());
+        match (line, end) {
+            (Some(Line::Keep { owner, fact }), Some(end)) => {
+                facts.put(&owner, fact);
+                whole = end + 1;
+            }
+            (Some(Line::Forget { owner, id }), Some(end)) => {
+                facts.remove(&owner, &id);
+                whole = end + 1;
+            }
+            _ if last => break,
+            _ => return Err(MemoryError::Damaged(lines + 1)),
+        }
+        lines += 1;
+    }
+    Ok((facts, lines, whole))
+}
+
+fn written(line: &Line) -> Result<String, MemoryError> {
+    let json = serde_json::to_string(line).map_err(std::io::Error::other)?;
+    Ok(format!("{} {json}\n", checksum(json.as_bytes())))
+}
+
+fn read_line(line: &[u8]) -> Option<Line> {
+    let (sum, json) = line.split_at_checked(17)?;
+    let fits = sum.strip_suffix(b" ") == Some(checksum(json).as_bytes());
+    if fits { serde_json::from_slice(json).ok() } else { None }
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes a new name in a directory durable.
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
+}

@@ -1,0 +1,132 @@
+//! Memory: facts that a person asked to keep, across threads.
+//!
+//! [`Memories`] is where they are; [`RamMemories`] keeps them in the process, [`FileMemories`] in a log on disk. The
+//! tools `remember`, `recall` and `forget` ([`memory_tools`]) let a model use them. Nothing is kept that nobody asked to
+//! keep, and everything that is kept can be seen and forgotten.
+
+mod file;
+mod ram;
+mod tools;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub use file::FileMemories;
+pub use ram::RamMemories;
+pub use tools::{Forget, Recall, Remember, memory_tools};
+
+/// The most bytes of one fact.
+pub const MOST_FACT: usize = 2000;
+/// The most facts of one owner.
+pub const MOST_FACTS: usize = 1000;
+
+/// Whose facts they are. Nobody sees the facts of another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Owner {
+    /// The tenant.
+    pub tenant: String,
+    /// A person or a purpose within it.
+    pub space: String,
+}
+
+impl Owner {
+    /// The owner `space` of `tenant`.
+    pub fn new(tenant: impl Into<String>, space: impl Into<String>) -> Self {
+        Self { tenant: tenant.into(), space: space.into() }
+    }
+}
+
+/// Something a person asked to keep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// Its name.
+    pub id: String,
+    /// The words.
+    pub text: String,
+    /// When it was kept, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+/// Why facts could not be kept or found.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// Make it shorter.
+    #[error("a fact may have at most {MOST_FACT} bytes, and at least one")]
+    BadLength,
+    /// Forget some.
+    #[error("there are already {MOST_FACTS} facts")]
+    Full,
+    /// Another process has the file open.
+    #[error("the memories are in use by another process")]
+    InUse,
+    /// The file is damaged in the middle; restore it from a backup.
+    #[error("the memories are damaged at line {0}")]
+    Damaged(usize),
+    /// It could not be written or read.
+    #[error("the memories could not be written or read")]
+    Io(#[from] std::io::Error),
+}
+
+/// Where facts are kept.
+///
+/// What `keep` has acknowledged survives the process (in [`RamMemories`] it survives the thread). Keeping the same `id`
+/// again changes nothing, so a call may be repeated. One owner never sees the facts of another.
+#[async_trait]
+pub trait Memories: Send + Sync + 'static {
+    /// Keeps a fact under `id`; gives what is kept under it.
+    async fn keep(&self, owner: &Owner, fact: Fact) -> Result<Fact, MemoryError>;
+
+    /// The facts that share most with `query`, best first.
+    async fn find(&self, owner: &Owner, query: &str, limit: usize) -> Result<Vec<Fact>, MemoryError>;
+
+    /// Every fact, newest first.
+    async fn list(&self, owner: &Owner) -> Result<Vec<Fact>, MemoryError>;
+
+    /// Forgets one; whether it was there.
+    async fn forget(&self, owner: &Owner, id: &str) -> Result<bool, MemoryError>;
+}
+
+/// The name of a fact that is kept by the call with this key: the same for every attempt.
+pub(crate) fn id_of(owner: &Owner, key: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [owner.tenant.as_str(), &owner.space, key] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Those of `facts` that share something with `query`, best first, newer ones before older ones.
+pub(crate) fn ranked<'a>(facts: impl Iterator<Item = &'a Fact>, query: &str, limit: usize) -> Vec<Fact> {
+    let wanted = pieces(query);
+    let mut scored: Vec<(usize, &Fact)> = facts
+        .map(|fact| {
+            let has = pieces(&fact.text);
+            (wanted.iter().filter(|piece| has.contains(*piece)).count(), fact)
+        })
+        .filter(|(score, _)| *score > 0)
+        .collect();
+    scored.sort_by(|(left, a), (right, b)| right.cmp(left).then(b.at_ms.cmp(&a.at_ms)).then(a.id.cmp(&b.id)));
+    scored.into_iter().take(limit).map(|(_, fact)| fact.clone()).collect()
+}
+
+/// What two texts can share: Latin words and numbers whole, other words in pairs of letters, since Korean words change
+/// their ends.
+fn pieces(text: &str) -> std::collections::BTreeSet<String> {
+    let lower = text.to_lowercase();
+    let mut pieces = std::collections::BTreeSet::new();
+    for word in lower.split(|one: char| !one.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let letters: Vec<char> = word.chars().collect();
+        if word.is_ascii() || letters.len() < 2 {
+            pieces.insert(word.to_owned());
+        } else {
+            pieces.extend(letters.windows(2).map(|pair| pair.iter().collect::<String>()));
+        }
+    }
+    pieces
+}
+
+fn check_length(text: &str) -> Result<(), MemoryError> {
+    if text.trim().is_empty() || text.len() > MOST_FACT { Err(MemoryError::BadLength) } else { Ok(()) }
+}

@@ -1,0 +1,218 @@
+//! `remember`, `recall` and `forget`: the memory of a model.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use doran_llm::{Origin, ToolSpec};
+use serde_json::{Value, json};
+
+use super::{Fact, Memories, MemoryError, Owner, id_of};
+use crate::tools::{About, Call, Class, Language, Output, Tool, ToolError};
+
+/// How many facts are recalled unless told.
+const FEW: usize = 10;
+
+/// The three tools over `memories`. `space` is whose memory it is within the tenant of a call.
+pub fn memory_tools(memories: &Arc<dyn Memories>, space: &str) -> Vec<Arc<dyn Tool>> {
+    let parts = |about: About| Parts { about, memories: memories.clone(), space: space.to_owned() };
+    vec![
+        Arc::new(Remember(parts(remember()))),
+        Arc::new(Recall(parts(recall()))),
+        Arc::new(Forget(parts(forget()))),
+    ]
+}
+
+/// Keeps a fact.
+#[derive(Debug)]
+pub struct Remember(Parts);
+
+/// Finds facts.
+#[derive(Debug)]
+pub struct Recall(Parts);
+
+/// Forgets a fact.
+#[derive(Debug)]
+pub struct Forget(Parts);
+
+struct Parts {
+    about: About,
+    memories: Arc<dyn Memories>,
+    space: String,
+}
+
+impl Parts {
+    fn owner(&self, call: Call<'_>) -> Owner {
+        Owner::new(call.tenant, self.space.as_str())
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.about.spec.name)
+    }
+}
+
+#[async_trait]
+impl Tool for Remember {
+    fn about(&self) -> &About {
+        &self.0.about
+    }
+
+    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+        let owner = self.0.owner(call);
+        let text = word(&arguments, "fact").trim().to_owned();
+        let fact = Fact { id: id_of(&owner, call.key), text, at_ms: call.now_ms };
+        let kept = self.0.memories.keep(&owner, fact).await.map_err(|error| told(&error, call.language))?;
+        let Fact { id, text, .. } = &kept;
+        let words =
+            call.language.pick(format!("기억했습니다 [{id}]: {text}"), format!("remembered [{id}]: {text}"));
+        Ok(Output { text: words, data: json!({ "id": id }), session: None })
+    }
+}
+
+#[async_trait]
+impl Tool for Recall {
+    fn about(&self) -> &About {
+        &self.0.about
+    }
+
+    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+        let owner = self.0.owner(call);
+        let query = word(&arguments, "query");
+        let limit = arguments
+            .get("limit")
+            .and_then(Value::as_u64)
+            .and_then(|limit| usize::try_from(limit).ok())
+            .unwrap_or(FEW);
+        let memories = &self.0.memories;
+        let found = match query.trim() {
+            "" => memories.list(&owner).await,
+            query => memories.find(&owner, query, limit).await,
+        };
+        let mut found = found.map_err(|error| told(&error, call.language))?;
+        found.truncate(limit);
+        if found.is_empty() {
+            return Ok(Output::text(
+                call.language.pick("기억한 것이 없습니다", "nothing is remembered about that"),
+            ));
+        }
+        let line = |fact: &Fact| format!("[{}] {}", fact.id, fact.text.replace('\n', " "));
+        let text = found.iter().map(line).collect::<Vec<_>>().join("\n");
+        Ok(Output { text, data: json!({ "facts": found }), session: None })
+    }
+}
+
+#[async_trait]
+impl Tool for Forget {
+    fn about(&self) -> &About {
+        &self.0.about
+    }
+
+    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+        let owner = self.0.owner(call);
+        let id = word(&arguments, "id").trim().trim_matches(['[', ']']).to_owned();
+        let was_there =
+            self.0.memories.forget(&owner, &id).await.map_err(|error| told(&error, call.language))?;
+        Ok(Output::text(match was_there {
+            true => call.language.pick(format!("잊었습니다 [{id}]"), format!("forgotten [{id}]")),
+            false => call.language.pick(
+                format!("[{id}]은(는) 기억에 없습니다. recall로 번호를 확인하세요"),
+                format!("[{id}] is not remembered; see the ids with recall"),
+            ),
+        }))
+    }
+}
+
+fn word<'a>(arguments: &'a Value, name: &str) -> &'a str {
+    arguments.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn told(error: &MemoryError, language: Language) -> ToolError {
+    let (most, many) = (super::MOST_FACT, super::MOST_FACTS);
+    match error {
+        MemoryError::BadLength => ToolError::BadArguments(language.pick(
+            format!("기억할 내용은 1바이트에서 {most}바이트까지입니다"),
+            format!("a fact has 1 to {most} bytes"),
+        )),
+        MemoryError::Full => ToolError::Failed(language.pick(
+            format!("기억이 {many}개로 가득 찼습니다. forget으로 지우고 다시 하세요"),
+            format!("there are already {many} facts; forget some first"),
+        )),
+        MemoryError::InUse | MemoryError::Damaged(_) | MemoryError::Io(_) => ToolError::Unavailable(
+            language
+                .pick("기억 저장소에 쓰거나 읽지 못했습니다", "the memories could not be written or read")
+                .into(),
+        ),
+    }
+}
+
+fn about(name: &str, description: &str, parameters: Value, ko: &str, en: &str, class: Class) -> About {
+    About {
+        spec: ToolSpec { name: name.into(), description: description.into(), parameters },
+        ko: ko.into(),
+        en: en.into(),
+        class,
+        outward: false,
+        // What was kept may have come from anywhere, and is private.
+        origin: if class == Class::ReadOnly { Origin::Document } else { Origin::Tool },
+        time: Duration::from_secs(10),
+        most_output: 16 * 1024,
+    }
+}
+
+fn remember() -> About {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "fact": { "type": "string", "minLength": 1, "maxLength": super::MOST_FACT, "description": "One fact, in the person's words" } },
+        "required": ["fact"],
+        "additionalProperties": false,
+    });
+    let description = "Keeps a fact about the person for later conversations. Use it only when the person asks to remember something.";
+    about(
+        "remember",
+        description,
+        parameters,
+        "부탁받은 사실을 다음 대화까지 기억합니다.",
+        "Keeps a fact for later conversations.",
+        Class::Idempotent,
+    )
+}
+
+fn recall() -> About {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "query": { "type": "string", "maxLength": 300, "description": "What it is about; empty gives everything" },
+            "limit": { "type": "integer", "minimum": 1, "maximum": 20, "description": "How many (default 10)" },
+        },
+        "additionalProperties": false,
+    });
+    let description = "Finds facts that the person asked to remember in earlier conversations.";
+    about(
+        "recall",
+        description,
+        parameters,
+        "예전에 기억해 둔 사실을 찾습니다.",
+        "Finds facts kept earlier.",
+        Class::ReadOnly,
+    )
+}
+
+fn forget() -> About {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "id": { "type": "string", "minLength": 1, "maxLength": 40, "description": "The id that recall shows" } },
+        "required": ["id"],
+        "additionalProperties": false,
+    });
+    let description = "Forgets a remembered fact. Use it only when the person asks to forget something.";
+    about(
+        "forget",
+        description,
+        parameters,
+        "기억해 둔 사실을 지웁니다.",
+        "Forgets a kept fact.",
+        Class::Idempotent,
+    )
+}

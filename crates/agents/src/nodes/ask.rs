@@ -1,0 +1,262 @@
+//! Asks a model: the reply is recorded, shown while it comes, counted and noted.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use doran_engine::NodeError;
+use doran_engine::store::Usage;
+use doran_llm::{
+    ChatModel, ChatRequest, Collector, Delta, DeltaStream, Finish, ModelError, ModelRole, Reply,
+};
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::work::{Asked, Work};
+
+/// A model that says nothing for so long will not say anything.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// Whoever wants us to wait longer is as good as away.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How often a model is asked in all before it is taken to be away: what the engine does unless told otherwise.
+pub(crate) const TRIES: u32 = 3;
+
+/// A model for each role.
+#[derive(Clone)]
+pub struct Models {
+    /// Writes what a person reads.
+    pub main: Arc<dyn ChatModel>,
+    /// Decides quickly.
+    pub small: Arc<dyn ChatModel>,
+}
+
+impl Models {
+    /// One model for everything.
+    pub fn one(model: Arc<dyn ChatModel>) -> Self {
+        Self { main: model.clone(), small: model }
+    }
+
+    fn of(&self, role: ModelRole) -> &Arc<dyn ChatModel> {
+        match role {
+            ModelRole::Main => &self.main,
+            ModelRole::Small => &self.small,
+        }
+    }
+}
+
+impl std::fmt::Debug for Models {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Models({}, {})", self.main.about().name, self.small.about().name)
+    }
+}
+
+/// Whether the words of a reply are for the person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    Shown,
+    Hidden,
+}
+
+/// What is recorded of a call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Answered {
+    reply: Reply,
+    ms: u64,
+}
+
+impl Work {
+    /// The reply to a request. What may go away by itself is tried again by the engine, after the time the model asked
+    /// for; what will not is the node's error.
+    pub(crate) async fn ask(
+        &self,
+        models: &Models,
+        request: ChatRequest,
+        words: Words,
+    ) -> Result<Reply, NodeError> {
+        let model = models.of(request.role);
+        let (purpose, role) = (request.purpose, request.role);
+        let call = async {
+            let begun = Instant::now();
+            match self.heard(model.stream(request), words).await {
+                Ok(reply) => Ok(Answered { reply, ms: millis(begun.elapsed()) }),
+                Err(error) => Err(sorted(error).await),
+            }
+        };
+        let Answered { reply, ms } = self.cx.effect("model", call).await?;
+        let about = model.about();
+        let note = json!({
+            "name": about.name,
+            "kind": about.kind,
+            "purpose": purpose,
+            "role": role,
+            "finish": reply.finish,
+            "input_tokens": reply.usage.input_tokens,
+            "output_tokens": reply.usage.output_tokens,
+            "cached_tokens": reply.usage.cached_tokens,
+            "cost_micros": 0,
+            "counted": reply.usage.counted,
+            "ms": ms,
+        });
+        self.note_model(note, Asked::Now);
+        self.cx.spend(Usage {
+            input_tokens: reply.usage.input_tokens,
+            output_tokens: reply.usage.output_tokens,
+            cost_micros: 0,
+        })?;
+        Ok(reply)
+    }
+
+    /// The whole reply, its words shown as they come. A reply without its end, or without anything in it, is an error
+    /// and never a short answer.
+    async fn heard(&self, mut deltas: DeltaStream, words: Words) -> Result<Reply, ModelError> {
+        let mut collector = Collector::default();
+        loop {
+            let next = tokio::time::timeout(SILENCE, deltas.next()).await;
+            let Some(delta) = next.map_err(|_| silent())? else {
+                return Err(ModelError::Broken { reason: "it ended without saying so".into() });
+            };
+            let delta = delta?;
+            match (&delta, words) {
+                (Delta::Text { text }, Words::Shown) => self.cx.token(text.clone()),
+                _ => self.cx.heartbeat(),
+            }
+            if let Some(reply) = collector.take(delta) {
+                return whole(reply);
+            }
+        }
+    }
+}
+
+fn whole(reply: Reply) -> Result<Reply, ModelError> {
+    let empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
+    match reply.finish {
+        Finish::Filtered if empty => {
+            Err(ModelError::Filtered { reason: "the vendor held the answer back".into() })
+        }
+        _ if empty => Err(ModelError::Empty { reason: "it had neither words nor tool calls".into() }),
+        _ => Ok(reply),
+    }
+}
+
+fn silent() -> ModelError {
+    ModelError::Unavailable {
+        reason: format!("it said nothing for {} seconds", SILENCE.as_secs()),
+        retry_after: None,
+        source: None,
+    }
+}
+
+/// An error by what can be done about it, after the time that the model wants to be left alone.
+async fn sorted(error: ModelError) -> NodeError {
+    if !error.is_transient() {
+        return NodeError::permanent(error);
+    }
+    if let Some(wait) = error.retry_after() {
+        if wait > LONGEST_WAIT {
+            return NodeError::permanent(error);
+        }
+        tokio::time::sleep(wait).await;
+    }
+    NodeError::transient(error)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Names a request to a model.
+pub(crate) type CacheKey = [u8; 32];
+
+/// Replies at temperature 0, for as long as they may be used again. Kept in the process, per tenant.
+#[derive(Debug)]
+pub(crate) struct ReplyCache {
+    lifetime: Duration,
+    kept: Mutex<HashMap<CacheKey, (Instant, Reply)>>,
+}
+
+/// Most replies kept at a time; the oldest goes first.
+const MOST_KEPT: usize = 1024;
+
+impl ReplyCache {
+    pub(crate) fn new(lifetime: Duration) -> Self {
+        Self { lifetime, kept: Mutex::default() }
+    }
+
+    /// As [`Work::ask`] without words, unless the same was asked before. What is worth keeping is for the caller to
+    /// say, with the key that comes along.
+    pub(crate) async fn ask(
+        cache: Option<&Self>,
+        work: &Work,
+        models: &Models,
+        request: ChatRequest,
+    ) -> Result<(Reply, Option<CacheKey>), NodeError> {
+        let tenant = work.cx.tenant().map_or("", |tenant| tenant.as_str()).to_owned();
+        let key = match cache {
+            Some(_) if request.temperature == Some(0.0) => key(&tenant, &request, models),
+            _ => None,
+        };
+        let (Some(cache), Some(key)) = (cache, key) else {
+            return Ok((work.ask(models, request, Words::Hidden).await?, None));
+        };
+        // Recorded, so that a node that runs again finds the cache as it was.
+        let known = async { Ok::<_, NodeError>(cache.get(&key)) };
+        let known: Option<Reply> = work.cx.effect("cached", known).await?;
+        if let Some(reply) = known {
+            let name = models.of(request.role).about().name;
+            let note = json!({ "name": name, "purpose": request.purpose, "finish": reply.finish, "cached": true });
+            work.note_model(note, Asked::Before);
+            return Ok((reply, None));
+        }
+        Ok((work.ask(models, request, Words::Hidden).await?, Some(key)))
+    }
+
+    fn get(&self, key: &CacheKey) -> Option<Reply> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(key).filter(|(since, _)| since.elapsed() < self.lifetime).map(|(_, reply)| reply.clone())
+    }
+
+    /// Keeps a reply for later.
+    pub(crate) fn keep(&self, key: CacheKey, reply: Reply) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MOST_KEPT
+            && let Some(oldest) = kept.iter().min_by_key(|(_, (since, _))| *since).map(|(key, _)| *key)
+        {
+            kept.remove(&oldest);
+        }
+        kept.insert(key, (Instant::now(), reply));
+    }
+}
+
+fn key(tenant: &str, request: &ChatRequest, models: &Models) -> Option<CacheKey> {
+    let mut hash = Sha256::new();
+    hash.update(tenant.as_bytes());
+    hash.update([0]);
+    hash.update(models.of(request.role).about().name.as_bytes());
+    hash.update([0]);
+    hash.update(serde_json::to_vec(&Unnamed::of(request)).ok()?);
+    Some(hash.finalize().into())
+}
+
+/// A request without the ids of its messages, which differ from thread to thread.
+#[derive(Serialize)]
+struct Unnamed<'a> {
+    messages: Vec<(doran_llm::Role, &'a [doran_llm::Part])>,
+    purpose: doran_llm::Purpose,
+    tools: &'a [doran_llm::ToolSpec],
+    schema: &'a Option<doran_llm::ResponseSchema>,
+}
+
+impl<'a> Unnamed<'a> {
+    fn of(request: &'a ChatRequest) -> Self {
+        Self {
+            messages: request.messages.iter().map(|message| (message.role, message.parts.as_slice())).collect(),
+            purpose: request.purpose,
+            tools: &request.tools,
+            schema: &request.schema,
+        }
+    }
+}

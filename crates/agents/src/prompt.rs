@@ -1,0 +1,273 @@
+//! Prompts: one Markdown file each, in both languages, filled by one typed function each.
+//!
+//! Words of people, documents and tools go into a prompt as values only; nothing they write is read as a template.
+
+use std::collections::BTreeMap;
+
+use minijinja::value::Value;
+use minijinja::{Environment, UndefinedBehavior, context};
+
+use crate::language::Language;
+
+/// A prompt: its name, its text in both languages, and the slots it may use.
+struct Known {
+    name: &'static str,
+    ko: &'static str,
+    en: &'static str,
+    slots: &'static [&'static str],
+}
+
+macro_rules! known {
+    ($($name:literal: [$($slot:literal),*];)*) => {
+        &[$(Known {
+            name: $name,
+            ko: include_str!(concat!("../prompts/ko/", $name, ".md")),
+            en: include_str!(concat!("../prompts/en/", $name, ".md")),
+            slots: &[$($slot),*],
+        }),*]
+    };
+}
+
+const KNOWN: &[Known] = known! {
+    "router": [];
+    "assistant": ["summaries"];
+    "summary": [];
+    "react": [];
+    "classify": [];
+    "docqa": ["kind", "summary"];
+    "condense": ["summary", "most_tokens", "most_letters"];
+    "scope": [];
+    "previous": [];
+    "plan": ["missing_info", "proposed", "done", "explored", "unexplored", "documents"];
+    "evaluate": ["explored", "unexplored"];
+    "contract": ["previous"];
+};
+
+/// A prompt that somebody wrote anew does not work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PromptError {
+    /// There is no such prompt.
+    #[error("there is no prompt `{name}`; there are: {known}")]
+    Unknown {
+        /// What was named.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// It cannot be read.
+    #[error("prompt `{name}` is not a template: {reason}")]
+    Broken {
+        /// The prompt.
+        name: String,
+        /// Where and why.
+        reason: String,
+    },
+    /// It uses a slot that it is not given.
+    #[error("prompt `{name}` uses `{slot}`, which it is not given; it may use: {slots}")]
+    Slot {
+        /// The prompt.
+        name: String,
+        /// What it uses.
+        slot: String,
+        /// What it may use.
+        slots: String,
+    },
+}
+
+/// All prompts of an agent.
+#[derive(Debug)]
+pub(crate) struct Prompts {
+    templates: Environment<'static>,
+}
+
+impl Prompts {
+    /// The prompts that come with the program, with some of them written anew: `assistant` in both languages, or
+    /// `ko/assistant` in one.
+    pub(crate) fn with(written: &BTreeMap<String, String>) -> Result<Self, PromptError> {
+        let mut templates = Environment::new();
+        templates.set_undefined_behavior(UndefinedBehavior::Strict);
+        for known in KNOWN {
+            add(&mut templates, known, Language::Ko, known.ko)?;
+            add(&mut templates, known, Language::En, known.en)?;
+        }
+        for (name, text) in written {
+            let (languages, bare): (&[Language], &str) = match name.split_once('/') {
+                Some(("ko", bare)) => (&[Language::Ko], bare),
+                Some(("en", bare)) => (&[Language::En], bare),
+                _ => (&[Language::Ko, Language::En], name),
+            };
+            let Some(known) = KNOWN.iter().find(|known| known.name == bare) else {
+                let known: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+                return Err(PromptError::Unknown { name: name.clone(), known: known.join(", ") });
+            };
+            for language in languages {
+                add(&mut templates, known, *language, text)?;
+            }
+        }
+        Ok(Self { templates })
+    }
+
+    pub(crate) fn router(&self, language: Language) -> Result<String, minijinja::Error> {
+        self.fill("router", language, context! {})
+    }
+
+    /// The system text of the assistant with what was said before: the first two of the parts of its prompt.
+    pub(crate) fn assistant(&self, language: Language, summaries: &[String]) -> Result<String, minijinja::Error> {
+        self.fill("assistant", language, context! { summaries => summaries.to_vec() })
+    }
+
+    pub(crate) fn summary(&self, language: Language) -> Result<String, minijinja::Error> {
+        self.fill("summary", language, context! {})
+    }
+
+    pub(crate) fn react(&self, language: Language) -> Result<String, minijinja::Error> {
+        self.fill("react", language, context! {})
+    }
+
+    pub(crate) fn classify(&self, language: Language) -> Result<String, minijinja::Error> {
+        self.fill("classify", language, context! {})
+    }
+
+    pub(crate) fn docqa(
+        &self,
+        language: Language,
+        kind: &str,
+        summary: &str,
+    ) -> Result<String, minijinja::Error> {
+        self.fill("docqa", language, context! { kind => kind.to_owned(), summary => summary.to_owned() })
+    }
+
+    pub(crate) fn condense(
+        &self,
+        language: Language,
+        summary: &str,
+        most_tokens: usize,
+    ) -> Result<String, minijinja::Error> {
+        let summary = summary.to_owned();
+        // A syllable of Hangul is three bytes, as a token of the estimate is.
+        let most_letters = most_tokens;
+        self.fill("condense", language, context! { summary, most_tokens, most_letters })
+    }
+
+    pub(crate) fn scope(&self, language: Language) -> Result<String, minijinja::Error> {
+        self.fill("scope", language, context! {})
+    }
+
+    pub(crate) fn previous(&self, language: Language) -> Result<String, minijinja::Error> {
+        self.fill("previous", language, context! {})
+    }
+
+    pub(crate) fn plan(&self, language: Language, plan: PlanPrompt) -> Result<String, minijinja::Error> {
+        let PlanPrompt { missing_info, proposed, done, explored, unexplored, documents } = plan;
+        let slots = context! { missing_info, proposed, done, explored, unexplored, documents };
+        self.fill("plan", language, slots)
+    }
+
+    pub(crate) fn evaluate(
+        &self,
+        language: Language,
+        explored: &[String],
+        unexplored: &[String],
+    ) -> Result<String, minijinja::Error> {
+        let slots = context! { explored => explored.to_vec(), unexplored => unexplored.to_vec() };
+        self.fill("evaluate", language, slots)
+    }
+
+    pub(crate) fn contract(&self, language: Language, previous: bool) -> Result<String, minijinja::Error> {
+        self.fill("contract", language, context! { previous })
+    }
+
+    fn fill(&self, name: &str, language: Language, slots: Value) -> Result<String, minijinja::Error> {
+        let text = self.templates.get_template(&path(name, language))?.render(slots)?;
+        Ok(text.trim().to_owned())
+    }
+}
+
+/// What the planner is told besides the question.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlanPrompt {
+    pub(crate) missing_info: String,
+    pub(crate) proposed: Vec<String>,
+    pub(crate) done: Vec<String>,
+    pub(crate) explored: Vec<String>,
+    pub(crate) unexplored: Vec<String>,
+    pub(crate) documents: Vec<String>,
+}
+
+fn path(name: &str, language: Language) -> String {
+    format!("{}/{name}.md", language.code())
+}
+
+fn add(
+    templates: &mut Environment<'static>,
+    known: &Known,
+    language: Language,
+    text: &str,
+) -> Result<(), PromptError> {
+    let path = path(known.name, language);
+    let broken = |error: minijinja::Error| PromptError::Broken { name: path.clone(), reason: error.to_string() };
+    templates.add_template_owned(path.clone(), text.to_owned()).map_err(broken)?;
+    let template = templates.get_template(&path).map_err(broken)?;
+    let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+    used.sort();
+    match used.into_iter().find(|slot| !known.slots.contains(&slot.as_str())) {
+        Some(slot) => Err(PromptError::Slot { name: path, slot, slots: known.slots.join(", ") }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(name: &str, text: &str) -> Result<Prompts, PromptError> {
+        Prompts::with(&BTreeMap::from([(name.to_owned(), text.to_owned())]))
+    }
+
+    #[test]
+    fn every_prompt_is_there_in_both_languages_and_fills() {
+        let prompts = Prompts::with(&BTreeMap::new()).expect("sound");
+        for language in [Language::Ko, Language::En] {
+            for text in [
+                prompts.router(language),
+                prompts.assistant(language, &["하나".into()]),
+                prompts.summary(language),
+                prompts.react(language),
+                prompts.classify(language),
+                prompts.docqa(language, "question", ""),
+                prompts.condense(language, "", 10),
+                prompts.scope(language),
+                prompts.previous(language),
+                prompts.plan(language, PlanPrompt::default()),
+                prompts.evaluate(language, &[], &[]),
+                prompts.contract(language, true),
+            ] {
+                let text = text.expect("filled");
+                assert!(!text.is_empty() && !text.contains("{{"), "{text}");
+                assert_eq!(Language::of(&text), Some(language), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_people_are_values_and_never_templates() {
+        let prompts = Prompts::with(&BTreeMap::new()).expect("sound");
+        let summary = "{{ 7 * 7 }} {% include 'ko/router.md' %} <b>";
+        let text = prompts.assistant(Language::Ko, &[summary.to_owned()]).expect("filled");
+        assert!(text.contains(summary), "{text}");
+    }
+
+    #[test]
+    fn a_prompt_written_anew_is_checked() {
+        let prompts = written("ko/assistant", "짧게 답하라.").expect("sound");
+        assert_eq!(prompts.assistant(Language::Ko, &[]).expect("filled"), "짧게 답하라.");
+        assert!(prompts.assistant(Language::En, &[]).expect("filled").contains("assistant"));
+        let told = |name: &str, text: &str| written(name, text).expect_err("refused").to_string();
+        assert!(told("assistent", "x").starts_with("there is no prompt `assistent`; there are: router, "));
+        assert!(told("assistant", "{{ summaries").starts_with("prompt `ko/assistant.md` is not a template"));
+        assert_eq!(
+            told("en/assistant", "{{ secret }}"),
+            "prompt `en/assistant.md` uses `secret`, which it is not given; it may use: summaries"
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! Settings of agents, as they stand in a file, and the agents they describe.
+//!
+//! `[agents.NAME]` changes a ready-made agent; `[assistants.NAME]` adds another one made after it, under its own name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use doran_llm::ChatModel;
+use serde::{Deserialize, Serialize};
+
+use crate::agents::{Agent, AgentError, Parts, assistant, contract, docqa, react};
+use crate::language::Language;
+use crate::prompt::Prompts;
+use crate::tools::Policy;
+
+/// All that can be said about agents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Changes to the ready-made agents, by name.
+    pub agents: BTreeMap<String, AgentSettings>,
+    /// Further agents, by name.
+    pub assistants: BTreeMap<String, AgentSettings>,
+}
+
+/// What can be said about one agent. What is not said stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentSettings {
+    /// For a further agent: the one it is made after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What it does, in Korean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ko: Option<String>,
+    /// What it does, in English.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub en: Option<String>,
+    /// The language it always answers in. Without it, that of the question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<Language>,
+    /// Prompts written anew: `assistant` in both languages or `ko/assistant` in one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompts: BTreeMap<String, String>,
+    /// The model that writes what a person reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The model that decides quickly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub small_model: Option<String>,
+    /// The tools it may use. Without it, all there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Policies of tools, by name: `allow`, `ask` or `deny`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub policies: BTreeMap<String, Policy>,
+    /// The collection of documents it looks in. Without it, in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collection: Option<String>,
+    /// Passages given to the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passages: Option<usize>,
+    /// Messages beyond which older ones are summed up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_messages: Option<usize>,
+    /// Messages that stay as they are then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_recent: Option<usize>,
+    /// Summaries kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_summaries: Option<usize>,
+    /// Tokens of a summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary_tokens: Option<u64>,
+    /// Rounds of tools in one turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_rounds: Option<u32>,
+    /// Rounds of thinking in one turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_iterations: Option<u32>,
+    /// Tokens the model can take.
+    #[serde(alias = "contextLength", skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<usize>,
+    /// The share of them from which the conversation is summed up.
+    #[serde(alias = "compressionThreshold", skip_serializing_if = "Option::is_none")]
+    pub compression_threshold: Option<f64>,
+    /// The share that is left then.
+    #[serde(alias = "compressionTarget", skip_serializing_if = "Option::is_none")]
+    pub compression_target: Option<f64>,
+    /// Whether replies at temperature 0 are used again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_cache: Option<bool>,
+    /// For how many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_seconds: Option<u64>,
+    /// Where its threads are kept: `store` with all others, or `memory` until the program ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistence_mode: Option<PersistenceMode>,
+    /// The file of a store of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_db_path: Option<String>,
+}
+
+/// Where threads of an agent are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PersistenceMode {
+    /// With those of all agents.
+    #[default]
+    Store,
+    /// In the process, until it ends.
+    Memory,
+    /// In a file of their own, at `checkpoint_db_path`.
+    #[serde(alias = "sqlite")]
+    File,
+}
+
+/// A kind of ready-made agent: its name, what its settings may say, and how it is made.
+struct Made {
+    name: &'static str,
+    takes: &'static [&'static str],
+    make: fn(&str, &AgentSettings, &Parts) -> Result<Agent, AgentError>,
+}
+
+/// What every agent takes.
+const COMMON: &[&str] = &[
+    "ko", "en", "language", "prompts", "model", "small_model", "persistence_mode", "checkpoint_db_path",
+];
+
+const MADE: &[Made] = &[
+    Made {
+        name: "assistant",
+        takes: &[
+            "tools", "policies", "collection", "passages", "max_messages", "keep_recent", "max_summaries",
+            "summary_tokens", "max_tool_rounds",
+        ],
+        make: assistant::agent,
+    },
+    Made {
+        name: "contract",
+        takes: &["max_iterations", "enable_cache", "cache_seconds"],
+        make: contract::agent,
+    },
+    Made { name: "react", takes: &["tools", "policies", "max_iterations"], make: react::agent },
+    Made {
+        name: "docqa",
+        takes: &[
+            "collection", "passages", "keep_recent", "context_length", "compression_threshold", "compression_target",
+        ],
+        make: docqa::agent,
+    },
+];
+
+impl Settings {
+    /// Names of all models that are asked for.
+    pub fn models(&self) -> BTreeSet<&str> {
+        let all = self.agents.values().chain(self.assistants.values());
+        all.flat_map(|one| [&one.model, &one.small_model]).flatten().map(String::as_str).collect()
+    }
+}
+
+/// Makes every agent: the ready-made ones as changed, then the further ones.
+pub fn build(settings: &Settings, parts: &Parts) -> Result<Vec<Agent>, AgentError> {
+    let known = || MADE.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
+    if let Some(name) = settings.agents.keys().find(|name| find(name).is_none()) {
+        return Err(AgentError::Unknown { name: name.clone(), known: known() });
+    }
+    let plain = AgentSettings::default();
+    let mut agents = Vec::new();
+    for made in MADE {
+        let changed = settings.agents.get(made.name).unwrap_or(&plain);
+        if changed.agent.is_some() {
+            return Err(setting(made.name, "agent", "only a further assistant is made after another agent"));
+        }
+        agents.push(one(made.name, made, changed, parts)?);
+    }
+    for (name, further) in &settings.assistants {
+        let after = further.agent.as_deref().unwrap_or("assistant");
+        let made = find(after).ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
+        if find(name).is_some() {
+            return Err(setting(name, "assistants", "a ready-made agent has this name; choose another"));
+        }
+        if name.is_empty() || !name.chars().all(|char| char.is_alphanumeric() || "-_.".contains(char)) {
+            return Err(setting(name, "assistants", "a name has letters, digits, `-`, `_` and `.` only"));
+        }
+        agents.push(one(name, made, further, parts)?);
+    }
+    Ok(agents)
+}
+
+/// Makes one agent after a ready-made one.
+pub(crate) fn made(
+    after: &str,
+    name: &str,
+    settings: &AgentSettings,
+    parts: &Parts,
+) -> Result<Agent, AgentError> {
+    let known = || MADE.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
+    let made = find(after).ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
+    one(name, made, settings, parts)
+}
+
+fn find(name: &str) -> Option<&'static Made> {
+    MADE.iter().find(|made| made.name == name)
+}
+
+fn setting(agent: &str, setting: &str, reason: impl Into<String>) -> AgentError {
+    AgentError::Setting { agent: agent.to_owned(), setting: setting.to_owned(), reason: reason.into() }
+}
+
+fn one(name: &str, made: &Made, settings: &AgentSettings, parts: &Parts) -> Result<Agent, AgentError> {
+    check(name, made, settings)?;
+    let parts = settings.parts(name, parts)?;
+    let mut agent = (made.make)(name, settings, &parts)?;
+    agent.kind = made.name.to_owned();
+    if let Some(ko) = &settings.ko {
+        agent.ko.clone_from(ko);
+    }
+    if let Some(en) = &settings.en {
+        agent.en.clone_from(en);
+    }
+    agent.persistence = settings.persistence_mode.unwrap_or_default();
+    agent.checkpoint_db_path.clone_from(&settings.checkpoint_db_path);
+    Ok(agent)
+}
+
+/// Refuses what the agent does not know, and numbers that cannot work.
+fn check(name: &str, made: &Made, settings: &AgentSettings) -> Result<(), AgentError> {
+    let said = serde_json::to_value(settings).unwrap_or_default();
+    for key in said.as_object().into_iter().flat_map(|said| said.keys()).filter(|key| *key != "agent") {
+        if !COMMON.contains(&key.as_str()) && !made.takes.contains(&key.as_str()) {
+            let mut takes = [COMMON, made.takes].concat();
+            takes.sort_unstable();
+            let reason = format!("`{}` has no such setting; it has: {}", made.name, takes.join(", "));
+            return Err(setting(name, key, reason));
+        }
+    }
+    let at_least_one = [
+        ("max_messages", settings.max_messages.map(|n| n as u64)),
+        ("keep_recent", settings.keep_recent.map(|n| n as u64)),
+        ("max_summaries", settings.max_summaries.map(|n| n as u64)),
+        ("summary_tokens", settings.summary_tokens),
+        ("max_iterations", settings.max_iterations.map(u64::from)),
+        ("passages", settings.passages.map(|n| n as u64)),
+        ("context_length", settings.context_length.map(|n| n as u64)),
+    ];
+    if let Some((key, _)) = at_least_one.iter().find(|(_, value)| *value == Some(0)) {
+        return Err(setting(name, key, "it must be at least 1"));
+    }
+    let (keep, most) = (settings.keep_recent.unwrap_or(5), settings.max_messages.unwrap_or(10));
+    if made.takes.contains(&"max_messages") && keep > most {
+        return Err(setting(name, "keep_recent", format!("it is {keep}, more than `max_messages` ({most})")));
+    }
+    let (target, threshold) =
+        (settings.compression_target.unwrap_or(0.1), settings.compression_threshold.unwrap_or(0.7));
+    for (key, share) in [("compression_target", target), ("compression_threshold", threshold)] {
+        if !(share > 0.0 && share <= 1.0) {
+            return Err(setting(name, key, "it must be above 0 and at most 1"));
+        }
+    }
+    if target > threshold {
+        return Err(setting(name, "compression_target", "it must not be above `compression_threshold`"));
+    }
+    match (settings.persistence_mode, &settings.checkpoint_db_path) {
+        (Some(PersistenceMode::File), None) => {
+            Err(setting(name, "persistence_mode", "`file` needs `checkpoint_db_path`"))
+        }
+        (None | Some(PersistenceMode::Store | PersistenceMode::Memory), Some(_)) => {
+            Err(setting(name, "checkpoint_db_path", "it needs `persistence_mode = \"file\"`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl AgentSettings {
+    /// Its prompts.
+    pub(crate) fn prompts(&self, agent: &str) -> Result<Prompts, AgentError> {
+        Prompts::with(&self.prompts)
+            .map_err(|source| AgentError::Prompt { agent: agent.to_owned(), source })
+    }
+
+    /// The parts with its own models and tools.
+    fn parts(&self, agent: &str, parts: &Parts) -> Result<Parts, AgentError> {
+        let mut own = parts.clone();
+        let named = |key: &str, name: &String| -> Result<Arc<dyn ChatModel>, AgentError> {
+            let known = || parts.named.keys().cloned().collect::<Vec<_>>().join(", ");
+            let missing = || setting(agent, key, format!("there is no model `{name}`; there are: {}", known()));
+            parts.named.get(name).cloned().ok_or_else(missing)
+        };
+        if let Some(model) = &self.model {
+            own.model = named("model", model)?;
+        }
+        if let Some(small) = &self.small_model {
+            own.small = named("small_model", small)?;
+        }
+        let known = || parts.tools.list().map(|(about, _)| about.spec.name.clone()).collect::<Vec<_>>().join(", ");
+        if let Some(tools) = &self.tools {
+            if let Some(missing) = tools.iter().find(|name| parts.tools.get(name).is_none()) {
+                let reason = format!("there is no tool `{missing}`; there are: {}", known());
+                return Err(setting(agent, "tools", reason));
+            }
+            let names: Vec<&str> = tools.iter().map(String::as_str).collect();
+            own.tools = parts.tools.only(&names);
+        }
+        for (tool, policy) in &self.policies {
+            if !own.tools.set_policy(tool, *policy) {
+                let reason = format!("there is no tool `{tool}`; there are: {}", known());
+                return Err(setting(agent, "policies", reason));
+            }
+        }
+        Ok(own)
+    }
+}

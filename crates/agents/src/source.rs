@@ -1,0 +1,134 @@
+//! What an answer rests on: places in documents, with the words that stand there.
+
+use doran_llm::Passage;
+use doran_retrieval::{ArticleNumber, DocumentKind, Hit};
+use serde::{Deserialize, Serialize};
+
+/// A place in a document under the number by which an answer cites it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// `[1]` in an answer means the source numbered 1.
+    pub number: u32,
+    /// The document.
+    pub document: String,
+    /// What a person calls the place: document and headings.
+    pub title: String,
+    /// Whose document it is.
+    #[serde(default)]
+    pub kind: SourceKind,
+    /// The article, as people write it: 제5조.
+    #[serde(default)]
+    pub article: Option<String>,
+    /// The clause within the article: ①.
+    #[serde(default)]
+    pub clause: Option<String>,
+    /// The page it starts on, from 1.
+    #[serde(default)]
+    pub page: Option<u32>,
+    /// The passage it was found in.
+    #[serde(default)]
+    pub passage: String,
+    /// The version of the document.
+    #[serde(default)]
+    pub version: String,
+    /// The words, exactly those of the document from `start` to `end`.
+    pub quote: String,
+    /// Where the quote starts in the text of the document, in bytes.
+    #[serde(default)]
+    pub start: usize,
+    /// Where it ends.
+    #[serde(default)]
+    pub end: usize,
+}
+
+/// Whose document a source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKind {
+    /// Anything that is not a contract.
+    #[default]
+    General,
+    /// A contract of the user.
+    User,
+    /// A standard contract.
+    Standard,
+}
+
+impl SourceKind {
+    pub(crate) fn of(kind: &DocumentKind) -> Self {
+        match kind {
+            DocumentKind::General => Self::General,
+            DocumentKind::Contract => Self::User,
+            DocumentKind::Standard(_) => Self::Standard,
+        }
+    }
+}
+
+impl Source {
+    /// The hits of one search, numbered from 1.
+    pub(crate) fn numbered(hits: Vec<Hit>) -> Vec<Self> {
+        hits.into_iter().zip(1..).map(|(hit, number)| Self::of(hit, number)).collect()
+    }
+
+    fn of(hit: Hit, number: u32) -> Self {
+        let doran_retrieval::Passage { id, document, version, kind, title, text, range, page, article } = hit.passage;
+        Self {
+            number,
+            document: document.to_string(),
+            title,
+            kind: SourceKind::of(&kind),
+            article: article.map(|article: ArticleNumber| article.to_string()),
+            clause: None,
+            page,
+            passage: id.to_string(),
+            version,
+            quote: text,
+            start: range.start,
+            end: range.end,
+        }
+    }
+
+    /// Those of `found` that `answer` names, in their order.
+    pub(crate) fn named_in(answer: &str, found: &[Self]) -> Vec<Self> {
+        found.iter().filter(|one| answer.contains(&format!("[{}]", one.number))).cloned().collect()
+    }
+
+    /// The source as material for a model.
+    pub(crate) fn material(&self) -> Passage {
+        Passage { number: self.number, title: self.title.clone(), text: self.quote.clone() }
+    }
+
+    /// Whether the quote stands where it says, in this text of its document.
+    pub fn stands_in(&self, text: &str) -> bool {
+        !self.quote.is_empty() && text.get(self.start..self.end) == Some(self.quote.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(number: u32) -> Source {
+        Source { number, ..Source::default() }
+    }
+
+    #[test]
+    fn only_what_an_answer_names_is_cited() {
+        let found = [numbered(1), numbered(2), numbered(12)];
+        let numbers = |answer: &str| -> Vec<u32> {
+            Source::named_in(answer, &found).iter().map(|source| source.number).collect()
+        };
+        assert_eq!(numbers("그렇습니다. [2]"), [2]);
+        assert_eq!(numbers("[12] and [1]"), [1, 12]);
+        assert_eq!(numbers("1 2 [3]"), [0u32; 0]);
+    }
+
+    #[test]
+    fn a_quote_stands_in_its_document_or_not() {
+        let source = Source { quote: "15일".into(), start: 7, end: 12, ..Source::default() };
+        assert!(source.stands_in("연차 15일이다"));
+        assert!(!source.stands_in("연차 16일이다"));
+        assert!(!source.stands_in("연"));
+        assert!(!Source { start: 8, ..source }.stands_in("연차 15일이다"), "not at a character");
+    }
+}

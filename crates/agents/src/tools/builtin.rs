@@ -1,0 +1,97 @@
+//! The tools that come with the program, from what was set.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use reqwest::Url;
+
+use super::calculator::Calculator;
+use super::datetime::GetCurrentDatetime;
+use super::egress::{Egress, EgressError, EgressOptions};
+use super::read_file::{ReadFile, ReadsDocuments, Root, RootError};
+use super::weather::{GetWeather, OPENWEATHER};
+use super::web_search::{TAVILY, WebSearch};
+use super::wikipedia::{SearchWikipedia, WIKIPEDIA_EN, WIKIPEDIA_KO};
+use super::{Secret, Tool};
+use crate::memory::{Memories, memory_tools};
+
+/// What the tools are made of. The default is what works without any setting.
+#[derive(Clone)]
+pub struct Builtin {
+    /// What may be reached, and how.
+    pub egress: EgressOptions,
+    /// The key of OpenWeather; without it the weather says how to get one.
+    pub openweather_key: Option<Secret>,
+    /// The key of Tavily; without it web search says how to get one.
+    pub tavily_key: Option<Secret>,
+    /// Where OpenWeather is.
+    pub openweather: String,
+    /// Where Tavily is.
+    pub tavily: String,
+    /// Where the Korean and the English Wikipedia are.
+    pub wikipedia: [String; 2],
+    /// The time zone that is meant when none is named.
+    pub home: String,
+    /// The directories that `read_file` reads.
+    pub roots: Vec<Root>,
+    /// What no root may hold: the database, the settings, the keys.
+    pub forbidden: Vec<PathBuf>,
+    /// Who reads documents that are not plain text.
+    pub documents: Option<Arc<dyn ReadsDocuments>>,
+    /// Where facts are kept; without it there are no tools for them.
+    pub memories: Option<Arc<dyn Memories>>,
+    /// Whose memory it is within a tenant.
+    pub memory_space: String,
+}
+
+impl Default for Builtin {
+    fn default() -> Self {
+        Self {
+            egress: EgressOptions::default(),
+            openweather_key: None,
+            tavily_key: None,
+            openweather: OPENWEATHER.into(),
+            tavily: TAVILY.into(),
+            wikipedia: [WIKIPEDIA_KO.into(), WIKIPEDIA_EN.into()],
+            home: "Asia/Seoul".into(),
+            roots: Vec::new(),
+            forbidden: Vec::new(),
+            documents: None,
+            memories: None,
+            memory_space: "default".into(),
+        }
+    }
+}
+
+/// Why the tools cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BuiltinError {
+    /// Correct the roots of `read_file`.
+    #[error("`read_file` cannot be offered")]
+    Roots(#[from] RootError),
+    /// Correct the address.
+    #[error("`{0}` is not an address of a service")]
+    BadUrl(String),
+    /// Correct the proxy or the certificates.
+    #[error("the way out cannot be opened")]
+    Egress(#[from] EgressError),
+}
+
+/// The tools that come with the program, in the order of their names in the documentation.
+pub fn builtin(config: Builtin) -> Result<Vec<Arc<dyn Tool>>, BuiltinError> {
+    let url = |text: &str| Url::parse(text).map_err(|_| BuiltinError::BadUrl(text.to_owned()));
+    let egress = Arc::new(Egress::new(config.egress)?);
+    let [ko, en] = &config.wikipedia;
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(Calculator::new()),
+        Arc::new(GetCurrentDatetime::new(config.home)),
+        Arc::new(GetWeather::new(egress.clone(), url(&config.openweather)?, config.openweather_key)),
+        Arc::new(SearchWikipedia::new(egress.clone(), url(ko)?, url(en)?)),
+        Arc::new(WebSearch::new(egress, url(&config.tavily)?, config.tavily_key)),
+        Arc::new(ReadFile::new(config.roots, &config.forbidden, config.documents)?),
+    ];
+    if let Some(memories) = &config.memories {
+        tools.extend(memory_tools(memories, &config.memory_space));
+    }
+    Ok(tools)
+}

@@ -1,0 +1,299 @@
+//! `calculator`: exact arithmetic for models, which are bad at it.
+//!
+//! Whole numbers and decimals are exact, whatever their size; what cannot be exact says how many digits it shows. An
+//! expression has limits (length, depth, size of numbers, work), so every one ends at once, and in a number or in a
+//! sentence that says what is wrong: never in "infinity" or "not a number". Money (원, with 만 and 억) and spans of time
+//! (일, 주, 시간, 분, 초) are units here; dates are the business of `get_current_datetime`.
+
+mod calls;
+mod evaluate;
+mod functions;
+mod lex;
+mod number;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use doran_llm::{Origin, ToolSpec};
+use num_rational::BigRational;
+use num_traits::Signed;
+use serde_json::{Value, json};
+
+use super::{About, Call, Class, Language, Output, Tool, ToolError};
+use evaluate::Unit;
+
+/// The most bytes of an expression.
+const MOST_LENGTH: usize = 1024;
+
+/// The tool.
+#[derive(Debug)]
+pub struct Calculator {
+    about: About,
+}
+
+impl Calculator {
+    /// One that is ready.
+    pub fn new() -> Self {
+        let description = "Computes an arithmetic expression exactly: + - * / // ^ (or **) % ! ( ), decimals of any size, \
+            percent (2400000*15%; 50+10% is 55), sqrt cbrt root abs round(x,digits) floor ceil min max sum avg median gcd lcm \
+            mod pow exp ln log (base 10) log(x,base) sin cos tan (radians; 30° for degrees) factorial comb perm, pi, e, \
+            Korean numbers and money (3만5천원, 1억 2천만), spans of time (3일, 2주, 36시간). \
+            Use it for every calculation instead of computing yourself.";
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "expression": { "type": "string", "minLength": 1, "maxLength": MOST_LENGTH, "description": "The expression, such as 123 * 456" },
+            },
+            "required": ["expression"],
+            "additionalProperties": false,
+        });
+        let about = About {
+            spec: ToolSpec { name: "calculator".into(), description: description.into(), parameters },
+            ko: "수식을 정확하게 계산합니다. 퍼센트, 만·억 단위의 돈, 기간도 됩니다.".into(),
+            en: "Computes expressions exactly: percent, Korean money and spans of time too.".into(),
+            class: Class::ReadOnly,
+            outward: false,
+            origin: Origin::Tool,
+            time: Duration::from_secs(2),
+            most_output: 16 * 1024,
+        };
+        Self { about }
+    }
+}
+
+impl Default for Calculator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Tool for Calculator {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+        let expression = arguments.get("expression").and_then(Value::as_str).unwrap_or_default();
+        let answer =
+            calculate(expression).map_err(|trouble| ToolError::BadArguments(trouble.words(call.language)))?;
+        let data = json!({ "value": answer.value, "unit": answer.unit, "rounded": answer.rounded, "fraction": answer.fraction });
+        Ok(Output { text: answer.words(call.language), data, session: None })
+    }
+}
+
+/// What an expression comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The number.
+    pub value: String,
+    /// What it counts: `원`, `일`, `시간`, `분`, `초`.
+    pub unit: Option<&'static str>,
+    /// Whether digits are missing; then 20 significant ones are shown.
+    pub rounded: bool,
+    /// The fraction that it is exactly, if that is short.
+    pub fraction: Option<String>,
+    notes: Vec<Note>,
+}
+
+/// Computes `expression`.
+pub fn calculate(expression: &str) -> Result<Answer, Trouble> {
+    if expression.len() > MOST_LENGTH {
+        return Err(Trouble::TooLong);
+    }
+    let tokens = lex::tokens(expression)?;
+    let (value, notes) = evaluate::evaluate(&tokens)?;
+    let (number, unit) = in_unit(&value.number, value.unit)?;
+    let written = number.written();
+    Ok(Answer { value: written.text, unit, rounded: written.rounded, fraction: written.fraction, notes })
+}
+
+/// The number in the unit it is shown in. A span of time is shown in the largest unit in which it is whole.
+fn in_unit(number: &number::Number, unit: Unit) -> Result<(number::Number, Option<&'static str>), Trouble> {
+    match (unit.won, unit.days) {
+        (0, 0) => Ok((number.clone(), None)),
+        (1, 0) => Ok((number.clone(), Some("원"))),
+        (0, 1) => {
+            let steps = [("일", 1), ("시간", 24), ("분", 24 * 60), ("초", 24 * 60 * 60)];
+            let shown = |(name, per_day): (&'static str, i64)| -> Result<_, Trouble> {
+                Ok((number.mul(&number::Number::whole(per_day)?)?, Some(name)))
+            };
+            for step in steps {
+                let (value, name) = shown(step)?;
+                if value.is_whole() {
+                    return Ok((value, name));
+                }
+            }
+            let day = BigRational::from_integer(1.into());
+            if number.value.abs() >= day { shown(("일", 1)) } else { shown(("초", 24 * 60 * 60)) }
+        }
+        _ => Err(Trouble::Units),
+    }
+}
+
+impl Answer {
+    /// The answer as the model reads it: just the number if that is all there is to say.
+    pub fn words(&self, language: Language) -> String {
+        let unit = match (self.unit, language) {
+            (None, _) => "",
+            (Some(unit), Language::Ko) => unit,
+            (Some("원"), Language::En) => " won",
+            (Some("일"), Language::En) => " days",
+            (Some("시간"), Language::En) => " hours",
+            (Some("분"), Language::En) => " minutes",
+            (Some(_), Language::En) => " seconds",
+        };
+        let mut words = format!("{}{unit}", self.value);
+        let mut notes: Vec<String> = Vec::new();
+        if let Some(fraction) = &self.fraction {
+            notes.push(language.pick(format!("정확한 값 {fraction}"), format!("exactly {fraction}")));
+        }
+        if self.rounded {
+            let digits = number::DIGITS;
+            notes.push(language.pick(
+                format!("반올림, 유효숫자 {digits}자리"),
+                format!("rounded to {digits} significant digits"),
+            ));
+        }
+        notes.extend(self.notes.iter().map(|note| note.words(language).to_owned()));
+        if !notes.is_empty() {
+            words += &format!(" ({})", notes.join("; "));
+        }
+        words
+    }
+}
+
+/// How something was understood that others understand otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Note {
+    PercentOfLeft,
+    LogIsBaseTen,
+    AnglesAreRadians,
+}
+
+impl Note {
+    fn words(self, language: Language) -> &'static str {
+        match self {
+            Self::PercentOfLeft => language
+                .pick("+/- 뒤의 %는 앞 값의 비율로 계산", "% after + or - is taken of the value before it"),
+            Self::LogIsBaseTen => language.pick("log는 밑이 10", "log is base 10"),
+            Self::AnglesAreRadians => {
+                language.pick("각도는 라디안, 도는 30°처럼", "angles are radians; write 30° for degrees")
+            }
+        }
+    }
+}
+
+/// Why an expression has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is longer than 1,024 bytes.
+    TooLong,
+    /// It is nested deeper than 64.
+    TooDeep,
+    /// It ends where a number should be.
+    Unfinished,
+    /// A character that means nothing here.
+    Unknown(String),
+    /// A name that means nothing here.
+    UnknownName(String),
+    /// A sign where there should be none.
+    Unexpected(char),
+    /// Two values without a sign between them.
+    MissingSign,
+    /// Commas that do not group by three.
+    Grouping,
+    /// Korean steps that do not descend.
+    Steps(char),
+    /// `7 % -3`
+    PercentOrModulo,
+    /// Money and time do not add up, and have no powers.
+    Units,
+    /// A function with the wrong number or kind of arguments: its name, what it takes.
+    Arguments(String, &'static str),
+    /// Outside of what a function is defined for: its name, what it takes.
+    Range(&'static str, &'static str),
+    /// A function that has no value at this place.
+    NotDefined(&'static str),
+    /// By zero.
+    DividedByZero,
+    /// The answer is not a real number.
+    NotReal,
+    /// The numbers get too large.
+    Overflow,
+}
+
+impl Trouble {
+    /// What is wrong and what to do about it.
+    pub fn words(&self, language: Language) -> String {
+        let (ko, en) = match self {
+            Self::TooLong => (
+                format!("too_long: 식이 너무 깁니다 (최대 {MOST_LENGTH}바이트)"),
+                format!("too_long: the expression is too long (at most {MOST_LENGTH} bytes)"),
+            ),
+            Self::TooDeep => (
+                format!("too_deep: 괄호가 너무 깊습니다 (최대 {})", evaluate::MOST_DEPTH),
+                format!("too_deep: nested too deep (at most {})", evaluate::MOST_DEPTH),
+            ),
+            Self::Unfinished => {
+                ("syntax: 식이 끝나지 않았습니다".into(), "syntax: the expression is not finished".into())
+            }
+            Self::Unknown(what) => {
+                (format!("syntax: 알 수 없는 글자 `{what}`"), format!("syntax: unknown character `{what}`"))
+            }
+            Self::UnknownName(name) => (
+                format!("syntax: `{name}`은(는) 아는 함수나 상수가 아닙니다"),
+                format!("syntax: `{name}` is not a known function or constant"),
+            ),
+            Self::Unexpected(sign) => (
+                format!("syntax: 여기에 `{sign}`이(가) 올 수 없습니다"),
+                format!("syntax: `{sign}` cannot stand here"),
+            ),
+            Self::MissingSign => (
+                "syntax: 두 값 사이에 기호가 없습니다. 곱셈이면 *를 쓰세요".into(),
+                "syntax: there is no sign between two values; write * to multiply".into(),
+            ),
+            Self::Grouping => (
+                "syntax: 쉼표는 세 자리마다 씁니다 (1,234,567)".into(),
+                "syntax: commas group by three digits (1,234,567)".into(),
+            ),
+            Self::Steps(step) => (
+                format!("syntax: `{step}`의 자리가 맞지 않습니다 (3만5천, 1억 2천만처럼)"),
+                format!("syntax: `{step}` is out of order (as in 3만5천, 1억 2천만)"),
+            ),
+            Self::PercentOrModulo => (
+                "ambiguous: 나머지면 mod(7, -3), 퍼센트면 (7%)-3처럼 쓰세요".into(),
+                "ambiguous: write mod(7, -3) for the remainder or (7%)-3 for percent".into(),
+            ),
+            Self::Units => (
+                "units: 돈과 시간은 서로 더할 수 없고 거듭제곱할 수 없습니다".into(),
+                "units: money and time cannot be added to each other or raised to powers".into(),
+            ),
+            Self::Arguments(name, takes) => {
+                (format!("syntax: `{name}`의 인자: {takes}"), format!("syntax: `{name}` takes: {takes}"))
+            }
+            Self::Range(name, takes) => {
+                (format!("range: `{name}`의 범위: {takes}"), format!("range: `{name}` takes {takes}"))
+            }
+            Self::NotDefined(name) => (
+                format!("undefined: 이 값에서 `{name}`은(는) 정의되지 않습니다"),
+                format!("undefined: `{name}` has no value here"),
+            ),
+            Self::DividedByZero => (
+                "division_by_zero: 0으로 나눌 수 없습니다".into(),
+                "division_by_zero: cannot divide by zero".into(),
+            ),
+            Self::NotReal => {
+                ("not_real: 실수 값이 없습니다".into(), "not_real: there is no real answer".into())
+            }
+            Self::Overflow => (
+                "overflow: 수가 너무 큽니다 (약 4,900자리까지)".into(),
+                "overflow: the numbers get too large (up to about 4,900 digits)".into(),
+            ),
+        };
+        language.pick(ko, en)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+//! `get_current_datetime`: what time it is somewhere, and counting with dates.
+//!
+//! The clock is the one of the call, so a replay tells the same time. A time that a clock change skips is the one as
+//! long after the change as it was meant to be after the gap began (`02:30` becomes `03:30`); a time that comes twice
+//! is the first. A leap second (`23:59:60`) is read as `23:59:59`. Each of these is said in the answer.
+
+mod holidays;
+mod zones;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use doran_llm::{Origin, ToolSpec};
+use jiff::civil::{Date, DateTime, Weekday};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{Span, Timestamp, Unit, Zoned};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{About, Call, Class, Language, Output, Tool, ToolError};
+pub use holidays::{Holiday, is_business_day, of_year as holidays_of_year};
+
+/// The most business days that are counted.
+const MOST_BUSINESS_DAYS: u64 = 3000;
+
+/// The tool.
+#[derive(Debug)]
+pub struct GetCurrentDatetime {
+    about: About,
+    home: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Arguments {
+    timezone: Option<String>,
+    date: Option<String>,
+    add_years: i64,
+    add_months: i64,
+    add_weeks: i64,
+    add_days: i64,
+    add_hours: i64,
+    add_minutes: i64,
+    add_business_days: i64,
+    until: Option<String>,
+    holidays_of: Option<i16>,
+}
+
+impl GetCurrentDatetime {
+    /// One that tells the time of `home` when no zone is asked for, such as `Asia/Seoul`.
+    pub fn new(home: impl Into<String>) -> Self {
+        let home = home.into();
+        let description = format!(
+            "Tells the current date, time and weekday in a time zone (default {home}), whether it is a Korean public holiday, \
+             and counts with dates: add_days and others move from `date` (default now), add_business_days skips weekends and Korean \
+             holidays, `until` counts the days to another date, holidays_of lists the Korean public holidays of a year \
+             ({}–{}). Use it whenever the answer depends on today.",
+            holidays::FIRST,
+            holidays::LAST
+        );
+        let count = |what: &str| json!({ "type": "integer", "description": what });
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "timezone": { "type": "string", "maxLength": 64, "description": "IANA name (Asia/Seoul) or a city in Korean or English (뉴욕, London)" },
+                "date": { "type": "string", "maxLength": 40, "description": "Where to start instead of now: 2026-01-01 or 2026-01-01T09:30" },
+                "add_years": count("Years to add; negative goes back"),
+                "add_months": count("Months to add"),
+                "add_weeks": count("Weeks to add"),
+                "add_days": count("Days to add"),
+                "add_hours": count("Hours to add"),
+                "add_minutes": count("Minutes to add"),
+                "add_business_days": count("Korean business days to add"),
+                "until": { "type": "string", "maxLength": 40, "description": "A date to count the days to" },
+                "holidays_of": { "type": "integer", "minimum": holidays::FIRST, "maximum": holidays::LAST, "description": "A year" },
+            },
+            "additionalProperties": false,
+        });
+        let about = About {
+            spec: ToolSpec { name: "get_current_datetime".into(), description, parameters },
+            ko: "지금 날짜와 시각, 요일, 한국 공휴일을 알려 주고 날짜를 계산합니다.".into(),
+            en: "Tells date, time, weekday and Korean holidays, and counts with dates.".into(),
+            class: Class::ReadOnly,
+            outward: false,
+            origin: Origin::Tool,
+            time: Duration::from_secs(2),
+            most_output: 4 * 1024,
+        };
+        Self { about, home }
+    }
+}
+
+impl Default for GetCurrentDatetime {
+    fn default() -> Self {
+        Self::new("Asia/Seoul")
+    }
+}
+
+#[async_trait]
+impl Tool for GetCurrentDatetime {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+        let arguments: Arguments =
+            serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))?;
+        tell(&arguments, &self.home, call.now_ms, call.language)
+    }
+}
+
+fn tell(arguments: &Arguments, home: &str, now_ms: i64, language: Language) -> Result<Output, ToolError> {
+    let (zone, zone_name) = zones::find(arguments.timezone.as_deref().unwrap_or(home)).map_err(|near| {
+        let (asked, near) = (arguments.timezone.as_deref().unwrap_or(home), near.join(", "));
+        let asked: String = asked.chars().take(64).collect();
+        ToolError::BadArguments(language.pick(
+            format!("`{asked}` 시간대를 모릅니다. 비슷한 이름: {near}"),
+            format!("unknown time zone `{asked}`; similar names: {near}"),
+        ))
+    })?;
+    let mut notes = Vec::new();
+    let start = match &arguments.date {
+        None => {
+            Timestamp::from_millisecond(now_ms).map_err(|_| out_of_range(language))?.to_zoned(zone.clone())
+        }
+        Some(text) => moment(text, &zone, language, &mut notes)?,
+    };
+    let moved = moved(&start, arguments, language)?;
+    let day = moved.date();
+    let mut lines = vec![line(&moved, &zone_name, language)];
+    lines.extend(holiday_line(day, language));
+    if let Some(text) = &arguments.until {
+        let to = moment(text, &zone, language, &mut notes)?.date();
+        lines.push(until_line(day, to, language)?);
+    }
+    if let Some(year) = arguments.holidays_of {
+        lines.push(year_lines(year, language)?);
+    }
+    lines.extend(notes);
+    let data = json!({
+        "datetime": moved.timestamp().to_string(), "local": moved.datetime().to_string(), "timezone": zone_name,
+        "weekday": weekday(day.weekday(), Language::En), "weekday_ko": weekday(day.weekday(), Language::Ko),
+        "business_day": is_business_day(day),
+    });
+    Ok(Output { text: lines.join("\n"), data, session: None })
+}
+
+/// `2026-11-15 (일요일) 18:22:39, Asia/Seoul (UTC+09:00)`
+fn line(moment: &Zoned, zone: &str, language: Language) -> String {
+    let (day, time) = (moment.date(), moment.time());
+    let minutes = moment.offset().seconds() / 60;
+    let sign = if minutes < 0 { '-' } else { '+' };
+    let (hours, minutes) = (minutes.abs() / 60, minutes.abs() % 60);
+    let weekday = weekday(day.weekday(), language);
+    format!(
+        "{day} ({weekday}) {:02}:{:02}:{:02}, {zone} (UTC{sign}{hours:02}:{minutes:02})",
+        time.hour(),
+        time.minute(),
+        time.second()
+    )
+}
+
+fn holiday_line(day: Date, language: Language) -> Option<String> {
+    let names = |names: &[Holiday]| -> String {
+        let name = |one: &Holiday| match one.substitute {
+            true => language.pick(format!("{} 대체공휴일", one.ko), format!("substitute for {}", one.en)),
+            false => language.pick(one.ko, one.en).to_owned(),
+        };
+        names.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    let year = holidays::of_year(day.year())?;
+    let today = match year.get(&day) {
+        Some(today) => language.pick("한국 공휴일: ", "Korean public holiday: ").to_owned() + &names(today),
+        None => language.pick("한국 공휴일 아님", "not a Korean public holiday").to_owned(),
+    };
+    let following = holidays::of_year(day.year() + 1).unwrap_or_default();
+    let next = year.range(day..).find(|(date, _)| **date > day).or_else(|| following.iter().next());
+    let next = next.map(|(date, holidays)| {
+        language.pick("; 다음 공휴일 ", "; the next one is ").to_owned()
+            + &format!("{date} {}", names(holidays))
+    });
+    Some(today + &next.unwrap_or_default())
+}
+
+fn until_line(from: Date, to: Date, language: Language) -> Result<String, ToolError> {
+    let days = from.until((Unit::Day, to)).map_err(|_| out_of_range(language))?.get_days();
+    let calendar = from.until((Unit::Year, to)).map_err(|_| out_of_range(language))?;
+    let (years, months, rest) =
+        (calendar.get_years().abs(), calendar.get_months().abs(), calendar.get_days().abs());
+    let (weeks, over) = (days.abs() / 7, days.abs() % 7);
+    let (ko, en) = match days {
+        0 => (format!("{to}: 같은 날"), format!("{to}: the same day")),
+        1.. => (format!("{from}부터 {to}까지 {days}일"), format!("from {from} to {to}: {days} days")),
+        _ => (
+            format!("{to}부터 {from}까지 {}일 지남", -days),
+            format!("{to} was {} days before {from}", -days),
+        ),
+    };
+    Ok(language.pick(
+        format!("{ko} ({weeks}주 {over}일, {years}년 {months}개월 {rest}일)"),
+        format!("{en} ({weeks} weeks {over} days; {years} years {months} months {rest} days)"),
+    ))
+}
+
+fn year_lines(year: i16, language: Language) -> Result<String, ToolError> {
+    let days = holidays::of_year(year).ok_or_else(|| unknown_year(language))?;
+    let mut lines = Vec::new();
+    for (day, names) in days {
+        for one in names {
+            let name = language.pick(one.ko, one.en);
+            let instead =
+                if one.substitute { language.pick(" 대체공휴일", " (substitute)") } else { "" };
+            lines.push(format!("{day} ({}) {name}{instead}", weekday(day.weekday(), language)));
+        }
+    }
+    if year > holidays::DECLARED_UNTIL {
+        lines.push(
+            language
+                .pick(
+                    "(선거일과 임시공휴일은 빠져 있을 수 있음)",
+                    "(elections and declared days may be missing)",
+                )
+                .into(),
+        );
+    }
+    Ok(lines.join("\n"))
+}
+
+fn moved(start: &Zoned, arguments: &Arguments, language: Language) -> Result<Zoned, ToolError> {
+    let span = || -> Result<Span, jiff::Error> {
+        Span::new()
+            .try_years(arguments.add_years)?
+            .try_months(arguments.add_months)?
+            .try_weeks(arguments.add_weeks)?
+            .try_days(arguments.add_days)?
+            .try_hours(arguments.add_hours)?
+            .try_minutes(arguments.add_minutes)
+    };
+    let moved = span().and_then(|span| start.checked_add(span)).map_err(|_| out_of_range(language))?;
+    if arguments.add_business_days == 0 {
+        return Ok(moved);
+    }
+    if arguments.add_business_days.unsigned_abs() > MOST_BUSINESS_DAYS {
+        return Err(out_of_range(language));
+    }
+    let step =
+        Span::new().try_days(arguments.add_business_days.signum()).map_err(|_| out_of_range(language))?;
+    let (mut moment, mut left) = (moved, arguments.add_business_days.unsigned_abs());
+    while left > 0 {
+        moment = moment.checked_add(step).map_err(|_| out_of_range(language))?;
+        match is_business_day(moment.date()) {
+            Some(true) => left -= 1,
+            Some(false) => {}
+            None => return Err(unknown_year(language)),
+        }
+    }
+    Ok(moment)
+}
+
+/// The moment that `text` names: a date, or a date with a time, in `zone` unless it says otherwise.
+fn moment(
+    text: &str,
+    zone: &TimeZone,
+    language: Language,
+    notes: &mut Vec<String>,
+) -> Result<Zoned, ToolError> {
+    let text = &iso(text);
+    if let Ok(timestamp) = text.parse::<Timestamp>() {
+        return Ok(timestamp.to_zoned(zone.clone()));
+    }
+    let local = match text.parse::<Date>() {
+        Ok(day) if !text.contains(':') => day.to_datetime(jiff::civil::Time::midnight()),
+        _ => text.parse::<DateTime>().map_err(|error| bad_date(text, &error, language))?,
+    };
+    if text.contains(":60") {
+        notes.push(
+            language.pick(
+                "윤초(60초)는 59초로 읽었습니다".into(),
+                "the leap second (:60) was read as :59".into(),
+            ),
+        );
+    }
+    let ambiguous = zone.to_ambiguous_zoned(local);
+    match ambiguous.offset() {
+        AmbiguousOffset::Unambiguous { .. } => {}
+        AmbiguousOffset::Gap { .. } => notes.push(language.pick(
+            format!("{local}은 시계가 건너뛰어 없는 시각이라, 그만큼 뒤로 옮겼습니다"),
+            format!("{local} does not exist there (the clocks go forward), so it was moved on by the gap"),
+        )),
+        AmbiguousOffset::Fold { .. } => notes.push(language.pick(
+            format!("{local}은 시계를 되돌려 두 번 있는 시각이라, 앞의 것을 골랐습니다"),
+            format!("{local} comes twice there (the clocks go back); the first was taken"),
+        )),
+    }
+    ambiguous.compatible().map_err(|_| out_of_range(language))
+}
+
+/// `2026년 3월 1일`, `2026.3.1` and `2026/3/1` as `2026-03-01`; anything else as it is.
+fn iso(text: &str) -> String {
+    let text = text.trim();
+    let (day, time) = match text.find([':', 'T']) {
+        Some(_) => return text.to_owned(),
+        None => (text, ""),
+    };
+    let parts: Vec<&str> =
+        day.split(['년', '월', '일', '.', '/', '-']).map(str::trim).filter(|part| !part.is_empty()).collect();
+    match parts.as_slice() {
+        [year, month, day] if parts.iter().all(|part| part.chars().all(|one| one.is_ascii_digit())) => {
+            format!("{year:0>4}-{month:0>2}-{day:0>2}{time}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn weekday(day: Weekday, language: Language) -> &'static str {
+    let (ko, en) = match day {
+        Weekday::Monday => ("월요일", "Monday"),
+        Weekday::Tuesday => ("화요일", "Tuesday"),
+        Weekday::Wednesday => ("수요일", "Wednesday"),
+        Weekday::Thursday => ("목요일", "Thursday"),
+        Weekday::Friday => ("금요일", "Friday"),
+        Weekday::Saturday => ("토요일", "Saturday"),
+        Weekday::Sunday => ("일요일", "Sunday"),
+    };
+    language.pick(ko, en)
+}
+
+fn bad_date(text: &str, error: &jiff::Error, language: Language) -> ToolError {
+    let shown: String = text.chars().take(40).collect();
+    ToolError::BadArguments(language.pick(
+        format!("`{shown}`은(는) 날짜가 아닙니다 (2026-01-01 또는 2026-01-01T09:30): {error}"),
+        format!("`{shown}` is not a date (2026-01-01 or 2026-01-01T09:30): {error}"),
+    ))
+}
+
+fn out_of_range(language: Language) -> ToolError {
+    ToolError::BadArguments(language.pick(
+        "날짜가 범위를 벗어났습니다 (-9999년부터 9999년까지, 영업일은 3000일까지)".into(),
+        "the date is out of range (years -9999 to 9999, up to 3000 business days)".into(),
+    ))
+}
+
+fn unknown_year(language: Language) -> ToolError {
+    let (first, last) = (holidays::FIRST, holidays::LAST);
+    ToolError::BadArguments(language.pick(
+        format!("한국 공휴일은 {first}년부터 {last}년까지만 압니다"),
+        format!("Korean holidays are known from {first} to {last} only"),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

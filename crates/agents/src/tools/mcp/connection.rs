@@ -1,0 +1,312 @@
+//! One server: started when it is needed, and again, a little later each time, after it ended.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
+    JsonObject, PaginatedRequestParams, Tool,
+};
+use rmcp::service::{NotificationContext, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use super::pin::Claim;
+use super::words::plain;
+use super::{Reach, Server, http, stdio};
+
+/// The most pages of a list of tools that are asked for.
+const MOST_PAGES: usize = 32;
+/// The most bytes of a server's words in an error.
+const MOST_WORDS: usize = 500;
+
+/// A server and the way to it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    server: Server,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    live: Option<Arc<Live>>,
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+/// A server that is there.
+#[derive(Debug)]
+struct Live {
+    service: RunningService<RoleClient, Listener>,
+    /// What its tools claim to be, by their own names.
+    claims: std::sync::Mutex<BTreeMap<String, Claim>>,
+    changed: Arc<AtomicBool>,
+    _program: Option<stdio::Program>,
+}
+
+/// Why a server was of no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It did not start, or did not speak the protocol.
+    NotStarted { server: String, why: String },
+    /// It failed before, and is left alone for a while.
+    LeftAlone { server: String, seconds: u64 },
+    /// It ended in the middle of a call.
+    Ended { server: String },
+    /// It took too long.
+    TimedOut { server: String, seconds: u64 },
+    /// The tool is not what was approved.
+    Changed { server: String, tool: String },
+    /// The server has no such tool any more.
+    Gone { server: String, tool: String },
+    /// It said no.
+    Refused { server: String, why: String },
+}
+
+impl Connection {
+    pub(super) fn new(server: Server) -> Self {
+        Self { server, state: Mutex::default() }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.server.name
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The tools it has now.
+    pub(super) async fn list(&self) -> Result<Vec<Tool>, Trouble> {
+        let live = self.live().await?;
+        let limit = self.server.bounds.start;
+        timeout(limit, live.list(&self.server)).await.map_err(|_| self.timed_out(limit))?
+    }
+
+    /// Has `tool` do its work, if it still is what `claim` says.
+    pub(super) async fn call(&self, tool: &str, claim: &Claim, arguments: JsonObject) -> Result<CallToolResult, Trouble> {
+        let live = self.live().await?;
+        let limit = self.server.bounds.call;
+        // Dropping the inner future tells the server that nobody waits any more.
+        let called = timeout(limit, async {
+            live.check(&self.server, tool, claim).await?;
+            let params = CallToolRequestParams::new(tool.to_string()).with_arguments(arguments);
+            live.service.call_tool_once(params).await.map_err(|error| self.trouble(error))
+        });
+        let result = match called.await {
+            Err(_) => Err(self.timed_out(limit)),
+            Ok(Ok(CallToolResponse::Complete(result))) => Ok(result),
+            Ok(Ok(_)) => Err(self.refused("it wants to be answered or polled, which is not supported")),
+            Ok(Err(trouble)) => Err(trouble),
+        };
+        let mut state = self.state.lock().await;
+        match &result {
+            Ok(_) => state.failures = 0,
+            Err(Trouble::Ended { .. }) => state.failed(),
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// The server, started if it is not there. Others who need it meanwhile wait for the same start, which is why the
+    /// lock is held: there must not be two of it.
+    async fn live(&self) -> Result<Arc<Live>, Trouble> {
+        let mut state = self.state.lock().await;
+        if let Some(live) = state.live.as_ref().filter(|live| !live.service.is_transport_closed()) {
+            return Ok(live.clone());
+        }
+        state.live = None;
+        if let Some(wait) = state.not_before.and_then(|until| until.checked_duration_since(Instant::now())) {
+            let seconds = wait.as_secs() + 1;
+            return Err(Trouble::LeftAlone { server: self.server.name.clone(), seconds });
+        }
+        let limit = self.server.bounds.start;
+        match timeout(limit, open(&self.server)).await.unwrap_or_else(|_| Err(self.timed_out(limit))) {
+            Ok(live) => {
+                let live = Arc::new(live);
+                state.live = Some(live.clone());
+                state.not_before = None;
+                Ok(live)
+            }
+            Err(trouble) => {
+                state.failed();
+                Err(trouble)
+            }
+        }
+    }
+
+    fn trouble(&self, error: ServiceError) -> Trouble {
+        match error {
+            ServiceError::TransportClosed => Trouble::Ended { server: self.server.name.clone() },
+            ServiceError::McpError(error) => self.refused(&error.message),
+            ServiceError::Timeout { timeout } => self.timed_out(timeout),
+            other => self.refused(&other.to_string()),
+        }
+    }
+
+    fn refused(&self, why: &str) -> Trouble {
+        Trouble::Refused { server: self.server.name.clone(), why: plain(why, MOST_WORDS) }
+    }
+
+    fn timed_out(&self, limit: Duration) -> Trouble {
+        Trouble::TimedOut { server: self.server.name.clone(), seconds: limit.as_secs() }
+    }
+}
+
+impl State {
+    fn failed(&mut self) {
+        self.live = None;
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(Instant::now() + delay(self.failures));
+    }
+}
+
+/// How long a server is left alone after so many failures in a row: not at all after the first, then longer and longer.
+fn delay(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        more => Duration::from_secs(1 << (more - 2).min(6)).min(Duration::from_secs(60)),
+    }
+}
+
+async fn open(server: &Server) -> Result<Live, Trouble> {
+    let not_started = |why: &dyn std::fmt::Display| Trouble::NotStarted {
+        server: server.name.clone(),
+        why: plain(&why.to_string(), MOST_WORDS),
+    };
+    let changed = Arc::new(AtomicBool::new(false));
+    let listener = Listener { changed: changed.clone() };
+    let (service, program) = match &server.reach {
+        Reach::Stdio { command, arguments, environment } => {
+            let most = server.bounds.message;
+            let (program, output, input) = stdio::start(command, arguments, environment, most, &server.name)
+                .map_err(|error| not_started(&format!("`{command}`: {error}")))?;
+            let service = listener.serve((output, input)).await.map_err(|error| not_started(&error))?;
+            (service, Some(program))
+        }
+        Reach::Http { url, headers } => {
+            let (client, config) =
+                http::client(url, headers, server.bounds.message).map_err(|error| not_started(&error))?;
+            let transport = StreamableHttpClientTransport::with_client(client, config);
+            (listener.serve(transport).await.map_err(|error| not_started(&error))?, None)
+        }
+    };
+    let live = Live { service, claims: std::sync::Mutex::default(), changed, _program: program };
+    live.list(server).await?;
+    Ok(live)
+}
+
+impl Live {
+    /// Asks for the tools and remembers what they claim.
+    async fn list(&self, server: &Server) -> Result<Vec<Tool>, Trouble> {
+        let mut tools = Vec::new();
+        let mut cursor = None;
+        for _ in 0..MOST_PAGES {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = self.service.list_tools(Some(page)).await.map_err(|error| Trouble::NotStarted {
+                server: server.name.clone(),
+                why: plain(&error.to_string(), MOST_WORDS),
+            })?;
+            tools.extend(page.tools);
+            cursor = page.next_cursor;
+            if cursor.is_none() || tools.len() >= server.bounds.tools {
+                break;
+            }
+        }
+        tools.truncate(server.bounds.tools);
+        let claims = tools.iter().map(|tool| (tool.name.to_string(), Claim::of(tool))).collect();
+        *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
+        Ok(tools)
+    }
+
+    /// Whether the tool is still what was approved. A server that says its tools have changed is asked again.
+    async fn check(&self, server: &Server, tool: &str, claim: &Claim) -> Result<(), Trouble> {
+        if self.changed.swap(false, Ordering::AcqRel) {
+            self.list(server).await?;
+        }
+        let (server, tool) = (server.name.clone(), tool.to_string());
+        match self.claims.lock().unwrap_or_else(PoisonError::into_inner).get(&tool) {
+            Some(now) if now == claim => Ok(()),
+            Some(_) => Err(Trouble::Changed { server, tool }),
+            None => Err(Trouble::Gone { server, tool }),
+        }
+    }
+}
+
+/// What we are to a server: a client that offers nothing, no models, no files, no questions to people.
+#[derive(Clone, Debug)]
+struct Listener {
+    changed: Arc<AtomicBool>,
+}
+
+impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(ClientCapabilities::default(), Implementation::new("doran", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.store(true, Ordering::Release);
+    }
+}
+
+impl Trouble {
+    /// In Korean.
+    pub(super) fn ko(&self) -> String {
+        match self {
+            Self::NotStarted { server, why } => {
+                format!("MCP 서버 `{server}`을(를) 시작할 수 없습니다: {why}. 설정의 명령이나 주소를 확인하세요")
+            }
+            Self::LeftAlone { server, seconds } => {
+                format!("MCP 서버 `{server}`이(가) 거듭 실패했습니다. {seconds}초 뒤에 다시 시도합니다")
+            }
+            Self::Ended { server } => {
+                format!("MCP 서버 `{server}`이(가) 호출 도중에 끝났습니다. 일이 되었는지는 알 수 없습니다")
+            }
+            Self::TimedOut { server, seconds } => format!("MCP 서버 `{server}`이(가) {seconds}초 안에 답하지 않았습니다"),
+            Self::Changed { server, tool } => format!(
+                "MCP 서버 `{server}`의 도구 `{tool}`이(가) 승인된 것과 다릅니다. 다시 승인할 때까지 쓸 수 없습니다"
+            ),
+            Self::Gone { server, tool } => format!("MCP 서버 `{server}`에 이제 도구 `{tool}`이(가) 없습니다"),
+            Self::Refused { server, why } => format!("MCP 서버 `{server}`: {why}"),
+        }
+    }
+
+    /// In English.
+    pub(super) fn en(&self) -> String {
+        match self {
+            Self::NotStarted { server, why } => {
+                format!("the MCP server `{server}` cannot be started: {why}; check its command or address in the settings")
+            }
+            Self::LeftAlone { server, seconds } => {
+                format!("the MCP server `{server}` has failed repeatedly; it is tried again in {seconds} seconds")
+            }
+            Self::Ended { server } => {
+                format!("the MCP server `{server}` ended during the call; whether the work was done is not known")
+            }
+            Self::TimedOut { server, seconds } => {
+                format!("the MCP server `{server}` did not answer within {seconds} seconds")
+            }
+            Self::Changed { server, tool } => format!(
+                "the tool `{tool}` of the MCP server `{server}` is not what was approved; it is refused until it is approved again"
+            ),
+            Self::Gone { server, tool } => format!("the MCP server `{server}` has no tool `{tool}` any more"),
+            Self::Refused { server, why } => format!("the MCP server `{server}`: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_server_is_left_alone_longer_each_time() {
+        let delays: Vec<u64> = (0..12).map(|failures| delay(failures).as_secs()).collect();
+        assert_eq!(delays, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
+        assert_eq!(delay(u32::MAX).as_secs(), 60);
+    }
+}

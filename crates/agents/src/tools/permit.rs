@@ -1,0 +1,180 @@
+//! A call once it was looked at: run, asked about, or refused.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use doran_llm::{Origin, ToolCall, ToolResult};
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+use tracing::Instrument;
+
+use super::clean::{clean, cut};
+use super::decide::{Approval, Why};
+use super::{About, Call, Language, Output, Tool, ToolError};
+
+/// The most bytes of [`Output::data`] that are kept.
+const MOST_DATA: usize = 1024 * 1024;
+
+/// A call that may be run, once, as it is.
+pub struct Permit {
+    id: String,
+    tool: Arc<dyn Tool>,
+    arguments: Value,
+}
+
+/// A question to a person: may this call be made?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The call.
+    pub call: ToolCall,
+    /// Why it is asked.
+    pub why: Why,
+    /// What the answer is bound to.
+    pub key: String,
+}
+
+/// A call that was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// What the model is told.
+    pub result: ToolResult,
+    /// What programs are told.
+    pub data: Value,
+    /// What the tool wants to see at its next call in this thread.
+    pub session: Option<String>,
+    /// Why it gave nothing.
+    pub error: Option<ToolError>,
+    /// How long it took.
+    pub ms: u64,
+}
+
+impl Permit {
+    pub(super) fn new(call: &ToolCall, tool: Arc<dyn Tool>) -> Self {
+        Self { id: call.id.clone(), tool, arguments: call.arguments.clone() }
+    }
+
+    /// The id of the call.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What the tool is.
+    pub fn about(&self) -> &About {
+        self.tool.about()
+    }
+
+    /// The arguments it will be given.
+    pub fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    /// Makes the call. Ends within the tool's time limit; a tool that is late is dropped, one that panics has failed.
+    pub async fn run(self, call: Call<'_>) -> Done {
+        let about = self.tool.about().clone();
+        let span = tracing::info_span!("tool_call", tool = about.spec.name, call = self.id, key = call.key);
+        let started = Instant::now();
+        let work = AssertUnwindSafe(async { self.tool.call(self.arguments, call).await }).catch_unwind();
+        let outcome = match tokio::time::timeout(about.time, work.instrument(span)).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_panic)) => Err(ToolError::Failed(
+                call.language.pick("도구가 안에서 멈췄습니다".into(), "the tool broke down inside".into()),
+            )),
+            Err(_late) => Err(ToolError::TimedOut(call.language.pick(
+                format!("{}초 안에 끝나지 않아 멈췄습니다", about.time.as_secs_f32()),
+                format!("stopped: it did not end within {} s", about.time.as_secs_f32()),
+            ))),
+        };
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Done::new(self.id, &about, outcome, ms)
+    }
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Permit")
+            .field("id", &self.id)
+            .field("tool", &self.about().spec.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Done {
+    fn new(id: String, about: &About, outcome: Result<Output, ToolError>, ms: u64) -> Self {
+        let (text, data, session, error) = match outcome {
+            Ok(output) => (output.text, output.data, output.session, None),
+            Err(error) => (format!("Error: {error}"), Value::Null, None, Some(error)),
+        };
+        let cleaned = clean(&text);
+        let note = match cleaned.removed {
+            0 => String::new(),
+            removed => format!(
+                "\n(보이지 않는 문자 {removed}개를 뺐습니다 / {removed} invisible characters were taken out)"
+            ),
+        };
+        let text = cut(cleaned.text, about.most_output.saturating_sub(note.len())) + &note;
+        let result = ToolResult {
+            call: id,
+            name: about.spec.name.clone(),
+            text,
+            failed: error.is_some(),
+            origin: about.origin,
+        };
+        let size = data.to_string().len();
+        let data = if size > MOST_DATA { json!({ "left_out_bytes": size }) } else { data };
+        Self { result, data, session, error, ms }
+    }
+}
+
+impl Ask {
+    /// The question as it is stored and shown.
+    pub fn question(&self) -> Value {
+        let name = &self.call.name;
+        let (ko, en) = match self.why {
+            Why::Policy | Why::Refused => (
+                format!("`{name}` 도구를 이 인자로 실행할까요?"),
+                format!("May `{name}` be run with these arguments?"),
+            ),
+            Why::Injection => (
+                format!(
+                    "이 대화는 밖에서 온 글을 읽었습니다. 그 글이 시킨 일일 수 있습니다. `{name}` 도구를 이 인자로 실행할까요?"
+                ),
+                format!(
+                    "This conversation has read text from outside, which may have asked for this. May `{name}` be run with these arguments?"
+                ),
+            ),
+        };
+        json!({
+            "type": "approve_tool", "call": self.call.id, "name": name, "arguments": self.call.arguments,
+            "why": self.why, "approval": self.key, "ko": ko, "en": en,
+        })
+    }
+
+    /// What `answer` (`{"approve": true}`) says to this question. Anything that is not a clear yes is a no.
+    pub fn answered(&self, answer: &Value) -> Approval {
+        Approval { key: self.key.clone(), approved: answer.get("approve") == Some(&Value::Bool(true)) }
+    }
+
+    /// What the model is told when nobody can be asked.
+    pub fn unanswered(&self, language: Language) -> ToolResult {
+        refusal(
+            &self.call,
+            &ToolError::Denied(language.pick(
+                "사람의 승인이 필요한데, 물어볼 사람이 없습니다".into(),
+                "a person's approval is needed, and there is nobody to ask".into(),
+            )),
+        )
+    }
+}
+
+/// What the model is told about a call that is not made: words of the program, not of a tool.
+pub(super) fn refusal(call: &ToolCall, error: &ToolError) -> ToolResult {
+    let name = cut(clean(&call.name).text, 100);
+    ToolResult {
+        call: call.id.clone(),
+        name,
+        text: format!("Error: {error}"),
+        failed: true,
+        origin: Origin::Program,
+    }
+}

@@ -1,0 +1,142 @@
+//! Opening what lies beneath a directory, and nothing else.
+//!
+//! The kernel resolves the path (`openat2`) from a directory that was opened at start, and refuses to leave it: by `..`,
+//! by a link of any kind or by a mount. There is no check before the opening that could be true then and false later.
+//! What was opened is looked at through its own handle. A kernel that cannot do this gets no weaker way.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, statat};
+use rustix::io::Errno;
+
+/// The most entries of a directory that are listed.
+const MOST_ENTRIES: usize = 500;
+/// The longest path.
+const MOST_PATH: usize = 4096;
+
+/// A directory whose inside may be read.
+#[derive(Debug)]
+pub(super) struct Beneath {
+    directory: OwnedFd,
+}
+
+/// Why something cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The path leads out, or goes through a link.
+    LeadsOut,
+    NotThere,
+    /// Neither a file nor a directory.
+    NotAFile,
+    /// Too long, or with a zero in it.
+    BadPath,
+    NotPermitted,
+    /// The kernel cannot keep a path beneath a directory.
+    Kernel,
+    Broken,
+}
+
+/// What was opened.
+pub(super) enum Opened {
+    File { file: File, size: u64 },
+    Directory(OwnedFd),
+}
+
+/// An entry of a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) directory: bool,
+    pub(super) size: u64,
+}
+
+impl Beneath {
+    pub(super) fn open(root: &Path) -> std::io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { directory: rustix::fs::open(root, flags, Mode::empty())? })
+    }
+
+    /// Opens what is at `path` beneath the directory; the empty path is the directory itself.
+    pub(super) fn look(&self, path: &str) -> Result<Opened, Refused> {
+        if path.contains('\0') || path.len() > MOST_PATH {
+            return Err(Refused::BadPath);
+        }
+        let path = if path.is_empty() { "." } else { path };
+        let opened = open_beneath(&self.directory, path).map_err(refused)?;
+        let about = fstat(&opened).map_err(refused)?;
+        match FileType::from_raw_mode(about.st_mode) {
+            FileType::RegularFile => {
+                Ok(Opened::File { file: File::from(opened), size: u64::try_from(about.st_size).unwrap_or(0) })
+            }
+            FileType::Directory => Ok(Opened::Directory(opened)),
+            _ => Err(Refused::NotAFile),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_beneath(directory: &OwnedFd, path: &str) -> rustix::io::Result<OwnedFd> {
+    use rustix::fs::ResolveFlags;
+    // Without `O_NONBLOCK` the opening of a pipe would wait for somebody to write to it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_beneath(_directory: &OwnedFd, _path: &str) -> rustix::io::Result<OwnedFd> {
+    Err(Errno::NOSYS)
+}
+
+/// The beginning of a file, at most `most` bytes; the size it claims is not believed.
+pub(super) fn read(file: File, most: usize) -> Result<Vec<u8>, Refused> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX);
+    file.take(limit).read_to_end(&mut bytes).map_err(|_| Refused::Broken)?;
+    Ok(bytes)
+}
+
+/// The files and directories in a directory, by name, and whether there are more. Links and devices are left out, as
+/// they cannot be read.
+pub(super) fn list(directory: &OwnedFd) -> Result<(Vec<Entry>, bool), Refused> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(directory).map_err(refused)? {
+        let entry = entry.map_err(refused)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == "." || name == ".." {
+            continue;
+        }
+        let about = statat(directory, entry.file_name(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        let Ok(about) = about else { continue };
+        let directory = match FileType::from_raw_mode(about.st_mode) {
+            FileType::RegularFile => false,
+            FileType::Directory => true,
+            _ => continue,
+        };
+        if entries.len() == MOST_ENTRIES {
+            entries.sort_by(|a: &Entry, b: &Entry| a.name.cmp(&b.name));
+            return Ok((entries, true));
+        }
+        entries.push(Entry { name, directory, size: u64::try_from(about.st_size).unwrap_or(0) });
+    }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((entries, false))
+}
+
+fn refused(error: Errno) -> Refused {
+    match error {
+        Errno::XDEV | Errno::LOOP => Refused::LeadsOut,
+        Errno::NOENT | Errno::NOTDIR => Refused::NotThere,
+        Errno::NAMETOOLONG | Errno::INVAL => Refused::BadPath,
+        Errno::ACCESS | Errno::PERM => Refused::NotPermitted,
+        Errno::NOSYS => Refused::Kernel,
+        Errno::NXIO | Errno::NODEV | Errno::WOULDBLOCK => Refused::NotAFile,
+        _ => Refused::Broken,
+    }
+}

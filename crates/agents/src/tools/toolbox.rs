@@ -1,0 +1,252 @@
+//! The tools an agent may use: found by name, checked, decided about, and run within their bounds.
+//!
+//! A call is made in two steps, so that nothing is run that was not looked at: [`Toolbox::admit`] checks its arguments
+//! and decides about it, and only an admitted call ([`Permit`]) can be run. Whatever a tool does, panic or never
+//! return, the call ends as a result that the model can read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use doran_llm::{ToolCall, ToolResult, ToolSpec};
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+use super::clean::{clean, cut};
+use super::decide::{Approval, Decision, Policy, Seen, Why, approval_key, decide};
+use super::permit::{Ask, Permit, refusal};
+use super::{About, Language, Tool, ToolError};
+
+/// The most bytes of arguments that are looked at.
+pub const MOST_ARGUMENTS: usize = 64 * 1024;
+/// The most calls of one reply that are made.
+pub const MOST_CALLS: usize = 16;
+/// The most problems with arguments that are told at once, and the most bytes of each.
+const MOST_PROBLEMS: usize = 5;
+const MOST_PROBLEM: usize = 300;
+
+/// The tools an agent may use, each with its policy.
+#[derive(Clone, Default)]
+pub struct Toolbox {
+    tools: BTreeMap<String, Entry>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    tool: Arc<dyn Tool>,
+    policy: Policy,
+    fits: Arc<Validator>,
+}
+
+/// Why a tool cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToolboxError {
+    /// Give one of them another name.
+    #[error("there are two tools named `{0}`")]
+    TwoOfOneName(String),
+    /// Correct its name: ASCII letters, digits, `_` and `-`, at most 64.
+    #[error("`{0}` cannot be the name of a tool")]
+    BadName(String),
+    /// Correct its schema.
+    #[error("the schema of `{name}` cannot be used: {reason}")]
+    BadSchema {
+        /// The tool.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What became of a call that was asked for.
+#[derive(Debug)]
+pub enum Admission {
+    /// It may be run.
+    Run(Permit),
+    /// A person is to be asked first.
+    Ask(Ask),
+    /// It is not made; this is what the model is told.
+    Refuse(ToolResult),
+}
+
+impl Toolbox {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// These tools, all allowed.
+    pub fn of(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolboxError> {
+        let mut toolbox = Self::new();
+        for tool in tools {
+            toolbox.add(tool, Policy::Allow)?;
+        }
+        Ok(toolbox)
+    }
+
+    /// Puts a tool in.
+    pub fn add(&mut self, tool: Arc<dyn Tool>, policy: Policy) -> Result<(), ToolboxError> {
+        let spec = &tool.about().spec;
+        let name = spec.name.clone();
+        let fits_name = |one: char| one.is_ascii_alphanumeric() || one == '_' || one == '-';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(fits_name) {
+            return Err(ToolboxError::BadName(cut(clean(&name).text, MOST_PROBLEM)));
+        }
+        if self.tools.contains_key(&name) {
+            return Err(ToolboxError::TwoOfOneName(name));
+        }
+        // Schemas also come from MCP servers: patterns must not be able to run for ever.
+        let fits = jsonschema::options()
+            .with_pattern_options(PatternOptions::regex())
+            .build(&spec.parameters)
+            .map_err(|error| ToolboxError::BadSchema {
+                name: name.clone(),
+                reason: cut(error.to_string(), MOST_PROBLEM),
+            })?;
+        self.tools.insert(name, Entry { tool, policy, fits: Arc::new(fits) });
+        Ok(())
+    }
+
+    /// Sets the policy of a tool; false if there is no such tool.
+    pub fn set_policy(&mut self, name: &str, policy: Policy) -> bool {
+        self.tools.get_mut(name).map(|entry| entry.policy = policy).is_some()
+    }
+
+    /// Only the tools with these names.
+    pub fn only(&self, names: &[&str]) -> Self {
+        let kept = self.tools.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        Self { tools: kept.map(|(name, entry)| (name.clone(), entry.clone())).collect() }
+    }
+
+    /// The tool with this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name).map(|entry| &entry.tool)
+    }
+
+    /// Every tool and its policy, by name.
+    pub fn list(&self) -> impl Iterator<Item = (&About, Policy)> {
+        self.tools.values().map(|entry| (entry.tool.about(), entry.policy))
+    }
+
+    /// What a model is told about the tools; those that are denied are not offered.
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        self.list()
+            .filter(|(_, policy)| *policy != Policy::Deny)
+            .map(|(about, _)| about.spec.clone())
+            .collect()
+    }
+
+    /// Whether `arguments` fit the tool's schema; otherwise what is wrong, for the model to read.
+    pub fn check(&self, name: &str, arguments: &Value, language: Language) -> Result<(), ToolError> {
+        let Some(entry) = self.tools.get(name) else {
+            let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
+            let (asked, names) = (cut(clean(name).text, 100), names.join(", "));
+            return Err(ToolError::BadArguments(language.pick(
+                format!("`{asked}`(이)라는 도구는 없습니다. 쓸 수 있는 도구: {names}"),
+                format!("there is no tool `{asked}`; there are: {names}"),
+            )));
+        };
+        let bytes = arguments.to_string().len();
+        if bytes > MOST_ARGUMENTS {
+            return Err(ToolError::BadArguments(language.pick(
+                format!("인자가 너무 깁니다: {bytes}바이트 (최대 {MOST_ARGUMENTS})"),
+                format!("the arguments are too long: {bytes} bytes (at most {MOST_ARGUMENTS})"),
+            )));
+        }
+        let problems: Vec<String> =
+            entry.fits.iter_errors(arguments).take(MOST_PROBLEMS).map(|error| problem(&error)).collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let problems = problems.join("; ");
+        Err(ToolError::BadArguments(language.pick(
+            format!("인자가 `{name}`의 스키마에 맞지 않습니다: {problems}"),
+            format!("the arguments do not fit the schema of `{name}`: {problems}"),
+        )))
+    }
+
+    /// Checks and decides about one call. `approval` is a person's answer to an earlier [`Ask`], if there was one.
+    pub fn admit(
+        &self,
+        call: &ToolCall,
+        seen: &Seen,
+        approval: Option<&Approval>,
+        language: Language,
+    ) -> Admission {
+        if let Err(error) = self.check(&call.name, &call.arguments, language) {
+            return Admission::Refuse(refusal(call, &error));
+        }
+        let Some(entry) = self.tools.get(&call.name) else {
+            return Admission::Refuse(refusal(call, &ToolError::BadArguments(call.name.clone())));
+        };
+        let about = entry.tool.about();
+        match decide(entry.policy, about, &call.arguments, seen, approval) {
+            Decision::Run => Admission::Run(Permit::new(call, entry.tool.clone())),
+            Decision::Ask(why) => {
+                Admission::Ask(Ask { call: call.clone(), why, key: approval_key(about, &call.arguments) })
+            }
+            Decision::Deny(why) => {
+                Admission::Refuse(refusal(call, &ToolError::Denied(denial(why, language))))
+            }
+        }
+    }
+
+    /// Admits the calls of one reply, in their order. A second call with the same id, and calls beyond [`MOST_CALLS`],
+    /// are refused. `approvals` are looked up by what they are bound to.
+    pub fn admit_all(
+        &self,
+        calls: &[ToolCall],
+        seen: &Seen,
+        approvals: &[Approval],
+        language: Language,
+    ) -> Vec<Admission> {
+        let mut ids = BTreeSet::new();
+        let admit = |(place, call): (usize, &ToolCall)| {
+            let refuse = |words: String| Admission::Refuse(refusal(call, &ToolError::Denied(words)));
+            if place >= MOST_CALLS {
+                return refuse(language.pick(
+                    format!("한 번에 부를 수 있는 도구는 {MOST_CALLS}개까지입니다"),
+                    format!("at most {MOST_CALLS} tools can be called at once"),
+                ));
+            }
+            if !ids.insert(call.id.clone()) {
+                return refuse(language.pick(
+                    "같은 이름의 호출이 이미 있습니다".into(),
+                    "there is already a call with this id".into(),
+                ));
+            }
+            let key = self.get(&call.name).map(|tool| approval_key(tool.about(), &call.arguments));
+            let approval = key.and_then(|key| approvals.iter().rev().find(|one| one.key == key));
+            self.admit(call, seen, approval, language)
+        };
+        calls.iter().enumerate().map(admit).collect()
+    }
+}
+
+impl std::fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.tools.iter().map(|(name, entry)| (name, entry.policy))).finish()
+    }
+}
+
+fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    let place = if place.is_empty() { "/".to_owned() } else { place };
+    cut(clean(&format!("{place}: {}", error.masked_with("it"))).text, MOST_PROBLEM)
+}
+
+fn denial(why: Why, language: Language) -> String {
+    match why {
+        Why::Policy => {
+            language.pick("이 도구는 쓸 수 없게 설정되어 있습니다", "this tool is switched off by its policy")
+        }
+        Why::Refused => language.pick("사용자가 이 호출을 거절했습니다", "the person refused this call"),
+        Why::Injection => language.pick(
+            "밖에서 온 글을 읽은 대화라 할 수 없습니다",
+            "not in a conversation that has read text from outside",
+        ),
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+#[path = "toolbox_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! `web_search`: what the web says, from Tavily.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use doran_llm::{Origin, ToolSpec};
+use reqwest::Url;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::clean::cut;
+use super::egress::{Egress, EgressError, Outgoing};
+use super::{About, Call, Class, Output, Secret, Tool, ToolError};
+
+/// Where Tavily is.
+pub const TAVILY: &str = "https://api.tavily.com";
+const WHO: &str = "Tavily";
+/// How much of a page is shown.
+const MOST_CONTENT: usize = 2500;
+
+/// The tool.
+#[derive(Debug)]
+pub struct WebSearch {
+    about: About,
+    egress: Arc<Egress>,
+    base: Url,
+    key: Option<Secret>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Arguments {
+    query: String,
+    #[serde(default)]
+    max_results: Option<u8>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    results: Vec<Found>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Found {
+    title: String,
+    url: String,
+    #[serde(default)]
+    content: String,
+    #[serde(default)]
+    score: f64,
+}
+
+impl WebSearch {
+    /// One that asks Tavily at `base` with `key`.
+    pub fn new(egress: Arc<Egress>, base: Url, key: Option<Secret>) -> Self {
+        let description = "Searches the web and gives titles, addresses and contents of the best pages. Use it for news and for what \
+            may have changed recently.";
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "query": { "type": "string", "minLength": 1, "maxLength": 400, "description": "What to look for" },
+                "max_results": { "type": "integer", "minimum": 1, "maximum": 10, "description": "How many pages (default 5)" },
+            },
+            "required": ["query"],
+            "additionalProperties": false,
+        });
+        let about = About {
+            spec: ToolSpec { name: "web_search".into(), description: description.into(), parameters },
+            ko: "웹을 검색합니다 (Tavily).".into(),
+            en: "Searches the web (Tavily).".into(),
+            class: Class::ReadOnly,
+            outward: true,
+            origin: Origin::Web,
+            time: Duration::from_secs(20),
+            most_output: 24 * 1024,
+        };
+        Self { about, egress, base, key }
+    }
+}
+
+#[async_trait]
+impl Tool for WebSearch {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+        let Arguments { query, max_results } =
+            serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))?;
+        let Some(key) = &self.key else {
+            return Err(ToolError::NotConfigured(call.language.pick(
+                "웹 검색에는 Tavily 키가 필요합니다. https://tavily.com 에서 받아 환경 변수 TAVILY_API_KEY에 넣으세요".into(),
+                "web search needs a Tavily key: get one at https://tavily.com and set it as TAVILY_API_KEY".into(),
+            )));
+        };
+        let most = max_results.unwrap_or(5).clamp(1, 10);
+        let body = json!({
+            "query": query.trim(), "max_results": most, "search_depth": "basic", "topic": "general",
+            "include_answer": false, "include_images": false, "include_raw_content": false,
+        });
+        let told = |error: EgressError| error.told(WHO, call.language);
+        let url = self.base.join("/search").map_err(|_| told(EgressError::Blocked("not a URL")))?;
+        let request = Outgoing { url, body: Some(body), bearer: Some(key.clone()) };
+        let answer = self.egress.fetch_json(&request).await.map_err(told)?;
+        let answer: Answer = serde_json::from_value(answer)
+            .map_err(|_| told(EgressError::Unreadable("not of the documented shape")))?;
+        if answer.results.is_empty() {
+            return Ok(Output::text(call.language.pick("찾은 것이 없습니다", "nothing was found")));
+        }
+        let page = |(number, found): (usize, Found)| {
+            let content = cut(found.content.trim().to_owned(), MOST_CONTENT);
+            let (title, url) = (cut(found.title, 300), cut(found.url, 1000));
+            (
+                format!("[{}] {title}\n{url}\n{content}", number + 1),
+                json!({ "title": title, "url": url, "score": found.score }),
+            )
+        };
+        let found = answer.results.into_iter().take(usize::from(most)).enumerate();
+        let (texts, data): (Vec<String>, Vec<Value>) = found.map(page).unzip();
+        Ok(Output { text: texts.join("\n\n"), data: json!({ "results": data }), session: None })
+    }
+}

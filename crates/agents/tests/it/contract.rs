@@ -1,0 +1,302 @@
+//! The `contract` agent: every branch of its description, its events in order, its sources word for word.
+
+use std::sync::Arc;
+
+use doran_agents::tools::Toolbox;
+use doran_agents::{AskOptions, Parts, Settings, SourceKind};
+use doran_engine::store::RamStore;
+use doran_engine::{Event, Until};
+use doran_llm::{OfflineModel, Purpose, Role, Script, ScriptedModel, ToolChoice};
+use doran_retrieval::{Document, DocumentKind, RamKeyword, Tenant};
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, killed_everywhere, stage};
+
+const CONTRACT: &str = "용역 계약서
+
+제1조(목적) 이 계약은 갑이 을에게 맡기는 용역의 내용과 조건을 정한다.
+
+제5조(계약의 해지) ① 갑은 30일 전에 서면으로 통보하여 계약을 해지할 수 있다.
+② 해지에 따른 위약금은 제7조에 따른다.
+
+제7조(위약금) 위약금은 잔여 대금의 10%로 한다.
+
+제9조(비밀유지) 을은 계약이 끝난 뒤에도 3년간 비밀을 지킨다.
+";
+
+const STANDARD: &str = "표준 용역 계약서
+
+제5조(계약의 해지) 갑은 60일 전에 서면으로 통보하여 계약을 해지할 수 있다.
+
+제9조(비밀유지) 을은 계약이 끝난 뒤에도 5년간 비밀을 지킨다.
+";
+
+fn parts(model: ScriptedModel) -> Parts {
+    let contract = Document { kind: DocumentKind::Contract, ..Document::new("용역.hwpx", "용역 계약서", CONTRACT) };
+    let standard =
+        Document { kind: DocumentKind::Standard("용역".into()), ..Document::new("표준.md", "표준 용역 계약서", STANDARD) };
+    let other = Document::new("휴가.md", "휴가 규정", "해지와 비밀유지와 위약금은 이 문서에도 나온다.");
+    let index = RamKeyword::of(&Tenant::new("local"), [&contract, &standard, &other]);
+    Parts { tools: Toolbox::new(), ..Parts::new(Arc::new(model), Arc::new(index)) }
+}
+
+fn desk(model: &ScriptedModel) -> Stage {
+    stage("contract", &Settings::default(), &parts(model.clone()), Arc::new(RamStore::new()))
+}
+
+fn none() -> Script {
+    Script::text("도구가 필요하지 않습니다.")
+}
+
+fn enough() -> Script {
+    Script::json(&json!({ "is_sufficient": true, "reasoning": "조항을 찾았다", "missing_info": null }))
+}
+
+fn lacks(missing: &str) -> Script {
+    Script::json(&json!({ "is_sufficient": false, "reasoning": "부족하다", "missing_info": missing }))
+}
+
+fn article(number: &str) -> Value {
+    json!({ "article": number })
+}
+
+async fn check(question: &str, script: Vec<Script>, expected: Expect) -> (Stage, ScriptedModel) {
+    let model = ScriptedModel::new(script);
+    let stage = desk(&model);
+    expected.assert_eq(&stage.ask(question).await);
+    assert_eq!(model.left(), 0, "every reply was asked for");
+    (stage, model)
+}
+
+#[tokio::test]
+async fn an_article_by_number_is_proposed_by_rules_and_answered_with_its_words() {
+    let answer = "제5조에 따르면 \"30일 전에 서면으로 통보하여\" 해지할 수 있습니다. [1]";
+    let script = vec![none(), enough(), Script::text(answer)];
+    let (stage, _) = check("제5조 내용이 뭐야?", script, expect![[r#""#]]).await;
+    let turn = stage.turn().await;
+    let source = &turn.sources[0];
+    assert_eq!((source.kind, source.article.as_deref()), (SourceKind::User, Some("제5조")));
+    assert_eq!(source.quote, "30일 전에 서면으로 통보하여");
+    assert_eq!(&CONTRACT[source.start..source.end], source.quote);
+}
+
+#[tokio::test]
+async fn a_made_up_quote_is_not_shown_as_one() {
+    let script = vec![none(), enough(), Script::text("\"90일 전에 구두로 통보하여\" 해지합니다. [1] 표준은 [7]")];
+    let model = ScriptedModel::new(script);
+    let stage = desk(&model);
+    stage.ask("제5조 내용이 뭐야?").await;
+    let turn = stage.turn().await;
+    assert_eq!(turn.sources.len(), 1, "what was never collected is no source");
+    assert!(CONTRACT.contains(&turn.sources[0].quote) && !turn.sources[0].quote.contains("90일"));
+}
+
+#[tokio::test]
+async fn several_calls_run_side_by_side_and_both_contracts_are_kept_apart() {
+    let plan = Script::call("get_article_by_title", json!({ "title": "비밀유지" }))
+        .and_call("lookup_standard_contract", json!({ "query": "비밀유지" }));
+    let answer = "사용자 계약서는 \"3년간 비밀을 지킨다\" [1], 표준계약서는 \"5년간 비밀을 지킨다\" [2].";
+    let script = vec![plan, enough(), Script::text(answer)];
+    let (stage, model) = check("비밀유지 기간이 표준계약서와 어떻게 달라?", script, expect![[r#""#]]).await;
+    let kinds: Vec<(SourceKind, String)> =
+        stage.turn().await.sources.into_iter().map(|source| (source.kind, source.quote)).collect();
+    assert_eq!(kinds, [
+        (SourceKind::User, "3년간 비밀을 지킨다".into()),
+        (SourceKind::Standard, "5년간 비밀을 지킨다".into()),
+    ]);
+    let request = model.requests().pop().expect("asked");
+    let shelves: Vec<String> =
+        request.messages.iter().filter(|message| message.role == Role::System).skip(1).map(|message| message.text()).collect();
+    assert_eq!(shelves, ["[사용자 계약서]\n", "[표준계약서]\n"]);
+}
+
+#[tokio::test]
+async fn what_is_missing_leads_back_to_the_planner() {
+    let script = vec![
+        none(),
+        lacks("위약금 산식 (제7조)"),
+        Script::call("get_article_by_index", article("제7조")),
+        enough(),
+        Script::text("통보는 30일 전 [1], 위약금은 잔여 대금의 10%입니다. [2]"),
+    ];
+    let (stage, model) = check("제5조로 해지하면 위약금은?", script, expect![[r#""#]]).await;
+    let state = stage.state().await;
+    assert_eq!(state["explored_articles"], json!(["제5조", "제7조"]));
+    assert_eq!(state["unexplored_articles"], json!([]));
+    let plan = model.requests().into_iter().filter(|request| request.purpose == Purpose::Plan).nth(1).expect("planned twice");
+    assert!(plan.messages[0].text().contains("부족한 정보: 위약금 산식 (제7조)"), "{}", plan.messages[0].text());
+    assert_eq!(plan.tool_choice, ToolChoice::Auto);
+    assert_eq!(plan.tools.len(), 4);
+}
+
+#[tokio::test]
+async fn calls_that_were_run_before_are_dropped_and_lead_to_the_evaluator() {
+    let script = vec![
+        Script::call("get_article_by_index", article("제 5 조")),
+        lacks("더"),
+        Script::call("get_article_by_index", article("5조")),
+        enough(),
+        Script::text("됐습니다. [1]"),
+    ];
+    check("제5조 내용이 뭐야?", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn the_fourth_round_ends_without_asking_a_model() {
+    let mut script = vec![none()];
+    for round in 1..4 {
+        script.push(lacks("아직"));
+        script.push(Script::call("hybrid_search", json!({ "query": format!("위약금 {round}") })));
+    }
+    script.push(Script::text("찾은 만큼 답합니다. [1]"));
+    let (stage, model) = check("제5조 내용이 뭐야?", script, expect![[r#""#]]).await;
+    assert_eq!(stage.state().await["iteration_count"], 4);
+    let evaluations = model.purposes().iter().filter(|purpose| **purpose == Purpose::Sufficiency).count();
+    assert_eq!(evaluations, 3);
+}
+
+#[tokio::test]
+async fn small_talk_needs_no_tools() {
+    check("고마워요!", vec![none(), Script::text("천만에요.")], expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn what_is_out_of_scope_ends_politely_without_a_model() {
+    check("오늘 서울 날씨 어때?", vec![], expect![[r#""#]]).await;
+    check("Tell me a joke", vec![], expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn where_rules_cannot_tell_a_model_does() {
+    let scope = |in_scope: bool| {
+        Script::json(&json!({ "in_scope": in_scope, "need_previous_context": false, "reason": "판단" }))
+    };
+    check("삼성전자 사장이 누구야?", vec![scope(false)], expect![[r#""#]]).await;
+    check("언제까지 내야 해?", vec![scope(true), none(), Script::text("알려 주신 것이 없습니다.")], expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools() {
+    let model = ScriptedModel::new([none(), enough(), Script::text("제5조는 제7조를 참조합니다. [1]")]);
+    let stage = desk(&model);
+    stage.ask("제5조 내용이 뭐야?").await;
+    model.push(none());
+    model.push(Script::text("제7조(위약금)를 참조합니다."));
+    expect![[r#""#]].assert_eq(&stage.ask("그 참조항목들 내용 정리해서 보여줘봐").await);
+    let asked = model.requests();
+    let purposes: Vec<Purpose> = asked.iter().skip(3).map(|request| request.purpose).collect();
+    assert_eq!(purposes, [Purpose::Plan, Purpose::Answer], "nobody asks a model what a rule knows");
+    let said: Vec<String> = asked[4].messages.iter().filter(|message| message.role != Role::System).map(|message| message.text()).collect();
+    assert_eq!(said, ["제5조 내용이 뭐야?", "제5조는 제7조를 참조합니다. [1]", "그 참조항목들 내용 정리해서 보여줘봐"]);
+}
+
+#[tokio::test]
+async fn whether_the_turn_before_is_needed_is_a_small_call_only_when_nobody_knows() {
+    let model = ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]")]);
+    let stage = desk(&model);
+    stage.ask("제5조 내용이 뭐야?").await;
+    for reply in [
+        Script::json(&json!({ "need_previous_context": true, "reason": "앞의 답을 묻는다" })),
+        none(),
+        Script::text("위약금은 제7조에 있습니다."),
+    ] {
+        model.push(reply);
+    }
+    stage.ask("위약금 조항도 같이 설명해줘").await;
+    assert_eq!(model.purposes()[3], Purpose::PreviousContext);
+    assert_eq!(stage.state().await["need_previous_context"], true);
+}
+
+#[tokio::test]
+async fn a_contract_that_is_named_is_the_only_one_looked_at() {
+    let model = ScriptedModel::new([none(), enough(), Script::text("없습니다.")]);
+    let stage = desk(&model);
+    let options = AskOptions { contract_id: Some("없는 계약".into()), ..AskOptions::default() };
+    stage.start_with("제5조 내용이 뭐야?", &options).await.wait().await.expect("a rest");
+    let state = stage.state().await;
+    assert!(state["tool_history"][0]["text"].as_str().expect("text").starts_with("Error: 등록된 계약서가 없습니다"));
+    assert_eq!(state["collected_info"], json!([]));
+}
+
+#[tokio::test]
+async fn events_come_in_order_and_words_before_the_sources() {
+    let model = ScriptedModel::new([none(), enough(), Script::text("30일 전에 통보합니다. [1]")]);
+    let stage = desk(&model);
+    let run = stage.start("제5조 내용이 뭐야?").await;
+    let mut watch = stage.runtime.watch(&run.key(), 0, Until::Rest).await.expect("watch");
+    let mut seen: Vec<String> = Vec::new();
+    while let Some(event) = watch.next().await.expect("event") {
+        // Late watchers see the same in the notes of the steps.
+        let Event::Entry(_, entry) = event else { continue };
+        let Ok(doran_engine::log::Body::Step(step)) = entry.read() else { continue };
+        for task in &step.tasks {
+            for event in task.notes.get("events").and_then(Value::as_array).into_iter().flatten() {
+                let step = event["step"].as_str().map(|step| format!(" {step}")).unwrap_or_default();
+                seen.push(format!("{}{step}", event["type"].as_str().expect("a type")));
+            }
+        }
+    }
+    assert_eq!(seen, [
+        "thinking planning",
+        "thinking tool_selected",
+        "tool_call",
+        "tool_result",
+        "thinking evaluation_result",
+        "thinking generating",
+        "sources",
+    ]);
+}
+
+#[tokio::test]
+async fn replies_at_temperature_0_are_used_again_within_a_tenant() {
+    let model = ScriptedModel::new([none(), enough(), Script::text("30일. [1]"), none(), Script::text("30일. [1]")]);
+    let parts = parts(model.clone());
+    let agents = doran_agents::all(&parts).expect("agents");
+    let agent = agents.iter().find(|agent| agent.name == "contract").expect("there");
+    for thread in ["하나", "둘"] {
+        let runtime = doran_engine::Runtime::new(Arc::new(RamStore::new()));
+        agent.register(&runtime).expect("registered");
+        let key = doran_engine::ThreadKey::local(thread).expect("a name");
+        let input = agent.input("제5조 내용이 뭐야?", &AskOptions::default());
+        let run = runtime.start("contract", &key, Some(&input), Default::default()).await.expect("started");
+        run.wait().await.expect("a rest");
+    }
+    let evaluations = model.purposes().iter().filter(|purpose| **purpose == Purpose::Sufficiency).count();
+    assert_eq!((evaluations, model.left()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_kill_anywhere_gives_the_same_answer_and_sources() {
+    let mut model = ScriptedModel::new([]);
+    let mut life = 0;
+    let turns = killed_everywhere("제5조 내용이 뭐야?", 13, |store| {
+        if life % 2 == 0 {
+            model = ScriptedModel::new([])
+                .on(Purpose::Plan, none())
+                .on(Purpose::Plan, none())
+                .on(Purpose::Sufficiency, enough())
+                .on(Purpose::Sufficiency, enough());
+            model.push(Script::text("30일 전입니다. [1]"));
+            model.push(Script::text("30일 전입니다. [1]"));
+        }
+        life += 1;
+        stage("contract", &Settings::default(), &parts(model.clone()), store)
+    })
+    .await;
+    for (dies, turn) in turns {
+        let turn = turn.expect("nothing to ask");
+        assert_eq!((turn.response.as_str(), turn.sources.len()), ("30일 전입니다. [1]", 1), "{dies:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_built_in_model_answers_about_contracts_too() {
+    let contract = parts(ScriptedModel::new([]));
+    let parts = Parts { model: Arc::new(OfflineModel::default()), small: Arc::new(OfflineModel::default()), ..contract };
+    let stage = stage("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    stage.ask("위약금은 얼마야?").await;
+    let turn = stage.turn().await;
+    assert!(turn.response.contains("위약금은 잔여 대금의 10%로 한다."), "{}", turn.response);
+    assert!(!turn.sources.is_empty());
+}

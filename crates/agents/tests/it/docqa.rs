@@ -1,0 +1,184 @@
+//! The `docqa` agent: a session that is remembered, and a context that is made small whatever its sizes are.
+
+use std::sync::Arc;
+
+use doran_agents::agents::docqa::{DocqaState, estimate};
+use doran_agents::tools::Toolbox;
+use doran_agents::{Settings, history};
+use doran_engine::StartOptions;
+use doran_engine::store::RamStore;
+use doran_llm::{ChatModel, ChatRequest, Message, Purpose, Role, Script, ScriptedModel};
+use expect_test::{Expect, expect};
+use serde_json::json;
+
+use crate::stage::{Stage, killed_everywhere, parts, simple, stage, thread};
+
+fn kind(kind: &str) -> Script {
+    Script::json(&json!({ "type": kind }))
+}
+
+async fn check(question: &str, script: Vec<Script>, expected: Expect) {
+    let model = ScriptedModel::new(script);
+    let stage = simple("docqa", model.clone(), Toolbox::new());
+    expected.assert_eq(&stage.ask(question).await);
+    assert_eq!(model.left(), 0, "every reply was asked for");
+}
+
+#[tokio::test]
+async fn a_question_is_looked_up_and_small_talk_is_not() {
+    check("연차휴가는 며칠인가요?", vec![kind("question"), Script::text("15일입니다. [1]")], expect![[r#""#]]).await;
+    check("고마워", vec![kind("chitchat"), Script::text("천만에요!")], expect![[r#""#]]).await;
+    check("지금까지 이야기를 요약해줘", vec![kind("summary"), Script::text("아직 나눈 이야기가 없습니다.")], expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn a_type_that_does_not_fit_twice_is_taken_for_a_question() {
+    let script = vec![Script::text("몰라요"), kind("riddle"), Script::text("15일입니다. [1]")];
+    check("연차휴가는 며칠인가요?", script, expect![[r#""#]]).await;
+}
+
+#[tokio::test]
+async fn tc_cb_009_a_second_question_of_the_session_sees_the_first() {
+    let model = ScriptedModel::new([kind("question"), Script::text("15일입니다. [1]"), kind("question"), Script::text("네, 15일입니다.")]);
+    let stage = simple("docqa", model.clone(), Toolbox::new());
+    stage.ask("연차휴가는 며칠인가요?").await;
+    stage.ask("정말요?").await;
+    let sent = model.requests().pop().expect("asked").messages;
+    let said: Vec<String> = sent.iter().filter(|message| message.role != Role::System).map(Message::text).collect();
+    assert_eq!(said, ["연차휴가는 며칠인가요?", "15일입니다. [1]", "정말요?"]);
+}
+
+/// A context of 1,000 tokens: sums up above 700 and keeps at most 100.
+fn small() -> Settings {
+    toml::from_str("[agents.docqa]\ncontextLength = 1000").expect("settings")
+}
+
+async fn tokens(stage: &Stage) -> usize {
+    let state: DocqaState = serde_json::from_value(stage.state().await).expect("a state");
+    estimate(state.summary.0.last().map_or("", String::as_str), &state.messages)
+}
+
+#[tokio::test]
+async fn tc_cb_010_above_seventy_percent_the_conversation_is_condensed_to_ten() {
+    let model = ScriptedModel::new([]);
+    let parts = parts(Arc::new(model.clone()), Toolbox::new());
+    let store = Arc::new(RamStore::new());
+    let stage = stage("docqa", &small(), &parts, store.clone());
+    // Each turn is about 180 tokens: the fourth passes 700.
+    for turn in 1..=3 {
+        model.push(kind("chitchat"));
+        model.push(Script::text(format!("{turn} {}", "대답 ".repeat(60))));
+        stage.ask(&format!("{turn} {}", "질문 ".repeat(15))).await;
+        assert!(tokens(&stage).await <= 700);
+    }
+    for reply in [kind("chitchat"), Script::text(format!("4 {}", "대답 ".repeat(60))), Script::text("사용자가 네 번 물었다.")] {
+        model.push(reply);
+    }
+    let trace = stage.ask("질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문").await;
+    assert!(trace.contains("summarizeHistory · model×1"), "{trace}");
+    assert!(tokens(&stage).await <= 100, "{}", tokens(&stage).await);
+    let state: DocqaState = serde_json::from_value(stage.state().await).expect("a state");
+    assert_eq!(state.messages.len(), 2);
+    let compressed = state.compressed.expect("it was condensed");
+    assert!(compressed.tokens_before > 700 && compressed.tokens_after <= 100, "{compressed:?}");
+    // The person sees the whole answer, and the history keeps every word.
+    let answer = format!("4 {}", "대답 ".repeat(60));
+    assert_eq!(stage.turn().await.response, answer);
+    let said = history::read(&*store, &thread()).await.expect("a history");
+    assert_eq!((said.len(), said[7].message.text()), (8, answer));
+}
+
+/// A model that writes as much as it likes, whatever the limit.
+struct Chatterbox {
+    summary: String,
+}
+
+impl ChatModel for Chatterbox {
+    fn about(&self) -> doran_llm::About {
+        ScriptedModel::new([]).about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> doran_llm::DeltaStream {
+        let reply = match request.purpose {
+            Purpose::Classify => kind("chitchat"),
+            Purpose::Summarize => Script::text(&self.summary),
+            _ => Script::text("네."),
+        };
+        ScriptedModel::new([reply]).stream(request)
+    }
+}
+
+#[tokio::test]
+async fn hostile_sizes_end_at_ten_percent_whatever_the_model_does() {
+    let huge = "아주 긴 문장이 이어집니다. ".repeat(400_000 / "아주 긴 문장이 이어집니다. ".len());
+    let endless = "끝나지않는".repeat(100_000);
+    for (length, summary) in [
+        (128_000, "짧은 요약."),
+        (128_000, huge.as_str()),
+        (128_000, endless.as_str()),
+        (1_000, endless.as_str()),
+        (100, "짧은 요약."),
+    ] {
+        let settings: Settings = toml::from_str(&format!("[agents.docqa]\ncontext_length = {length}")).expect("settings");
+        // One message of 400 KB.
+        let parts = parts(Arc::new(Chatterbox { summary: summary.into() }), Toolbox::new());
+        let one = stage("docqa", &settings, &parts, Arc::new(RamStore::new()));
+        one.ask(&huge).await;
+        assert!(tokens(&one).await <= length / 10, "one message: {} of {length}", tokens(&one).await);
+        // A thousand small ones.
+        let many = stage("docqa", &settings, &parts, Arc::new(RamStore::new()));
+        let filler = "가".repeat(length / 1000 + 1);
+        let messages: Vec<serde_json::Value> =
+            (0..1000).map(|nth| json!({ "put": Message::user(format!("m{nth}"), &filler) })).collect();
+        let mut input = many.agent.input("이제 그만", &doran_agents::AskOptions::default());
+        input["messages"].as_array_mut().expect("messages").splice(0..0, messages);
+        let run = many.runtime.start("docqa", &thread(), Some(&input), StartOptions::default()).await.expect("started");
+        run.wait().await.expect("a rest");
+        assert!(many.turn().await.path.contains(&"summarizeHistory".to_owned()), "{length}");
+        assert!(tokens(&many).await <= length / 10, "many: {} of {length}", tokens(&many).await);
+    }
+}
+
+#[tokio::test]
+async fn a_summary_that_is_too_long_is_asked_for_again_and_then_cut_at_a_sentence() {
+    let long = "중요한 문장입니다. ".repeat(40);
+    let model = ScriptedModel::new([kind("chitchat"), Script::text("네."), Script::text(&long), Script::text(&long)]);
+    let parts = parts(Arc::new(model.clone()), Toolbox::new());
+    let stage = stage("docqa", &small(), &parts, Arc::new(RamStore::new()));
+    stage.ask(&"물어볼 것이 많습니다. ".repeat(100)).await;
+    let asked: Vec<ChatRequest> =
+        model.requests().into_iter().filter(|request| request.purpose == Purpose::Summarize).collect();
+    assert_eq!(asked.len(), 2);
+    assert!(asked[1].max_output_tokens < asked[0].max_output_tokens);
+    let state: DocqaState = serde_json::from_value(stage.state().await).expect("a state");
+    let summary = state.summary.0.last().expect("a summary");
+    assert!(summary.ends_with("문장입니다."), "{summary}");
+    assert!(tokens(&stage).await <= 100);
+    let question = state.messages[0].text();
+    assert!(question.contains("전체 글은 기록의 메시지"), "{question}");
+}
+
+#[tokio::test]
+async fn a_kill_anywhere_condenses_once_and_to_the_same() {
+    let question = "물어볼 것이 많습니다. ".repeat(100);
+    let mut model = ScriptedModel::new([]);
+    let mut life = 0;
+    let turns = killed_everywhere(&question, 8, |store| {
+        if life % 2 == 0 {
+            model = ScriptedModel::new([])
+                .on(Purpose::Classify, kind("chitchat"))
+                .on(Purpose::Classify, kind("chitchat"))
+                .on(Purpose::Summarize, Script::text("요약."))
+                .on(Purpose::Summarize, Script::text("요약."));
+            model.push(Script::text("네."));
+            model.push(Script::text("네."));
+        }
+        life += 1;
+        stage("docqa", &small(), &parts(Arc::new(model.clone()), Toolbox::new()), store)
+    })
+    .await;
+    for (dies, turn) in turns {
+        let turn = turn.expect("nothing to ask");
+        assert_eq!((turn.response.as_str(), turn.summary.as_deref()), ("네.", Some("요약.")), "{dies:?}");
+    }
+}

@@ -1,0 +1,271 @@
+//! The MCP client against real servers, made with the official SDK.
+//!
+//! `crates/agents/tests/mcp/setup.sh` installs the SDK; `./x test` calls it. Without it the tests say `SKIPPED`, or
+//! fail when `DORAN_REQUIRE_PARTS=1`.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use doran_agents::tools::mcp::{self, Bounds, Found, Pins, Reach, Secret, Server, Trust};
+use doran_agents::tools::{Call, Class, Language, Output, Tool, ToolError};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+/// The interpreter that has the SDK. `None`: skipped, in words.
+fn python() -> Option<PathBuf> {
+    let named = std::env::var_os("DORAN_TEST_MCP_PYTHON").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.parts/mcp-venv/bin/python");
+    let found = named.or_else(|| made.exists().then_some(made));
+    if found.is_none() {
+        assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "the MCP SDK is required and is not there");
+        eprintln!("SKIPPED: no MCP SDK; run crates/agents/tests/mcp/setup.sh / MCP SDK가 없음, 왼쪽 스크립트를 실행하세요");
+    }
+    found
+}
+
+fn script() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/server.py").display().to_string()
+}
+
+fn bounds() -> Bounds {
+    // Starting Python with the SDK takes seconds on a busy machine.
+    Bounds { start: Duration::from_secs(120), call: Duration::from_secs(60), ..Bounds::default() }
+}
+
+fn stdio(python: &Path, environment: &[(&str, &str)]) -> Server {
+    let environment = environment.iter().map(|(name, value)| ((*name).to_string(), Secret::new(*value))).collect();
+    Server {
+        name: "test".to_string(),
+        reach: Reach::Stdio {
+            command: python.display().to_string(),
+            arguments: vec![script(), "stdio".to_string()],
+            environment,
+        },
+        trust: Trust::None,
+        bounds: bounds(),
+    }
+}
+
+fn call() -> Call<'static> {
+    Call { tenant: "t", thread: "th", key: "k", language: Language::En, session: None, now_ms: 0 }
+}
+
+fn tool(found: &Found, name: &str) -> Arc<dyn Tool> {
+    let tool = found.tools.iter().find(|tool| tool.about().spec.name == name);
+    tool.unwrap_or_else(|| panic!("no `{name}`; problems: {:?}", found.problems)).clone()
+}
+
+async fn run(found: &Found, name: &str, arguments: Value) -> Result<Output, ToolError> {
+    tool(found, name).call(arguments, call()).await
+}
+
+async fn text(found: &Found, name: &str, arguments: Value) -> String {
+    match run(found, name, arguments).await {
+        Ok(output) => output.text,
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+/// A server on a port, as somebody else runs it. It ends with the test.
+async fn http(python: &Path, more: &[&str]) -> (Child, String) {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let child = Command::new(python)
+        .arg(script())
+        .args(["http", &port.to_string()])
+        .args(more)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("start");
+    for _ in 0..1200 {
+        if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+            return (child, format!("http://127.0.0.1:{port}/mcp"));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the server did not start within two minutes");
+}
+
+fn over_http(url: &str, headers: &[(&str, &str)]) -> Server {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_string(), Secret::new(*value))).collect();
+    Server {
+        name: "test".to_string(),
+        reach: Reach::Http { url: url.to_string(), headers },
+        trust: Trust::None,
+        bounds: bounds(),
+    }
+}
+
+#[tokio::test]
+async fn tools_of_a_program_work_and_its_end_is_an_error_of_the_call() {
+    let Some(python) = python() else { return };
+    let found = mcp::connect(vec![stdio(&python, &[("LANG", "C.UTF-8")])], &Pins::default()).await;
+    assert!(found.problems.is_empty(), "{:?}", found.problems);
+    assert_eq!(text(&found, "test__add", json!({ "a": 2, "b": 40 })).await, "42");
+    assert_eq!(text(&found, "test__greet", json!({ "name": "도란" })).await, "안녕하세요, 도란님");
+    let about = tool(&found, "test__add").about().clone();
+    assert_eq!((about.class, about.outward), (Class::Once, true), "what the server says about itself does not count");
+    assert!(about.spec.description.ends_with("Adds two numbers."), "{}", about.spec.description);
+
+    // An error of the tool is told as the server tells it.
+    let error = run(&found, "test__fail", json!({})).await.expect_err("it fails");
+    assert!(matches!(&error, ToolError::Failed(words) if words.contains("on purpose")), "{error:?}");
+    // A link to a file is not followed.
+    let link = text(&found, "test__link", json!({})).await;
+    assert!(link.contains("refused") && !link.contains("root:"), "{link}");
+
+    // The server ends in the middle of a call, and is there again for the next.
+    let error = run(&found, "test__die", json!({})).await.expect_err("it dies");
+    assert!(matches!(&error, ToolError::Unavailable(words) if words.contains("ended during the call")), "{error:?}");
+    assert_eq!(text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2");
+}
+
+#[tokio::test]
+async fn a_server_gets_no_environment_but_what_is_listed() {
+    let Some(python) = python() else { return };
+    let found = mcp::connect(vec![stdio(&python, &[("CANARY", "sings")])], &Pins::default()).await;
+    let environment = text(&found, "test__environment", json!({})).await;
+    let names: Vec<&str> = environment.lines().filter_map(|line| line.split('=').next()).collect();
+    // The interpreter sets `LC_CTYPE` for itself when no language is set.
+    let unexpected: Vec<&str> = names.iter().copied().filter(|name| !matches!(*name, "CANARY" | "LC_CTYPE")).collect();
+    assert_eq!(unexpected, Vec::<&str>::new());
+    assert!(environment.contains("CANARY=sings"));
+}
+
+#[tokio::test]
+async fn a_tool_that_changes_is_refused_until_it_is_approved_again() {
+    let Some(python) = python() else { return };
+    let first = mcp::connect(vec![stdio(&python, &[])], &Pins::default()).await;
+    // It changes while it runs, and says so.
+    assert_eq!(text(&first, "test__change", json!({})).await, "changed");
+    let error = run(&first, "test__greet", json!({ "name": "a" })).await.expect_err("refused");
+    assert!(matches!(error, ToolError::Denied(_)), "{error:?}");
+    assert_eq!(text(&first, "test__add", json!({ "a": 1, "b": 2 })).await, "3", "the others are as they were");
+    // It is another one at the next start.
+    let second = mcp::connect(vec![stdio(&python, &[("MCP_TEST_MOOD", "rude")])], &first.pins).await;
+    assert!(second.problems.iter().any(|problem| problem.en.contains("`test__add` has changed")), "{:?}", second.problems);
+    let error = run(&second, "test__add", json!({ "a": 1, "b": 2 })).await.expect_err("refused");
+    assert!(matches!(error, ToolError::Denied(_)), "{error:?}");
+    assert_eq!(second.pins, first.pins, "a change is not remembered by itself");
+    // A person forgets the old pin, and with that approves what is there.
+    let mut pins = second.pins.clone();
+    assert!(pins.forget("test__add"));
+    let third = mcp::connect(vec![stdio(&python, &[("MCP_TEST_MOOD", "rude")])], &pins).await;
+    assert_eq!(text(&third, "test__add", json!({ "a": 1, "b": 2 })).await, "3");
+}
+
+#[tokio::test]
+async fn a_server_that_floods_or_hangs_is_cut_off() {
+    let Some(python) = python() else { return };
+    let mut server = stdio(&python, &[]);
+    server.bounds.message = 1 << 20;
+    let found = mcp::connect(vec![server.clone()], &Pins::default()).await;
+    let some = text(&found, "test__flood", json!({ "bytes": 100_000 })).await;
+    assert_eq!(some.len(), found.tools[0].about().most_output, "cut to what goes on to a model");
+    let error = run(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
+    assert!(matches!(error, ToolError::Unavailable(_)), "{error:?}");
+
+    server.bounds.call = Duration::from_secs(2);
+    let found = mcp::connect(vec![server], &Pins::default()).await;
+    let note = tempfile::tempdir().expect("a directory");
+    let note = note.path().join("note");
+    let arguments = json!({ "note": note.display().to_string() });
+    let error = run(&found, "test__hang", arguments).await.expect_err("too long");
+    assert!(matches!(error, ToolError::TimedOut(_)), "{error:?}");
+    until_written(&note).await;
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_at_the_server() {
+    let Some(python) = python() else { return };
+    let found = mcp::connect(vec![stdio(&python, &[])], &Pins::default()).await;
+    let note = tempfile::tempdir().expect("a directory");
+    let note = note.path().join("note");
+    let hang = tool(&found, "test__hang");
+    let arguments = json!({ "note": note.display().to_string() });
+    let waiting = tokio::time::timeout(Duration::from_secs(1), hang.call(arguments, call())).await;
+    assert!(waiting.is_err(), "it hangs");
+    until_written(&note).await;
+}
+
+async fn until_written(note: &Path) {
+    for _ in 0..600 {
+        if std::fs::read_to_string(note).is_ok_and(|words| words == "cancelled") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the server was not told within 30 seconds");
+}
+
+#[tokio::test]
+async fn tools_work_over_http_with_events_and_with_json() {
+    let Some(python) = python() else { return };
+    for more in [&[][..], &["json"][..]] {
+        let (_server, url) = http(&python, more).await;
+        let mut server = over_http(&url, &[("Authorization", "Bearer only-for-you")]);
+        server.bounds.message = 1 << 20;
+        server.bounds.call = Duration::from_secs(30);
+        let found = mcp::connect(vec![server], &Pins::default()).await;
+        assert!(found.problems.is_empty(), "{:?}", found.problems);
+        assert_eq!(text(&found, "test__add", json!({ "a": 2, "b": 40 })).await, "42");
+        assert_eq!(text(&found, "test__greet", json!({ "name": "도란" })).await, "안녕하세요, 도란님");
+        let headers = text(&found, "test__headers", json!({})).await;
+        assert!(headers.contains("authorization: Bearer only-for-you"), "{headers}");
+        let error = run(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
+        assert!(matches!(error, ToolError::Failed(_) | ToolError::Unavailable(_) | ToolError::TimedOut(_)), "{error:?}");
+        assert_eq!(text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2", "it is still there");
+    }
+}
+
+#[tokio::test]
+async fn a_server_over_http_may_go_away_and_come_back() {
+    let Some(python) = python() else { return };
+    let (mut server, url) = http(&python, &[]).await;
+    let found = mcp::connect(vec![over_http(&url, &[])], &Pins::default()).await;
+    assert_eq!(text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2");
+    server.kill().await.expect("kill");
+    let error = run(&found, "test__add", json!({ "a": 1, "b": 1 })).await.expect_err("it is gone");
+    assert!(!matches!(error, ToolError::BadArguments(_) | ToolError::Denied(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_problem_and_no_more() {
+    let nowhere = Server {
+        name: "nowhere".to_string(),
+        reach: Reach::Stdio { command: "/nowhere/at/all".to_string(), arguments: vec![], environment: BTreeMap::new() },
+        trust: Trust::None,
+        bounds: Bounds::default(),
+    };
+    let closed = over_http("http://127.0.0.1:9/mcp", &[]);
+    let misnamed = Server { name: "a__b".to_string(), ..nowhere.clone() };
+    let found = mcp::connect(vec![nowhere, closed, misnamed], &Pins::default()).await;
+    assert!(found.tools.is_empty());
+    let problems: Vec<&str> = found.problems.iter().map(|problem| problem.server.as_str()).collect();
+    assert_eq!(problems, ["nowhere", "test", "a__b"]);
+    assert!(found.problems[0].en.contains("cannot be started") && found.problems[0].ko.contains("시작할 수 없습니다"));
+}
+
+#[tokio::test]
+async fn a_program_that_speaks_something_else_is_given_up() {
+    let mut server = Server {
+        name: "cat".to_string(),
+        reach: Reach::Stdio { command: "/bin/cat".to_string(), arguments: vec![], environment: BTreeMap::new() },
+        trust: Trust::None,
+        bounds: Bounds { start: Duration::from_secs(2), ..Bounds::default() },
+    };
+    let found = mcp::connect(vec![server.clone()], &Pins::default()).await;
+    assert_eq!((found.tools.len(), found.problems.len()), (0, 1));
+    server.reach = Reach::Stdio {
+        command: "/bin/sh".to_string(),
+        arguments: vec!["-c".to_string(), "while :; do printf xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done".to_string()],
+        environment: BTreeMap::new(),
+    };
+    let found = mcp::connect(vec![server], &Pins::default()).await;
+    assert_eq!((found.tools.len(), found.problems.len()), (0, 1));
+}

@@ -1,0 +1,185 @@
+//! Memory: the same contract in the process and on disk, and what a crash leaves.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use doran_agents::memory::{
+    Fact, FileMemories, MOST_FACT, MOST_FACTS, Memories, MemoryError, Owner, RamMemories, memory_tools,
+};
+use doran_agents::tools::{Call, Class, Language, Tool};
+use doran_llm::Origin;
+use serde_json::{Value, json};
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        let place = std::env::temp_dir().join(format!("doran-memory-{}", uuid::Uuid::now_v7()));
+        std::fs::create_dir_all(&place).expect("directory");
+        Self(place)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("memories.log")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).expect("remove");
+    }
+}
+
+fn fact(id: &str, text: &str, at_ms: i64) -> Fact {
+    Fact { id: id.into(), text: text.into(), at_ms }
+}
+
+fn texts(facts: &[Fact]) -> Vec<&str> {
+    facts.iter().map(|fact| fact.text.as_str()).collect()
+}
+
+async fn check(memories: &dyn Memories) {
+    let (mine, yours, theirs) = (Owner::new("t", "me"), Owner::new("t", "you"), Owner::new("u", "me"));
+    memories.keep(&mine, fact("1", "사용자는 채식을 한다", 1)).await.expect("keep");
+    memories.keep(&mine, fact("2", "고양이 이름은 나비", 2)).await.expect("keep");
+    memories.keep(&mine, fact("3", "likes Rust", 3)).await.expect("keep");
+    memories.keep(&yours, fact("1", "다른 사람의 비밀", 4)).await.expect("keep");
+
+    // The same id again changes nothing.
+    let again = memories.keep(&mine, fact("1", "changed", 9)).await.expect("keep");
+    assert_eq!(again.text, "사용자는 채식을 한다");
+
+    assert_eq!(texts(&memories.find(&mine, "고양이는?", 5).await.expect("find")), ["고양이 이름은 나비"]);
+    assert_eq!(
+        texts(&memories.find(&mine, "채식하는 식당", 5).await.expect("find")),
+        ["사용자는 채식을 한다"]
+    );
+    assert_eq!(texts(&memories.find(&mine, "RUST", 5).await.expect("find")), ["likes Rust"]);
+    assert_eq!(texts(&memories.find(&mine, "비밀", 5).await.expect("find")), [""; 0]);
+    assert_eq!(
+        texts(&memories.list(&mine).await.expect("list")),
+        ["likes Rust", "고양이 이름은 나비", "사용자는 채식을 한다"]
+    );
+    assert_eq!(memories.list(&theirs).await.expect("list"), []);
+
+    assert!(!memories.forget(&theirs, "1").await.expect("forget"));
+    assert!(memories.forget(&mine, "1").await.expect("forget"));
+    assert!(!memories.forget(&mine, "1").await.expect("forget"));
+    assert_eq!(texts(&memories.list(&yours).await.expect("list")), ["다른 사람의 비밀"]);
+
+    for text in ["", "  ", &"x".repeat(MOST_FACT + 1)] {
+        assert!(matches!(memories.keep(&mine, fact("9", text, 0)).await, Err(MemoryError::BadLength)));
+    }
+}
+
+#[tokio::test]
+async fn ram_and_disk_keep_the_same_contract() {
+    check(&RamMemories::new()).await;
+    let place = Place::new();
+    check(&FileMemories::open(place.log()).expect("open")).await;
+}
+
+#[tokio::test]
+async fn an_owner_keeps_so_many_facts_and_no_more() {
+    let memories = RamMemories::new();
+    let owner = Owner::new("t", "me");
+    for n in 0..MOST_FACTS {
+        memories.keep(&owner, fact(&n.to_string(), "x", 0)).await.expect("keep");
+    }
+    assert!(matches!(memories.keep(&owner, fact("more", "x", 0)).await, Err(MemoryError::Full)));
+    assert!(memories.keep(&owner, fact("7", "x", 0)).await.is_ok(), "known already");
+    assert!(memories.keep(&Owner::new("t", "you"), fact("1", "x", 0)).await.is_ok());
+}
+
+#[tokio::test]
+async fn whatever_a_crash_cuts_off_what_was_acknowledged_is_there() {
+    let place = Place::new();
+    let owner = Owner::new("t", "me");
+    let mut whole = vec![0];
+    {
+        let memories = FileMemories::open(place.log()).expect("open");
+        for n in 0..4 {
+            memories.keep(&owner, fact(&n.to_string(), "사실", n)).await.expect("keep");
+            whole.push(std::fs::metadata(place.log()).expect("log").len());
+        }
+    }
+    let bytes = std::fs::read(place.log()).expect("log");
+    for cut in 0..=bytes.len() {
+        std::fs::write(place.log(), &bytes[..cut]).expect("cut");
+        let memories = FileMemories::open(place.log()).expect("open");
+        let acknowledged = whole.iter().filter(|size| **size <= cut as u64).count() - 1;
+        assert_eq!(memories.list(&owner).await.expect("list").len(), acknowledged, "cut at {cut}");
+        memories.keep(&owner, fact("new", "나중", 9)).await.expect("goes on");
+        drop(memories);
+        let memories = FileMemories::open(place.log()).expect("open again");
+        assert_eq!(memories.list(&owner).await.expect("list").len(), acknowledged + 1, "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn damage_in_the_middle_is_said_and_not_skipped() {
+    let place = Place::new();
+    let owner = Owner::new("t", "me");
+    let memories = FileMemories::open(place.log()).expect("open");
+    for n in 0..3 {
+        memories.keep(&owner, fact(&n.to_string(), "사실", n)).await.expect("keep");
+    }
+    assert!(matches!(FileMemories::open(place.log()), Err(MemoryError::InUse)));
+    drop(memories);
+    let mut bytes = std::fs::read(place.log()).expect("log");
+    bytes[30] ^= 1;
+    std::fs::write(place.log(), &bytes).expect("damage");
+    assert!(matches!(FileMemories::open(place.log()), Err(MemoryError::Damaged(1))));
+}
+
+#[tokio::test]
+async fn what_was_forgotten_leaves_the_disk_in_the_end() {
+    let place = Place::new();
+    let owner = Owner::new("t", "me");
+    let memories = FileMemories::open(place.log()).expect("open");
+    memories.keep(&owner, fact("kept", "남는 것", 0)).await.expect("keep");
+    for n in 0..150 {
+        memories.keep(&owner, fact(&n.to_string(), "잊을 것", 0)).await.expect("keep");
+        memories.forget(&owner, &n.to_string()).await.expect("forget");
+    }
+    let lines = std::fs::read_to_string(place.log()).expect("log").lines().count();
+    assert!(lines < 250, "{lines} lines");
+    drop(memories);
+    let memories = FileMemories::open(place.log()).expect("open");
+    assert_eq!(texts(&memories.list(&owner).await.expect("list")), ["남는 것"]);
+}
+
+#[tokio::test]
+async fn a_model_remembers_recalls_and_forgets_for_one_tenant() {
+    let memories: Arc<dyn Memories> = Arc::new(RamMemories::new());
+    let tools = memory_tools(&memories, "default");
+    let call = async |name: &str, arguments: Value, tenant: &str, key: &str| {
+        let tool: &Arc<dyn Tool> = tools.iter().find(|tool| tool.about().spec.name == name).expect("tool");
+        let call = Call { tenant, thread: "th", key, language: Language::Ko, session: None, now_ms: 1 };
+        tool.call(arguments, call).await.map(|output| output.text).map_err(|error| error.to_string())
+    };
+    let kept = call("remember", json!({ "fact": "나는 채식을 한다" }), "t", "k1").await.expect("kept");
+    assert_eq!(
+        call("remember", json!({ "fact": "나는 채식을 한다" }), "t", "k1").await,
+        Ok(kept.clone()),
+        "a repeated call"
+    );
+    let id = kept.split(['[', ']']).nth(1).expect("id").to_owned();
+    assert_eq!(
+        call("recall", json!({ "query": "채식" }), "t", "k2").await,
+        Ok(format!("[{id}] 나는 채식을 한다"))
+    );
+    assert_eq!(call("recall", json!({}), "t", "k2").await, Ok(format!("[{id}] 나는 채식을 한다")));
+    assert_eq!(call("recall", json!({}), "other", "k2").await, Ok("기억한 것이 없습니다".into()));
+    assert_eq!(
+        call("forget", json!({ "id": id }), "other", "k3").await.map(|text| text.contains("기억에 없습니다")),
+        Ok(true)
+    );
+    assert_eq!(call("forget", json!({ "id": id }), "t", "k3").await, Ok(format!("잊었습니다 [{id}]")));
+    assert_eq!(call("recall", json!({}), "t", "k4").await, Ok("기억한 것이 없습니다".into()));
+    let about = |name: &str| {
+        tools.iter().map(|tool| tool.about()).find(|about| about.spec.name == name).expect("tool").clone()
+    };
+    assert_eq!((about("recall").origin, about("recall").class), (Origin::Document, Class::ReadOnly));
+    assert_eq!((about("forget").outward, about("forget").class), (false, Class::Idempotent));
+}

@@ -1,0 +1,273 @@
+//! Where agents are put on trial: scripted models, counted tools, a small shelf of documents, and runs as printed traces.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use doran_agents::tools::{About, Call, Class, Output, Policy, Tool, ToolError, Toolbox};
+use doran_agents::{Agent, AskOptions, Parts, Settings, Turn, build, samples};
+use doran_engine::log::Step;
+use doran_engine::store::{EntryKind, RamStore, Status, Store};
+use doran_engine::{Event, RunHandle, Runtime, StartOptions, ThreadKey, Until};
+use doran_llm::{ChatModel, Origin, Role, ToolSpec};
+use doran_retrieval::{Index, RamKeyword, Tenant};
+use serde_json::{Value, json};
+
+use crate::dying::{Dies, DyingStore};
+
+pub fn shelf() -> Arc<dyn Index> {
+    Arc::new(RamKeyword::of(&Tenant::new("local"), &samples::all()))
+}
+
+pub fn thread() -> ThreadKey {
+    ThreadKey::local("대화").expect("a name")
+}
+
+/// A tool that answers from a table and counts how often it really ran.
+pub struct Counter {
+    about: About,
+    answer: fn(&Value) -> Result<String, ToolError>,
+    pub runs: Arc<AtomicU32>,
+}
+
+impl Counter {
+    pub fn new(name: &str, class: Class, answer: fn(&Value) -> Result<String, ToolError>) -> Self {
+        let spec = ToolSpec {
+            name: name.into(),
+            description: format!("a {name} for tests"),
+            parameters: json!({ "type": "object", "additionalProperties": true }),
+        };
+        let about = About {
+            spec,
+            ko: "시험용 도구".into(),
+            en: "a tool for tests".into(),
+            class,
+            outward: false,
+            origin: Origin::Tool,
+            time: Duration::from_secs(5),
+            most_output: 4000,
+        };
+        Self { about, answer, runs: Arc::default() }
+    }
+
+    pub fn outward(mut self) -> Self {
+        self.about.outward = true;
+        self
+    }
+}
+
+#[async_trait]
+impl Tool for Counter {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn call(&self, arguments: Value, _: Call<'_>) -> Result<Output, ToolError> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        (self.answer)(&arguments).map(Output::text)
+    }
+}
+
+pub fn multiplied(arguments: &Value) -> Result<String, ToolError> {
+    match arguments["expression"].as_str() {
+        Some("123 * 456") => Ok("56088".into()),
+        Some("1 + 1") => Ok("2".into()),
+        _ => Err(ToolError::BadArguments("invalid syntax".into())),
+    }
+}
+
+/// A calculator, a search that must not be repeated, and how often each ran.
+pub struct Tools {
+    pub toolbox: Toolbox,
+    pub calculator: Arc<AtomicU32>,
+    pub order: Arc<AtomicU32>,
+}
+
+pub fn tools() -> Tools {
+    let calculator = Counter::new("calculator", Class::ReadOnly, multiplied);
+    let clock = Counter::new("get_current_datetime", Class::ReadOnly, |_| Ok("2026-11-15 09:00".into()));
+    let order = Counter::new("order", Class::Once, |_| Ok("주문 1건".into()));
+    let (calculated, ordered) = (calculator.runs.clone(), order.runs.clone());
+    let mut toolbox = Toolbox::new();
+    for tool in [calculator, clock, order] {
+        toolbox.add(Arc::new(tool), Policy::Allow).expect("a tool");
+    }
+    Tools { toolbox, calculator: calculated, order: ordered }
+}
+
+/// An agent on a store, with everything it needs.
+pub struct Stage {
+    pub agent: Agent,
+    pub runtime: Runtime,
+}
+
+pub fn parts(model: Arc<dyn ChatModel>, toolbox: Toolbox) -> Parts {
+    Parts { tools: toolbox, ..Parts::new(model, shelf()) }
+}
+
+pub fn stage(name: &str, settings: &Settings, parts: &Parts, store: Arc<dyn Store>) -> Stage {
+    let agents = build(settings, parts).expect("sound agents");
+    let runtime = Runtime::new(store);
+    let agent = agents.iter().find(|agent| agent.name == name).expect("in the list").clone();
+    agent.register(&runtime).expect("registered");
+    Stage { agent, runtime }
+}
+
+pub fn simple(name: &str, model: impl ChatModel, toolbox: Toolbox) -> Stage {
+    stage(name, &Settings::default(), &parts(Arc::new(model), toolbox), Arc::new(RamStore::new()))
+}
+
+impl Stage {
+    pub async fn start(&self, message: &str) -> RunHandle {
+        self.start_with(message, &AskOptions::default()).await
+    }
+
+    pub async fn start_with(&self, message: &str, options: &AskOptions) -> RunHandle {
+        let input = self.agent.input(message, options);
+        self.runtime
+            .start(&self.agent.name, &thread(), Some(&input), StartOptions::default())
+            .await
+            .expect("started")
+    }
+
+    /// Asks, waits, and gives the trace with the turn below it.
+    pub async fn ask(&self, message: &str) -> String {
+        let run = self.start(message).await;
+        run.wait().await.expect("a rest");
+        format!("{}{}", self.trace(&run).await, told(&self.turn().await))
+    }
+
+    pub async fn turn(&self) -> Turn {
+        self.agent.view(&self.state().await).expect("a turn")
+    }
+
+    pub async fn state(&self) -> Value {
+        self.runtime.view(&self.agent.name, &thread(), None).await.expect("a state").state
+    }
+
+    /// The steps of a run, one a line: the node, what it showed and what it said.
+    pub async fn trace(&self, run: &RunHandle) -> String {
+        let mut watch = self.runtime.watch(&run.key(), 0, Until::Rest).await.expect("watch");
+        let mut lines = String::new();
+        while let Some(event) = watch.next().await.expect("event") {
+            let Event::Entry(_, entry) = event else { continue };
+            match entry.kind {
+                EntryKind::Step => {
+                    let step: Step = serde_json::from_slice(&entry.body).expect("a step");
+                    for task in &step.tasks {
+                        let models = task.notes.get("models").and_then(Value::as_array).map_or(0, Vec::len);
+                        let calls = if models > 0 { format!(" · model×{models}") } else { String::new() };
+                        let tries = if task.attempts > 1 { format!(" · tries {}", task.attempts) } else { String::new() };
+                        writeln!(lines, "{}{calls}{tries}", task.node).expect("text");
+                        let update: Value = serde_json::from_str(task.update.get()).expect("an update");
+                        lines.push_str(&shown(task.notes.get("events")));
+                        lines.push_str(&messages(&update));
+                    }
+                }
+                EntryKind::Paused => lines.push_str("(waits for a person)\n"),
+                EntryKind::Failed => writeln!(lines, "(failed) {}", String::from_utf8_lossy(&entry.body)).expect("text"),
+                _ => {}
+            }
+        }
+        lines
+    }
+}
+
+/// What a step showed, one a line.
+fn shown(events: Option<&Value>) -> String {
+    let mut lines = String::new();
+    for event in events.and_then(Value::as_array).into_iter().flatten() {
+        let line = match event["type"].as_str().expect("a type") {
+            "thinking" => format!("{}: {}", event["step"].as_str().expect("a step"), event["content"].as_str().expect("words")),
+            "tool_call" => format!("call {}({})", event["name"].as_str().expect("a name"), event["arguments"]),
+            "tool_result" => format!("gave {}", event["text"].as_str().expect("words")),
+            "sources" => format!("sources {}", event["sources"].as_array().expect("a list").len()),
+            other => panic!("unknown event {other}"),
+        };
+        writeln!(lines, "  ~ {line}").expect("text");
+    }
+    lines
+}
+
+/// What an update does to the messages, one a line.
+fn messages(update: &Value) -> String {
+    let mut lines = String::new();
+    for change in update["messages"].as_array().into_iter().flatten() {
+        if let Some(message) = change.get("put") {
+            let message: doran_llm::Message = serde_json::from_value(message.clone()).expect("a message");
+            let role = match message.role {
+                Role::User => "user",
+                Role::Assistant => "assistant",
+                Role::Tool => "tool",
+                Role::System => "system",
+            };
+            let calls: Vec<&str> = message.tool_calls().map(|call| call.name.as_str()).collect();
+            let results: Vec<&str> = message.tool_results().map(|result| result.text.as_str()).collect();
+            let text = message.text();
+            let parts = [text, calls.join(" + "), results.join(" | ")];
+            let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            writeln!(lines, "  + {role} {}", parts.join(" → ")).expect("text");
+        }
+    }
+    let gone = update["messages"].as_array().into_iter().flatten().filter(|change| change.get("remove").is_some()).count();
+    if gone > 0 {
+        writeln!(lines, "  - {gone} messages").expect("text");
+    }
+    lines
+}
+
+/// A turn in a few lines.
+pub fn told(turn: &Turn) -> String {
+    let mut text = format!("= {}\n", turn.response);
+    for source in &turn.sources {
+        writeln!(text, "  [{}] {}", source.number, source.title).expect("text");
+    }
+    write!(text, "models {} · path {}", turn.model_calls, turn.path.join(" ")).expect("text");
+    if !turn.tools_used.is_empty() {
+        write!(text, " · tools {}", turn.tools_used.join(" ")).expect("text");
+    }
+    if let Some(code) = &turn.error_code {
+        write!(text, " · error {code}").expect("text");
+    }
+    text.push('\n');
+    text
+}
+
+/// Lets the process die at every commit of a turn, once before and once after it is written, and start again each
+/// time; `on` builds the agent anew on a store, as a new process would. Gives the turn after each death, or nothing
+/// where a person is asked what happened.
+pub async fn killed_everywhere(
+    message: &str,
+    commits: u32,
+    mut on: impl FnMut(Arc<dyn Store>) -> Stage,
+) -> Vec<(Dies, Option<Turn>)> {
+    let mut turns = Vec::new();
+    for commit in 1..=commits {
+        for dies in [Dies::Before(commit), Dies::After(commit)] {
+            let now = Arc::new(AtomicI64::new(1));
+            let clock = now.clone();
+            let store = RamStore::with_clock(Arc::new(move || clock.load(Ordering::SeqCst)));
+            let dying = on(Arc::new(DyingStore::new(store.clone(), dies)));
+            let input = dying.agent.input(message, &AskOptions::default());
+            let started =
+                dying.runtime.start(&dying.agent.name, &thread(), Some(&input), StartOptions::default()).await;
+            let run = started.expect("accepted before it dies");
+            drop(run.wait().await);
+            // The second process may take over once the lease of the first has run out.
+            now.fetch_add(3_600_000, Ordering::SeqCst);
+            let key = run.key();
+            let next = on(Arc::new(store));
+            next.runtime.work().await.expect("takes over");
+            let row = next.runtime.run(&key).await.expect("known").wait().await.expect("a rest");
+            let turn = match row.status {
+                Status::Finished => Some(next.turn().await),
+                Status::Paused => None,
+                other => panic!("{dies:?}: {other:?} {:?}", row.error),
+            };
+            turns.push((dies, turn));
+        }
+    }
+    turns
+}

@@ -1,0 +1,74 @@
+//! `doran eval`: measures how well a store finds passages, on questions whose answers are known.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use doran_retrieval::eval::{Measures, Report, Set};
+use doran_retrieval::{Index, RamKeyword, Tenant};
+
+use crate::output::{Output, both};
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What to measure.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// How well passages are found · 단락을 얼마나 잘 찾는지
+    Retrieval(Retrieval),
+}
+
+#[derive(Debug, clap::Args)]
+struct Retrieval {
+    /// Passages, one JSON object a line: id, title, text, doc, article · 단락, 한 줄에 하나
+    #[arg(long, value_name = "FILE")]
+    passages: PathBuf,
+    /// Questions, one JSON object a line: id, text, relevant, scope, type · 질문, 한 줄에 하나
+    #[arg(long, value_name = "FILE")]
+    queries: PathBuf,
+    /// Where passages are looked for · 찾을 저장소
+    #[arg(long, value_enum, default_value_t = Store::Memory)]
+    store: Store,
+    /// Print JSON · JSON으로 출력한다
+    #[arg(long)]
+    json: bool,
+}
+
+/// Stores that can be measured.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Store {
+    Memory,
+}
+
+/// Measures and prints.
+pub(crate) async fn run(args: &Args, output: Output) -> anyhow::Result<()> {
+    let What::Retrieval(args) = &args.what;
+    let set = Set::read(&args.passages, &args.queries).map_err(|error| {
+        both!(
+            "평가 파일을 읽을 수 없습니다. `--passages`와 `--queries`가 JSON 줄로 된 파일인지 보세요",
+            "the evaluation files cannot be read; see that `--passages` and `--queries` are files of JSON lines"
+        )
+        .because(error)
+    })?;
+    let index: Box<dyn Index> = match args.store {
+        Store::Memory => Box::new(RamKeyword::default()),
+    };
+    let tenant = Tenant::new("eval");
+    set.fill(&*index, &tenant).await?;
+    let report = set.measure(&*index, &tenant).await?;
+    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { table(&report) };
+    output.data(&text)
+}
+
+fn table(report: &Report) -> String {
+    let mut text = format!("{:<16} {:>8} {:>8} {:>8}\n", "type", "ndcg@10", "recall@5", "mrr");
+    let all = (&String::from("all"), &report.all);
+    for (name, Measures { ndcg, recall, mrr }) in std::iter::once(all).chain(&report.types) {
+        let _ = writeln!(text, "{name:<16} {ndcg:>8.4} {recall:>8.4} {mrr:>8.4}");
+    }
+    text
+}

@@ -1,0 +1,105 @@
+//! Messages between parent and child: four bytes of length, little end first, then the bytes.
+
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::Layer;
+
+/// The first message of a child, before it has seen any input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Hello {
+    /// These walls stand.
+    Held(Vec<Layer>),
+    /// It will not work here.
+    Refused(String),
+}
+
+/// The longest [`Hello`].
+pub(crate) const MOST_HELLO: usize = 4096;
+
+/// Why a message did not arrive.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// It is longer than allowed.
+    TooLong,
+    /// The other side is gone.
+    Gone,
+}
+
+/// Reads one message, and no byte of one that is too long.
+pub(crate) async fn read(from: &mut (impl AsyncRead + Unpin), most: usize) -> Result<Vec<u8>, Broken> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length).await.map_err(|_| Broken::Gone)?;
+    let length = checked(length, most)?;
+    // The length is a claim. Room is taken as bytes arrive.
+    let mut bytes = Vec::new();
+    let read = from.take(length as u64).read_to_end(&mut bytes).await.map_err(|_| Broken::Gone)?;
+    if read == length { Ok(bytes) } else { Err(Broken::Gone) }
+}
+
+/// The same in the child, which has no runtime.
+pub(crate) fn read_blocking(from: &mut impl Read, most: usize) -> Result<Vec<u8>, Broken> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length).map_err(|_| Broken::Gone)?;
+    let length = checked(length, most)?;
+    let mut bytes = Vec::new();
+    let read = from.take(length as u64).read_to_end(&mut bytes).map_err(|_| Broken::Gone)?;
+    if read == length { Ok(bytes) } else { Err(Broken::Gone) }
+}
+
+/// The length and the bytes.
+pub(crate) fn write_blocking(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(&head(bytes)?)?;
+    to.write_all(bytes)?;
+    to.flush()
+}
+
+/// The length of `bytes`, as it is written.
+pub(crate) fn head(bytes: &[u8]) -> io::Result<[u8; 4]> {
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    Ok(length.to_le_bytes())
+}
+
+fn checked(length: [u8; 4], most: usize) -> Result<usize, Broken> {
+    usize::try_from(u32::from_le_bytes(length)).ok().filter(|length| *length <= most).ok_or(Broken::TooLong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(wire: &[u8], most: usize, expected: &str) {
+        let shown = |result: Result<Vec<u8>, Broken>| match result {
+            Ok(bytes) => format!("{bytes:?}"),
+            Err(broken) => format!("{broken:?}"),
+        };
+        assert_eq!(shown(read_blocking(&mut &*wire, most)), expected);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+        assert_eq!(shown(runtime.block_on(read(&mut &*wire, most))), expected);
+    }
+
+    #[test]
+    fn a_message_arrives_whole_or_not_at_all() {
+        check(&[2, 0, 0, 0, 7, 8], 2, "[7, 8]");
+        check(&[0, 0, 0, 0], 0, "[]");
+        check(&[3, 0, 0, 0, 7, 8], 9, "Gone");
+        check(&[2, 0, 0], 9, "Gone");
+        check(&[], 9, "Gone");
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_not_read() {
+        check(&[3, 0, 0, 0, 7, 8, 9], 2, "TooLong");
+        check(&[255, 255, 255, 255], 1 << 20, "TooLong");
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let mut wire = Vec::new();
+        write_blocking(&mut wire, b"abc").expect("write");
+        check(&wire, 3, "[97, 98, 99]");
+    }
+}

@@ -1,0 +1,173 @@
+//! What an answer cost. A price that is not known is none, not zero.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::model::Usage;
+
+/// The list prices that come with the program.
+const BUILT_IN: &str = include_str!("../prices.toml");
+
+/// What a model costs, in US dollars for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Tokens read.
+    pub input: f64,
+    /// Tokens read from the vendor's cache; as `input` where it is not said.
+    #[serde(default)]
+    pub cached: Option<f64>,
+    /// Tokens put into the vendor's cache; as `input` where it is not said.
+    #[serde(default)]
+    pub cache_write: Option<f64>,
+    /// Tokens written.
+    pub output: f64,
+}
+
+/// Prices by the name of the model, `provider:model`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prices {
+    /// The day on which the built-in prices were looked up.
+    pub date: String,
+    models: BTreeMap<String, Price>,
+}
+
+/// Why prices cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the prices cannot be read")]
+pub struct PricesError(#[from] toml::de::Error);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    #[serde(default)]
+    date: Option<String>,
+    #[serde(default)]
+    models: BTreeMap<String, Price>,
+}
+
+impl Prices {
+    /// The prices that come with the program.
+    pub fn built_in() -> Result<Self, PricesError> {
+        let table: Table = toml::from_str(BUILT_IN)?;
+        Ok(Self { date: table.date.unwrap_or_default(), models: table.models })
+    }
+
+    /// Lays a person's own prices over these; they win.
+    pub fn with(mut self, toml: &str) -> Result<Self, PricesError> {
+        let table: Table = toml::from_str(toml)?;
+        self.date = table.date.unwrap_or(self.date);
+        self.models.extend(table.models);
+        Ok(self)
+    }
+
+    /// The price of a model. A dated name such as `…-2026-04-01` costs what the name without the date does.
+    pub fn of(&self, model: &str) -> Option<&Price> {
+        self.models.get(model).or_else(|| self.models.get(undated(model)?))
+    }
+
+    /// What an answer cost in millionths of a US dollar, rounded up; none if the price is not known.
+    ///
+    /// A model on one's own machine costs nothing per token, and that is a price.
+    pub fn cost_micros(&self, model: &str, usage: &Usage) -> Option<u64> {
+        if is_own(model) {
+            return Some(0);
+        }
+        let price = self.of(model)?;
+        let apart = usage.cached_tokens + usage.cache_written_tokens;
+        let fresh = usage.input_tokens.saturating_sub(apart);
+        let dollars_per_million = |tokens: u64, price: f64| tokens as f64 * price;
+        let micros = dollars_per_million(fresh, price.input)
+            + dollars_per_million(usage.cached_tokens, price.cached.unwrap_or(price.input))
+            + dollars_per_million(usage.cache_written_tokens, price.cache_write.unwrap_or(price.input))
+            + dollars_per_million(usage.output_tokens, price.output);
+        (micros.is_finite() && micros >= 0.0).then(|| micros.ceil() as u64)
+    }
+}
+
+/// Whether a model runs on one's own machine: the built-in one, or a local server at its usual address.
+fn is_own(model: &str) -> bool {
+    let local = |id: &str| {
+        crate::provider::vendor(id)
+            .is_some_and(|vendor| vendor.place == crate::provider::Place::Local && id != "openai-compatible")
+    };
+    model == crate::OFFLINE_MODEL || model.split_once(':').is_some_and(|(id, rest)| local(id) && !rest.contains('#'))
+}
+
+/// The name without a date at its end: `-2026-04-01` or `-20260401`.
+fn undated(model: &str) -> Option<&str> {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (name, last) = model.rsplit_once('-')?;
+    if last.len() == 8 && digits(last) {
+        return Some(name);
+    }
+    let (name, month) = name.rsplit_once('-')?;
+    let (name, year) = name.rsplit_once('-')?;
+    (last.len() == 2 && month.len() == 2 && year.len() == 4 && [last, month, year].into_iter().all(digits)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Counted;
+
+    fn prices() -> Prices {
+        let empty = Prices { date: "2026-01-01".into(), models: BTreeMap::new() };
+        empty
+            .with(
+                "[models.\"v:m\"]\ninput = 2.0\ncached = 0.5\noutput = 10.0\n\
+                 [models.\"v:w\"]\ninput = 4.0\ncache_write = 5.0\noutput = 20.0\n",
+            )
+            .expect("prices")
+    }
+
+    fn usage(input: u64, cached: u64, written: u64, output: u64) -> Usage {
+        Usage {
+            input_tokens: input,
+            cached_tokens: cached,
+            cache_written_tokens: written,
+            output_tokens: output,
+            reasoning_tokens: 0,
+            counted: Counted::Reported,
+        }
+    }
+
+    #[test]
+    fn an_answer_costs_what_its_tokens_do() {
+        let cost = |model: &str, usage| prices().cost_micros(model, &usage);
+        assert_eq!(cost("v:m", usage(1_000, 0, 0, 100)), Some(3_000));
+        assert_eq!(cost("v:m", usage(1_000, 800, 0, 100)), Some(1_800));
+        assert_eq!(cost("v:w", usage(1_000, 0, 800, 0)), Some(4_800));
+        assert_eq!(cost("v:m", usage(1, 1, 0, 0)), Some(1), "a part of a millionth is one");
+        assert_eq!(cost("v:m-2026-04-01", usage(1_000, 0, 0, 0)), Some(2_000));
+        assert_eq!(cost("v:m-20260401", usage(1_000, 0, 0, 0)), Some(2_000));
+    }
+
+    #[test]
+    fn a_price_that_is_not_known_is_not_zero() {
+        assert_eq!(prices().cost_micros("v:unknown", &usage(1, 0, 0, 1)), None);
+        assert_eq!(prices().cost_micros("openai-compatible:http://x/v1#m", &usage(1, 0, 0, 1)), None);
+        assert_eq!(prices().cost_micros("ollama:qwen3:8b", &usage(1, 0, 0, 1)), Some(0));
+        assert_eq!(prices().cost_micros(crate::OFFLINE_MODEL, &usage(1, 0, 0, 1)), Some(0));
+    }
+
+    #[test]
+    fn built_in_prices_are_dated_and_name_vendors_that_exist() {
+        let prices = Prices::built_in().expect("prices");
+        assert_eq!(prices.date.len(), 10, "{}", prices.date);
+        for (name, price) in &prices.models {
+            let (provider, _) = name.split_once(':').expect("provider:model");
+            assert!(crate::provider::vendor(provider).is_some(), "{name}");
+            assert!(price.input >= 0.0 && price.output >= price.input, "{name}");
+            assert!(price.cached.is_none_or(|cached| cached <= price.input), "{name}");
+        }
+    }
+
+    #[test]
+    fn own_prices_win() {
+        let prices = prices().with("[models.\"v:m\"]\ninput = 1.0\noutput = 1.0\n").expect("prices");
+        assert_eq!(prices.cost_micros("v:m", &usage(10, 0, 0, 0)), Some(10));
+        assert!(prices.clone().with("[models.\"v:m\"]\ninptu = 1.0\noutput = 1.0\n").is_err(), "a slip is told");
+    }
+}

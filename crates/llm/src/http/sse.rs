@@ -1,0 +1,187 @@
+//! Server-sent events out of bytes, wherever the bytes were cut.
+//!
+//! Lines end with LF, CRLF or CR; a field may have no space after its colon; comments and unknown fields are passed
+//! over. Bytes that are no UTF-8 become U+FFFD once a line is whole, so a character cut in two is put together first.
+
+use std::borrow::Cow;
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Its `event` field; empty if it had none.
+    pub(crate) name: String,
+    /// Its `data` fields, joined by line ends.
+    pub(crate) data: String,
+}
+
+/// Takes bytes, gives events.
+#[derive(Debug)]
+pub(crate) struct SseDecoder {
+    line: Vec<u8>,
+    event: Event,
+    has_data: bool,
+    after_cr: bool,
+    at_start: bool,
+    most: usize,
+}
+
+/// An event grew past the limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+impl SseDecoder {
+    /// A decoder that takes events of at most this many bytes.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            line: Vec::new(),
+            event: Event::default(),
+            has_data: false,
+            after_cr: false,
+            at_start: true,
+            most,
+        }
+    }
+
+    /// Takes the next bytes and calls `found` with every event that they complete.
+    pub(crate) fn feed<E: From<TooLong>>(
+        &mut self,
+        mut bytes: &[u8],
+        mut found: impl FnMut(&Event) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.after_cr {
+            if let Some(rest) = bytes.strip_prefix(b"\n") {
+                bytes = rest;
+            }
+            self.after_cr = bytes.is_empty() && self.after_cr;
+        }
+        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            let cr = bytes[end] == b'\r';
+            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+            if self.line.is_empty() {
+                self.check(line.len())?;
+                self.take_line(line, &mut found)?;
+            } else {
+                self.check(self.line.len() + line.len())?;
+                let mut whole = std::mem::take(&mut self.line);
+                whole.extend_from_slice(line);
+                self.take_line(&whole, &mut found)?;
+                whole.clear();
+                self.line = whole;
+            }
+            bytes = rest;
+            if cr {
+                match bytes.strip_prefix(b"\n") {
+                    Some(rest) => bytes = rest,
+                    None => self.after_cr = bytes.is_empty(),
+                }
+            }
+        }
+        self.check(self.line.len() + bytes.len())?;
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn check(&self, more: usize) -> Result<(), TooLong> {
+        if self.event.data.len() + more > self.most { Err(TooLong) } else { Ok(()) }
+    }
+
+    fn take_line<E>(
+        &mut self,
+        mut line: &[u8],
+        found: &mut impl FnMut(&Event) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if std::mem::take(&mut self.at_start) {
+            line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        }
+        if line.is_empty() {
+            let told = if self.has_data { found(&self.event) } else { Ok(()) };
+            self.event.name.clear();
+            self.event.data.clear();
+            self.has_data = false;
+            return told;
+        }
+        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &b""[..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.event.data.push('\n');
+                }
+                self.has_data = true;
+                self.event.data.push_str(&text(value));
+            }
+            b"event" => self.event.name = text(value).into_owned(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Long;
+
+    impl From<TooLong> for Long {
+        fn from(_: TooLong) -> Self {
+            Self
+        }
+    }
+
+    fn events(pieces: &[&[u8]]) -> Vec<String> {
+        let mut decoder = SseDecoder::new(1_000);
+        let mut events = Vec::new();
+        for piece in pieces {
+            decoder
+                .feed::<Long>(piece, |event| {
+                    events.push(format!("{}|{}", event.name, event.data));
+                    Ok(())
+                })
+                .expect("short");
+        }
+        events
+    }
+
+    #[test]
+    fn events_are_the_same_wherever_the_bytes_are_cut() {
+        let text = "\u{feff}: hello\r\nevent: a\r\ndata: 안녕\r\ndata:하세요\r\n\r\n:ping\n\ndata:{\"x\":1}\nid: 7\n\nretry: 3\rdata\r\rdata: 끝 🎉\n\n";
+        let expected = ["a|안녕\n하세요", "|{\"x\":1}", "|", "|끝 🎉"];
+        assert_eq!(events(&[text.as_bytes()]), expected);
+        for cut in 0..=text.len() {
+            let (left, right) = text.as_bytes().split_at(cut);
+            assert_eq!(events(&[left, right]), expected, "cut at {cut}");
+        }
+        let single: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(events(&single), expected, "byte by byte");
+    }
+
+    #[test]
+    fn an_event_without_its_empty_line_is_not_one() {
+        assert_eq!(events(&[b"data: half"]), Vec::<String>::new());
+        assert_eq!(events(&[b"data: half\n"]), Vec::<String>::new());
+        assert_eq!(events(&[b"event: lonely\n\n"]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced() {
+        assert_eq!(events(&[b"data: a\xffb\n\n"]), ["|a\u{fffd}b"]);
+    }
+
+    #[test]
+    fn an_event_that_grows_without_end_is_refused() {
+        for piece in ["data: aaaaaaaa\n", "aaaaaaaaaaaa"] {
+            let mut decoder = SseDecoder::new(64);
+            let refused = (0..100).any(|_| decoder.feed::<Long>(piece.as_bytes(), |_| Ok(())).is_err());
+            assert!(refused, "{piece}");
+        }
+    }
+}

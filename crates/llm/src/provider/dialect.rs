@@ -1,0 +1,445 @@
+//! What every dialect has to say, and the model that speaks any of them.
+//!
+//! A [`Dialect`] turns a request into bytes; its [`Decoder`] turns what comes back into deltas. Sending, waiting,
+//! limits, counting and the rules about how an answer may end are the same for all and live here.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use serde_json::Value;
+
+use crate::count::Tally;
+use crate::error::ModelError;
+use crate::http::{Answer, Call, Event, Http, Limits, SseDecoder, TooLong};
+use crate::message::ToolCall;
+use crate::model::{About, ChatModel, ChatRequest, Counted, Delta, DeltaStream, Finish, Usage};
+
+/// How a vendor wants to be asked.
+pub(crate) trait Dialect: Send + Sync + 'static {
+    /// The request as it is sent.
+    fn call(&self, request: &ChatRequest) -> Result<Call, ModelError>;
+
+    /// What reads the answer to that request.
+    fn decoder(&self, request: &ChatRequest) -> Box<dyn Decoder>;
+}
+
+/// Reads one answer.
+pub(crate) trait Decoder: Send {
+    /// Takes one event of a streamed answer.
+    fn event(&mut self, event: &Event, out: &mut Out) -> Result<Progress, ModelError>;
+
+    /// Takes an answer that came in one piece.
+    fn whole(&mut self, body: &[u8], out: &mut Out) -> Result<(), ModelError>;
+
+    /// What is known once nothing more comes: how it ended, if the vendor said so.
+    fn end(&mut self, out: &mut Out) -> Result<Ending, ModelError>;
+}
+
+/// How far an answer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More is to come.
+    Going,
+    /// The answer is whole; counts may follow.
+    Answered,
+    /// Nothing more will come.
+    Over,
+}
+
+/// How an answer ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    /// Why, if the vendor said so. An answer without this broke off.
+    pub(crate) finish: Option<Finish>,
+    /// What the vendor counted.
+    pub(crate) reported: Reported,
+}
+
+/// Counts as a vendor sends them: perhaps missing, perhaps nonsense.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reported {
+    pub(crate) input: Option<u64>,
+    pub(crate) cached: Option<u64>,
+    pub(crate) cache_written: Option<u64>,
+    pub(crate) output: Option<u64>,
+    pub(crate) reasoning: Option<u64>,
+}
+
+impl Reported {
+    /// A count at a path such as `/usage/prompt_tokens`; anything that is not a count is none.
+    pub(crate) fn at(value: &Value, path: &str) -> Option<u64> {
+        value.pointer(path).and_then(Value::as_u64).filter(|count| *count <= MOST_TOKENS)
+    }
+}
+
+/// No model reads or writes this many tokens; a larger count is a fault.
+const MOST_TOKENS: u64 = 100_000_000;
+
+/// Where a decoder puts what it reads. Keeps the limits and the count, and mends what must not go further.
+#[derive(Debug)]
+pub(crate) struct Out {
+    deltas: VecDeque<Delta>,
+    tally: Tally,
+    bytes: usize,
+    calls: usize,
+    wrote: bool,
+    ids: HashSet<String>,
+    limits: Limits,
+}
+
+impl Out {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            deltas: VecDeque::new(),
+            tally: Tally::default(),
+            bytes: 0,
+            calls: 0,
+            wrote: false,
+            ids: HashSet::new(),
+            limits,
+        }
+    }
+
+    /// The next words.
+    pub(crate) fn text(&mut self, text: impl Into<String>) -> Result<(), ModelError> {
+        let text = clean(text.into());
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.wrote = true;
+        self.push(text.len(), Delta::Text { text })
+    }
+
+    /// The next words of a thought, or the end of one with what the vendor wants to see again.
+    pub(crate) fn reasoning(&mut self, text: impl Into<String>, signature: Option<String>) -> Result<(), ModelError> {
+        let text = clean(text.into());
+        if text.is_empty() && signature.is_none() {
+            return Ok(());
+        }
+        let bytes = text.len() + signature.as_ref().map_or(0, String::len);
+        self.push(bytes, Delta::Reasoning { text, signature })
+    }
+
+    /// A whole tool call. An id that is missing or taken is replaced, so that every call has its own.
+    pub(crate) fn call(&mut self, mut call: ToolCall) -> Result<(), ModelError> {
+        self.calls += 1;
+        if self.calls > self.limits.tool_calls {
+            let reason = format!("more than {} tool calls in one answer", self.limits.tool_calls);
+            return Err(ModelError::LimitExceeded { reason });
+        }
+        call.id = clean(call.id);
+        if call.id.is_empty() {
+            call.id = format!("call-{}", fresh());
+        }
+        if !self.ids.insert(call.id.clone()) {
+            call.id = format!("{}-{}", call.id, self.calls);
+            self.ids.insert(call.id.clone());
+        }
+        self.push(call.arguments.to_string().len(), Delta::ToolCall(call))
+    }
+
+    /// Whether so many bytes that are not handed out yet still fit.
+    pub(crate) fn room_for(&self, bytes: usize) -> Result<(), ModelError> {
+        if self.bytes + bytes > self.limits.answer_bytes {
+            let reason = format!("the answer has more than {} bytes", self.limits.answer_bytes);
+            return Err(ModelError::LimitExceeded { reason });
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, bytes: usize, delta: Delta) -> Result<(), ModelError> {
+        self.room_for(bytes)?;
+        self.bytes += bytes;
+        self.tally.add(&delta);
+        self.deltas.push_back(delta);
+        Ok(())
+    }
+
+    /// Adds the end, if the answer may end so.
+    fn finish(&mut self, ending: &Ending, request: &ChatRequest) -> Result<(), ModelError> {
+        let Some(finish) = ending.finish else {
+            return Err(ModelError::Broken { reason: "it ended without saying so".into() });
+        };
+        // Servers differ in what they call the end of an answer with tool calls; what it holds decides.
+        let finish = match finish {
+            Finish::Stop | Finish::ToolCalls if self.calls > 0 => Finish::ToolCalls,
+            Finish::ToolCalls => Finish::Stop,
+            other => other,
+        };
+        if !self.wrote && self.calls == 0 && matches!(finish, Finish::Stop | Finish::Other) {
+            return Err(ModelError::Empty { reason: "neither words nor tool calls".into() });
+        }
+        let usage = sane(&ending.reported, self.tally.usage(request));
+        self.deltas.push_back(Delta::Done { usage, finish });
+        Ok(())
+    }
+}
+
+/// The vendor's counts where they can be true, else our own.
+fn sane(reported: &Reported, own: Usage) -> Usage {
+    let believable = |count: Option<u64>, own: u64| count.filter(|count| *count > 0 || own == 0);
+    let (Some(input), Some(output)) =
+        (believable(reported.input, own.input_tokens), believable(reported.output, own.output_tokens))
+    else {
+        return own;
+    };
+    Usage {
+        input_tokens: input,
+        cached_tokens: reported.cached.unwrap_or(0).min(input),
+        cache_written_tokens: reported.cache_written.unwrap_or(0).min(input),
+        output_tokens: output,
+        reasoning_tokens: reported.reasoning.unwrap_or(0).min(output),
+        counted: Counted::Reported,
+    }
+}
+
+/// No store and no codec likes a NUL.
+fn clean(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
+}
+
+/// A few letters that were not used before.
+fn fresh() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let state = std::collections::hash_map::RandomState::new();
+    format!("{:012x}", state.build_hasher().finish() & 0xffff_ffff_ffff)
+}
+
+/// JSON as vendors send it. Half of a surrogate pair, which no string can hold, becomes U+FFFD.
+pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ModelError> {
+    let error = match serde_json::from_str(text) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    if let Some(mended) = without_lone_surrogates(text)
+        && let Ok(value) = serde_json::from_str(&mended)
+    {
+        return Ok(value);
+    }
+    Err(ModelError::Broken { reason: format!("a piece of it could not be read: {}", position(&error)) })
+}
+
+/// Where and how it went wrong, without quoting the vendor's bytes.
+fn position(error: &serde_json::Error) -> String {
+    format!("{:?} at line {} column {}", error.classify(), error.line(), error.column()).to_lowercase()
+}
+
+fn without_lone_surrogates(text: &str) -> Option<String> {
+    let mut mended = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut changed = false;
+    let unit = |text: &str| u16::from_str_radix(text.get(2..6)?, 16).ok();
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        mended.push_str(before);
+        let length = match escape.as_bytes().get(1) {
+            Some(b'u') => match unit(escape) {
+                Some(0xd800..=0xdbff)
+                    if escape.get(6..8) == Some("\\u")
+                        && matches!(unit(&escape[6..]), Some(0xdc00..=0xdfff)) =>
+                {
+                    12
+                }
+                Some(0xd800..=0xdfff) => {
+                    mended.push('\u{fffd}');
+                    rest = &escape[6..];
+                    changed = true;
+                    continue;
+                }
+                Some(_) => 6,
+                None => 2,
+            },
+            Some(_) => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
+            None => 1,
+        };
+        mended.push_str(&escape[..length]);
+        rest = &escape[length..];
+    }
+    mended.push_str(rest);
+    changed.then_some(mended)
+}
+
+/// A model behind HTTP.
+pub(crate) struct Remote {
+    pub(crate) about: About,
+    pub(crate) http: Http,
+    pub(crate) dialect: Arc<dyn Dialect>,
+}
+
+impl ChatModel for Remote {
+    fn about(&self) -> About {
+        self.about.clone()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let start = Phase::Start { http: self.http.clone(), dialect: self.dialect.clone(), request };
+        stream::unfold(start, step).boxed()
+    }
+}
+
+/// Once an answer is whole its counts are worth this long a wait, not more.
+const PATIENCE_FOR_COUNTS: Duration = Duration::from_secs(3);
+
+enum Phase {
+    Start { http: Http, dialect: Arc<dyn Dialect>, request: ChatRequest },
+    Reading(Box<Reading>),
+    Over,
+}
+
+struct Reading {
+    answer: Answer,
+    events: SseDecoder,
+    decoder: Box<dyn Decoder>,
+    out: Out,
+    request: ChatRequest,
+    progress: Progress,
+    closed: bool,
+    failed: Option<ModelError>,
+}
+
+async fn step(phase: Phase) -> Option<(Result<Delta, ModelError>, Phase)> {
+    let mut reading = match phase {
+        Phase::Over => return None,
+        Phase::Reading(reading) => reading,
+        Phase::Start { http, dialect, request } => match Reading::open(&http, dialect.as_ref(), request).await {
+            Ok(reading) => Box::new(reading),
+            Err(error) => return Some((Err(error), Phase::Over)),
+        },
+    };
+    loop {
+        if let Some(delta) = reading.out.deltas.pop_front() {
+            let over = matches!(delta, Delta::Done { .. });
+            return Some((Ok(delta), if over { Phase::Over } else { Phase::Reading(reading) }));
+        }
+        if let Some(error) = reading.failed.take() {
+            return Some((Err(error), Phase::Over));
+        }
+        if reading.closed {
+            return None;
+        }
+        // What came before a fault in the same bytes is handed out before the fault is.
+        if let Err(error) = reading.more().await {
+            reading.failed = Some(error);
+        }
+    }
+}
+
+impl Reading {
+    async fn open(http: &Http, dialect: &dyn Dialect, request: ChatRequest) -> Result<Self, ModelError> {
+        let call = dialect.call(&request)?;
+        let answer = http.post(call).await?;
+        Ok(Self {
+            answer,
+            events: SseDecoder::new(http.limits.event_bytes),
+            decoder: dialect.decoder(&request),
+            out: Out::new(http.limits),
+            request,
+            progress: Progress::Going,
+            closed: false,
+            failed: None,
+        })
+    }
+
+    async fn more(&mut self) -> Result<(), ModelError> {
+        if !self.answer.is_stream {
+            let most = self.out.limits.event_bytes.max(self.out.limits.answer_bytes) * 2;
+            let body = self.answer.whole(most).await?;
+            self.decoder.whole(&body, &mut self.out)?;
+            return self.close();
+        }
+        let piece = match self.progress {
+            Progress::Over => return self.close(),
+            Progress::Going => self.answer.next().await?,
+            Progress::Answered => {
+                match tokio::time::timeout(PATIENCE_FOR_COUNTS, self.answer.next()).await {
+                    Ok(Ok(piece)) => piece,
+                    // The answer itself is whole; only its counts are lost.
+                    Ok(Err(_)) | Err(_) => return self.close(),
+                }
+            }
+        };
+        let Some(piece) = piece else { return self.close() };
+        let Self { events, decoder, out, progress, .. } = self;
+        events.feed(piece.as_ref(), |event| {
+            if *progress != Progress::Over {
+                *progress = decoder.event(event, out)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn close(&mut self) -> Result<(), ModelError> {
+        self.closed = true;
+        let ending = self.decoder.end(&mut self.out)?;
+        self.out.finish(&ending, &self.request)
+    }
+}
+
+impl From<TooLong> for ModelError {
+    fn from(_: TooLong) -> Self {
+        Self::LimitExceeded { reason: "one piece of the answer is larger than is taken in".into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_surrogate_pair_is_replaced_and_a_whole_one_kept() {
+        let read = |text: &str| parse::<String>(text).map_err(|error| error.to_string());
+        assert_eq!(read(r#""a\ud800b""#).as_deref(), Ok("a\u{fffd}b"));
+        assert_eq!(read(r#""\udc00\ud83c\udf89\ud83d""#).as_deref(), Ok("\u{fffd}🎉\u{fffd}"));
+        assert_eq!(read(r#""\\ud800""#).as_deref(), Ok("\\ud800"));
+        assert_eq!(
+            read(r#""\ud800"#).expect_err("cut"),
+            "the answer of the model broke off: a piece of it could not be read: eof at line 1 column 7"
+        );
+        assert!(read("{garbage").is_err());
+    }
+
+    #[test]
+    fn counts_that_cannot_be_true_give_way_to_our_own() {
+        let own = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
+        let told = |input, output| sane(&Reported { input, output, ..Reported::default() }, own);
+        assert_eq!(told(Some(9), Some(4)).counted, Counted::Reported);
+        for (input, output) in [(None, Some(4)), (Some(9), None), (Some(0), Some(4)), (Some(9), Some(0))] {
+            assert_eq!(told(input, output), own, "{input:?} {output:?}");
+        }
+        for json in ["-5", "1e30", "\"7\"", "3.5", "999999999999"] {
+            let usage: Value = serde_json::from_str(&format!("{{\"n\":{json}}}")).expect("json");
+            assert_eq!(Reported::at(&usage, "/n"), None, "{json}");
+        }
+        let generous = Reported { input: Some(9), output: Some(4), cached: Some(50), reasoning: Some(50), ..Reported::default() };
+        let usage = sane(&generous, own);
+        assert_eq!((usage.cached_tokens, usage.reasoning_tokens), (9, 4));
+    }
+
+    #[test]
+    fn every_call_has_an_id_of_its_own() {
+        let mut out = Out::new(Limits::default());
+        for id in ["a", "a", "", ""] {
+            let call = ToolCall { id: id.into(), name: "t".into(), arguments: Value::Null };
+            out.call(call).expect("room");
+        }
+        let ids: HashSet<String> = out
+            .deltas
+            .iter()
+            .map(|delta| match delta {
+                Delta::ToolCall(call) => call.id.clone(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(ids.len(), 4);
+        assert!(ids.contains("a") && !ids.contains(""));
+    }
+
+    #[test]
+    fn a_nul_goes_no_further() {
+        let mut out = Out::new(Limits::default());
+        out.text("a\0b").expect("room");
+        assert_eq!(out.deltas[0], Delta::Text { text: "a\u{fffd}b".into() });
+    }
+}

@@ -1,0 +1,320 @@
+//! Models behind HTTP: which one a name means, and how it is opened.
+
+mod anthropic;
+mod by_role;
+mod data;
+mod dialect;
+mod discover;
+mod gemini;
+mod openai;
+mod responses;
+mod vendors;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+pub use self::by_role::ByRole;
+pub use self::discover::{Found, discover, list_models};
+pub use self::openai::HttpEmbedder;
+pub use self::vendors::{DialectKind, KeyNeed, Place, VENDORS, Vendor, vendor};
+use self::dialect::{Dialect, Remote};
+use self::vendors::KeyHeader;
+use crate::error::ModelError;
+use crate::http::{Http, Limits, Secret, Timeouts, address, is_loopback};
+use crate::model::{About, ChatModel, Kind};
+use crate::retry::{Retries, Retrying};
+
+/// The name of a model: `provider:model`, as in `openai:gpt-4.1-mini` or `ollama:qwen3:8b`.
+///
+/// `openai-compatible:https://host/v1#model` names a server by its address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ModelId {
+    /// The vendor's id.
+    pub provider: String,
+    /// What the vendor calls the model.
+    pub model: String,
+    /// The address, where the name holds one.
+    pub base_url: Option<String>,
+}
+
+/// Why a text is not the name of a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelIdError {
+    /// It has no colon, or nothing on one side of it.
+    #[error("`{0}` is not `provider:model`, as in `openai:gpt-4.1-mini`")]
+    Shape(String),
+    /// The vendor is not known.
+    #[error("there is no provider `{0}`; a server that speaks OpenAI's dialect is `openai-compatible:URL#model`")]
+    Provider(String),
+}
+
+impl FromStr for ModelId {
+    type Err = ModelIdError;
+
+    fn from_str(text: &str) -> Result<Self, ModelIdError> {
+        let shape = || ModelIdError::Shape(text.to_owned());
+        let (provider, rest) = text.trim().split_once(':').ok_or_else(shape)?;
+        if vendor(provider).is_none() {
+            return Err(ModelIdError::Provider(provider.to_owned()));
+        }
+        let (base_url, model) = match rest.split_once('#') {
+            Some((url, model)) if url.starts_with("http") => (Some(url.to_owned()), model),
+            _ => (None, rest),
+        };
+        if model.is_empty() || model.starts_with("http://") || model.starts_with("https://") {
+            return Err(shape());
+        }
+        Ok(Self { provider: provider.to_owned(), model: model.to_owned(), base_url })
+    }
+}
+
+impl fmt::Display for ModelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.base_url {
+            Some(url) => write!(f, "{}:{url}#{}", self.provider, self.model),
+            None => write!(f, "{}:{}", self.provider, self.model),
+        }
+    }
+}
+
+/// How a model is opened. Everything but the name has a good default.
+#[derive(Clone, Debug)]
+pub struct ModelConfig {
+    /// Which one.
+    pub id: ModelId,
+    /// Another address than the vendor's own; Azure and `openai-compatible` have no own.
+    pub base_url: Option<String>,
+    /// How long is waited; none means what suits the vendor.
+    pub timeouts: Option<Timeouts>,
+    /// How much is taken in.
+    pub limits: Limits,
+    /// How often and how patiently a failed request is repeated.
+    pub retries: Retries,
+    /// Whether answers come piece by piece. Some servers lose tool calls that way.
+    pub streaming: Streaming,
+    /// Fields added to every request, for what a vendor has and this program does not know.
+    pub extra: Map<String, Value>,
+    /// Root certificates beside those of the system, each in PEM: for a proxy that looks inside TLS.
+    pub certificates: Vec<Vec<u8>>,
+}
+
+/// Whether answers come piece by piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streaming {
+    /// They do.
+    #[default]
+    Pieces,
+    /// They come whole and are shown when they are there.
+    Whole,
+}
+
+impl ModelConfig {
+    /// The model with this name, as its vendor offers it.
+    pub fn new(id: ModelId) -> Self {
+        Self {
+            id,
+            base_url: None,
+            timeouts: None,
+            limits: Limits::default(),
+            retries: Retries::default(),
+            streaming: Streaming::default(),
+            extra: Map::new(),
+            certificates: Vec::new(),
+        }
+    }
+}
+
+/// Why a model cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The provider is not known.
+    #[error(transparent)]
+    Id(#[from] ModelIdError),
+    /// The vendor needs a key and there is none.
+    #[error("`{provider}` needs a key; set `{variable}`")]
+    NoKey {
+        /// The vendor.
+        provider: String,
+        /// The environment variable that usually holds it.
+        variable: &'static str,
+    },
+    /// Everybody has an address of their own there, and none was given.
+    #[error("`{provider}` has no address of its own; set `base_url`")]
+    NoAddress {
+        /// The vendor.
+        provider: String,
+    },
+    /// Something else in the settings does not work.
+    #[error(transparent)]
+    Setting(#[from] ModelError),
+}
+
+impl OpenError {
+    /// What a person can do about it, in Korean and in English.
+    pub fn advice(&self) -> (String, String) {
+        match self {
+            Self::Id(_) => (
+                "모델 이름은 `provider:model` 꼴입니다. 예: `openai:gpt-4.1-mini`, `ollama:qwen3:8b`".into(),
+                "A model's name is `provider:model`, such as `openai:gpt-4.1-mini` or `ollama:qwen3:8b`".into(),
+            ),
+            Self::NoKey { provider, variable } => (
+                format!("`{provider}`에는 API 키가 필요합니다. 환경 변수 `{variable}`에 키를 넣으세요."),
+                format!("`{provider}` needs an API key. Put it into the environment variable `{variable}`."),
+            ),
+            Self::NoAddress { provider } => (
+                format!("`{provider}`는 서버 주소를 알려 주어야 합니다. 설정의 `base_url`에 적으세요."),
+                format!("`{provider}` needs the address of its server. Write it into `base_url` in the settings."),
+            ),
+            Self::Setting(error) => {
+                let advice = error.advice();
+                (advice.ko.into(), advice.en.into())
+            }
+        }
+    }
+}
+
+/// Opens a model. Nothing is sent yet; a key that is wrong shows at the first request.
+pub fn open(config: &ModelConfig, secret: Secret) -> Result<Arc<dyn ChatModel>, OpenError> {
+    let reached = Reached::by(config, secret)?;
+    let http = reached.http(config)?;
+    let dialect = reached.dialect(config);
+    let about = reached.about(config);
+    Ok(Arc::new(Retrying::new(Remote { about, http, dialect }, config.retries)))
+}
+
+/// A vendor with its address and key.
+struct Reached {
+    vendor: &'static Vendor,
+    base_url: String,
+    secret: Secret,
+}
+
+impl Reached {
+    fn by(config: &ModelConfig, secret: Secret) -> Result<Self, OpenError> {
+        let provider = &config.id.provider;
+        let vendor = vendor(provider).ok_or_else(|| ModelIdError::Provider(provider.clone()))?;
+        let given = config.base_url.as_deref().or(config.id.base_url.as_deref());
+        let base_url = given.unwrap_or(vendor.base_url).trim_end_matches('/');
+        let base_url = base_url.strip_suffix("/chat/completions").unwrap_or(base_url).to_owned();
+        if base_url.is_empty() {
+            return Err(OpenError::NoAddress { provider: provider.clone() });
+        }
+        if vendor.key == KeyNeed::Required && secret.is_empty() {
+            return Err(OpenError::NoKey { provider: provider.clone(), variable: vendor.key_variable });
+        }
+        Ok(Self { vendor, base_url, secret })
+    }
+
+    fn http(&self, config: &ModelConfig) -> Result<Http, ModelError> {
+        let mut headers = Vec::new();
+        if !self.secret.is_empty() {
+            headers.push(match self.vendor.quirks.key_header {
+                KeyHeader::Bearer => ("authorization", format!("Bearer {}", self.secret.reveal())),
+                KeyHeader::Named(name) => (name, self.secret.reveal().to_owned()),
+            });
+        }
+        if self.vendor.dialect == DialectKind::Messages {
+            headers.push(("anthropic-version", "2023-06-01".to_owned()));
+        }
+        let timeouts = config.timeouts.unwrap_or_else(|| self.timeouts(&config.id.model));
+        Http::new(&self.base_url, self.secret.clone(), &headers, &config.certificates, timeouts, config.limits)
+    }
+
+    /// A local server may load a model first, and a model that thinks may be silent while it does.
+    fn timeouts(&self, model: &str) -> Timeouts {
+        let usual = Timeouts::default();
+        if self.vendor.quirks.loads {
+            return Timeouts { first_byte: Duration::from_secs(300), ..usual };
+        }
+        let openai = matches!(self.vendor.id, "openai" | "openai-responses" | "azure");
+        if openai && openai::thinks(model) {
+            let patient = Duration::from_secs(180);
+            return Timeouts { first_byte: patient, idle: patient, ..usual };
+        }
+        usual
+    }
+
+    fn dialect(&self, config: &ModelConfig) -> Arc<dyn Dialect> {
+        let (url, model) = (self.base_url.clone(), config.id.model.clone());
+        let (extra, secret) = (config.extra.clone(), self.secret.clone());
+        let streamed = config.streaming == Streaming::Pieces;
+        let quirks = self.vendor.quirks;
+        match self.vendor.dialect {
+            DialectKind::Chat => Arc::new(openai::Chat { url, model, quirks, streamed, extra, secret }),
+            DialectKind::Responses => Arc::new(responses::Responses { url, model, streamed, extra, secret }),
+            DialectKind::Messages => Arc::new(anthropic::Messages { url, model, streamed, extra, secret }),
+            DialectKind::Gemini => Arc::new(gemini::Gemini { url, model, streamed, extra, secret }),
+        }
+    }
+
+    fn about(&self, config: &ModelConfig) -> About {
+        let (name, model) = (self.vendor.name, &config.id.model);
+        let host = address(&self.base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
+        let host = host.unwrap_or_default();
+        let at_home = self.vendor.place == Place::Local && is_loopback(&host);
+        let (ko, en) = if at_home {
+            (
+                format!("{name}의 {model}. 이 컴퓨터에서 실행되며 질문과 자료가 밖으로 나가지 않습니다."),
+                format!("{model} on {name}. It runs on this machine; questions and passages do not leave it."),
+            )
+        } else {
+            (
+                format!("{name}의 {model}. 질문과 자료가 {host} 서버로 전송됩니다."),
+                format!("{model} of {name}. Questions and passages are sent to {host}."),
+            )
+        };
+        About { name: config.id.to_string(), kind: Kind::Language, ko, en }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> Result<ModelId, ModelIdError> {
+        text.parse()
+    }
+
+    #[test]
+    fn a_name_is_provider_and_model() {
+        let named = id("ollama:qwen3:8b").expect("name");
+        assert_eq!((named.provider.as_str(), named.model.as_str()), ("ollama", "qwen3:8b"));
+        let by_url = id("openai-compatible:http://10.0.0.5:9000/v1#my/model").expect("name");
+        assert_eq!(by_url.base_url.as_deref(), Some("http://10.0.0.5:9000/v1"));
+        assert_eq!(by_url.model, "my/model");
+        for text in ["ollama:qwen3:8b", "openai-compatible:http://10.0.0.5:9000/v1#my/model"] {
+            assert_eq!(id(text).expect("name").to_string(), text);
+        }
+        assert_eq!(id("gpt-4o"), Err(ModelIdError::Shape("gpt-4o".into())));
+        assert_eq!(id("openai:"), Err(ModelIdError::Shape("openai:".into())));
+        assert_eq!(id("nobody:x"), Err(ModelIdError::Provider("nobody".into())));
+        assert!(id("openai-compatible:http://host/v1").is_err(), "which model?");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let open = |name: &str, key: Secret| match open(&ModelConfig::new(id(name).expect("name")), key) {
+            Ok(model) => model.about().name,
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(open("upstage:solar-pro", Secret::none()), "`upstage` needs a key; set `UPSTAGE_API_KEY`");
+        assert_eq!(open("azure:gpt", Secret::new("k")), "`azure` has no address of its own; set `base_url`");
+        assert_eq!(open("ollama:qwen3", Secret::none()), "ollama:qwen3");
+        assert!(open("openai-compatible:ftp://x#m", Secret::none()).contains("not `provider:model`") || open("openai-compatible:ftp://x#m", Secret::none()).contains("address"));
+    }
+
+    #[test]
+    fn a_model_says_where_the_words_go() {
+        let about = |name: &str| {
+            let config = ModelConfig::new(id(name).expect("name"));
+            Reached::by(&config, Secret::new("k")).expect("reached").about(&config)
+        };
+        assert!(about("ollama:qwen3").en.contains("do not leave it"));
+        assert!(about("openai:gpt-4.1").en.contains("sent to api.openai.com"));
+        assert!(about("openai-compatible:http://gpu.example.com/v1#m").ko.contains("gpu.example.com 서버로 전송"));
+    }
+}

@@ -1,0 +1,197 @@
+//! Vectors from any server with OpenAI's `/embeddings`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::embed::{Embedder, EmbedderAbout, Side};
+use crate::error::ModelError;
+use crate::http::{Call, Http, Secret};
+use crate::provider::{DialectKind, ModelConfig, OpenError, Reached};
+use crate::retry::Retries;
+
+/// How many texts go into one request; what most servers allow.
+const BATCH: usize = 64;
+
+/// An embedder behind HTTP.
+#[derive(Debug)]
+pub struct HttpEmbedder {
+    http: Http,
+    url: String,
+    model: String,
+    about: EmbedderAbout,
+    prefixes: Prefixes,
+    retries: Retries,
+}
+
+/// What a model wants before a question and before a passage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Prefixes {
+    query: &'static str,
+    passage: &'static str,
+}
+
+impl HttpEmbedder {
+    /// Opens an embedder and asks it once, to learn how many numbers its vectors have.
+    pub async fn open(config: &ModelConfig, secret: Secret) -> Result<Self, OpenError> {
+        let reached = Reached::by(config, secret)?;
+        if reached.vendor.dialect != DialectKind::Chat {
+            let reason = format!("`{}` has no embeddings in OpenAI's dialect", config.id.provider);
+            return Err(ModelError::Rejected { reason }.into());
+        }
+        let model = config.id.model.clone();
+        let mut embedder = Self {
+            http: reached.http(config)?,
+            url: format!("{}/embeddings", reached.base_url),
+            about: EmbedderAbout { id: config.id.to_string(), dimension: 0, multilingual: true },
+            prefixes: Prefixes::of(&model),
+            model,
+            retries: config.retries,
+        };
+        let probe = embedder.batch(&["차원".to_owned()]).await?;
+        embedder.about.dimension = probe[0].len();
+        Ok(embedder)
+    }
+
+    /// One request, again and again while that may help.
+    async fn batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let began = Instant::now();
+        let mut tries = 0_u32;
+        loop {
+            tries += 1;
+            let error = match self.once(texts).await {
+                Ok(vectors) => return Ok(vectors),
+                Err(error) => error,
+            };
+            let usual = self.retries.first_wait.saturating_mul(1 << (tries - 1).min(8)).min(self.retries.longest_wait);
+            let wait = error.retry_after().unwrap_or(Duration::ZERO).max(usual);
+            let late = began.elapsed() + wait > self.retries.patience;
+            if !error.is_transient() || tries as usize >= self.retries.tries || late {
+                return Err(error);
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn once(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" }).to_string().into_bytes();
+        let mut answer = self.http.post(Call { url: self.url.clone(), body }).await?;
+        let body = answer.whole(self.http.limits.body_bytes).await?;
+        let wire: Wire = serde_json::from_slice(&body)
+            .map_err(|_| ModelError::Broken { reason: "the vectors could not be read".into() })?;
+        vectors(wire, texts.len(), self.about.dimension)
+    }
+}
+
+#[async_trait]
+impl Embedder for HttpEmbedder {
+    fn about(&self) -> EmbedderAbout {
+        self.about.clone()
+    }
+
+    async fn embed(&self, texts: &[String], side: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+        let prefix = match side {
+            Side::Query => self.prefixes.query,
+            Side::Passage => self.prefixes.passage,
+        };
+        let mut vectors = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(BATCH) {
+            // Servers refuse an empty text; a space has a vector and changes nothing else.
+            let batch: Vec<String> = batch
+                .iter()
+                .map(|text| if text.trim().is_empty() { " ".to_owned() } else { format!("{prefix}{text}") })
+                .collect();
+            vectors.extend(self.batch(&batch).await?);
+        }
+        Ok(vectors)
+    }
+}
+
+impl Prefixes {
+    /// What the authors of a family of models ask for.
+    fn of(model: &str) -> Self {
+        let model = model.to_ascii_lowercase();
+        if model.contains("e5-") && !model.contains("instruct") {
+            Self { query: "query: ", passage: "passage: " }
+        } else if model.contains("nomic-embed-text") {
+            Self { query: "search_query: ", passage: "search_document: " }
+        } else {
+            Self::default()
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    data: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    #[serde(default)]
+    index: Option<usize>,
+    embedding: Vec<f32>,
+}
+
+/// The vectors in the order of their texts, each of length 1. A dimension of 0 is not known yet.
+fn vectors(wire: Wire, wanted: usize, dimension: usize) -> Result<Vec<Vec<f32>>, ModelError> {
+    let broken = |reason: String| Err(ModelError::Broken { reason });
+    let mut rows = wire.data;
+    if rows.len() != wanted {
+        return broken(format!("{} vectors came for {wanted} texts", rows.len()));
+    }
+    if rows.iter().all(|row| row.index.is_some()) {
+        rows.sort_by_key(|row| row.index);
+    }
+    let first = if dimension == 0 { rows.first().map_or(0, |row| row.embedding.len()) } else { dimension };
+    let mut vectors = Vec::with_capacity(rows.len());
+    for mut row in rows {
+        if row.embedding.len() != first || first == 0 {
+            let reason = format!("a vector has {} numbers instead of {first}", row.embedding.len());
+            return Err(ModelError::Rejected { reason });
+        }
+        let length = row.embedding.iter().map(|number| number * number).sum::<f32>().sqrt();
+        if !length.is_finite() || length == 0.0 {
+            return broken("a vector has no direction".into());
+        }
+        row.embedding.iter_mut().for_each(|number| *number /= length);
+        vectors.push(row.embedding);
+    }
+    Ok(vectors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(json: &str, wanted: usize, dimension: usize, expected: &str) {
+        let wire: Wire = serde_json::from_str(json).expect("json");
+        let told = match vectors(wire, wanted, dimension) {
+            Ok(vectors) => format!("{vectors:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn vectors_come_in_order_and_of_length_one() {
+        check(
+            r#"{"data":[{"index":1,"embedding":[0,2]},{"index":0,"embedding":[3,4]}]}"#,
+            2,
+            2,
+            "[[0.6, 0.8], [0.0, 1.0]]",
+        );
+    }
+
+    #[test]
+    fn vectors_that_cannot_be_used_are_refused() {
+        let broke = "the answer of the model broke off: ";
+        check(r#"{"data":[{"embedding":[1]}]}"#, 2, 1, &format!("{broke}1 vectors came for 2 texts"));
+        check(r#"{"data":[{"embedding":[0,0]}]}"#, 1, 2, &format!("{broke}a vector has no direction"));
+        let refused = "the model does not take the request: a vector has 1 numbers instead of 2";
+        check(r#"{"data":[{"embedding":[1]}]}"#, 1, 2, refused);
+    }
+}

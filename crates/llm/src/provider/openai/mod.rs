@@ -1,0 +1,65 @@
+//! OpenAI's chat completions, and everybody who speaks like it.
+//!
+//! `request` writes, `stream` reads; where vendors differ, a row of the vendor table says so.
+
+mod embeddings;
+mod request;
+mod stream;
+mod wire;
+
+pub use self::embeddings::HttpEmbedder;
+pub(super) use self::request::{answer_tool, cache_key, object, shortest};
+pub(super) use self::stream::arguments;
+use self::stream::ChatDecoder;
+use super::dialect::{Decoder, Dialect};
+use super::vendors::Quirks;
+use crate::error::ModelError;
+use crate::http::{Call, Secret};
+use crate::model::ChatRequest;
+
+/// How one model of one vendor is asked.
+pub(crate) struct Chat {
+    pub(crate) url: String,
+    pub(crate) model: String,
+    pub(crate) quirks: Quirks,
+    /// Whether the answer is to come piece by piece.
+    pub(crate) streamed: bool,
+    /// Fields of the request that the settings add.
+    pub(crate) extra: serde_json::Map<String, serde_json::Value>,
+    /// Only to take it out of what is shown.
+    pub(crate) secret: Secret,
+}
+
+impl Dialect for Chat {
+    fn call(&self, request: &ChatRequest) -> Result<Call, ModelError> {
+        let body = self.body(request)?.to_string().into_bytes();
+        Ok(Call { url: format!("{}/chat/completions", self.url), body })
+    }
+
+    fn decoder(&self, request: &ChatRequest) -> Box<dyn Decoder> {
+        Box::new(ChatDecoder::new(request, &self.quirks, self.secret.clone()))
+    }
+}
+
+/// Whether a model of OpenAI thinks before it answers; such a model takes no temperature and needs patience.
+pub(crate) fn thinks(model: &str) -> bool {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    let numbered = model.starts_with("gpt-") && !model.starts_with("gpt-3") && !model.starts_with("gpt-4");
+    let series = model.strip_prefix('o').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    (numbered && !model.contains("-chat") && !model.starts_with("gpt-oss")) || series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thinks;
+
+    #[test]
+    fn models_that_think_are_known_by_name() {
+        for model in ["o1", "o3-mini", "gpt-5", "gpt-5.4-mini", "openai/gpt-6.1-sol"] {
+            assert!(thinks(model), "{model}");
+        }
+        for model in ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "gpt-5-chat-latest", "gpt-oss:20b", "qwen3", "olmo-2"] {
+            assert!(!thinks(model), "{model}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A request in OpenAI's words.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Chat, thinks};
+use crate::error::ModelError;
+use crate::message::{Message, Part, Role, ToolCall};
+use crate::model::{ChatRequest, ResponseSchema, ToolChoice, ToolSpec};
+use crate::provider::data;
+use crate::provider::vendors::Json;
+use crate::structured::strict;
+
+impl Chat {
+    /// The body of a request.
+    pub(super) fn body(&self, request: &ChatRequest) -> Result<Value, ModelError> {
+        let quirks = &self.quirks;
+        if !request.tools.is_empty() && !quirks.tools {
+            return Err(ModelError::Rejected { reason: "this vendor's models do not call tools".into() });
+        }
+        let mut body = Map::new();
+        body.insert("model".into(), self.model.clone().into());
+        body.insert("messages".into(), self.messages(request).into());
+        body.insert("stream".into(), self.streamed.into());
+        if self.streamed && quirks.stream_usage {
+            body.insert("stream_options".into(), json!({ "include_usage": true }));
+        }
+        if let Some(limit) = request.max_output_tokens {
+            body.insert(quirks.limit_field.into(), limit.into());
+        }
+        if let Some(temperature) = request.temperature
+            && !thinks(&self.model)
+        {
+            body.insert("temperature".into(), shortest(temperature));
+        }
+        if let Some(seed) = request.seed
+            && !quirks.seed_field.is_empty()
+            && !thinks(&self.model)
+        {
+            body.insert(quirks.seed_field.into(), seed.into());
+        }
+        if !request.stop.is_empty() && !thinks(&self.model) {
+            body.insert("stop".into(), request.stop.clone().into());
+        }
+        if quirks.cache_key {
+            body.insert("prompt_cache_key".into(), cache_key(request).into());
+        }
+        self.add_tools(&mut body, request);
+        self.add_schema(&mut body, request);
+        body.extend(self.extra.clone());
+        Ok(body.into())
+    }
+
+    fn add_tools(&self, body: &mut Map<String, Value>, request: &ChatRequest) {
+        if request.tools.is_empty() {
+            return;
+        }
+        body.insert("tools".into(), request.tools.iter().map(tool).collect());
+        let choice = match &request.tool_choice {
+            ToolChoice::Auto => json!("auto"),
+            ToolChoice::None => json!("none"),
+            ToolChoice::Required => json!("required"),
+            ToolChoice::Named(name) => json!({ "type": "function", "function": { "name": name } }),
+        };
+        body.insert("tool_choice".into(), choice);
+        if self.quirks.parallel_flag {
+            body.insert("parallel_tool_calls".into(), true.into());
+        }
+    }
+
+    fn add_schema(&self, body: &mut Map<String, Value>, request: &ChatRequest) {
+        let Some(schema) = &request.schema else { return };
+        let format = |strictly: bool, schema: &ResponseSchema, shape: Value| {
+            json!({
+                "type": "json_schema",
+                "json_schema": { "name": schema.name, "schema": shape, "strict": strictly },
+            })
+        };
+        match self.quirks.json {
+            Json::Strict => {
+                body.insert("response_format".into(), format(true, schema, strict(&schema.schema)));
+            }
+            Json::Schema => {
+                body.insert("response_format".into(), format(false, schema, schema.schema.clone()));
+            }
+            Json::Object => {
+                body.insert("response_format".into(), json!({ "type": "json_object" }));
+            }
+            Json::Tool => {
+                let mut tools = match body.remove("tools") {
+                    Some(Value::Array(tools)) => tools,
+                    _ => Vec::new(),
+                };
+                tools.push(tool(&answer_tool(schema)));
+                body.insert("tools".into(), tools.into());
+                let choice = json!({ "type": "function", "function": { "name": schema.name } });
+                body.insert("tool_choice".into(), choice);
+            }
+        }
+    }
+
+    fn messages(&self, request: &ChatRequest) -> Vec<Value> {
+        let mut messages = Vec::new();
+        let mut talked = false;
+        for message in &request.messages {
+            match message.role {
+                Role::System => {
+                    // Chat templates of many open models refuse a system message that is not the first.
+                    let role = if talked && self.quirks.early_system { "user" } else { "system" };
+                    messages.push(json!({ "role": role, "content": data::words(message) }));
+                }
+                Role::User => {
+                    talked = true;
+                    messages.push(json!({ "role": "user", "content": content(message) }));
+                }
+                Role::Assistant => {
+                    talked = true;
+                    messages.push(self.assistant(message));
+                }
+                Role::Tool => messages.extend(message.tool_results().map(|result| {
+                    json!({
+                        "role": "tool",
+                        "tool_call_id": self.id(&result.call),
+                        "content": data::tool_result(result),
+                    })
+                })),
+            }
+        }
+        if let (Json::Object, Some(schema)) = (self.quirks.json, &request.schema) {
+            let told = format!(
+                "Answer with one JSON object that fits this schema, and nothing else: {}",
+                schema.schema
+            );
+            let role = if self.quirks.early_system { "user" } else { "system" };
+            messages.push(json!({ "role": role, "content": told }));
+        }
+        if self.quirks.early_system { one_system(messages) } else { messages }
+    }
+
+    fn assistant(&self, message: &Message) -> Value {
+        let mut said = Map::new();
+        said.insert("role".into(), "assistant".into());
+        let words = data::words(message);
+        let calls: Vec<Value> = message.tool_calls().map(|call| self.call(call)).collect();
+        if words.is_empty() && !calls.is_empty() {
+            said.insert("content".into(), Value::Null);
+        } else {
+            said.insert("content".into(), words.into());
+        }
+        if !calls.is_empty() {
+            if self.quirks.thoughts_back {
+                let thoughts: String = message.parts.iter().filter_map(thought).collect();
+                said.insert("reasoning_content".into(), thoughts.into());
+            }
+            said.insert("tool_calls".into(), calls.into());
+        }
+        said.into()
+    }
+
+    fn call(&self, call: &ToolCall) -> Value {
+        json!({
+            "id": self.id(&call.id),
+            "type": "function",
+            "function": { "name": call.name, "arguments": object(&call.arguments).to_string() },
+        })
+    }
+
+    /// The id of a call as this vendor takes it. The same id always becomes the same.
+    fn id(&self, id: &str) -> String {
+        let fits = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !self.quirks.short_ids || fits {
+            return id.to_owned();
+        }
+        Sha256::digest(id.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..9].to_owned()
+    }
+}
+
+/// The tool whose arguments are the answer.
+pub(in crate::provider) fn answer_tool(schema: &ResponseSchema) -> ToolSpec {
+    ToolSpec {
+        name: schema.name.clone(),
+        description: "Gives the answer. 답을 제출합니다.".into(),
+        parameters: schema.schema.clone(),
+    }
+}
+
+/// Arguments as an object; what was no JSON when it came goes back as a string inside one.
+pub(in crate::provider) fn object(arguments: &Value) -> Value {
+    match arguments {
+        Value::Object(_) => arguments.clone(),
+        Value::Null => json!({}),
+        other => json!({ "not_json": other }),
+    }
+}
+
+/// Requests that begin alike share a key, so that the vendor sends them where their beginning is cached.
+pub(in crate::provider) fn cache_key(request: &ChatRequest) -> String {
+    let mut digest = Sha256::new();
+    for message in request.messages.iter().take_while(|message| message.role == Role::System) {
+        digest.update(message.text().as_bytes());
+    }
+    for tool in &request.tools {
+        digest.update(tool.name.as_bytes());
+    }
+    let digest = digest.finalize();
+    let letters: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("doran-{letters}")
+}
+
+/// A number without the noise of its wider form: 0.7, not 0.699999988079071.
+pub(in crate::provider) fn shortest(number: f32) -> Value {
+    number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "function": { "name": tool.name, "description": tool.description, "parameters": tool.parameters },
+    })
+}
+
+fn content(message: &Message) -> Value {
+    let mut images = data::images(message).peekable();
+    if images.peek().is_none() {
+        return data::words(message).into();
+    }
+    let mut parts = vec![json!({ "type": "text", "text": data::words(message) })];
+    parts.extend(images.map(|image| json!({ "type": "image_url", "image_url": { "url": image.url } })));
+    parts.into()
+}
+
+fn thought(part: &Part) -> Option<&str> {
+    match part {
+        Part::Reasoning { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Joins the system messages at the beginning into one.
+fn one_system(messages: Vec<Value>) -> Vec<Value> {
+    let system = messages.iter().take_while(|message| message["role"] == "system").count();
+    if system < 2 {
+        return messages;
+    }
+    let words: Vec<&str> = messages[..system].iter().filter_map(|message| message["content"].as_str()).collect();
+    let mut joined = vec![json!({ "role": "system", "content": words.join("\n\n") })];
+    joined.extend_from_slice(&messages[system..]);
+    joined
+}

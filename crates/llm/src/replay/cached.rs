@@ -1,0 +1,201 @@
+//! Keeps whole answers in memory for a while, each tenant apart. Only answers that would be the same again are kept.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
+
+use super::fingerprint::fingerprint;
+use crate::model::{About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, ModelRole};
+
+/// Where answers are kept; shared by all tenants and models, told apart inside.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    shared: Arc<Mutex<Shared>>,
+    lifetime: Duration,
+    most_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    kept: HashMap<String, Kept>,
+    order: VecDeque<(String, Instant)>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    deltas: Arc<[Delta]>,
+    since: Instant,
+    bytes: usize,
+}
+
+impl Cache {
+    /// An empty cache whose answers live this long, together at most so many bytes.
+    pub fn new(lifetime: Duration, most_bytes: usize) -> Self {
+        Self { shared: Arc::default(), lifetime, most_bytes }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, key: &str) -> Option<Arc<[Delta]>> {
+        let shared = self.lock();
+        let kept = shared.kept.get(key)?;
+        (kept.since.elapsed() < self.lifetime).then(|| kept.deltas.clone())
+    }
+
+    fn put(&self, key: String, deltas: Vec<Delta>) {
+        let bytes = key.len() + deltas.iter().map(size).sum::<usize>();
+        if bytes > self.most_bytes {
+            return;
+        }
+        let since = Instant::now();
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        shared.bytes += bytes;
+        shared.order.push_back((key.clone(), since));
+        if let Some(old) = shared.kept.insert(key, Kept { deltas: deltas.into(), since, bytes }) {
+            shared.bytes -= old.bytes;
+        }
+        while let Some((oldest, its)) = shared.order.front() {
+            let current = shared.kept.get(oldest).is_some_and(|kept| kept.since == *its);
+            let spent = its.elapsed() >= self.lifetime || shared.bytes > self.most_bytes;
+            if current && !spent {
+                break;
+            }
+            if let Some((oldest, _)) = shared.order.pop_front()
+                && current
+                && let Some(gone) = shared.kept.remove(&oldest)
+            {
+                shared.bytes -= gone.bytes;
+            }
+        }
+    }
+}
+
+/// A model whose answers are kept for one tenant.
+#[derive(Clone)]
+pub struct Cached {
+    inner: Arc<dyn ChatModel>,
+    cache: Cache,
+    tenant: String,
+}
+
+impl Cached {
+    /// Keeps answers of a model. Nobody sees an answer that another tenant paid for.
+    pub fn new(inner: Arc<dyn ChatModel>, cache: Cache, tenant: impl Into<String>) -> Self {
+        Self { inner, cache, tenant: tenant.into() }
+    }
+}
+
+impl ChatModel for Cached {
+    fn about(&self) -> About {
+        self.inner.about()
+    }
+
+    fn about_role(&self, role: ModelRole) -> About {
+        self.inner.about_role(role)
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        // A model that chooses its words freely is asked so that it says something new.
+        if request.temperature != Some(0.0) {
+            return self.inner.stream(request);
+        }
+        let name = self.inner.about_role(request.role).name;
+        let key = fingerprint(&[&self.tenant, &name], &request);
+        if let Some(kept) = self.cache.get(&key) {
+            let deltas: Vec<_> = kept.iter().cloned().map(Ok).collect();
+            return stream::iter(deltas).boxed();
+        }
+        let cache = self.cache.clone();
+        let mut seen = Vec::new();
+        let deltas = self.inner.stream(request).inspect(move |delta| {
+            let Ok(delta) = delta else { return };
+            seen.push(delta.clone());
+            if let Delta::Done { finish: Finish::Stop | Finish::ToolCalls, .. } = delta {
+                cache.put(key.clone(), std::mem::take(&mut seen));
+            }
+        });
+        deltas.boxed()
+    }
+}
+
+fn size(delta: &Delta) -> usize {
+    let inside = match delta {
+        Delta::Text { text } => text.len(),
+        Delta::Reasoning { text, signature } => text.len() + signature.as_ref().map_or(0, String::len),
+        Delta::ToolCall(call) => call.id.len() + call.name.len() + call.arguments.to_string().len(),
+        Delta::Done { .. } => 0,
+    };
+    std::mem::size_of::<Delta>() + inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+    use crate::scripted::{Script, ScriptedModel};
+    use crate::{ModelError, collect};
+
+    fn request(id: &str, temperature: Option<f32>) -> ChatRequest {
+        ChatRequest { temperature, ..ChatRequest::new(vec![Message::user(id, "같은 질문")]) }
+    }
+
+    async fn say(model: &Cached, request: ChatRequest) -> String {
+        match collect(model.stream(request)).await {
+            Ok(reply) => reply.text,
+            Err(error) => error.code().to_owned(),
+        }
+    }
+
+    fn cached(scripts: Vec<Script>, bytes: usize) -> (Cached, Cached) {
+        let inner = Arc::new(ScriptedModel::new(scripts));
+        let cache = Cache::new(Duration::from_secs(60), bytes);
+        (Cached::new(inner.clone(), cache.clone(), "갑"), Cached::new(inner, cache, "을"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_question_of_the_same_tenant_is_asked_once_in_its_lifetime() {
+        let (ours, theirs) = cached(["하나", "둘", "셋"].map(Script::text).into(), 100_000);
+        assert_eq!(say(&ours, request("a", Some(0.0))).await, "하나");
+        assert_eq!(say(&ours, request("b", Some(0.0))).await, "하나");
+        assert_eq!(say(&theirs, request("a", Some(0.0))).await, "둘", "another tenant");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert_eq!(say(&ours, request("a", Some(0.0))).await, "셋", "too old");
+    }
+
+    #[tokio::test]
+    async fn free_words_and_failures_are_not_kept() {
+        let lost = ModelError::Broken { reason: "reset".into() };
+        let scripts = vec![
+            Script::text("하나"),
+            Script::text("둘"),
+            Script::text("반").then_fails(lost),
+            Script::text("잘린").finish(Finish::Length),
+            Script::text("넷"),
+        ];
+        let (model, _) = cached(scripts, 100_000);
+        assert_eq!(say(&model, request("a", Some(0.7))).await, "하나");
+        assert_eq!(say(&model, request("a", None)).await, "둘");
+        assert_eq!(say(&model, request("a", Some(0.0))).await, "truncated");
+        assert_eq!(say(&model, request("a", Some(0.0))).await, "잘린");
+        assert_eq!(say(&model, request("a", Some(0.0))).await, "넷");
+    }
+
+    #[tokio::test]
+    async fn memory_is_bounded() {
+        let cache = Cache::new(Duration::from_secs(60), 2_000);
+        for number in 0..100 {
+            cache.put(format!("{number}"), vec![Delta::Text { text: "가".repeat(100) }]);
+            assert!(cache.lock().bytes <= 2_000);
+        }
+        assert!(cache.get("99").is_some() && cache.get("0").is_none(), "the oldest goes first");
+        cache.put("huge".into(), vec![Delta::Text { text: "가".repeat(10_000) }]);
+        assert!(cache.get("huge").is_none());
+    }
+}

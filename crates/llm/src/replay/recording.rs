@@ -1,0 +1,195 @@
+//! Answers in a file of JSON lines: written while a model answers, read back without one.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::{StreamExt, stream};
+use serde::{Deserialize, Serialize};
+
+use super::fingerprint::fingerprint;
+use crate::error::ModelError;
+use crate::model::{About, ChatModel, ChatRequest, Delta, DeltaStream, Kind, ModelRole};
+
+/// One line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    /// The form of the line.
+    version: u32,
+    /// What makes the request the same.
+    key: String,
+    /// Who answered.
+    model: String,
+    /// The request, for people to read.
+    request: ChatRequest,
+    /// The whole answer.
+    deltas: Vec<Delta>,
+}
+
+const VERSION: u32 = 1;
+
+/// A model whose whole answers are written to a file. A failure is not: it is to be seen, not repeated.
+#[derive(Clone)]
+pub struct Recording {
+    inner: Arc<dyn ChatModel>,
+    file: Arc<Mutex<File>>,
+}
+
+impl Recording {
+    /// Writes to the end of a file, which is made if it is not there.
+    pub fn to(inner: Arc<dyn ChatModel>, path: &Path) -> std::io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self { inner, file: Arc::new(Mutex::new(file)) })
+    }
+}
+
+impl ChatModel for Recording {
+    fn about(&self) -> About {
+        self.inner.about()
+    }
+
+    fn about_role(&self, role: ModelRole) -> About {
+        self.inner.about_role(role)
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let model = self.inner.about_role(request.role).name;
+        let key = fingerprint(&[], &request);
+        let file = self.file.clone();
+        let mut line = Line { version: VERSION, key, model, request: request.clone(), deltas: Vec::new() };
+        let deltas = self.inner.stream(request).map(move |delta| {
+            let delta = delta?;
+            line.deltas.push(delta.clone());
+            if matches!(delta, Delta::Done { .. }) {
+                write(&file, &line)?;
+            }
+            Ok(delta)
+        });
+        deltas.boxed()
+    }
+}
+
+/// An answer that could not be written fails: a recording with holes would be found out much later.
+fn write(file: &Mutex<File>, line: &Line) -> Result<(), ModelError> {
+    let failed = |error: &dyn std::error::Error| ModelError::Rejected {
+        reason: format!("the answer could not be recorded: {error}"),
+    };
+    let mut text = serde_json::to_string(line).map_err(|error| failed(&error))?;
+    text.push('\n');
+    let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+    file.write_all(text.as_bytes()).map_err(|error| failed(&error))
+}
+
+/// A model that gives recorded answers and asks nobody.
+///
+/// The same request made several times gets its answers in the order they were recorded, and then the last one.
+#[derive(Debug)]
+pub struct Replaying {
+    name: String,
+    answers: HashMap<String, Vec<Vec<Delta>>>,
+    given: Mutex<HashMap<String, usize>>,
+}
+
+impl Replaying {
+    /// Reads a recording.
+    pub fn from(path: &Path) -> std::io::Result<Self> {
+        let mut answers: HashMap<String, Vec<Vec<Delta>>> = HashMap::new();
+        let mut name = "replay".to_owned();
+        for (at, line) in BufReader::new(File::open(path)?).lines().enumerate() {
+            let line = line?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let invalid = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, format!("line {}: {why}", at + 1));
+            let line: Line = serde_json::from_str(&line).map_err(|error| invalid(error.to_string()))?;
+            if line.version != VERSION {
+                return Err(invalid(format!("version {} is not known", line.version)));
+            }
+            name = line.model;
+            answers.entry(line.key).or_default().push(line.deltas);
+        }
+        Ok(Self { name, answers, given: Mutex::default() })
+    }
+
+    fn answer(&self, request: &ChatRequest) -> Result<Vec<Delta>, ModelError> {
+        let key = fingerprint(&[], request);
+        let Some(answers) = self.answers.get(&key) else {
+            let question: String = request.question().unwrap_or_default().chars().take(60).collect();
+            let reason = format!("{:?} for `{question}` (key {})", request.purpose, &key[..12]);
+            return Err(ModelError::NotRecorded { reason });
+        };
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = given.entry(key).or_default();
+        let at = (*count).min(answers.len().saturating_sub(1));
+        *count += 1;
+        Ok(answers[at].clone())
+    }
+}
+
+impl ChatModel for Replaying {
+    fn about(&self) -> About {
+        About {
+            name: self.name.clone(),
+            kind: Kind::Language,
+            ko: "녹음된 답을 그대로 다시 들려줍니다. 모델을 부르지 않습니다.".into(),
+            en: "Plays recorded answers back as they were. No model is asked.".into(),
+        }
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        match self.answer(&request) {
+            Ok(deltas) => stream::iter(deltas.into_iter().map(Ok)).boxed(),
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::collect;
+    use crate::message::Message;
+    use crate::scripted::{Script, ScriptedModel};
+
+    fn ask(id: &str, text: &str) -> ChatRequest {
+        ChatRequest::new(vec![Message::user(id, text)])
+    }
+
+    #[tokio::test]
+    async fn what_was_recorded_is_played_back_exactly() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("answers.jsonl");
+        let lost = ModelError::Broken { reason: "reset".into() };
+        let model = ScriptedModel::new([
+            Script::text("첫 번째 답").and_call("calculator", json!({"x": 1})),
+            Script::text("두 번째 답"),
+            Script::text("반").then_fails(lost),
+        ]);
+        let recording = Recording::to(Arc::new(model), &path).expect("file");
+        let first = collect(recording.stream(ask("a", "질문"))).await.expect("reply");
+        let second = collect(recording.stream(ask("b", "질문"))).await.expect("reply");
+        assert!(collect(recording.stream(ask("c", "끊김"))).await.is_err());
+
+        let replaying = Replaying::from(&path).expect("recording");
+        for expected in [&first, &second, &second] {
+            let reply = collect(replaying.stream(ask("other id", "질문"))).await.expect("reply");
+            assert_eq!(&reply, expected);
+        }
+        let error = collect(replaying.stream(ask("a", "끊김"))).await.expect_err("not recorded");
+        assert_eq!(error.code(), "not_recorded");
+        assert!(error.to_string().contains("`끊김`"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_recording_is_told_by_its_line() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("answers.jsonl");
+        std::fs::write(&path, "\n{\"version\":1}\n").expect("file");
+        let error = Replaying::from(&path).expect_err("damaged");
+        assert!(error.to_string().starts_with("line 2: "), "{error}");
+    }
+}

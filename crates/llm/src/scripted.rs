@@ -1,0 +1,271 @@
+//! A model that says what a test wrote down, and remembers exactly what it was asked.
+//!
+//! Replies are taken in order; a reply laid aside [`on`](ScriptedModel::on) a purpose is taken before those. When no
+//! reply is left the request fails and says which one it was: a script never makes something up.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::{StreamExt, stream};
+use serde::Serialize;
+
+use crate::count;
+use crate::message::ToolCall;
+use crate::model::{
+    About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, Kind, ModelError, Purpose, Usage,
+};
+
+/// One reply of a script.
+#[derive(Debug, Default)]
+pub struct Script {
+    deltas: Vec<Delta>,
+    calls: usize,
+    usage: Option<Usage>,
+    finish: Option<Finish>,
+    ending: Ending,
+}
+
+#[derive(Debug, Default)]
+enum Ending {
+    #[default]
+    Done,
+    Failure(ModelError),
+    Hang,
+    Cut,
+}
+
+impl Script {
+    /// Words, streamed one by one with the space after each.
+    pub fn text(text: impl AsRef<str>) -> Self {
+        Self::default().and_text(text)
+    }
+
+    /// A JSON answer.
+    pub fn json(value: &impl Serialize) -> Self {
+        match serde_json::to_string(value) {
+            Ok(text) => Self::text(text),
+            Err(error) => {
+                Self::failure(ModelError::Rejected { reason: format!("the script is not JSON: {error}") })
+            }
+        }
+    }
+
+    /// A tool call. Its id is `call-1`, `call-2`, … within the reply.
+    pub fn call(name: impl Into<String>, arguments: serde_json::Value) -> Self {
+        Self::default().and_call(name, arguments)
+    }
+
+    /// No answer but an error.
+    pub fn failure(error: ModelError) -> Self {
+        Self { ending: Ending::Failure(error), ..Self::default() }
+    }
+
+    /// Further words.
+    #[must_use]
+    pub fn and_text(mut self, text: impl AsRef<str>) -> Self {
+        let words = text.as_ref().split_inclusive(char::is_whitespace);
+        self.deltas.extend(words.map(|word| Delta::Text { text: word.into() }));
+        self
+    }
+
+    /// A thought before what follows.
+    #[must_use]
+    pub fn and_reasoning(mut self, text: impl Into<String>, signature: Option<String>) -> Self {
+        self.deltas.push(Delta::Reasoning { text: text.into(), signature });
+        self
+    }
+
+    /// A further tool call.
+    #[must_use]
+    pub fn and_call(mut self, name: impl Into<String>, arguments: serde_json::Value) -> Self {
+        self.calls += 1;
+        let id = format!("call-{}", self.calls);
+        self.deltas.push(Delta::ToolCall(ToolCall { id, name: name.into(), arguments }));
+        self
+    }
+
+    /// What the reply says it took, instead of an estimate.
+    #[must_use]
+    pub fn usage(mut self, usage: Usage) -> Self {
+        self.usage = Some(usage);
+        self
+    }
+
+    /// Why the reply says it ended, instead of `stop` or `tool_calls`.
+    #[must_use]
+    pub fn finish(mut self, finish: Finish) -> Self {
+        self.finish = Some(finish);
+        self
+    }
+
+    /// An error in place of the end.
+    #[must_use]
+    pub fn then_fails(mut self, error: ModelError) -> Self {
+        self.ending = Ending::Failure(error);
+        self
+    }
+
+    /// Silence in place of the end: the stream never goes on.
+    #[must_use]
+    pub fn then_hangs(mut self) -> Self {
+        self.ending = Ending::Hang;
+        self
+    }
+
+    /// Nothing in place of the end, as when a connection is lost and nobody noticed.
+    #[must_use]
+    pub fn then_stops_short(mut self) -> Self {
+        self.ending = Ending::Cut;
+        self
+    }
+
+    fn play(self, request: &ChatRequest) -> DeltaStream {
+        let usage = self.usage.unwrap_or_else(|| count::usage_of(request, &self.deltas));
+        let finish =
+            self.finish.unwrap_or(if self.calls > 0 { Finish::ToolCalls } else { Finish::Stop });
+        let body = stream::iter(self.deltas.into_iter().map(Ok));
+        match self.ending {
+            Ending::Done => body.chain(stream::iter([Ok(Delta::Done { usage, finish })])).boxed(),
+            Ending::Failure(error) => body.chain(stream::iter([Err(error)])).boxed(),
+            Ending::Hang => body.chain(stream::pending()).boxed(),
+            Ending::Cut => body.boxed(),
+        }
+    }
+}
+
+/// Gives scripted replies and keeps the requests. Clones share both.
+#[derive(Clone, Debug)]
+pub struct ScriptedModel {
+    name: String,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    replies: VecDeque<Script>,
+    by_purpose: HashMap<Purpose, VecDeque<Script>>,
+    requests: Vec<ChatRequest>,
+}
+
+impl ScriptedModel {
+    /// A model that gives these replies in order.
+    pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
+        let shared = Shared { replies: replies.into_iter().collect(), ..Shared::default() };
+        Self { name: "scripted".into(), shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Lays a reply aside for the next request with this purpose.
+    #[must_use]
+    pub fn on(self, purpose: Purpose, reply: Script) -> Self {
+        self.lock().by_purpose.entry(purpose).or_default().push_back(reply);
+        self
+    }
+
+    /// Adds a reply after those that are left.
+    pub fn push(&self, reply: Script) {
+        self.lock().replies.push_back(reply);
+    }
+
+    /// Every request so far, in the order they came.
+    pub fn requests(&self) -> Vec<ChatRequest> {
+        self.lock().requests.clone()
+    }
+
+    /// The purposes of the requests so far: what a turn cost in model calls, at a glance.
+    pub fn purposes(&self) -> Vec<Purpose> {
+        self.lock().requests.iter().map(|request| request.purpose).collect()
+    }
+
+    /// How many replies nobody asked for yet.
+    pub fn left(&self) -> usize {
+        let shared = self.lock();
+        shared.replies.len() + shared.by_purpose.values().map(VecDeque::len).sum::<usize>()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChatModel for ScriptedModel {
+    fn about(&self) -> About {
+        About {
+            name: self.name.clone(),
+            kind: Kind::Language,
+            ko: "시험용 대본 모델입니다. 미리 적어 둔 답만 말합니다.".into(),
+            en: "A scripted model for tests. It says only what was written down before.".into(),
+        }
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let mut shared = self.lock();
+        shared.requests.push(request.clone());
+        let laid_aside = shared.by_purpose.get_mut(&request.purpose).and_then(VecDeque::pop_front);
+        let reply = laid_aside.or_else(|| shared.replies.pop_front());
+        let number = shared.requests.len();
+        drop(shared);
+        match reply {
+            Some(reply) => reply.play(&request),
+            None => {
+                let reason =
+                    format!("the script has no reply left for request {number} ({:?})", request.purpose);
+                stream::iter([Err(ModelError::Rejected { reason })]).boxed()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::collect;
+    use crate::message::Message;
+
+    fn ask(purpose: Purpose) -> ChatRequest {
+        ChatRequest { purpose, ..ChatRequest::new(vec![Message::user("m1", "안녕?")]) }
+    }
+
+    #[tokio::test]
+    async fn replies_come_in_order_and_requests_are_kept_exactly() {
+        let model = ScriptedModel::new([Script::text("하나 둘"), Script::call("calculator", json!({"x": 1}))])
+            .on(Purpose::Route, Script::json(&json!({"route": "agent"})));
+        let first = collect(model.stream(ask(Purpose::Answer))).await.expect("reply");
+        let route = collect(model.stream(ask(Purpose::Route))).await.expect("reply");
+        let second = collect(model.stream(ask(Purpose::Answer))).await.expect("reply");
+        assert_eq!((first.text.as_str(), first.finish), ("하나 둘", Finish::Stop));
+        assert_eq!(route.text, r#"{"route":"agent"}"#);
+        assert_eq!((second.tool_calls[0].id.as_str(), second.finish), ("call-1", Finish::ToolCalls));
+        assert_eq!(model.requests(), [ask(Purpose::Answer), ask(Purpose::Route), ask(Purpose::Answer)]);
+        assert_eq!(model.left(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_script_that_has_run_out_says_so() {
+        let error = collect(ScriptedModel::new([]).stream(ask(Purpose::Plan))).await.expect_err("empty");
+        assert_eq!(
+            error.to_string(),
+            "the model does not take the request: the script has no reply left for request 1 (Plan)"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_error_comes_after_the_words_before_it() {
+        let broken = ModelError::Broken { reason: "reset".into() };
+        let model = ScriptedModel::new([Script::text("반쯤 온 ").then_fails(broken), Script::text("반").then_stops_short()]);
+        let mut stream = model.stream(ask(Purpose::Answer));
+        assert!(matches!(stream.next().await, Some(Ok(Delta::Text { text })) if text == "반쯤 "));
+        assert!(stream.next().await.is_some_and(|delta| delta.is_ok()));
+        assert!(matches!(stream.next().await, Some(Err(ModelError::Broken { .. }))));
+        let error = collect(model.stream(ask(Purpose::Answer))).await.expect_err("no end");
+        assert_eq!(error.code(), "truncated");
+    }
+}

@@ -1,0 +1,203 @@
+//! Schemas of answers: from a Rust type, as vendors want them, and against what came.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use crate::model::ResponseSchema;
+
+/// The schema of a type, in the subset that vendors understand: no references where they can be avoided, no titles,
+/// no number formats, nothing beside the named properties.
+pub fn schema_of<T: JsonSchema>() -> ResponseSchema {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    tidy(&mut schema);
+    ResponseSchema { name: name_of(&T::schema_name()), schema }
+}
+
+/// What is wrong with a value, at most five findings, each with its place. A schema that cannot be read is a finding.
+pub(super) fn problems(schema: &Value, value: &Value) -> Vec<String> {
+    let validator = match jsonschema::validator_for(schema) {
+        Ok(validator) => validator,
+        Err(error) => return vec![format!("the schema itself cannot be read: {}", error.masked())],
+    };
+    let told = validator.iter_errors(value).take(MOST_PROBLEMS).map(|error| {
+        let place = error.instance_path().to_string();
+        let place = if place.is_empty() { "/".into() } else { place };
+        let mut what = error.to_string();
+        if what.len() > MOST_PROBLEM_BYTES {
+            what = error.masked().to_string();
+        }
+        format!("at `{place}`: {what}")
+    });
+    told.collect()
+}
+
+const MOST_PROBLEMS: usize = 5;
+
+/// A longer finding quotes too much of the value.
+const MOST_PROBLEM_BYTES: usize = 300;
+
+/// The schema as strict modes want it: every property required and nothing else allowed. A property that may be left
+/// out may be null instead.
+pub(crate) fn strict(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    make_strict(&mut schema);
+    schema
+}
+
+fn make_strict(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        let names: Vec<String> = properties.keys().cloned().collect();
+        let required: Vec<String> = match schema.get("required") {
+            Some(Value::Array(required)) => {
+                required.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+            }
+            _ => Vec::new(),
+        };
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            for (name, property) in properties.iter_mut() {
+                if !required.contains(name) {
+                    allow_null(property);
+                }
+            }
+        }
+        schema.insert("required".into(), names.into());
+        schema.insert("additionalProperties".into(), false.into());
+    }
+    schema.remove("default");
+    each_subschema(schema, make_strict);
+}
+
+fn allow_null(property: &mut Value) {
+    let Value::Object(schema) = property else { return };
+    match schema.get_mut("type") {
+        Some(Value::Array(types)) => {
+            if !types.iter().any(|kind| kind == "null") {
+                types.push("null".into());
+            }
+        }
+        Some(kind @ Value::String(_)) if kind != "null" => {
+            *kind = Value::Array(vec![kind.clone(), "null".into()]);
+            if let Some(Value::Array(choices)) = schema.get_mut("enum") {
+                choices.push(Value::Null);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Removes what vendors refuse or ignore.
+fn tidy(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    schema.remove("title");
+    schema.remove("$schema");
+    if let Some(Value::String(format)) = schema.get("format")
+        && !KNOWN_FORMATS.contains(&format.as_str())
+    {
+        schema.remove("format");
+    }
+    if schema.contains_key("properties") && !schema.contains_key("additionalProperties") {
+        schema.insert("additionalProperties".into(), false.into());
+    }
+    each_subschema(schema, tidy);
+}
+
+/// The formats that every strict mode knows.
+const KNOWN_FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "uuid"];
+
+fn each_subschema(schema: &mut Map<String, Value>, visit: fn(&mut Value)) {
+    for (key, value) in schema.iter_mut() {
+        match key.as_str() {
+            "properties" | "$defs" | "definitions" | "patternProperties" => {
+                if let Value::Object(named) = value {
+                    named.values_mut().for_each(visit);
+                }
+            }
+            "anyOf" | "oneOf" | "allOf" | "prefixItems" => {
+                if let Value::Array(several) = value {
+                    several.iter_mut().for_each(visit);
+                }
+            }
+            "items" | "additionalProperties" | "not" => visit(value),
+            _ => {}
+        }
+    }
+}
+
+/// A type's name in the letters that vendors take.
+fn name_of(name: &str) -> String {
+    let cleaned: String = name
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' })
+        .take(64)
+        .collect();
+    if cleaned.is_empty() { "answer".into() } else { cleaned }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Route {
+        /// Where to go.
+        route: Way,
+        reason: String,
+        weight: Option<u32>,
+    }
+
+    #[derive(JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Way {
+        Rag,
+        Agent,
+    }
+
+    #[test]
+    fn a_type_becomes_a_plain_schema() {
+        let schema = schema_of::<Route>();
+        assert_eq!(schema.name, "Route");
+        assert_eq!(
+            schema.schema,
+            json!({
+                "type": "object",
+                "properties": {
+                    "route": {"description": "Where to go.", "type": "string", "enum": ["rag", "agent"]},
+                    "reason": {"type": "string"},
+                    "weight": {"type": ["integer", "null"], "minimum": 0}
+                },
+                "required": ["route", "reason"],
+                "additionalProperties": false
+            })
+        );
+    }
+
+    #[test]
+    fn a_strict_schema_requires_everything() {
+        let strict = strict(&schema_of::<Route>().schema);
+        let mut required: Vec<_> = strict["required"].as_array().expect("list").clone();
+        required.sort_by_key(ToString::to_string);
+        assert_eq!(required, ["reason", "route", "weight"]);
+    }
+
+    #[test]
+    fn findings_name_their_place() {
+        let schema = schema_of::<Route>().schema;
+        assert_eq!(problems(&schema, &json!({"route": "rag", "reason": ""})), Vec::<String>::new());
+        let found = problems(&schema, &json!({"route": "bus", "reason": "", "weight": -1}));
+        assert!(found.iter().any(|what| what.starts_with("at `/route`")), "{found:?}");
+        assert!(found.iter().any(|what| what.starts_with("at `/weight`")), "{found:?}");
+        let unreadable = problems(&json!({"type": 3}), &json!(1));
+        assert!(unreadable[0].starts_with("the schema itself cannot be read"), "{unreadable:?}");
+    }
+}

@@ -1,0 +1,155 @@
+//! The structure of contracts and rule books: chapters, articles, clauses, items and appendices, each with its place
+//! in the text.
+//!
+//! [`Contract::parse`] reads a document whose articles are headed `제5조(손해배상)`, `Article 5`, `Section 5` or
+//! `5. Term`. Articles are looked up by number in any spelling ([`Reference::parse`]) or by title, exact before alike;
+//! [`compare`] lays a contract beside its standard form. What an article means is left to others.
+
+mod compare;
+mod line;
+mod numeral;
+mod parse;
+mod reference;
+mod similar;
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::passage::{ArticleNumber, Document};
+
+pub use compare::{Comparison, Pair, compare};
+pub use reference::{Reference, references};
+
+/// Titles less alike than this are not offered.
+const ALIKE: f64 = 0.45;
+
+/// A contract, as places in the text of its document.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contract {
+    /// What stands before the first chapter or article.
+    pub preamble: Range<usize>,
+    /// Its chapters (장).
+    pub chapters: Vec<Chapter>,
+    /// Its articles (조), in order.
+    pub articles: Vec<Article>,
+    /// The words before the signatures, and the signatures.
+    pub closing: Option<Range<usize>>,
+    /// What follows: 부칙, 별지, Exhibit.
+    pub appendices: Vec<Appendix>,
+    /// Whether the articles call themselves so (`제5조`, `Article 5`), and are not just numbered headings.
+    pub named: bool,
+}
+
+/// A chapter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chapter {
+    /// Its number.
+    pub number: u32,
+    /// Its title; may be empty.
+    pub title: String,
+    /// From its heading to the next chapter.
+    pub range: Range<usize>,
+}
+
+/// An article.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Article {
+    /// Its number.
+    pub number: ArticleNumber,
+    /// Its title; may be empty.
+    pub title: String,
+    /// All of it, heading included.
+    pub range: Range<usize>,
+    /// What stands under the heading.
+    pub body: Range<usize>,
+    /// Which of the chapters it is in.
+    pub chapter: Option<usize>,
+    /// Its clauses (항).
+    pub clauses: Vec<Clause>,
+}
+
+/// A clause or, where there are no circled numbers, a numbered part of an article.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clause {
+    /// Its number.
+    pub number: u32,
+    /// How the text marks it: `①`, `1.`.
+    pub label: String,
+    /// All of it, mark included.
+    pub range: Range<usize>,
+    /// Its items (호, 목).
+    pub items: Vec<Clause>,
+}
+
+/// What is attached to a contract.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Appendix {
+    /// What it is called: `별지 1`, `부칙`, `Exhibit A`.
+    pub label: String,
+    /// Its title; may be empty.
+    pub title: String,
+    /// All of it, heading included.
+    pub range: Range<usize>,
+    /// Articles with numbers of their own, as in 부칙.
+    pub articles: Vec<Article>,
+}
+
+impl Contract {
+    /// Reads the structure of a document. A text without articles gives a contract without articles.
+    pub fn parse(document: &Document) -> Self {
+        parse::parse(&document.text)
+    }
+
+    /// The article of a number.
+    pub fn article(&self, number: ArticleNumber) -> Option<&Article> {
+        self.articles.iter().find(|article| article.number == number)
+    }
+
+    /// The place that a reference names, as narrow as the contract has it: the item, else the clause, else the article.
+    pub fn locate(&self, reference: &Reference) -> Option<(&Article, Range<usize>)> {
+        let article = self.article(reference.article)?;
+        let clause = reference.clause.and_then(|number| article.clauses.iter().find(|clause| clause.number == number));
+        let parts = clause.map_or(&article.clauses, |clause| &clause.items);
+        let item = reference.item.and_then(|number| parts.iter().find(|item| item.number == number));
+        let range = item.or(clause).map_or(&article.range, |part| &part.range);
+        Some((article, range.clone()))
+    }
+
+    /// The articles with this title, best first, with how alike the titles are (1 is the same). Articles whose title
+    /// is exactly the one asked for shut out the rest.
+    pub fn titled(&self, title: &str) -> Vec<(&Article, f64)> {
+        let wanted = similar::Title::of(title);
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let mut found: Vec<(&Article, f64)> = self
+            .articles
+            .iter()
+            .map(|article| (article, similar::Title::of(&article.title).likeness(&wanted)))
+            .filter(|(_, likeness)| *likeness >= ALIKE)
+            .collect();
+        found.sort_by(|(_, left), (_, right)| right.total_cmp(left));
+        if found.first().is_some_and(|(_, likeness)| *likeness >= 1.0) {
+            found.retain(|(_, likeness)| *likeness >= 1.0);
+        }
+        found
+    }
+
+    /// The headings above an article, chapter first: `제2장 용역의 수행`, `제5조(손해배상)`.
+    pub fn headings(&self, article: &Article) -> Vec<String> {
+        let chapter = article.chapter.and_then(|at| self.chapters.get(at));
+        let chapter = chapter.map(|chapter| format!("제{}장 {}", chapter.number, chapter.title).trim().to_owned());
+        chapter.into_iter().chain([article.heading()]).collect()
+    }
+}
+
+impl Article {
+    /// What a person calls it: `제5조(손해배상)`.
+    pub fn heading(&self) -> String {
+        if self.title.is_empty() {
+            return self.number.to_string();
+        }
+        format!("{}({})", self.number, self.title)
+    }
+}

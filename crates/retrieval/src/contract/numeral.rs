@@ -1,0 +1,181 @@
+//! Numbers as contracts write them: digits of any width, Hangul and Hanja numerals, circled and Roman numbers.
+
+/// The largest number of an article, clause or item that is believed.
+const MOST: u32 = 99_999;
+
+/// The number a text starts with in digits, and how many bytes it takes.
+pub(super) fn digits(text: &str) -> Option<(u32, usize)> {
+    let mut value = 0u32;
+    let mut length = 0;
+    for char in text.chars() {
+        let Some(digit) = digit(char) else { break };
+        value = value.checked_mul(10)?.checked_add(digit)?;
+        if value > MOST {
+            return None;
+        }
+        length += char.len_utf8();
+    }
+    (length > 0).then_some((value, length))
+}
+
+/// The number a text starts with in digits, Hanja (`十二`) or Hangul (`십이`).
+pub(super) fn numeral(text: &str) -> Option<(u32, usize)> {
+    digits(text).or_else(|| spelled(text, hanja)).or_else(|| spelled(text, hangul))
+}
+
+/// The number a text starts with in digits or Hanja: for places where a Hangul numeral could be the start of a word.
+pub(super) fn plain_numeral(text: &str) -> Option<(u32, usize)> {
+    digits(text).or_else(|| spelled(text, hanja))
+}
+
+/// The number inside a circle, up to 50.
+pub(super) fn circled(char: char) -> Option<u32> {
+    let code = char as u32;
+    match code {
+        0x2460..=0x2473 => Some(code - 0x2460 + 1),
+        0x3251..=0x325F => Some(code - 0x3251 + 21),
+        0x32B1..=0x32BF => Some(code - 0x32B1 + 36),
+        _ => None,
+    }
+}
+
+/// The Roman number that is the whole text, in capitals.
+pub(super) fn roman(text: &str) -> Option<u32> {
+    const TABLE: [(&str, u32); 9] = [
+        ("C", 100),
+        ("XC", 90),
+        ("L", 50),
+        ("XL", 40),
+        ("X", 10),
+        ("IX", 9),
+        ("V", 5),
+        ("IV", 4),
+        ("I", 1),
+    ];
+    if text.is_empty() || text.len() > 12 {
+        return None;
+    }
+    let mut rest = text;
+    let mut value = 0;
+    for (letters, worth) in TABLE {
+        let mut repeats = 0;
+        while let Some(after) = rest.strip_prefix(letters) {
+            repeats += 1;
+            if repeats > 3 || (letters.len() > 1 || worth % 10 == 5 || worth == 50) && repeats > 1 {
+                return None;
+            }
+            (rest, value) = (after, value + worth);
+        }
+    }
+    rest.is_empty().then_some(value)
+}
+
+/// The place of a syllable in 가, 나, 다, …, 하, from 1.
+pub(super) fn syllable(char: char) -> Option<u32> {
+    "가나다라마바사아자차카타파하".chars().position(|known| known == char).map(|at| at as u32 + 1)
+}
+
+fn digit(char: char) -> Option<u32> {
+    match char {
+        '0'..='9' => Some(char as u32 - '0' as u32),
+        '０'..='９' => Some(char as u32 - '０' as u32),
+        _ => None,
+    }
+}
+
+enum Sign {
+    Digit(u32),
+    Unit(u32),
+}
+
+fn hangul(char: char) -> Option<Sign> {
+    Some(match char {
+        '일' => Sign::Digit(1),
+        '이' => Sign::Digit(2),
+        '삼' => Sign::Digit(3),
+        '사' => Sign::Digit(4),
+        '오' => Sign::Digit(5),
+        '육' | '륙' => Sign::Digit(6),
+        '칠' => Sign::Digit(7),
+        '팔' => Sign::Digit(8),
+        '구' => Sign::Digit(9),
+        '십' => Sign::Unit(10),
+        '백' => Sign::Unit(100),
+        '천' => Sign::Unit(1000),
+        _ => return None,
+    })
+}
+
+fn hanja(char: char) -> Option<Sign> {
+    Some(match char {
+        '一' | '壹' => Sign::Digit(1),
+        '二' | '貳' => Sign::Digit(2),
+        '三' | '參' => Sign::Digit(3),
+        '四' => Sign::Digit(4),
+        '五' => Sign::Digit(5),
+        '六' => Sign::Digit(6),
+        '七' => Sign::Digit(7),
+        '八' => Sign::Digit(8),
+        '九' => Sign::Digit(9),
+        '十' | '拾' => Sign::Unit(10),
+        '百' => Sign::Unit(100),
+        '千' => Sign::Unit(1000),
+        _ => return None,
+    })
+}
+
+/// Reads `이십삼`: a digit multiplies the unit after it, units fall, two digits never stand side by side.
+fn spelled(text: &str, sign: fn(char) -> Option<Sign>) -> Option<(u32, usize)> {
+    let (mut value, mut pending, mut below, mut length) = (0, None, u32::MAX, 0);
+    for char in text.chars() {
+        match sign(char) {
+            Some(Sign::Digit(digit)) if pending.is_none() => pending = Some(digit),
+            Some(Sign::Unit(unit)) if unit < below => {
+                value += pending.take().unwrap_or(1) * unit;
+                below = unit;
+            }
+            Some(_) | None => break,
+        }
+        length += char.len_utf8();
+    }
+    value += pending.unwrap_or(0);
+    (length > 0 && value > 0).then_some((value, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<u32>) {
+        assert_eq!(numeral(text).map(|(value, _)| value), expected, "{text}");
+    }
+
+    #[test]
+    fn numbers_are_read_in_every_spelling() {
+        check("5조", Some(5));
+        check("１２조", Some(12));
+        check("십조", Some(10));
+        check("이십삼조", Some(23));
+        check("백이조", Some(102));
+        check("五條", Some(5));
+        check("二十一條", Some(21));
+        check("가조", None);
+        check("9999999999999", None);
+    }
+
+    #[test]
+    fn roman_numbers_are_read_strictly() {
+        for (text, expected) in
+            [("I", Some(1)), ("IV", Some(4)), ("XIX", Some(19)), ("IIII", None), ("VV", None), ("IC", None), ("", None)]
+        {
+            assert_eq!(roman(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn circles_go_to_fifty() {
+        for (char, expected) in [('①', Some(1)), ('⑳', Some(20)), ('㉑', Some(21)), ('㊿', Some(50)), ('1', None)] {
+            assert_eq!(circled(char), expected, "{char}");
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Cuts the text of a contract at its headings, and the articles at their clauses and items.
+
+use std::ops::Range;
+
+use super::line::{Line, Marker, Style, marker, read};
+use super::numeral::circled;
+use super::{Appendix, Article, Chapter, Clause, Contract};
+use crate::passage::ArticleNumber;
+
+/// How deep clauses, items and their items go.
+const DEPTH: usize = 3;
+
+/// Reads the structure of a text.
+pub(super) fn parse(text: &str) -> Contract {
+    let Some(style) = style(text) else {
+        return Contract { preamble: 0..text.len(), ..Contract::default() };
+    };
+    let mut reading = Reading { text, place: Place::Preamble, contract: Contract::default(), end: 0 };
+    reading.contract.named = style != Style::Numbered;
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if !line.trim_start().starts_with('|') {
+            reading.line(start, line.trim_end(), style);
+        }
+        start += line.len();
+        if !line.trim().is_empty() {
+            reading.end = start - (line.len() - line.trim_end().len());
+        }
+    }
+    reading.finish()
+}
+
+/// The way this text counts articles, if it has at least two, or one in Korean.
+fn style(text: &str) -> Option<Style> {
+    let count = |style: Style, least: usize| {
+        let mut next = 1;
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('|'));
+        let articles = lines.filter_map(|line| match read(line, style) {
+            Line::Article { number, .. } => Some(number.number),
+            Line::Chapter { .. } | Line::Appendix { .. } | Line::Closing | Line::Other => None,
+        });
+        let in_order = articles.filter(|number| {
+            let fits = style != Style::Numbered || *number == next;
+            next += u32::from(fits);
+            fits
+        });
+        in_order.take(least).count() >= least
+    };
+    let styles = [(Style::Korean, 2), (Style::Article, 2), (Style::Section, 2), (Style::Korean, 1), (Style::Numbered, 2)];
+    styles.into_iter().find(|(style, least)| count(*style, *least)).map(|(style, _)| style)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Preamble,
+    Article,
+    Appendix,
+    AppendixArticle,
+    Closing,
+}
+
+struct Reading<'a> {
+    text: &'a str,
+    place: Place,
+    contract: Contract,
+    /// Where the last words so far end.
+    end: usize,
+}
+
+impl Reading<'_> {
+    fn line(&mut self, start: usize, line: &str, style: Style) {
+        let owned = |range: Range<usize>| line[range].trim().to_owned();
+        match read(line, style) {
+            Line::Chapter { number, title } => {
+                self.close();
+                self.close_chapter();
+                let begin = start + super::line::indent(line);
+                let chapter = Chapter { number, title: owned(title), range: begin..start + line.len() };
+                self.contract.chapters.push(chapter);
+                if self.contract.articles.is_empty() {
+                    self.place = Place::Preamble;
+                }
+            }
+            Line::Article { number, title, body, sure } => {
+                let Some(place) = self.admits(number, sure) else { return };
+                self.close();
+                let begin = start + super::line::indent(line);
+                let article = Article {
+                    number,
+                    title: title.map(owned).unwrap_or_default(),
+                    range: begin..start + line.len(),
+                    body: start + body..start + line.len(),
+                    chapter: self.contract.chapters.len().checked_sub(1).filter(|_| place == Place::Article),
+                    clauses: Vec::new(),
+                };
+                self.place = place;
+                if let Some(articles) = self.articles() {
+                    articles.push(article);
+                }
+            }
+            Line::Appendix { label, title } => {
+                self.close();
+                self.close_chapter();
+                let range = start + super::line::indent(line)..start + line.len();
+                let appendix =
+                    Appendix { label: owned(label), title: owned(title), range, articles: Vec::new() };
+                self.contract.appendices.push(appendix);
+                self.place = Place::Appendix;
+            }
+            Line::Closing if self.place == Place::Article => {
+                self.close();
+                self.close_chapter();
+                self.contract.closing = Some(start..start + line.len());
+                self.place = Place::Closing;
+            }
+            Line::Closing | Line::Other => {}
+        }
+    }
+
+    /// Where an article of this number would go; none when it is more likely a mention of one.
+    fn admits(&mut self, number: ArticleNumber, sure: bool) -> Option<Place> {
+        let in_appendix = matches!(self.place, Place::Appendix | Place::AppendixArticle);
+        let main = self.contract.articles.last().map(|article| article.number);
+        let back = in_appendix && number.number > 1 && main.is_some_and(|last| follows(last, number));
+        let place = match () {
+            () if in_appendix && !back => Place::AppendixArticle,
+            () => Place::Article,
+        };
+        let last = match place {
+            Place::Article => main,
+            _ => self.contract.appendices.last()?.articles.last().map(|article| article.number),
+        };
+        let Some(last) = last else { return (sure || number.number == 1).then_some(place) };
+        if place == Place::Article && number.number == 1 && number.branch == 0 && self.only_headings() {
+            // All so far was a table of contents.
+            self.contract.articles.clear();
+            self.contract.chapters.truncate(1);
+            return Some(place);
+        }
+        (follows(last, number) || sure && number > last).then_some(place)
+    }
+
+    fn only_headings(&self) -> bool {
+        let articles = &self.contract.articles;
+        articles.len() > 1 && articles.iter().all(|article| self.text[article.body.clone()].trim().is_empty())
+    }
+
+    fn articles(&mut self) -> Option<&mut Vec<Article>> {
+        match self.place {
+            Place::Article => Some(&mut self.contract.articles),
+            Place::Appendix | Place::AppendixArticle => {
+                self.contract.appendices.last_mut().map(|appendix| &mut appendix.articles)
+            }
+            Place::Preamble | Place::Closing => None,
+        }
+    }
+
+    /// Ends what is open where the words so far end.
+    fn close(&mut self) {
+        let (end, text) = (self.end, self.text);
+        match self.place {
+            Place::Preamble => {
+                if self.contract.chapters.is_empty() {
+                    self.contract.preamble = 0..end;
+                }
+            }
+            Place::Article | Place::AppendixArticle => {
+                if let Some(article) = self.articles().and_then(|articles| articles.last_mut()) {
+                    end_article(article, text, end);
+                }
+                if self.place == Place::AppendixArticle {
+                    self.end_appendix();
+                }
+            }
+            Place::Appendix => self.end_appendix(),
+            Place::Closing => {
+                if let Some(closing) = &mut self.contract.closing {
+                    closing.end = end.max(closing.start);
+                }
+            }
+        }
+    }
+
+    fn end_appendix(&mut self) {
+        let end = self.end;
+        if let Some(appendix) = self.contract.appendices.last_mut() {
+            appendix.range.end = end.max(appendix.range.start);
+        }
+    }
+
+    fn close_chapter(&mut self) {
+        let end = self.end;
+        if let Some(chapter) = self.contract.chapters.last_mut()
+            && self.contract.appendices.is_empty()
+            && self.contract.closing.is_none()
+        {
+            chapter.range.end = end.max(chapter.range.start);
+        }
+    }
+
+    fn finish(mut self) -> Contract {
+        self.close();
+        self.close_chapter();
+        self.contract
+    }
+}
+
+fn end_article(article: &mut Article, text: &str, end: usize) {
+    article.range.end = end.max(article.range.start);
+    let start = article.body.start.min(article.range.end);
+    let blank = text[start..article.range.end].len() - text[start..article.range.end].trim_start().len();
+    article.body = start + blank..article.range.end;
+    article.clauses = clauses(text, article.body.clone());
+}
+
+/// Whether a number is the next one: 5 → 6, 5 → 5의2, 5의2 → 5의3, 5의3 → 6.
+fn follows(last: ArticleNumber, next: ArticleNumber) -> bool {
+    let branch = next.number == last.number && next.branch == last.branch.max(1) + 1;
+    branch || next.number == last.number + 1 && next.branch == 0
+}
+
+/// The clauses of an article: at circled numbers wherever they stand, else at numbers that begin a line.
+fn clauses(text: &str, body: Range<usize>) -> Vec<Clause> {
+    let starts = circles(&text[body.clone()]);
+    if starts.is_empty() {
+        let kinds = [Marker::Decimal, Marker::Number, Marker::Bracketed, Marker::Letter];
+        return items(text, body, &kinds, 1);
+    }
+    let ends = starts.iter().skip(1).map(|(at, _)| *at).chain([body.len()]);
+    let cut = starts.iter().zip(ends).zip(1..);
+    cut.map(|(((at, length), end), number)| {
+        let range = trimmed(text, body.start + at..body.start + end);
+        let label = text[range.start..range.start + length].to_owned();
+        let inner = range.start + length..range.end;
+        let kinds = [Marker::Number, Marker::Bracketed, Marker::Syllable, Marker::Letter];
+        Clause { number, label, items: items(text, inner, &kinds, 2), range }
+    })
+    .collect()
+}
+
+/// Where ①, ②, … stand in order, with their lengths. `제1항의 ①` in a sentence is out of order or has no blank before.
+fn circles(body: &str) -> Vec<(usize, usize)> {
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    let mut before = '\n';
+    for (at, char) in body.char_indices() {
+        let parted = before.is_whitespace() || ".)）】]>*".contains(before);
+        if parted && circled(char) == Some(found.len() as u32 + 1) {
+            found.push((at, char.len_utf8()));
+        }
+        before = char;
+    }
+    found
+}
+
+/// The parts of a range that begin a line with marks of one kind: the kind of the first mark that counts from 1.
+fn items(text: &str, range: Range<usize>, kinds: &[Marker], depth: usize) -> Vec<Clause> {
+    let mut marks: Vec<(usize, usize)> = Vec::new();
+    let mut kind: Option<Marker> = None;
+    let mut start = range.start;
+    for line in text[range.clone()].split_inclusive('\n') {
+        if let Some((found, number, length)) = marker(line)
+            && kind.map_or(kinds.contains(&found) && number == 1, |kind| kind == found)
+            && number as usize == marks.len() + 1
+        {
+            kind = Some(found);
+            marks.push((start + (line.len() - line.trim_start().len()), start + length));
+        }
+        start += line.len();
+    }
+    let ends: Vec<usize> = marks.iter().skip(1).map(|(at, _)| *at).chain([range.end]).collect();
+    let rest: Vec<Marker> = [Marker::Number, Marker::Bracketed, Marker::Syllable, Marker::Letter]
+        .into_iter()
+        .filter(|other| Some(*other) != kind)
+        .collect();
+    let cut = marks.into_iter().zip(ends).zip(1..);
+    cut.map(|(((at, inner), end), number)| {
+        let range = trimmed(text, at..end);
+        let label = text[at..inner].trim().to_owned();
+        let items = if depth < DEPTH { items(text, inner.min(range.end)..range.end, &rest, depth + 1) } else { Vec::new() };
+        Clause { number, label, range, items }
+    })
+    .collect()
+}
+
+fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+    let words = &text[range.clone()];
+    let start = range.start + (words.len() - words.trim_start().len());
+    start..start + words.trim().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Prints the structure, one line a part, with the first and last words of its range.
+    fn drawn(text: &str) -> String {
+        let contract = parse(text);
+        let mut lines = Vec::new();
+        let ends = |range: &Range<usize>| {
+            let words = text[range.clone()].replace('\n', "/");
+            let chars: Vec<char> = words.chars().collect();
+            match chars.len() {
+                0..=16 => words,
+                _ => format!("{}…{}", chars[..8].iter().collect::<String>(), chars[chars.len() - 6..].iter().collect::<String>()),
+            }
+        };
+        for chapter in &contract.chapters {
+            lines.push(format!("장 {} {} [{}]", chapter.number, chapter.title, ends(&chapter.range)));
+        }
+        let article = |article: &Article, lines: &mut Vec<String>| {
+            lines.push(format!("{} [{}]", article.heading(), ends(&article.range)));
+            for clause in &article.clauses {
+                lines.push(format!("  {} [{}]", clause.label, ends(&clause.range)));
+                for item in &clause.items {
+                    lines.push(format!("    {} [{}]", item.label, ends(&item.range)));
+                    lines.extend(item.items.iter().map(|item| format!("      {} [{}]", item.label, ends(&item.range))));
+                }
+            }
+        };
+        contract.articles.iter().for_each(|one| article(one, &mut lines));
+        if let Some(closing) = &contract.closing {
+            lines.push(format!("끝 [{}]", ends(closing)));
+        }
+        for appendix in &contract.appendices {
+            lines.push(format!("부 {} {} [{}]", appendix.label, appendix.title, ends(&appendix.range)));
+            appendix.articles.iter().for_each(|one| article(one, &mut lines));
+        }
+        lines.join("\n")
+    }
+
+    #[test]
+    fn a_korean_contract_is_taken_apart() {
+        let text = "# 용역계약서\n\n갑과 을은 다음과 같이 계약한다.\n\n제1장 총칙\n\n제1조(목적) 이 계약은 갑과 을의 권리를 정한다.\n\n\
+                    제2조【정의】\n① 말의 뜻은 다음과 같다.\n 1. \"자료\"란 문서를 말한다.\n   가. 종이\n   나. 파일\n 2. \"결과\"란 산출물이다.\n\
+                    ② 그 밖의 말은 제1항에 따른다.\n\n제2장 이행\n제3조 (기간) 1년으로 한다.\n제3조의2(연장) 1. 한 번\n2. 두 번\n\n\
+                    이 계약을 증명하기 위하여 서명한다.\n갑: (인)\n\n부칙\n제1조(시행일) 오늘부터.\n\n[별지1] 산출물\n| 제9조(표) | 값 |\n";
+        assert_eq!(
+            drawn(text),
+            "장 1 총칙 [제1장 총칙//제…1항에 따른다.]\n장 2 이행 [제2장 이행/제3…. 두 번]\n\
+             제1조(목적) [제1조(목적) …를 정한다.]\n제2조(정의) [제2조【정의】/…에 따른다.]\n  ① [① 말의 뜻은 …산출물이다.]\n    1. [1. \"자료\"란…  나. 파일]\n      가. [가. 종이]\n      나. [나. 파일]\n    2. [2. \"결과\"란 산출물이다.]\n  ② [② 그 밖의 말…에 따른다.]\n\
+             제3조(기간) [제3조 (기간)… 한다.]\n제3조의2(연장) [제3조의2(연장… 두 번]\n  1. [1. 한 번]\n  2. [2. 두 번]\n\
+             끝 [이 계약을 증명…갑: (인)]\n부 부칙  [부칙/제1조(시행… 오늘부터.]\n제1조(시행일) [제1조(시행일) …오늘부터.]\n부 별지1 산출물 [[별지1] 산출…| 값 |]"
+        );
+    }
+
+    #[test]
+    fn an_english_contract_is_taken_apart() {
+        let text = "SERVICE AGREEMENT\n\n1. Services. The Provider works.\n1.1 It works well.\n1.2 It works (a) fast.\n\n2. Fees\n(a) Monthly.\n(b) In won.\n\n3. Term\nOne year.\n\nIN WITNESS WHEREOF, signed.\n\nExhibit A – Services\nList.";
+        assert_eq!(
+            drawn(text),
+            "제1조(Services) [1. Servi…works.]\n  1.1 [1.1 It works well.]\n  1.2 [1.2 It w… fast.]\n제2조(Fees) [2. Fees/…n won.]\n  (a) [(a) Monthly.]\n  (b) [(b) In won.]\n제3조(Term) [3. Term/One year.]\n끝 [IN WITNE…igned.]\n부 Exhibit A Services [Exhibit …/List.]"
+                .replace("[3. Term/One year.]", "[3. Term/…year.]")
+                .replace("[1.1 It works well.]", "[1.1 It w… well.]")
+        );
+        let articles = drawn("ARTICLE I – TERM\nOne year.\nSection 1.1 More.\n\nARTICLE II – FEES\nNone.");
+        assert!(articles.starts_with("제1조(TERM)") && articles.contains("제2조(FEES)"), "{articles}");
+    }
+
+    #[test]
+    fn a_table_of_contents_is_not_the_contract() {
+        let text = "제1조(목적)\n제2조(정의)\n\n제1조(목적) 정한다.\n제2조(정의) 뜻이다.\n";
+        let contract = parse(text);
+        assert_eq!(contract.articles.len(), 2);
+        assert!(text[contract.articles[0].range.clone()].ends_with("정한다."));
+    }
+
+    #[test]
+    fn a_mention_is_no_article_and_a_text_without_articles_has_none() {
+        let text = "제1조(목적) 정한다.\n제2조(기간)\n제1조의 목적에 따라 다음\n제1조(목적) 에서 정한 바\n제3조(끝) 끝.";
+        assert_eq!(parse(text).articles.iter().map(|a| a.number.number).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(parse("그냥 글이다.\n\n1. 하나\n").articles.is_empty());
+        assert!(parse("").articles.is_empty());
+    }
+}

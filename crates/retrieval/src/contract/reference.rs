@@ -1,0 +1,337 @@
+//! Article numbers in running text: how people and contracts refer to an article, its clause and its item.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::numeral::{circled, digits, numeral, plain_numeral, roman};
+use crate::passage::ArticleNumber;
+
+/// The most articles that `제3조부터 제9조까지` stands for.
+const MOST_IN_ROW: u32 = 50;
+
+/// A place in a contract as a text names it: `제5조 제2항 제1호`, `Section 5.2`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reference {
+    /// The article.
+    pub article: ArticleNumber,
+    /// The clause (항).
+    pub clause: Option<u32>,
+    /// The item (호).
+    pub item: Option<u32>,
+    /// The statute it belongs to, when it is not an article of the text at hand: `「민법」 제750조`.
+    pub law: Option<String>,
+    /// Where it stands in the text, in bytes.
+    pub range: Range<usize>,
+}
+
+impl Reference {
+    /// Reads a text that is nothing but a reference, in any spelling: `제 5 조`, `제십조의2`, `5조`, `第五條`,
+    /// `제5조제2항`, `Article V`, `Section 5.2`, `5`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let trimmed = text.trim().trim_matches(|char: char| "\"'“”‘’[]()<>".contains(char)).trim();
+        let whole = |(reference, end): (Self, usize)| {
+            trimmed[end..].trim_matches(|char: char| char == '.' || char.is_whitespace()).is_empty().then_some(reference)
+        };
+        let korean = korean(trimmed, 0, Spelling::Alone).and_then(whole);
+        let found = korean.or_else(|| english(trimmed, 0).and_then(whole)).or_else(|| bare(trimmed).and_then(whole));
+        found.map(|reference| Self { range: 0..text.len(), ..reference })
+    }
+}
+
+impl ArticleNumber {
+    /// Reads the number of an article in any usual spelling; what follows about clauses and items is passed over.
+    pub fn parse(text: &str) -> Option<Self> {
+        Reference::parse(text).map(|reference| reference.article)
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.article)?;
+        if let Some(clause) = self.clause {
+            write!(f, " 제{clause}항")?;
+        }
+        if let Some(item) = self.item {
+            write!(f, " 제{item}호")?;
+        }
+        Ok(())
+    }
+}
+
+/// The articles that a text refers to, in order. Amounts such as `5조 원` are none; articles of named statutes carry
+/// the name.
+pub fn references(text: &str) -> Vec<Reference> {
+    let mut found: Vec<Reference> = Vec::new();
+    let mut at = 0;
+    while let Some(char) = text[at..].chars().next() {
+        let starts = match char {
+            '제' | '第' => korean(text, at, Spelling::Running),
+            '0'..='9' | '０'..='９' if !continues_number(&text[..at]) => korean(text, at, Spelling::Running),
+            'A' | 'a' | 'S' | 's' | 'C' | 'c' | '§' if !continues_word(&text[..at]) => english(text, at),
+            _ => None,
+        };
+        let Some((mut reference, end)) = starts else {
+            at += char.len_utf8();
+            continue;
+        };
+        reference.law = law_before(&text[..at]);
+        at = end;
+        extend_row(text, &mut found, &reference);
+        found.push(reference);
+        at = more_clauses(text, at, &mut found);
+    }
+    found
+}
+
+/// Whether a reference is all of a text or part of a sentence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spelling {
+    Alone,
+    Running,
+}
+
+/// Reads `제5조의2 제3항 제1호` at a place, and where it ends.
+fn korean(text: &str, start: usize, spelling: Spelling) -> Option<(Reference, usize)> {
+    let mut at = start;
+    let ordinal = take(text, &mut at, &["제", "第"]);
+    skip_blanks(text, &mut at);
+    let number = if ordinal || spelling == Spelling::Alone { numeral(&text[at..]) } else { digits(&text[at..]) };
+    let (number, length) = number?;
+    let spelled = digits(&text[at..]).is_none();
+    at += length;
+    skip_blanks(text, &mut at);
+    if !take(text, &mut at, &["조", "條", "条"]) {
+        return None;
+    }
+    let after = &text[at..];
+    if spelling == Spelling::Running && (!ordinal && is_amount(after) || is_word(after, spelled)) {
+        return None;
+    }
+    let branch = branch(text, &mut at, spelling);
+    let clause = part(text, &mut at, &["항", "項"]).or_else(|| circled_clause(text, &mut at));
+    let item = part(text, &mut at, &["호", "號"]);
+    let article = ArticleNumber { number, branch };
+    Some((Reference { article, clause, item, law: None, range: start..at }, at))
+}
+
+/// `의2`. In a sentence `제5조의 이행` is no branch, so Hangul numerals count only where nothing else can follow.
+fn branch(text: &str, at: &mut usize, spelling: Spelling) -> u32 {
+    let mut after = *at;
+    skip_blanks(text, &mut after);
+    if !take(text, &mut after, &["의", "之"]) {
+        return 0;
+    }
+    skip_blanks(text, &mut after);
+    let found = match spelling {
+        Spelling::Alone => numeral(&text[after..]),
+        Spelling::Running => plain_numeral(&text[after..]),
+    };
+    let Some((branch, length)) = found else { return 0 };
+    let next = text[after + length..].chars().next();
+    // `제5조의 3개월` counts months.
+    if next.is_some_and(|char| "개년월일회명인원차배분".contains(char)) {
+        return 0;
+    }
+    *at = after + length;
+    branch
+}
+
+/// ` 제2항`, with or without 제 and blanks.
+fn part(text: &str, at: &mut usize, units: &[&str]) -> Option<u32> {
+    let mut after = *at;
+    skip_blanks(text, &mut after);
+    let ordinal = take(text, &mut after, &["제", "第"]);
+    skip_blanks(text, &mut after);
+    let (number, length) = if ordinal { numeral(&text[after..]) } else { digits(&text[after..]) }?;
+    after += length;
+    skip_blanks(text, &mut after);
+    if !take(text, &mut after, units) {
+        return None;
+    }
+    *at = after;
+    Some(number)
+}
+
+fn circled_clause(text: &str, at: &mut usize) -> Option<u32> {
+    let mut after = *at;
+    skip_blanks(text, &mut after);
+    let char = text[after..].chars().next()?;
+    let number = circled(char)?;
+    *at = after + char.len_utf8();
+    Some(number)
+}
+
+/// Reads `Article V`, `Section 5.2`, `§ 5`, `Clause 5.2(a)` at a place.
+fn english(text: &str, start: usize) -> Option<(Reference, usize)> {
+    const WORDS: [&str; 7] = ["articles", "article", "sections", "section", "clauses", "clause", "sec."];
+    let mut at = start;
+    let rest = &text[at..];
+    if rest.starts_with('§') {
+        at += '§'.len_utf8();
+    } else {
+        let word = WORDS.iter().find(|word| rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word)))?;
+        at += word.len();
+        if !text[at..].starts_with([' ', '\u{a0}']) {
+            return None;
+        }
+    }
+    skip_blanks(text, &mut at);
+    let (number, length) = digits(&text[at..]).or_else(|| {
+        let length = text[at..].find(|char: char| !char.is_ascii_alphabetic()).unwrap_or(text.len() - at);
+        roman(&text[at..at + length]).map(|value| (value, length))
+    })?;
+    at += length;
+    let clause = text[at..].strip_prefix('.').and_then(digits).map(|(clause, length)| {
+        at += 1 + length;
+        clause
+    });
+    let article = ArticleNumber { number, branch: 0 };
+    Some((Reference { article, clause, item: None, law: None, range: start..at }, at))
+}
+
+/// Reads `5` or `5.2`, which is a reference only when nothing else is said.
+fn bare(text: &str) -> Option<(Reference, usize)> {
+    let (number, mut at) = digits(text)?;
+    let clause = text[at..].strip_prefix('.').and_then(digits).map(|(clause, length)| {
+        at += 1 + length;
+        clause
+    });
+    let article = ArticleNumber { number, branch: 0 };
+    Some((Reference { article, clause, item: None, law: None, range: 0..at }, at))
+}
+
+/// Adds what lies between the last reference and this one when the text says `부터`, `내지` or `to`.
+fn extend_row(text: &str, found: &mut Vec<Reference>, next: &Reference) {
+    let Some(last) = found.last().cloned() else { return };
+    let between = text[last.range.end..next.range.start].trim();
+    let joined = ["부터", "내지", "~", "∼", "-", "–", "to", "through"].contains(&between);
+    let row = last.article.number + 1..next.article.number;
+    if joined && last.clause.is_none() && row.end.saturating_sub(row.start) <= MOST_IN_ROW {
+        let range = last.range.start..next.range.end;
+        found.extend(row.map(|number| Reference {
+            article: ArticleNumber { number, branch: 0 },
+            range: range.clone(),
+            ..last.clone()
+        }));
+    }
+}
+
+/// Adds ` 및 제3항` as further clauses of the article just found, and gives where reading goes on.
+fn more_clauses(text: &str, mut at: usize, found: &mut Vec<Reference>) -> usize {
+    while let Some(last) = found.last().filter(|last| last.clause.is_some()).cloned() {
+        let mut after = at;
+        skip_blanks(text, &mut after);
+        if !take(text, &mut after, &[",", "및", "또는", "와", "과", "ㆍ", "·", "내지"]) {
+            break;
+        }
+        let Some(clause) = part(text, &mut after, &["항", "項"]) else { break };
+        found.push(Reference { clause: Some(clause), item: None, range: at..after, ..last });
+        at = after;
+    }
+    at
+}
+
+/// The statute named right before a reference.
+fn law_before(before: &str) -> Option<String> {
+    let before = before.trim_end();
+    if let Some(quoted) = before.strip_suffix('」').or_else(|| before.strip_suffix('｣')) {
+        return quoted.rsplit(['「', '｢']).next().map(|name| name.trim().to_owned());
+    }
+    let word = before.rsplit(|char: char| char.is_whitespace() || "(「『“\"".contains(char)).next()?;
+    let is_law = ["법", "법률", "시행령", "시행규칙", "조례"].iter().any(|end| word.ends_with(end));
+    let is_common = ["방법", "위법", "적법", "불법", "합법", "문법"].iter().any(|end| word.ends_with(end));
+    (is_law && !is_common).then(|| word.to_owned())
+}
+
+/// Whether `조` after a bare number means 10¹²: `5조 원`, `3조 5천억`.
+fn is_amount(after: &str) -> bool {
+    let rest = after.trim_start();
+    ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "만", "교대"].iter().any(|unit| rest.starts_with(unit))
+        || rest.starts_with(|char: char| char.is_ascii_digit())
+}
+
+/// Whether `조` begins another word, as in `제 이 조건`. After a numeral in words only a particle is believed.
+fn is_word(after: &str, spelled: bool) -> bool {
+    const PARTICLES: &str = "의에를을은는가이와과로및제까부만도";
+    const WORDS: &str = "직건합정치율항";
+    let Some(next) = after.chars().next().filter(|char| ('가'..='힣').contains(char)) else { return false };
+    if spelled { !PARTICLES.contains(next) } else { WORDS.contains(next) }
+}
+
+fn continues_number(before: &str) -> bool {
+    before.chars().next_back().is_some_and(|char| char.is_alphanumeric() || ",.".contains(char))
+}
+
+fn continues_word(before: &str) -> bool {
+    before.chars().next_back().is_some_and(char::is_alphanumeric)
+}
+
+fn take(text: &str, at: &mut usize, words: &[&str]) -> bool {
+    let found = words.iter().find(|word| text[*at..].starts_with(**word));
+    *at += found.map_or(0, |word| word.len());
+    found.is_some()
+}
+
+/// Steps over at most a few blanks: a number on the next page is another matter.
+fn skip_blanks(text: &str, at: &mut usize) {
+    let blanks = text[*at..].chars().take(3).take_while(|char| matches!(char, ' ' | '\u{a0}' | '\u{3000}' | '\t'));
+    *at += blanks.map(char::len_utf8).sum::<usize>();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<&str>) {
+        let shown = Reference::parse(text).map(|reference| reference.to_string());
+        assert_eq!(shown.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn one_number_has_many_spellings() {
+        for text in ["제5조", "제 5 조", "5조", "제오조", "第五條", "제５조", " 「제5조」".trim_matches(['「', '」', ' ']), "Article 5", "article V", "Section 5", "§ 5", "5", "5."] {
+            check(text, Some("제5조"));
+        }
+        check("제십조의2", Some("제10조의2"));
+        check("제10조의 2", Some("제10조의2"));
+        check("제5조제2항", Some("제5조 제2항"));
+        check("제5조 ②", Some("제5조 제2항"));
+        check("제 5 조 제 2 항 제 1 호", Some("제5조 제2항 제1호"));
+        check("Section 5.2", Some("제5조 제2항"));
+        assert_eq!(ArticleNumber::parse("제20조의3"), Some(ArticleNumber { number: 20, branch: 3 }));
+        for text in ["", "제조", "조", "다섯", "제5장", "5조 원", "계약 제5조"] {
+            check(text, None);
+        }
+    }
+
+    fn found(text: &str, expected: &str) {
+        let shown: Vec<String> = references(text)
+            .iter()
+            .map(|reference| {
+                assert!(text.get(reference.range.clone()).is_some(), "{reference:?}");
+                reference.law.as_ref().map_or(reference.to_string(), |law| format!("{law}:{reference}"))
+            })
+            .collect();
+        assert_eq!(shown.join(", "), expected, "{text}");
+    }
+
+    #[test]
+    fn references_are_found_in_sentences() {
+        found("제5조와 제 7 조의2를 비교해 줘", "제5조, 제7조의2");
+        found("5조 내용이 뭐야?", "제5조");
+        found("제5조의 이행에 관하여 제6조의 3개월", "제5조, 제6조");
+        found("제10조 제1항 및 제3항에 따라", "제10조 제1항, 제10조 제3항");
+        found("제3조부터 제5조까지", "제3조, 제4조, 제5조");
+        found("「민법」 제750조 또는 근로기준법 제23조, 이 계약 제2조", "민법:제750조, 근로기준법:제23조, 제2조");
+        found("See Section 5.2 and Article IV.", "제5조 제2항, 제4조");
+    }
+
+    #[test]
+    fn sums_of_money_and_other_words_are_no_articles() {
+        for text in ["5조 원", "1.5조", "3조 2천억 원", "제3조직", "제 이 조건", "조 5", "articles of faith", "제5장", "12조원"] {
+            found(text, "");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Joins what was found by words with what was found by meaning: a weighted sum of scores, each scaled to its list.
+//!
+//! Ranks are not fused: with an embedder weaker than the words, reciprocal ranks lose on every set of one language.
+//! How much the vector counts is decided by the languages of the question and of the passage.
+
+use std::collections::BTreeMap;
+
+use crate::passage::{Passage, PassageId};
+use crate::retriever::Hit;
+
+/// The language most letters of a text belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Hangul.
+    Korean,
+    /// Latin letters.
+    English,
+    /// Neither: numbers, marks, other scripts.
+    Other,
+}
+
+/// How much of a score comes from the vector; the rest comes from words.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// When question and passage are both Korean, or one of them is neither language.
+    pub korean: f64,
+    /// When both are English.
+    pub english: f64,
+    /// When one is Korean and the other English.
+    pub across: f64,
+}
+
+/// Words always count at least so much, so that an exact name is never lost.
+pub const LEAST_KEYWORD: f64 = 0.1;
+
+impl Default for Weights {
+    /// For a multilingual embedder that is weaker than words within one language.
+    fn default() -> Self {
+        Self { korean: 0.2, english: 0.2, across: 0.9 }
+    }
+}
+
+impl Weights {
+    /// How much the vector counts for a passage of this language under a question of that.
+    pub fn vector(&self, question: Language, passage: Language) -> f64 {
+        let weight = match (question, passage) {
+            (Language::Korean, Language::English) | (Language::English, Language::Korean) => self.across,
+            (Language::English, Language::English) => self.english,
+            (Language::Korean | Language::Other, _) | (_, Language::Other) => self.korean,
+        };
+        weight.clamp(0.0, 1.0 - LEAST_KEYWORD)
+    }
+}
+
+/// The language of a text. A Korean text may quote English names; a tenth of Hangul makes it Korean.
+pub fn language(text: &str) -> Language {
+    let (mut hangul, mut latin) = (0_usize, 0_usize);
+    for char in text.chars().take(2000) {
+        hangul += usize::from(('가'..='힣').contains(&char));
+        latin += usize::from(char.is_ascii_alphabetic());
+    }
+    match (hangul, latin) {
+        (0, 0) => Language::Other,
+        (hangul, latin) if hangul * 10 >= latin => Language::Korean,
+        _ => Language::English,
+    }
+}
+
+/// One list of the hits of both, best first; equal ones by the name of the passage.
+pub fn fuse(question: &str, keyword: &[Hit], vector: &[Hit], weights: &Weights, limit: usize) -> Vec<Hit> {
+    let asked = language(question);
+    let mut sums: BTreeMap<&PassageId, (f64, &Passage)> = BTreeMap::new();
+    for (hits, by_vector) in [(keyword, false), (vector, true)] {
+        for (hit, score) in hits.iter().zip(scaled(hits)) {
+            let share = weights.vector(asked, language(&hit.passage.text));
+            let weight = if by_vector { share } else { 1.0 - share };
+            sums.entry(&hit.passage.id).or_insert((0.0, &hit.passage)).0 += weight * score;
+        }
+    }
+    let mut fused: Vec<Hit> =
+        sums.into_values().map(|(score, passage)| Hit { passage: passage.clone(), score }).collect();
+    fused.sort_by(|left, right| right.score.total_cmp(&left.score));
+    fused.truncate(limit);
+    fused
+}
+
+/// The scores of a list, its best at 1 and its last just above 0.
+fn scaled(hits: &[Hit]) -> Vec<f64> {
+    const LEAST: f64 = 1e-6;
+    let sane = |score: f64| if score.is_finite() { score } else { 0.0 };
+    let high = hits.iter().map(|hit| sane(hit.score)).fold(f64::MIN, f64::max);
+    let low = hits.iter().map(|hit| sane(hit.score)).fold(f64::MAX, f64::min);
+    let scale = |score: f64| if high > low { (score - low) / (high - low) } else { 1.0 };
+    hits.iter().map(|hit| scale(sane(hit.score)).max(LEAST)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passage::DocumentId;
+
+    fn hits(listed: &[(&str, f64)]) -> Vec<Hit> {
+        let hit = |(text, score): &(&str, f64)| {
+            let passage = Passage {
+                id: PassageId::at(&DocumentId::new(*text), 0),
+                text: (*text).to_owned(),
+                ..Passage::default()
+            };
+            Hit { passage, score: *score }
+        };
+        listed.iter().map(hit).collect()
+    }
+
+    fn check(question: &str, keyword: &[(&str, f64)], vector: &[(&str, f64)], expected: &str) {
+        let fused = fuse(question, &hits(keyword), &hits(vector), &Weights::default(), 10);
+        assert!(fused.iter().all(|hit| hit.score > 0.0), "{fused:?}");
+        let order: Vec<&str> = fused.iter().map(|hit| hit.passage.text.as_str()).collect();
+        assert_eq!(order.join(" "), expected);
+    }
+
+    #[test]
+    fn within_a_language_words_lead() {
+        check("휴가", &[("가", 9.0), ("나", 7.0), ("다", 1.0)], &[("다", 0.9), ("나", 0.8), ("가", 0.1)], "나 가 다");
+        check("휴가", &[("가", 9.0), ("나", 1.0)], &[("나", 0.9), ("가", 0.1)], "가 나");
+    }
+
+    #[test]
+    fn across_languages_meaning_leads() {
+        check("leave policy", &[("가", 9.0), ("나", 1.0)], &[("나", 0.9), ("가", 0.1)], "나 가");
+    }
+
+    #[test]
+    fn one_list_alone_keeps_its_order() {
+        check("휴가", &[("가", 3.0), ("나", 2.0), ("다", 1.0)], &[], "가 나 다");
+        check("휴가", &[], &[("다", 0.3), ("나", 0.2)], "다 나");
+        check("휴가", &[], &[("다", f64::NAN), ("나", 0.2)], "나 다");
+        check("휴가", &[], &[], "");
+    }
+
+    #[test]
+    fn the_words_of_a_question_never_stop_counting() {
+        let weights = Weights { korean: 7.0, english: f64::INFINITY, across: 1.0 };
+        for (question, passage) in [("가", "가"), ("a", "a"), ("a", "가"), ("1", "a")] {
+            assert!(weights.vector(language(question), language(passage)) <= 1.0 - LEAST_KEYWORD);
+        }
+    }
+
+    #[test]
+    fn korean_with_english_names_is_korean() {
+        assert_eq!(language("VPN을 Kubernetes에 설치"), Language::Korean);
+        assert_eq!(language("Pods in a cluster"), Language::English);
+        assert_eq!(language("123 !?"), Language::Other);
+    }
+}

@@ -1,0 +1,83 @@
+//! Which words of a question a passage holds, and where.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::text::{self, Layer};
+
+use super::everyday;
+
+/// A word of the question in a passage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Highlight {
+    /// The stem that was looked for: a word of the question, or one that means the same.
+    pub term: String,
+    /// Where it stands in the text of the passage, in bytes.
+    pub ranges: Vec<Range<usize>>,
+}
+
+/// The words of a question that a text holds, in the order of the question. Pairs of syllables are shown only where
+/// no whole word fits.
+pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
+    let mut stems = Vec::new();
+    let mut pairs = Vec::new();
+    text::terms(question, |layer, term, _| match layer {
+        Layer::Stems => stems.push(term.to_owned()),
+        Layer::Pairs => pairs.push(term.to_owned()),
+    });
+    for (word, _) in everyday::meant_by(&stems.clone()) {
+        text::terms(&word, |layer, term, _| {
+            if layer == Layer::Stems {
+                stems.push(term.to_owned());
+            }
+        });
+    }
+    let found = places(text, Layer::Stems, &stems);
+    if found.is_empty() { places(text, Layer::Pairs, &pairs) } else { found }
+}
+
+fn places(text: &str, layer: Layer, wanted: &[String]) -> Vec<Highlight> {
+    let mut order: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut found: Vec<Highlight> = Vec::new();
+    for term in wanted {
+        if !order.contains_key(term.as_str()) {
+            order.insert(term, found.len());
+            found.push(Highlight { term: term.clone(), ranges: Vec::new() });
+        }
+    }
+    text::terms(text, |of, term, range| {
+        if of == layer
+            && let Some(at) = order.get(term)
+        {
+            found[*at].ranges.push(range);
+        }
+    });
+    found.retain(|highlight| !highlight.ranges.is_empty());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(question: &str, text: &str, expected: &str) {
+        let shown: Vec<String> = highlights(question, text)
+            .iter()
+            .map(|highlight| {
+                let words: Vec<&str> = highlight.ranges.iter().map(|range| &text[range.clone()]).collect();
+                format!("{}={}", highlight.term, words.join(","))
+            })
+            .collect();
+        assert_eq!(shown.join(" "), expected);
+    }
+
+    #[test]
+    fn a_hit_shows_which_words_of_the_question_it_holds() {
+        check("연차휴가는 며칠?", "휴가는 연차로 15일, 휴가비 별도", "연차=연차 휴가=휴가,휴가");
+        check("terminating the agreement", "Either party may terminate this Agreement.", "termin=terminate agreement=Agreement");
+        check("월급", "임금은 매월 지급한다", "임금=임금");
+        check("", "휴가", "");
+    }
+}

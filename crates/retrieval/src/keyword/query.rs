@@ -1,0 +1,92 @@
+//! What a question looks for: its own terms, words that mean the same, and articles asked for by number.
+
+use std::collections::HashMap;
+
+use crate::passage::ArticleNumber;
+use crate::text::letters::letters;
+use crate::text::{self, Layer};
+
+use super::article::articles_named;
+use super::everyday;
+use super::segment::key;
+
+/// No question is longer than this, in bytes; the rest is not looked at.
+const LONGEST: usize = 16 * 1024;
+/// The most terms of a question.
+const MOST: usize = 768;
+
+/// A term that is looked for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) key: Vec<u8>,
+    pub(super) layer: Layer,
+    pub(super) weight: f32,
+}
+
+/// A question as the index sees it.
+#[derive(Debug, Default)]
+pub(super) struct Query {
+    pub(super) terms: Vec<Wanted>,
+    pub(super) articles: Vec<ArticleNumber>,
+    /// The letters without spaces, to find the name of a document in.
+    pub(super) bare: String,
+}
+
+impl Query {
+    /// Reads a question. Words that mean the same as asked ones weigh `meant`.
+    pub(super) fn of(text: &str, meant: f32) -> Self {
+        let text = &text[..text.floor_char_boundary(LONGEST)];
+        let mut query = Self { bare: bare(text), ..Self::default() };
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut stems = Vec::new();
+        text::terms(text, |layer, term, _| {
+            if layer == Layer::Stems {
+                stems.push(term.to_owned());
+            }
+            query.want(&mut places, layer, term, 1.0);
+        });
+        if meant > 0.0 {
+            let asked = places.clone();
+            for (word, weight) in everyday::meant_by(&stems) {
+                text::terms(&word, |layer, term, _| {
+                    let mut term_key = Vec::new();
+                    key(layer, term, &mut term_key);
+                    if !asked.contains_key(&term_key) {
+                        query.want_at_most(&mut places, layer, term, meant * weight);
+                    }
+                });
+            }
+        }
+        for (number, _) in articles_named(text) {
+            if !query.articles.contains(&number) {
+                query.articles.push(number);
+            }
+        }
+        query
+    }
+
+    fn want(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str, weight: f32) {
+        let mut term_key = Vec::new();
+        key(layer, term, &mut term_key);
+        if let Some(at) = places.get(&term_key) {
+            self.terms[*at].weight += weight;
+        } else if self.terms.len() < MOST {
+            places.insert(term_key.clone(), self.terms.len());
+            self.terms.push(Wanted { key: term_key, layer, weight });
+        }
+    }
+
+    fn want_at_most(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str, weight: f32) {
+        let mut term_key = Vec::new();
+        key(layer, term, &mut term_key);
+        match places.get(&term_key) {
+            Some(at) => self.terms[*at].weight = self.terms[*at].weight.max(weight),
+            None => self.want(places, layer, term, weight),
+        }
+    }
+}
+
+/// The letters and digits of a text, as they are compared, without what stands between them.
+pub(super) fn bare(text: &str) -> String {
+    letters(text).iter().map(|letter| letter.char).filter(|char| char.is_alphanumeric()).collect()
+}

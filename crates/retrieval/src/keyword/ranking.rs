@@ -1,0 +1,26 @@
+//! The few numbers that decide how passages are ranked.
+
+/// How passages are ranked. The defaults were chosen on the development sets and are meant to stay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranking {
+    /// How fast repeats of a term stop counting, in BM25.
+    pub k1: f32,
+    /// How much long passages are held back, in BM25.
+    pub b: f32,
+    /// How much stems count beside pairs, which count 1.
+    pub stems: f32,
+    /// How much a word that was not asked but means the same counts beside one that was.
+    pub meant: f32,
+    /// What is added when the passage is the article that was asked for by number.
+    pub article: f32,
+    /// How much a heading that holds the words of the question adds.
+    pub title: f32,
+    /// How much words that stand together as in the question add.
+    pub together: f32,
+}
+
+impl Default for Ranking {
+    fn default() -> Self {
+        Self { k1: 0.9, b: 0.75, stems: 1.0, meant: 0.4, article: 2.0, title: 0.0, together: 0.0 }
+    }
+}

@@ -1,0 +1,79 @@
+//! The parts of a document that is written in articles.
+
+use std::ops::Range;
+
+use super::Part;
+use crate::contract::{Article, Contract};
+use crate::passage::{Document, DocumentKind};
+
+/// The articles of a document with what stands between them, in order; none if it is not written in articles.
+pub(super) fn parts(document: &Document) -> Option<Vec<Part>> {
+    let contract = Contract::parse(document);
+    // Numbered headings are articles in a contract only: in other texts they are any list.
+    let believed = contract.named || document.kind != DocumentKind::General;
+    if contract.articles.is_empty() || contract.articles.len() < 2 && !believed || !believed {
+        return None;
+    }
+    let mut parts: Vec<Part> = contract.articles.iter().map(|article| part(&contract, article)).collect();
+    for appendix in &contract.appendices {
+        let heading = format!("{} {}", appendix.label, appendix.title).trim().to_owned();
+        let mut start = appendix.range.start;
+        for article in &appendix.articles {
+            parts.push(between(start..article.range.start, &heading));
+            let mut inner = part(&contract, article);
+            inner.headings.insert(0, heading.clone());
+            parts.push(inner);
+            start = article.range.end;
+        }
+        parts.push(between(start..appendix.range.end, &heading));
+    }
+    parts.sort_by_key(|part| part.range.start);
+    Some(filled(parts, &contract, &document.text))
+}
+
+fn part(contract: &Contract, article: &Article) -> Part {
+    let seams = article.clauses.iter().flat_map(|clause| {
+        let items = clause.items.iter().map(|item| item.range.start);
+        [clause.range.start].into_iter().chain(items)
+    });
+    Part {
+        range: article.range.clone(),
+        headings: contract.headings(article),
+        article: Some(article.number),
+        seams: seams.collect(),
+    }
+}
+
+fn between(range: Range<usize>, heading: &str) -> Part {
+    Part { range, headings: vec![heading.to_owned()], article: None, seams: Vec::new() }
+}
+
+/// Adds what no part holds, so that no word is lost: the preamble, chapters' headings with text, signatures.
+fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
+    let mut all = Vec::new();
+    let mut at = 0;
+    let rest = |range: Range<usize>| {
+        // The heading of a chapter is in the titles of its articles already.
+        let chapter = contract.chapters.iter().find(|chapter| range.contains(&chapter.range.start));
+        let line = chapter.map(|chapter| text[chapter.range.start..].find('\n').map_or(text.len(), |end| chapter.range.start + end));
+        let cuts = match (chapter, line) {
+            (Some(chapter), Some(line)) => vec![range.start..chapter.range.start, line.min(range.end)..range.end],
+            _ => vec![range],
+        };
+        cuts.into_iter()
+            .filter(|range| !text[range.clone()].trim_matches(|char: char| char.is_whitespace() || "#*_".contains(char)).is_empty())
+            .map(|range| Part { range, headings: Vec::new(), article: None, seams: Vec::new() })
+            .collect::<Vec<_>>()
+    };
+    for part in parts {
+        if part.range.start > at {
+            all.extend(rest(at..part.range.start));
+        }
+        at = at.max(part.range.end);
+        all.push(part);
+    }
+    if at < text.len() {
+        all.extend(rest(at..text.len()));
+    }
+    all
+}

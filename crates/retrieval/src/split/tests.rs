@@ -1,0 +1,121 @@
+//! What splitting promises, on small texts.
+
+use super::*;
+use crate::passage::DocumentKind;
+
+fn check(text: &str, expected: &[&str]) {
+    let document = Document::new("d", "규정", text);
+    let shown: Vec<String> = sound(&document).iter().map(|p| format!("{} | {}", p.title, p.text)).collect();
+    assert_eq!(shown, expected);
+}
+
+/// Splits and checks what holds for every document.
+fn sound(document: &Document) -> Vec<Passage> {
+    let passages = split(document);
+    let mut end = 0;
+    for passage in &passages {
+        assert_eq!(document.text[passage.range.clone()], passage.text, "a passage is its range");
+        assert!(passage.range.start >= end, "passages do not overlap: {passage:?}");
+        assert!(!passage.text.trim().is_empty(), "a passage says something: {passage:?}");
+        end = passage.range.end;
+    }
+    passages
+}
+
+fn bare(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+#[test]
+fn a_paragraph_is_a_passage_under_its_headings() {
+    check(
+        "# 규정\n\n머리말\n이어짐\n## 휴가\n15일.\n\n반차.\r\n\r\n### 병가\n60일.\n## 경비\n영수증.",
+        &[
+            "규정 | 머리말\n이어짐",
+            "규정 › 휴가 | 15일.",
+            "규정 › 휴가 | 반차.",
+            "규정 › 휴가 › 병가 | 60일.",
+            "규정 › 경비 | 영수증.",
+        ],
+    );
+    check("", &[]);
+    check("#tag is no heading\n", &["규정 | #tag is no heading"]);
+}
+
+#[test]
+fn an_article_is_a_passage_under_its_chapter() {
+    let text = "# 취업규칙\n\n머리말.\n\n## 제1장 총칙\n\n### 제1조(목적)\n\n정한다.\n\n제2조(정의) ① 하나.\n② 둘.\n\n부칙\n제1조(시행일) 오늘.\n\n[별지1] 양식\n성명:";
+    check(
+        text,
+        &[
+            "규정 › 취업규칙 | 머리말.",
+            "규정 › 제1장 총칙 › 제1조(목적) | 제1조(목적)\n\n정한다.",
+            "규정 › 제1장 총칙 › 제2조(정의) | 제2조(정의) ① 하나.\n② 둘.",
+            "규정 › 부칙 | 부칙",
+            "규정 › 부칙 › 제1조(시행일) | 제1조(시행일) 오늘.",
+            "규정 › 별지1 양식 | [별지1] 양식\n성명:",
+        ],
+    );
+    let articles: Vec<Option<u32>> =
+        split(&Document::new("d", "t", text)).iter().map(|p| p.article.map(|a| a.number)).collect();
+    assert_eq!(articles, [None, Some(1), Some(2), None, Some(1), None]);
+}
+
+#[test]
+fn a_long_article_is_cut_between_clauses() {
+    let clause = "가나다라마바사 아자차카타파하. ".repeat(14);
+    let text = format!("제1조(목적) 짧다.\n제2조(긴 것)\n① {clause}\n② {clause}\n③ {clause}\n제3조(끝) 끝.");
+    let document = Document::new("d", "t", text);
+    let passages = sound(&document);
+    let starts: Vec<String> = passages.iter().map(|p| p.text.chars().take(4).collect()).collect();
+    assert_eq!(starts, ["제1조(", "제2조(", "② 가나", "③ 가나", "제3조("]);
+    assert!(passages.iter().all(|p| p.text.len() <= MOST && p.article.is_some()));
+}
+
+#[test]
+fn numbered_headings_are_articles_in_contracts_only() {
+    let text = "1. Term\nOne year.\n\n2. Fees\nTen won.";
+    let general = Document::new("d", "t", text);
+    let contract = Document { kind: DocumentKind::Contract, ..general.clone() };
+    assert!(sound(&general).iter().all(|p| p.article.is_none()));
+    assert_eq!(sound(&contract).iter().filter_map(|p| p.article).count(), 2);
+}
+
+#[test]
+fn a_table_is_whole_unless_it_is_huge() {
+    let table = |rows: usize| {
+        let rows: String = (0..rows).map(|row| format!("| 항목 {row} | {row}원 |\n")).collect();
+        format!("## 경비\n\n| 항목 | 금액 |\n| --- | --- |\n{rows}")
+    };
+    assert_eq!(sound(&Document::new("d", "t", table(50))).len(), 1);
+    let huge = sound(&Document::new("d", "t", table(2000)));
+    assert!(huge.len() > 5 && huge.iter().all(|p| p.title == "t › 경비 › 항목 | 금액"), "{}", huge.len());
+    assert!(huge.iter().all(|p| p.text.starts_with('|') && p.text.ends_with('|')), "rows are not torn");
+}
+
+#[test]
+fn a_passage_knows_its_page() {
+    let text = "하나.\n\n둘.\n\n셋.";
+    let document = Document { pages: vec![0, text.find('둘').expect("there")], ..Document::new("d", "t", text) };
+    assert_eq!(split(&document).iter().map(|p| p.page).collect::<Vec<_>>(), [Some(1), Some(2), Some(2)]);
+}
+
+#[test]
+fn nothing_is_lost_when_a_long_paragraph_is_cut() {
+    for text in ["가나다라 마바사. ".repeat(300), "x".repeat(5000), "한".repeat(3000), "한 ".repeat(2000)] {
+        let document = Document::new("d", "t", text.clone());
+        let passages = sound(&document);
+        assert!(passages.len() > 1 && passages.iter().all(|p| p.text.len() <= MOST));
+        let joined: String = passages.iter().map(|p| p.text.as_str()).collect();
+        assert_eq!(bare(&joined), bare(&text));
+    }
+}
+
+#[test]
+fn many_lines_and_one_endless_word_are_cut_in_one_pass() {
+    // Quadratic work would take minutes here.
+    for text in ["짧은 줄\n\n".repeat(200_000), "가".repeat(3_000_000), "제5조에 따라\n".repeat(200_000)] {
+        let document = Document::new("d", "t", text);
+        assert!(split(&document).len() > 1000);
+    }
+}

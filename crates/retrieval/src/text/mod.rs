@@ -1,0 +1,166 @@
+//! Terms of Korean and English text, the same for passages and questions.
+//!
+//! Every text gives two layers of terms. *Pairs* are neighbouring syllables and whole words of other scripts: they
+//! know no grammar and miss little. *Stems* are nouns and stems without particles and endings, and English stems:
+//! they tell words apart. Neither is query syntax; whatever a person types is words.
+
+pub(crate) mod english;
+pub(crate) mod korean;
+pub(crate) mod letters;
+mod lexicon;
+
+use std::ops::Range;
+
+use korean::Before;
+use letters::{Letter, is_han, is_syllable, letters};
+
+/// Which of the two ways of cutting a text a term comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Layer {
+    /// Neighbouring syllables, and words of other scripts as they are.
+    Pairs,
+    /// Nouns and stems.
+    Stems,
+}
+
+/// The scripts that are cut differently.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Script {
+    Hangul,
+    Han,
+    /// Letters with spaces between words, and digits.
+    Latin,
+}
+
+/// Gives every term of a text with its layer and its place, in order.
+pub(crate) fn terms(text: &str, mut each: impl FnMut(Layer, &str, Range<usize>)) {
+    let letters = letters(text);
+    let mut at = 0;
+    let mut before = Before::Space;
+    while at < letters.len() {
+        let Some(script) = script_of(letters[at].char) else {
+            before = Before::Space;
+            at += 1;
+            continue;
+        };
+        let end = run_end(&letters, at, script);
+        let run = &letters[at..end];
+        match script {
+            Script::Hangul => hangul(run, before, &mut each),
+            Script::Han => han(run, &mut each),
+            Script::Latin => latin(run, &mut each),
+        }
+        before = Before::Letters;
+        at = end;
+    }
+}
+
+fn script_of(char: char) -> Option<Script> {
+    if is_syllable(char) {
+        Some(Script::Hangul)
+    } else if is_han(char) || matches!(char, '\u{3040}'..='\u{30ff}') {
+        Some(Script::Han)
+    } else if char.is_alphanumeric() {
+        Some(Script::Latin)
+    } else {
+        None
+    }
+}
+
+fn run_end(letters: &[Letter], start: usize, script: Script) -> usize {
+    let mut end = start + 1;
+    while end < letters.len() {
+        let inside = script_of(letters[end].char) == Some(script);
+        let joined = script == Script::Latin && is_inner_mark(letters, end);
+        if !inside && !joined {
+            break;
+        }
+        end += 1;
+    }
+    end
+}
+
+/// An apostrophe between letters or a comma between digits is part of a word: `don't`, `1,000`.
+fn is_inner_mark(letters: &[Letter], at: usize) -> bool {
+    let (Some(before), Some(after)) = (letters.get(at.wrapping_sub(1)), letters.get(at + 1)) else { return false };
+    match letters[at].char {
+        '\'' | '’' => before.char.is_ascii_alphabetic() && after.char.is_ascii_alphabetic(),
+        ',' => {
+            let digits = letters[at + 1..].iter().take_while(|letter| letter.char.is_ascii_digit()).count();
+            before.char.is_ascii_digit() && digits == 3
+        }
+        _ => false,
+    }
+}
+
+fn range(run: &[Letter]) -> Range<usize> {
+    match run {
+        [first, .., last] => first.start as usize..last.end as usize,
+        [one] => one.start as usize..one.end as usize,
+        [] => 0..0,
+    }
+}
+
+fn hangul(run: &[Letter], before: Before, each: &mut impl FnMut(Layer, &str, Range<usize>)) {
+    pairs(run, each);
+    let word: Vec<char> = run.iter().map(|letter| letter.char).collect();
+    korean::pieces(&word, before, |piece| each(Layer::Stems, &piece.stem, range(&run[piece.start..piece.end])));
+}
+
+fn han(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
+    pairs(run, each);
+    let word: String = run.iter().map(|letter| letter.char).collect();
+    each(Layer::Stems, &word, range(run));
+}
+
+fn pairs(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
+    let mut pair = String::with_capacity(8);
+    for two in run.windows(2) {
+        pair.clear();
+        pair.extend(two.iter().map(|letter| letter.char));
+        each(Layer::Pairs, &pair, range(two));
+    }
+    if let [one] = run {
+        pair.push(one.char);
+        each(Layer::Pairs, &pair, range(run));
+    }
+}
+
+fn latin(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
+    let word: String =
+        run.iter().filter(|letter| letter.char != ',').map(|letter| if letter.char == '’' { '\'' } else { letter.char }).collect();
+    each(Layer::Pairs, word.strip_suffix("'s").unwrap_or(&word), range(run));
+    if !english::is_empty(&word) {
+        each(Layer::Stems, &english::stem(&word), range(run));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, layer: Layer, expected: &str) {
+        let mut found = Vec::new();
+        terms(text, |of, term, range| {
+            assert!(text.get(range).is_some());
+            if of == layer {
+                found.push(term.to_owned());
+            }
+        });
+        assert_eq!(found.join(" "), expected, "{text}");
+    }
+
+    #[test]
+    fn korean_gives_pairs_and_english_words() {
+        check("연차휴가는 15일", Layer::Pairs, "연차 차휴 휴가 가는 15 일");
+        check("VPN은 Receipts, class! 1,000원 3,14", Layer::Pairs, "vpn 은 receipts class 1000 원 3 14");
+        check(" .,\n", Layer::Pairs, "");
+    }
+
+    #[test]
+    fn stems_are_free_of_particles() {
+        check("연차휴가는 VPN을 쓰나요", Layer::Stems, "연차 휴가 vpn 쓰");
+        check("The parties' agreements", Layer::Stems, "parti agreement");
+        check("個人情報 보호", Layer::Stems, "個人情報 보호");
+    }
+}

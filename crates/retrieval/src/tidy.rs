@@ -1,0 +1,116 @@
+//! What is done to hits before they are read: near copies leave, neighbours come along.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use crate::passage::{DocumentId, Passage, PassageId};
+use crate::retriever::Hit;
+use crate::text::{self, Layer};
+
+/// Passages that share so much of their words are copies of each other.
+const COPY: f64 = 0.9;
+/// What a neighbour keeps of the score of the hit beside it.
+const BESIDE: f64 = 0.5;
+
+/// Leaves out hits that say what a better one of the same kind of document says already.
+pub fn without_copies(hits: Vec<Hit>) -> Vec<Hit> {
+    let mut kept: Vec<(Hit, HashSet<String>)> = Vec::new();
+    for hit in hits {
+        let words = words(&hit.passage);
+        let copy = kept.iter().any(|(better, said)| {
+            better.passage.kind == hit.passage.kind && better.passage.article == hit.passage.article && alike(said, &words) >= COPY
+        });
+        if !copy {
+            kept.push((hit, words));
+        }
+    }
+    kept.into_iter().map(|(hit, _)| hit).collect()
+}
+
+/// Adds to each hit the passages up to `reach` before and after it in its document, best hits first, while all fit
+/// into `room` bytes of text. `passages` holds those of each document, in order. No passage comes twice.
+pub fn with_neighbours(
+    hits: &[Hit],
+    passages: &BTreeMap<DocumentId, Vec<Passage>>,
+    reach: usize,
+    room: usize,
+) -> Vec<Hit> {
+    let mut taken: BTreeSet<&PassageId> = hits.iter().map(|hit| &hit.passage.id).collect();
+    let mut left = room.saturating_sub(hits.iter().map(|hit| hit.passage.text.len()).sum());
+    let mut all = Vec::new();
+    for hit in hits {
+        all.push(hit.clone());
+        let Some(siblings) = passages.get(&hit.passage.document) else { continue };
+        let Some(at) = siblings.iter().position(|passage| passage.id == hit.passage.id) else { continue };
+        for distance in 1..=reach {
+            for near in [at.checked_sub(distance), at.checked_add(distance)].into_iter().flatten() {
+                let Some(passage) = siblings.get(near) else { continue };
+                if passage.text.len() <= left && taken.insert(&passage.id) {
+                    left -= passage.text.len();
+                    let score = hit.score * BESIDE.powi(i32::try_from(distance).unwrap_or(i32::MAX));
+                    all.push(Hit { passage: passage.clone(), score });
+                }
+            }
+        }
+    }
+    all
+}
+
+fn words(passage: &Passage) -> HashSet<String> {
+    let mut words = HashSet::new();
+    text::terms(&passage.text, |layer, term, _| {
+        if layer == Layer::Pairs {
+            words.insert(term.to_owned());
+        }
+    });
+    words
+}
+
+/// The share of all words of both that both have.
+fn alike(left: &HashSet<String>, right: &HashSet<String>) -> f64 {
+    let both = left.intersection(right).count();
+    let all = left.len() + right.len() - both;
+    if all == 0 { 1.0 } else { both as f64 / all as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passage::{Document, DocumentKind};
+    use crate::split;
+
+    fn passages(id: &str, text: &str) -> Vec<Passage> {
+        split(&Document::new(id, "t", text))
+    }
+
+    fn hit(passage: &Passage, score: f64) -> Hit {
+        Hit { passage: passage.clone(), score }
+    }
+
+    fn shown(hits: &[Hit]) -> String {
+        hits.iter().map(|hit| hit.passage.text.clone()).collect::<Vec<_>>().join(" | ")
+    }
+
+    #[test]
+    fn of_copies_only_the_best_stays() {
+        let one = passages("a", "연차휴가는 1년에 15일을 준다.").remove(0);
+        let two = passages("b", "연차휴가는  1년에 15일을 준다").remove(0);
+        let other = passages("c", "출장 식비는 하루 4만 원까지.").remove(0);
+        let hits = vec![hit(&one, 2.0), hit(&two, 1.5), hit(&other, 1.0)];
+        assert_eq!(shown(&without_copies(hits.clone())), "연차휴가는 1년에 15일을 준다. | 출장 식비는 하루 4만 원까지.");
+        let mut standard = hits;
+        standard[1].passage.kind = DocumentKind::Standard("용역".to_owned());
+        assert_eq!(without_copies(standard).len(), 3, "a standard beside a contract is no copy");
+    }
+
+    #[test]
+    fn neighbours_come_after_their_hit_while_there_is_room() {
+        let all = passages("a", "하나.\n\n둘둘.\n\n셋.\n\n넷넷넷.\n\n다섯.");
+        let by_document = BTreeMap::from([(DocumentId::new("a"), all.clone())]);
+        let hits = [hit(&all[1], 2.0), hit(&all[2], 1.0)];
+        assert_eq!(shown(&with_neighbours(&hits, &by_document, 1, 1000)), "둘둘. | 하나. | 셋. | 넷넷넷.");
+        assert_eq!(shown(&with_neighbours(&hits, &by_document, 1, 20)), "둘둘. | 하나. | 셋.");
+        assert_eq!(shown(&with_neighbours(&hits, &by_document, 0, 1000)), "둘둘. | 셋.");
+        assert_eq!(shown(&with_neighbours(&hits, &BTreeMap::new(), 3, 1000)), "둘둘. | 셋.");
+        assert!(with_neighbours(&hits, &by_document, 9, usize::MAX).iter().all(|hit| hit.score > 0.0));
+    }
+}

@@ -1,0 +1,122 @@
+// The page: where things stand, and the keys that move between them.
+
+import { useEffect, useState } from 'preact/hooks'
+
+import { announcement } from './announce'
+import { conversation } from './conversation'
+import { lang, speak, t } from './i18n'
+import { agent, agentOf, modelOf, threads } from './lists'
+import { go, place } from './route'
+import { inspectorOpen } from './settings'
+import { agentName } from './views/agents'
+import { ModelBadge } from './views/badge'
+import { Chat } from './views/chat'
+import { wantFocus } from './views/composer'
+import { Confirm } from './views/confirm'
+import { Documents } from './views/documents'
+import { Icon, Logo } from './views/icons'
+import { Inspector } from './views/inspector'
+import { KeyDialog, Settings, settingsOpen } from './views/settings'
+import { newConversation, Sidebar, titleOf } from './views/sidebar'
+import { closeSource, openSource, SourcePanel } from './views/sources'
+
+export function App() {
+  const [isDrawerOpen, setDrawer] = useState(false)
+  const here = place.value
+  const thread = here.view === 'chat' ? here.thread : null
+  const current = threads.value.find((one) => one.id === thread)
+  const model = modelOf(current?.agent ?? agent.value)
+
+  useEffect(() => {
+    document.documentElement.lang = lang.value
+    const what = here.view === 'documents' ? t('documents') : current ? titleOf(current) : null
+    document.title = what ? `${what} · ${t('name')}` : t('name')
+  }, [lang.value, here, current])
+
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (event.isComposing || document.querySelector('dialog[open]')) return
+      const isField = event.target instanceof HTMLElement && event.target.closest('input, textarea, select')
+      const key = event.key.toLowerCase()
+      const mod = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey
+      if (mod && key === 'k') newConversation()
+      else if (mod && key === 'i') toggleInspector()
+      else if (mod && key === 'b') setDrawer((open) => !open)
+      else if (event.key === '/' && !isField && !event.ctrlKey && !event.metaKey) wantFocus.value += 1
+      else if (event.key === 'Escape') {
+        if (openSource.value) closeSource()
+        else if (isDrawerOpen) setDrawer(false)
+        else return
+      } else return
+      event.preventDefault()
+    }
+    addEventListener('keydown', press)
+    return () => removeEventListener('keydown', press)
+  }, [isDrawerOpen])
+
+  const panel = openSource.value ? 'source' : inspectorOpen.value && here.view === 'chat' ? 'inspector' : null
+  const shell = ['shell', isDrawerOpen ? 'has-drawer' : '', panel ? 'has-panel' : ''].join(' ')
+  return (
+    <div class={shell}>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); wantFocus.value += 1 }}>{t('skip')}</a>
+      <aside class="sidebar" aria-label={t('threads')}>
+        <div class="brand"><Logo /><span class="brand-name">{t('name')}</span></div>
+        <Sidebar leave={() => setDrawer(false)} />
+        <nav class="places" aria-label={t('places')}>
+          <PlaceLink icon="file" label={t('documents')} isOn={here.view === 'documents'} act={() => { go({ view: 'documents' }); setDrawer(false) }} href="/documents" />
+          <button type="button" class="place" onClick={() => { settingsOpen.value = true }}><Icon name="gear" /><span>{t('settings')}</span></button>
+          <div class="tongues" role="group" aria-label={t('language')}>
+            <button type="button" lang="ko" aria-pressed={lang.value === 'ko'} onClick={() => speak('ko')}>한국어</button>
+            <button type="button" lang="en" aria-pressed={lang.value === 'en'} onClick={() => speak('en')}>English</button>
+          </div>
+        </nav>
+      </aside>
+      <button type="button" class="veil" tabIndex={-1} aria-label={t('close')} onClick={() => setDrawer(false)} />
+      <main id="main">
+        <header class="top">
+          <button type="button" class="ghost only-narrow" aria-label={t('threads')} aria-expanded={isDrawerOpen} onClick={() => setDrawer(!isDrawerOpen)}><Icon name="menu" /></button>
+          <div class="top-title">
+            {here.view === 'documents' ? (
+              <a class="back" href="/" onClick={(event) => { event.preventDefault(); go({ view: 'chat', thread: conversation.value.thread }) }}>
+                <Icon name="chat" size={16} />{t('back_to_chat')}
+              </a>
+            ) : (
+              <strong>{current ? titleOf(current) : agentName(agentOf(agent.value), agent.value)}</strong>
+            )}
+          </div>
+          {model && <ModelBadge model={model} />}
+          {here.view === 'chat' && (
+            <button type="button" class={panel === 'inspector' ? 'ghost is-on' : 'ghost'} aria-pressed={panel === 'inspector'} onClick={toggleInspector}
+              aria-label={t('inspector')} title={`${t('inspector')} (Ctrl I)`}><Icon name="graph" /></button>
+          )}
+        </header>
+        {here.view === 'documents' ? <Documents /> : <Chat thread={here.thread} />}
+      </main>
+      {panel && <div class="side">{panel === 'source' ? <SourcePanel /> : <Inspector />}</div>}
+      <Settings />
+      <KeyDialog />
+      <Confirm />
+      <div class="away" role="status" aria-live="polite">{announcement.value}</div>
+    </div>
+  )
+}
+
+function toggleInspector() {
+  if (openSource.value) {
+    closeSource()
+    inspectorOpen.value = true
+  } else inspectorOpen.value = !inspectorOpen.value
+}
+
+function PlaceLink({ icon, label, isOn, act, href }: { icon: 'file'; label: string; isOn: boolean; act: () => void; href: string }) {
+  return (
+    <a class={isOn ? 'place is-on' : 'place'} href={href} aria-current={isOn ? 'page' : undefined}
+      onClick={(event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return
+        event.preventDefault()
+        act()
+      }}>
+      <Icon name={icon} /><span>{label}</span>
+    </a>
+  )
+}

@@ -1,0 +1,285 @@
+// The open thread: its turns, the run that is under way, and what a person may do with them.
+
+import { batch, signal, type Signal } from '@preact/signals'
+
+import * as api from './api'
+import { fold, isResting, newRun, type Run } from './fold'
+import { follow, type Connection } from './follow'
+import type { Json, Message, RunEvent, RunInfo, Source } from './types'
+
+/** Question and answer. */
+export interface Turn {
+  key: string
+  asked: string
+  at: number
+  agent: string
+  /** What the server keeps of the answer, once it does. */
+  said: Signal<{ text: string; sources: Source[] } | null>
+  run: Signal<Run | null>
+  /** The id of the run, known before its events are. */
+  id: Signal<string | null>
+  connection: Signal<Connection>
+  stopping: Signal<boolean>
+  error: Signal<unknown>
+}
+
+export interface Conversation {
+  thread: string | null
+  turns: Turn[]
+  known: ReadonlySet<string>
+  state: 'loading' | 'ready' | 'failed'
+  error: unknown
+}
+
+const EMPTY: Conversation = { thread: null, turns: [], known: new Set(), state: 'ready', error: null }
+
+export const conversation = signal<Conversation>(EMPTY)
+
+/** Told when a run has come to rest, so that lists can be brought up to date. */
+export const rested = signal(0)
+
+/** Ends everything that belongs to the thread that was open before. */
+let leaving = new AbortController()
+
+/** How often what a person sees may change while words arrive. */
+const FLUSH_MS = 50
+
+export function openNone(): void {
+  leaving.abort()
+  leaving = new AbortController()
+  conversation.value = EMPTY
+}
+
+export async function open(thread: string): Promise<void> {
+  if (conversation.value.thread === thread && conversation.value.state !== 'failed') return
+  leaving.abort()
+  leaving = new AbortController()
+  const { signal: left } = leaving
+  conversation.value = { thread, turns: [], known: new Set(), state: 'loading', error: null }
+  try {
+    const [messages, runs] = await Promise.all([api.messages(thread), api.runs(thread)])
+    if (left.aborted) return
+    const turns = turnsOf(messages, runs)
+    const known = new Set(messages.map((message) => message.id))
+    conversation.value = { thread, turns, known, state: 'ready', error: null }
+    const status = new Map(runs.map((run) => [run.id, run.status]))
+    turns.forEach((turn, index) => {
+      const how = status.get(turn.id.value ?? '')
+      // The newest may be under way; those that did not end well say so. The rest are read when asked for.
+      if (index === turns.length - 1 || how === 'failed' || how === 'cancelled' || how === 'paused') watch(turn)
+    })
+  } catch (error) {
+    if (!left.aborted) conversation.value = { thread, turns: [], known: new Set(), state: 'failed', error }
+  }
+}
+
+function newTurn(asked: string, at: number, agent: string, id: string | null): Turn {
+  return {
+    key: id ?? api.newId(),
+    asked, at, agent,
+    said: signal(null),
+    run: signal(null),
+    id: signal(id),
+    connection: signal<Connection>({ state: 'done' }),
+    stopping: signal(false),
+    error: signal<unknown>(null),
+  }
+}
+
+/** Messages and runs as turns, oldest first. */
+export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
+  const agents = new Map(runs.map((run) => [run.id, run.agent]))
+  const turns: Turn[] = []
+  const byRun = new Map<string, Turn>()
+  for (const message of messages) {
+    let turn = message.run === null ? turns.at(-1) : byRun.get(message.run)
+    if (message.role === 'user' && (!turn || message.run === null || turn.asked !== '')) {
+      turn = newTurn(message.text, message.at, agents.get(message.run ?? '') ?? '', message.run)
+      turns.push(turn)
+      if (message.run !== null) byRun.set(message.run, turn)
+    } else if (message.role === 'assistant' && message.text.trim() !== '') {
+      if (!turn) {
+        turn = newTurn('', message.at, agents.get(message.run ?? '') ?? '', message.run)
+        turns.push(turn)
+        if (message.run !== null) byRun.set(message.run, turn)
+      }
+      const before = turn.said.value
+      turn.said.value = {
+        text: before ? `${before.text}\n\n${message.text}` : message.text,
+        sources: message.sources && message.sources.length > 0 ? message.sources : (before?.sources ?? []),
+      }
+    }
+  }
+  const begun = (run: RunInfo) => run.created ?? run.started ?? 0
+  const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
+  for (const run of oldestFirst) {
+    if (!byRun.has(run.id)) turns.push(newTurn('', begun(run), run.agent, run.id))
+  }
+  return turns
+}
+
+/** Reads the events of a turn, from where it is, until its run rests. */
+export function watch(turn: Turn): void {
+  const { thread } = conversation.value
+  if (thread !== null && turn.id.value !== null) void track(turn, thread, null)
+}
+
+/** Asks. Gives null when it was taken, else what went wrong. */
+export async function ask(agent: string, text: string, entered: (thread: string) => void): Promise<unknown> {
+  let { thread } = conversation.value
+  if (thread === null) {
+    try {
+      thread = (await api.newThread(agent)).id
+    } catch (error) {
+      return error
+    }
+    leaving.abort()
+    leaving = new AbortController()
+    conversation.value = { thread, turns: [], known: new Set(), state: 'ready', error: null }
+    entered(thread)
+  }
+  const turn = newTurn(text, Date.now(), agent, null)
+  const { value } = conversation
+  conversation.value = { ...value, turns: [...value.turns, turn] }
+  void track(turn, thread, { agent, text, once: api.newId() })
+  return null
+}
+
+interface Asked {
+  agent: string
+  text: string
+  once: string
+}
+
+async function track(turn: Turn, thread: string, asked: Asked | null): Promise<void> {
+  const { signal: left } = leaving
+  let run = turn.run.peek() ?? newRun(turn.id.peek() ?? '', thread, turn.agent)
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const flush = () => {
+    clearTimeout(timer)
+    timer = undefined
+    turn.run.value = run
+  }
+  turn.error.value = null
+  await follow(
+    {
+      async open(after, signal) {
+        const id = turn.id.peek()
+        if (id !== null) return api.events(thread, id, after, signal)
+        if (asked === null) throw new Error('nothing to follow')
+        const { body, run: started } = await api.start(thread, asked.agent, asked.text, asked.once, signal)
+        turn.id.value = started
+        return body
+      },
+      take(event: RunEvent) {
+        run = fold(run, event)
+        if (event.type === 'started') turn.id.value = run.id
+        if (event.type !== 'delta') flush()
+        else timer ??= setTimeout(flush, FLUSH_MS)
+        return isResting(run.status) ? 'rest' : 'more'
+      },
+      last: () => run.last,
+      told(connection) {
+        batch(() => {
+          turn.connection.value = connection
+          if (connection.state === 'refused') turn.error.value = connection.error
+        })
+      },
+      wait: untilOnline,
+    },
+    left,
+  )
+  flush()
+  turn.stopping.value = false
+  if (left.aborted) return
+  rested.value += 1
+  if (run.status === 'finished' || run.status === 'cancelled') await settle(turn, thread, left)
+}
+
+/** Takes over what the server keeps of the answer, so that it reads the same after a reload. */
+async function settle(turn: Turn, thread: string, left: AbortSignal): Promise<void> {
+  try {
+    const messages = await api.messages(thread)
+    if (left.aborted) return
+    const own = messages.filter((message) => message.run === turn.id.peek())
+    const kept = turnsOf(own, [])[0]?.said.peek()
+    if (kept) turn.said.value = kept
+  } catch {
+    // The events told the same already.
+  }
+}
+
+export async function stop(turn: Turn): Promise<void> {
+  const { thread } = conversation.value
+  const id = turn.id.value
+  if (thread === null || id === null) return
+  turn.stopping.value = true
+  try {
+    await api.cancel(thread, id)
+    if (turn.run.peek()?.status === 'paused') watch(turn)
+  } catch (error) {
+    batch(() => {
+      turn.stopping.value = false
+      turn.error.value = error
+    })
+  }
+}
+
+/** Goes on with a failed run where it stopped. */
+export async function goOn(turn: Turn): Promise<void> {
+  const { thread } = conversation.value
+  const id = turn.id.value
+  if (thread === null || id === null) return
+  try {
+    await api.goOn(thread, id)
+    turn.run.value = turn.run.peek() && { ...(turn.run.peek() as Run), status: 'running', failure: null }
+    void track(turn, thread, null)
+  } catch (error) {
+    turn.error.value = error
+  }
+}
+
+export async function answer(turn: Turn, answers: Record<string, Json>): Promise<void> {
+  const { thread } = conversation.value
+  const id = turn.id.value
+  if (thread === null || id === null) return
+  turn.error.value = null
+  try {
+    await api.resume(thread, id, answers)
+  } catch (error) {
+    turn.error.value = error
+  }
+  // Also after a refusal: somebody else may have answered.
+  const run = turn.run.peek()
+  if (run && turn.error.peek() === null) {
+    turn.run.value = { ...run, status: 'running' }
+    void track(turn, thread, null)
+  }
+}
+
+/** Whether a run of the open thread is under way. */
+export function busyTurn(): Turn | null {
+  const turn = conversation.value.turns.at(-1)
+  if (!turn || turn.error.value !== null) return null
+  const { state } = turn.connection.value
+  return state !== 'done' && state !== 'refused' ? turn : null
+}
+
+function untilOnline(ms: number, left: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer)
+      removeEventListener('online', end)
+      document.removeEventListener('visibilitychange', seen)
+      left.removeEventListener('abort', end)
+      resolve()
+    }
+    const seen = () => {
+      if (!document.hidden) end()
+    }
+    const timer = setTimeout(end, ms)
+    addEventListener('online', end)
+    document.addEventListener('visibilitychange', seen)
+    left.addEventListener('abort', end)
+  })
+}

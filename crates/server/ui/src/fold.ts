@@ -1,0 +1,258 @@
+// Events of a run, folded into what a person sees of it.
+//
+// Numbered events are the record. Pieces (`delta`) are shown early and count for nothing once the step they belong to
+// is recorded, tried again or gone: a client that saw every piece and one that came late end with the same run.
+
+import type { Json, ModelCall, Question, RunEvent, Shown, Source, Task } from './types'
+
+export type Status = 'waiting' | 'running' | 'paused' | 'finished' | 'failed' | 'cancelled'
+
+export interface Step {
+  n: number
+  at: number
+  step: number
+  path: string
+  tasks: Task[]
+  next: string[]
+}
+
+/** What a node showed of a step that is not recorded yet. A hole is a piece that was missed. */
+export interface Live {
+  node: string
+  attempt: number
+  pieces: (string | Shown | undefined)[]
+}
+
+export interface Run {
+  id: string
+  thread: string
+  agent: string
+  status: Status
+  /** Number of the newest recorded event. */
+  last: number
+  started: number
+  ended: number
+  steps: Step[]
+  next: string[]
+  questions: Question[]
+  answered: Record<string, Json>
+  live: Live[]
+  failure: { code: string; message: string; node?: string } | null
+  partial: Record<string, string>
+  restarts: number
+}
+
+export function newRun(id: string, thread: string, agent: string): Run {
+  return {
+    id, thread, agent, status: 'waiting', last: 0, started: 0, ended: 0, steps: [], next: [], questions: [],
+    answered: {}, live: [], failure: null, partial: {}, restarts: 0,
+  }
+}
+
+/** Whether nothing more happens by itself. */
+export function isResting(status: Status): boolean {
+  return status !== 'waiting' && status !== 'running'
+}
+
+/** Thrown when a numbered event is missing before this one: what follows cannot be trusted. */
+export class MissedEvent extends Error {}
+
+/** The run after an event. An event that was seen before changes nothing. */
+export function fold(run: Run, event: RunEvent): Run {
+  if (event.type === 'delta') return run.status === 'running' || run.status === 'waiting' ? piece(run, event) : run
+  if (event.type === 'draining' || event.type === 'error') return run
+  const n = event.n ?? run.last + 1
+  if (n <= run.last) return run
+  if (n > run.last + 1) throw new MissedEvent(`event ${n} after ${run.last}`)
+  const at = event.at ?? 0
+  const next: Run = { ...run, last: n }
+  switch (event.type) {
+    case 'started':
+      return { ...next, id: event.run, thread: event.thread, agent: event.agent, status: 'running', started: at }
+    case 'step': {
+      const done = new Set(event.tasks.map((task) => task.node))
+      const step = { n, at, step: event.step, path: event.path ?? '', tasks: event.tasks, next: event.next }
+      return {
+        ...next,
+        status: 'running',
+        steps: [...run.steps, step],
+        next: event.path ? run.next : event.next,
+        live: run.live.filter((one) => !done.has(one.node)),
+      }
+    }
+    case 'paused':
+      return { ...next, status: 'paused', questions: event.questions, live: [] }
+    case 'resumed':
+      return {
+        ...next, status: 'running', questions: [], live: [], answered: { ...run.answered, ...event.answers },
+      }
+    case 'restarted':
+      return { ...next, status: 'running', live: [], failure: null, ended: 0, restarts: run.restarts + 1 }
+    case 'finished':
+      return { ...next, status: 'finished', ended: at, live: [], next: [] }
+    case 'failed': {
+      const failure = { code: event.code, message: event.message, ...(event.node ? { node: event.node } : {}) }
+      return { ...next, status: 'failed', ended: at, live: [], failure }
+    }
+    case 'cancelled':
+      return { ...next, status: 'cancelled', ended: at, live: [], partial: event.partial ?? {} }
+  }
+}
+
+function piece(run: Run, event: Extract<RunEvent, { type: 'delta' }>): Run {
+  const old = run.live.find((one) => one.node === event.node)
+  if (old && event.attempt < old.attempt) return run
+  // The list of pieces grows in place: copying it for every word would take a long answer the square of its length.
+  const pieces = !old || event.attempt > old.attempt ? [] : old.pieces
+  if (event.restarted !== undefined) {
+    // Whatever this try showed so far is void; the next one counts from 0 again.
+    const cleared = { node: event.node, attempt: event.attempt, pieces: [] }
+    return { ...run, live: [...run.live.filter((one) => one !== old), cleared] }
+  }
+  if (pieces[event.index] !== undefined) return run
+  // A number far beyond what was seen is not worth an array of that size.
+  if (event.index > pieces.length + 1_000_000) return run
+  pieces[event.index] = event.text ?? asShown(event.data) ?? ''
+  const live = { node: event.node, attempt: event.attempt, pieces }
+  return { ...run, live: old ? run.live.map((one) => (one === old ? live : one)) : [...run.live, live] }
+}
+
+export type Item =
+  | { kind: 'thinking'; node: string; step: string; content: string; live: boolean }
+  | {
+      kind: 'tool'; node: string; call: string; name: string; arguments: Json; live: boolean
+      result: { text: string; failed: boolean; ms?: number } | null
+    }
+  | { kind: 'text'; node: string; text: string; id: string | null; live: boolean }
+
+export interface Transcript {
+  items: Item[]
+  text: string
+  sources: Source[]
+  models: ModelCall[]
+}
+
+/** What the run did and said, in order. `known` are messages of earlier turns, which a run may touch but did not say. */
+export function transcript(run: Run, known: ReadonlySet<string> = new Set()): Transcript {
+  const items: Item[] = []
+  const models: ModelCall[] = []
+  let sources: Source[] = []
+  const said = new Set(known)
+  const show = (node: string, shown: Shown, live: boolean) => {
+    if (shown.type === 'sources') sources = shown.sources
+    else put(items, node, shown, live)
+  }
+  for (const step of run.steps) {
+    for (const task of step.tasks) {
+      for (const shown of shownIn(task)) show(task.node, shown, false)
+      models.push(...modelsIn(task))
+      sources = sourcesIn(task.update) ?? sources
+      for (const { id, text } of saidIn(task.update)) {
+        if (id !== null && said.has(id)) continue
+        if (id !== null) said.add(id)
+        items.push({ kind: 'text', node: task.node, text, id, live: false })
+      }
+    }
+  }
+  for (const [node, text] of Object.entries(run.partial)) {
+    if (text) items.push({ kind: 'text', node, text, id: null, live: false })
+  }
+  for (const { node, pieces } of run.live) {
+    let text = ''
+    let isHole = false
+    for (let at = 0; at < pieces.length; at++) {
+      const one = pieces[at]
+      if (one === undefined) isHole = true
+      else if (typeof one === 'string') {
+        text += (isHole ? '…' : '') + one
+        isHole = false
+      } else show(node, one, true)
+    }
+    if (text) items.push({ kind: 'text', node, text, id: null, live: true })
+  }
+  const text = items.flatMap((item) => (item.kind === 'text' ? [item.text] : [])).join('\n\n')
+  return { items, text, sources, models }
+}
+
+function put(items: Item[], node: string, shown: Exclude<Shown, { type: 'sources' }>, live: boolean) {
+  if (shown.type === 'thinking') {
+    items.push({ kind: 'thinking', node, step: shown.step, content: shown.content, live })
+    return
+  }
+  const known = items.findLast((item) => item.kind === 'tool' && item.call === shown.call)
+  if (shown.type === 'tool_call') {
+    if (known?.kind === 'tool' && known.result === null) known.arguments = shown.arguments
+    else {
+      const { call, name } = shown
+      items.push({ kind: 'tool', node, call, name, arguments: shown.arguments, result: null, live })
+    }
+    return
+  }
+  const result = { text: shown.text, failed: shown.failed, ...(shown.ms === undefined ? {} : { ms: shown.ms }) }
+  if (known?.kind === 'tool') known.result = result
+  else items.push({ kind: 'tool', node, call: shown.call, name: shown.name, arguments: null, result, live })
+}
+
+/** What a task showed, as it noted it. */
+export function shownIn(task: Task): Shown[] {
+  const events = task.notes?.events
+  return Array.isArray(events) ? events.flatMap((event) => asShown(event) ?? []) : []
+}
+
+/** The calls of models that a task noted. */
+export function modelsIn(task: Task): ModelCall[] {
+  const noted = task.notes?.models ?? task.notes?.model
+  const list = Array.isArray(noted) ? noted : noted === undefined ? [] : [noted]
+  return list.filter((one): one is Json & object => isObject(one) && typeof one.name === 'string') as never
+}
+
+/** What a change of the state says to the person: new messages of the assistant. */
+export function saidIn(update: Json): { id: string | null; text: string }[] {
+  if (!isObject(update)) return []
+  return changed(update.messages).flatMap((message) => {
+    if (!isObject(message) || message.role !== 'assistant') return []
+    const text = textOf(message)
+    return text.trim() === '' ? [] : [{ id: typeof message.id === 'string' ? message.id : null, text }]
+  })
+}
+
+/** Items of a list of changes (`[{"put": …}, {"remove": …}, "clear"]`) or of a plain list. */
+function changed(value: Json | undefined): Json[] {
+  if (!Array.isArray(value)) return []
+  return value.flatMap((one) => (isObject(one) && 'put' in one ? [one.put as Json] : isObject(one) ? [one] : []))
+}
+
+function textOf(message: { [key: string]: Json }): string {
+  if (typeof message.text === 'string') return message.text
+  if (typeof message.content === 'string') return message.content
+  const parts = Array.isArray(message.parts) ? message.parts : []
+  return parts.map((part) => (isObject(part) && part.type === 'text' ? String(part.text ?? '') : '')).join('')
+}
+
+function sourcesIn(update: Json): Source[] | null {
+  if (!isObject(update)) return null
+  if (Array.isArray(update.sources) && update.sources.length > 0 && isObject(update.sources[0] ?? null)) {
+    return update.sources as never
+  }
+  if (!isObject(update.citations ?? null)) return null
+  const lists = Object.values(update.citations as { [key: string]: Json })
+  const all = lists.flatMap((list) => (Array.isArray(list) ? list : []))
+  const sources = all.flatMap((one) => (isObject(one) && typeof one.number === 'number' ? [asSource(one)] : []))
+  return sources.length > 0 ? sources : null
+}
+
+function asSource(one: { [key: string]: Json }): Source {
+  return { ...one, quote: String(one.quote ?? one.text ?? '') } as never
+}
+
+function asShown(data: Json | undefined): Shown | null {
+  if (!isObject(data ?? null)) return null
+  const { type } = data as { [key: string]: Json }
+  return type === 'thinking' || type === 'tool_call' || type === 'tool_result' || type === 'sources'
+    ? (data as never)
+    : null
+}
+
+export function isObject(value: unknown): value is { [key: string]: Json } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,94 @@
+// Follows a run through lost connections. The run belongs to the server: whatever happens to the connection, its
+// events are asked for again after the newest one that was seen, until the run rests.
+
+import { Frames } from './sse'
+import type { RunEvent } from './types'
+
+export type Connection =
+  | { state: 'connecting' }
+  | { state: 'open' }
+  | { state: 'lost'; tries: number }
+  | { state: 'done' }
+  | { state: 'refused'; error: unknown }
+
+/** An answer of the server that trying again does not change. */
+export class Refused extends Error {
+  constructor(readonly problem: unknown) {
+    super('the server refused')
+  }
+}
+
+export interface Source {
+  /** Opens the events after a number. Throws [`Refused`] when there is no point in trying again. */
+  open(after: number, signal: AbortSignal): Promise<ReadableStream<Uint8Array>>
+  /** Takes an event and says whether more are to come. Throws when the event does not follow what came before. */
+  take(event: RunEvent): 'more' | 'rest'
+  /** Number of the newest event that was taken. */
+  last(): number
+  told?(connection: Connection): void
+  /** Waits before the next try; ends early when the network is back. */
+  wait(ms: number, signal: AbortSignal): Promise<void>
+}
+
+/** Nothing at all, not even a sign of life, for so long means that the connection is dead. */
+const SILENCE_MS = 45_000
+
+/** Follows until the run rests, the server refuses, or `signal` ends it. */
+export async function follow(source: Source, signal: AbortSignal): Promise<void> {
+  let tries = 0
+  source.told?.({ state: 'connecting' })
+  while (!signal.aborted) {
+    const before = source.last()
+    try {
+      if ((await readOnce(source, signal)) === 'rest') {
+        source.told?.({ state: 'done' })
+        return
+      }
+    } catch (error) {
+      if (signal.aborted) return
+      if (error instanceof Refused) {
+        source.told?.({ state: 'refused', error: error.problem })
+        return
+      }
+    }
+    if (signal.aborted) return
+    tries = source.last() > before ? 1 : tries + 1
+    source.told?.({ state: 'lost', tries })
+    await source.wait(backoff(tries), signal)
+  }
+}
+
+/** How long to wait before a try: short at first, never more than ten seconds. */
+export function backoff(tries: number): number {
+  return Math.min(10_000, 250 * 2 ** Math.min(tries - 1, 10))
+}
+
+async function readOnce(source: Source, signal: AbortSignal): Promise<'rest' | 'cut'> {
+  const own = new AbortController()
+  const stop = () => own.abort()
+  signal.addEventListener('abort', stop)
+  let silence = setTimeout(stop, SILENCE_MS)
+  let reader: ReadableStreamDefaultReader<Uint8Array> | undefined
+  try {
+    const body = await source.open(source.last(), own.signal)
+    source.told?.({ state: 'open' })
+    reader = body.getReader()
+    const frames = new Frames()
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return 'cut'
+      clearTimeout(silence)
+      silence = setTimeout(stop, SILENCE_MS)
+      for (const frame of frames.push(value)) {
+        const event = JSON.parse(frame.data) as RunEvent
+        if (event.type === 'draining' || event.type === 'error') return 'cut'
+        if (source.take(event) === 'rest') return 'rest'
+      }
+    }
+  } finally {
+    clearTimeout(silence)
+    signal.removeEventListener('abort', stop)
+    reader?.cancel().catch(() => undefined)
+    own.abort()
+  }
+}

@@ -1,0 +1,67 @@
+// Which nodes and edges of the graph are lit, from the events of a run. Plain functions: the same run up to the same
+// step always looks the same.
+
+import type { Run } from './fold'
+
+export type Light = 'done' | 'running' | 'waiting' | 'failed'
+
+export interface Lights {
+  /** By `nodeKey`. */
+  nodes: Map<string, { light: Light; count: number }>
+  /** By `edgeKey`. */
+  edges: Set<string>
+}
+
+export const START = '__start__'
+export const END = '__end__'
+
+export function nodeKey(node: string, path = ''): string {
+  return path === '' ? node : `${path}/${node}`
+}
+
+export function edgeKey(source: string, target: string): string {
+  return `${source}\u0000${target}`
+}
+
+/** The lights after `upto` steps; all of them while the run is watched live. `starts` are the nodes it begins with. */
+export function lights(run: Run, upto: number | null, starts: string[]): Lights {
+  const nodes: Lights['nodes'] = new Map()
+  const edges: Lights['edges'] = new Set()
+  const isLive = upto === null || upto >= run.steps.length
+  const steps = isLive ? run.steps : run.steps.slice(0, upto)
+  const set = (key: string, light: Light) => {
+    const before = nodes.get(key)
+    nodes.set(key, { light, count: before?.count ?? 0 })
+  }
+  if (run.last > 0) nodes.set(START, { light: 'done', count: 1 })
+  let due = starts
+  let came = [START]
+  for (const step of steps) {
+    for (const task of step.tasks) {
+      const key = nodeKey(task.node, step.path)
+      nodes.set(key, { light: 'done', count: (nodes.get(key)?.count ?? 0) + 1 })
+      if (step.path === '') for (const source of came) if (due.includes(task.node)) edges.add(edgeKey(source, task.node))
+    }
+    if (step.path === '') {
+      came = step.tasks.map((task) => task.node)
+      due = step.next
+    }
+  }
+  const settled = isLive ? run.status : 'running'
+  if (settled === 'running' || settled === 'waiting') {
+    for (const node of due) {
+      set(node, 'running')
+      for (const source of came) edges.add(edgeKey(source, node))
+    }
+    if (isLive) for (const { node } of run.live) if (!due.includes(node)) set(node, 'running')
+  } else if (settled === 'paused') {
+    for (const node of due) set(node, 'waiting')
+    for (const { node } of run.questions) set(node, 'waiting')
+  } else if (settled === 'failed' && run.failure?.node) {
+    set(run.failure.node, 'failed')
+  } else if (settled === 'finished') {
+    nodes.set(END, { light: 'done', count: 1 })
+    for (const source of came) edges.add(edgeKey(source, END))
+  }
+  return { nodes, edges }
+}

@@ -1,0 +1,227 @@
+// Markdown within a line, as a tree of plain data. One pass, every look ahead is bounded, so that no text of a model
+// takes more than linear time. HTML is text here.
+
+import { link } from './link'
+
+export type Inline =
+  | { t: 'text'; v: string }
+  | { t: 'code'; v: string }
+  | { t: 'strong' | 'em' | 'del'; c: Inline[] }
+  | { t: 'link'; href: string; host: string; c: Inline[] }
+  | { t: 'image'; href: string; host: string; alt: string }
+  | { t: 'cite'; n: number }
+  | { t: 'br' }
+
+interface Mark {
+  mark: string
+  opens: boolean
+  closes: boolean
+}
+
+type Token = Inline | { t: 'mark'; m: Mark }
+
+/** How far a bracket or an address may reach. */
+const REACH = 2000
+/** How deep links and marks may stand in each other. */
+const DEPTH = 6
+
+const ESCAPABLE = /[!-/:-@[-`{-~]/
+const BARE = /^https?:\/\/[^\s<>"'`\u3000-\u303f\uff00-\uffef\uac00-\ud7a3]+/i
+const WORD = /[\p{L}\p{N}]/u
+
+export function inline(text: string, depth = 0): Inline[] {
+  return resolve(tokens(text, depth))
+}
+
+function tokens(text: string, depth: number): Token[] {
+  const out: Token[] = []
+  const noCloser = new Set<number>()
+  let plain = ''
+  const flush = () => {
+    if (plain !== '') out.push({ t: 'text', v: plain })
+    plain = ''
+  }
+  const add = (token: Token) => {
+    flush()
+    out.push(token)
+  }
+  let at = 0
+  while (at < text.length) {
+    const char = text[at] as string
+    const next = text[at + 1] ?? ''
+    if (char === '\\' && ESCAPABLE.test(next)) {
+      plain += next
+      at += 2
+    } else if (char === '\n') {
+      add({ t: 'br' })
+      at += 1
+    } else if (char === '`') {
+      const run = runOf(text, at, '`')
+      const end = noCloser.has(run) ? -1 : closer(text, at + run, run)
+      if (end === -1) {
+        noCloser.add(run)
+        plain += text.slice(at, at + run)
+        at += run
+      } else {
+        add({ t: 'code', v: text.slice(at + run, end).replace(/\n/g, ' ').replace(/^ (.+) $/, '$1') })
+        at = end + run
+      }
+    } else if (char === '!' && next === '[') {
+      const found = bracketed(text, at + 1)
+      const to = found && link(found.address)
+      if (found) {
+        const alt = found.label
+        if (to) add({ t: 'image', ...to, alt })
+        else plain += alt
+        at = found.end
+      } else {
+        plain += char
+        at += 1
+      }
+    } else if (char === '[') {
+      const cited = /^\[(\d{1,3}(?:\s*,\s*\d{1,3}){0,9})\](?!\()/.exec(text.slice(at, at + 60))
+      const found = cited || depth >= DEPTH ? null : bracketed(text, at)
+      if (cited?.[1]) {
+        for (const n of cited[1].split(',')) add({ t: 'cite', n: Number(n) })
+        at += cited[0].length
+      } else if (found) {
+        const to = link(found.address)
+        const content = inline(found.label, depth + 1)
+        if (to) add({ t: 'link', ...to, c: content })
+        else for (const one of content) add(one)
+        at = found.end
+      } else {
+        plain += char
+        at += 1
+      }
+    } else if (char === '<') {
+      const rest = text.slice(at, at + REACH)
+      const line = /^<br\s*\/?>/i.exec(rest)
+      const auto = /^<((?:https?:\/\/|mailto:)[^\s<>]+)>/i.exec(rest)
+      const to = auto?.[1] ? link(auto[1]) : null
+      if (line) {
+        add({ t: 'br' })
+        at += line[0].length
+      } else if (auto?.[1] && to) {
+        add({ t: 'link', ...to, c: [{ t: 'text', v: auto[1] }] })
+        at += auto[0].length
+      } else {
+        plain += char
+        at += 1
+      }
+    } else if ((char === 'h' || char === 'H') && !WORD.test(text[at - 1] ?? '') && /^https?:/i.test(text.slice(at, at + 6))) {
+      const bare = (BARE.exec(text.slice(at, at + REACH))?.[0] ?? '').replace(/[.,:;!?)\]}*_~]+$/, '')
+      const to = link(bare)
+      if (to) {
+        add({ t: 'link', ...to, c: [{ t: 'text', v: bare }] })
+        at += bare.length
+      } else {
+        plain += char
+        at += 1
+      }
+    } else if (char === '*' || char === '_' || (char === '~' && next === '~')) {
+      const run = Math.min(runOf(text, at, char), char === '~' ? 2 : 3)
+      const before = text[at - 1] ?? ' '
+      const after = text[at + run] ?? ' '
+      const mark = text.slice(at, at + run)
+      const isTight = char === '_' || (char === '*' && run === 1)
+      // Two stars work against letters, as Korean particles follow without a space; one star or a low line does not,
+      // or 2*3*4 and snake_case would lean.
+      const opens = !/\s/.test(after) && !(isTight && /[A-Za-z0-9]/.test(before))
+      const closes = !/\s/.test(before) && !(char === '_' && WORD.test(after))
+      if (opens || closes) add({ t: 'mark', m: { mark, opens, closes } })
+      else plain += mark
+      at += run
+    } else {
+      plain += char
+      at += 1
+    }
+  }
+  flush()
+  return out
+}
+
+/** Pairs the marks. What finds no partner is text. */
+function resolve(list: Token[]): Inline[] {
+  const stack: { mark: string; from: number }[] = []
+  const out: Inline[] = []
+  for (const token of list) {
+    if (token.t !== 'mark') {
+      out.push(token)
+      continue
+    }
+    const { mark, opens, closes } = token.m
+    // A partner further down than this is as good as none.
+    const low = Math.max(0, stack.length - 8)
+    let partner = -1
+    for (let at = stack.length - 1; closes && at >= low; at--) {
+      if (stack[at]?.mark === mark && (stack[at] as { from: number }).from < out.length - 1) {
+        partner = at
+        break
+      }
+    }
+    const open = stack[partner]
+    if (open) {
+      const content = out.splice(open.from).slice(1)
+      out.push(wrapped(mark, content))
+      stack.length = partner
+    } else {
+      if (opens) stack.push({ mark, from: out.length })
+      out.push({ t: 'text', v: mark })
+    }
+  }
+  return joined(out)
+}
+
+function wrapped(mark: string, content: Inline[]): Inline {
+  const c = joined(content)
+  if (mark === '~~') return { t: 'del', c }
+  if (mark.length === 3) return { t: 'strong', c: [{ t: 'em', c }] }
+  return { t: mark.length === 2 ? 'strong' : 'em', c }
+}
+
+function joined(list: Inline[]): Inline[] {
+  const out: Inline[] = []
+  for (const one of list) {
+    const last = out.at(-1)
+    if (one.t === 'text' && last?.t === 'text') out[out.length - 1] = { t: 'text', v: last.v + one.v }
+    else out.push(one)
+  }
+  return out
+}
+
+function runOf(text: string, at: number, char: string): number {
+  let run = 1
+  while (text[at + run] === char && run < 100) run++
+  return run
+}
+
+function closer(text: string, from: number, run: number): number {
+  const end = Math.min(text.length, from + 10 * REACH)
+  for (let at = text.indexOf('`', from); at !== -1 && at < end; at = text.indexOf('`', at)) {
+    const found = runOf(text, at, '`')
+    if (found === run) return at
+    at += found
+  }
+  return -1
+}
+
+/** `[label](address "title")` at a bracket. */
+function bracketed(text: string, at: number): { label: string; address: string; end: number } | null {
+  let depth = 0
+  let close = -1
+  for (let i = at; i < Math.min(text.length, at + REACH); i++) {
+    if (text[i] === '\\') i++
+    else if (text[i] === '[') depth++
+    else if (text[i] === ']' && --depth === 0) {
+      close = i
+      break
+    }
+    if (depth > DEPTH) return null
+  }
+  if (close === -1 || text[close + 1] !== '(') return null
+  const inside = text.slice(close + 2, close + 2 + REACH)
+  const found = /^\s*(?:<([^<>\n]*)>|((?:[^\s()]|\([^\s()]*\))*))(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(inside)
+  if (!found) return null
+  return { label: text.slice(at + 1, close), address: found[1] ?? found[2] ?? '', end: close + 2 + found[0].length }
+}

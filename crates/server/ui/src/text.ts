@@ -1,0 +1,32 @@
+// Places in a text. The server counts bytes of UTF-8, a browser counts units of UTF-16.
+
+/** Where a byte stands in the text, never inside a character. */
+export function unitOf(text: string, byte: number): number {
+  let bytes = 0
+  let at = 0
+  while (at < text.length && bytes < byte) {
+    const code = text.codePointAt(at) as number
+    bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4
+    at += code < 0x10000 ? 1 : 2
+  }
+  return at
+}
+
+/** Where a quote stands: at the place that was said if it is there, else where it is found, else nowhere. */
+export function placeOf(text: string, quote: string, start?: number, end?: number): { from: number; to: number } | null {
+  if (start !== undefined && end !== undefined && end > start) {
+    const from = unitOf(text, start)
+    const to = from + unitOf(text.slice(from), end - start)
+    if (text.slice(from, to) === quote || quote === '') return { from, to }
+  }
+  const from = quote === '' ? -1 : text.indexOf(quote)
+  return from === -1 ? null : { from, to: from + quote.length }
+}
+
+/** The text cut at the words that were looked for. */
+export function marked(text: string, terms: string[]): { text: string; isHit: boolean }[] {
+  const words = terms.filter((term) => term.trim() !== '').map((term) => term.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+  if (words.length === 0) return [{ text, isHit: false }]
+  const any = new RegExp(`(${words.sort((left, right) => right.length - left.length).slice(0, 40).join('|')})`, 'giu')
+  return text.split(any).flatMap((piece, at) => (piece === '' ? [] : [{ text: piece, isHit: at % 2 === 1 }]))
+}

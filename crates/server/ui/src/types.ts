@@ -1,0 +1,174 @@
+// What the server sends.
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json }
+
+export interface ModelInfo {
+  name: string
+  kind: string
+  ko?: string
+  en?: string
+}
+
+export interface Agent {
+  id: string
+  ko: string
+  en: string
+  /** A short name, where the server gives one. */
+  title?: { ko: string; en: string }
+  starters?: { ko: string[]; en: string[] }
+  model?: ModelInfo
+}
+
+export interface Thread {
+  id: string
+  title: string | null
+  agent: string | null
+  created: number
+  updated: number
+}
+
+export interface Source {
+  number: number
+  document: string
+  title: string
+  kind?: string
+  article?: string | null
+  clause?: string | null
+  page?: number | null
+  passage?: string
+  version?: string
+  quote: string
+  start?: number
+  end?: number
+}
+
+export interface Message {
+  id: string
+  role: 'user' | 'assistant' | 'tool' | 'system'
+  text: string
+  sources?: Source[]
+  run: string | null
+  at: number
+}
+
+export interface RunInfo {
+  id: string
+  agent: string
+  status: string
+  created?: number
+  started: number | null
+  ended: number | null
+}
+
+export interface Question {
+  id: string
+  node: string
+  question: Json
+  problem?: string
+}
+
+export interface Task {
+  node: string
+  ms: number
+  attempts: number
+  input_tokens: number
+  output_tokens: number
+  update: Json
+  notes?: Record<string, Json>
+}
+
+interface Told {
+  n?: number
+  at?: number
+}
+
+export type RunEvent = Told &
+  (
+    | { type: 'started'; agent: string; thread: string; run: string }
+    | { type: 'step'; step: number; path?: string; tasks: Task[]; next: string[] }
+    | { type: 'paused'; questions: Question[] }
+    | { type: 'resumed'; answers: Record<string, Json> }
+    | { type: 'restarted'; why: string }
+    | { type: 'finished' }
+    | { type: 'failed'; code: string; message: string; node?: string }
+    | { type: 'cancelled'; partial?: Record<string, string> }
+    | { type: 'delta'; node: string; attempt: number; index: number; text?: string; data?: Json; restarted?: string }
+    | { type: 'draining' }
+    | { type: 'error'; problem: Json }
+  )
+
+/** What an agent shows besides words. */
+export type Shown =
+  | { type: 'thinking'; step: string; content: string }
+  | { type: 'tool_call'; call: string; name: string; arguments: Json }
+  | { type: 'tool_result'; call: string; name: string; text: string; failed: boolean; ms?: number }
+  | { type: 'sources'; sources: Source[] }
+
+export interface ModelCall {
+  name: string
+  kind: string
+  purpose?: string
+  finish?: string
+  input_tokens?: number
+  output_tokens?: number
+  cached_tokens?: number
+  cost_micros?: number
+  counted?: boolean
+  ms?: number
+}
+
+export type DocumentStatus = 'queued' | 'reading' | 'indexing' | 'ready' | 'failed' | 'paused' | 'cancelled'
+
+export interface Document {
+  id: string
+  name: string
+  title?: string
+  collection?: string
+  kind?: string | { standard: string }
+  status: DocumentStatus
+  progress?: number | { done: number; total: number } | null
+  reason?: string | null
+  ko?: string | null
+  en?: string | null
+  passages?: number | null
+  pages?: number | null
+  bytes?: number | null
+  version?: string | null
+  /** When it last changed, in milliseconds or, as `changed_at`, in seconds since 1970. */
+  at?: number | null
+  changed_at?: number | null
+}
+
+export interface Hit {
+  passage: string
+  document: string
+  title: string
+  text: string
+  page?: number | null
+  article?: string | null
+  start?: number
+  end?: number
+  score: number
+  why?: { terms?: (string | [string, number] | { term: string; score?: number })[] }
+}
+
+export interface Usage {
+  input_tokens: number
+  output_tokens: number
+  cost_micros: number | null
+  by_model?: { name?: string; model?: string; input_tokens: number; output_tokens: number; cost_micros?: number | null }[]
+}
+
+export interface Model {
+  id: string
+  kind: string
+  ko?: string
+  en?: string
+  available: boolean
+  why?: string | null
+}
+
+export interface Models {
+  active: { main: string; small?: string }
+  models: Model[]
+}

@@ -1,0 +1,140 @@
+// The conversation.
+
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+
+import { announce } from '../announce'
+import { ask, busyTurn, conversation, open, openNone, stop, type Turn } from '../conversation'
+import { t } from '../i18n'
+import { agent, agents, agentsError, chooseAgent, loadAgents, loadThreads, threads } from '../lists'
+import { go } from '../route'
+import { AgentPicker, Welcome } from './agents'
+import { ComposerBox, draft, wantFocus } from './composer'
+import { Icon } from './icons'
+import { inspectNewest } from './inspected'
+import { ProblemCard, wordsOf } from './problem'
+import { TurnView } from './turn'
+
+/** Turns drawn at once; earlier ones come when asked for. */
+const WINDOW = 30
+
+export function Chat({ thread }: { thread: string | null }) {
+  useEffect(() => {
+    if (thread === null) openNone()
+    else void open(thread)
+  }, [thread])
+
+  const { turns, state, error } = conversation.value
+  const [shown, setShown] = useState(WINDOW)
+  useEffect(() => setShown(WINDOW), [thread])
+  const scroller = useRef<HTMLDivElement>(null)
+  const end = useFollowedEnd(scroller, thread)
+  const [isFirst, setFirst] = useState(false)
+
+  const current = threads.value.find((one) => one.id === thread)
+  useEffect(() => {
+    if (current?.agent) chooseAgent(current.agent)
+  }, [current?.agent])
+
+  const busy = busyTurn()
+  const send = async (text: string) => {
+    if (busyTurn() || isFirst) return
+    setFirst(conversation.value.thread === null)
+    end.stick()
+    inspectNewest()
+    const failed = await ask(agent.value, text, (id) => {
+      go({ view: 'chat', thread: id })
+      void loadThreads()
+    })
+    setFirst(false)
+    if (failed !== null) {
+      draft.value = text
+      announce(wordsOf(failed).title)
+      setProblem(failed)
+    } else setProblem(null)
+  }
+  const [problem, setProblem] = useState<unknown>(null)
+  useEffect(() => setProblem(null), [thread])
+
+  const retry = (turn: Turn) => void send(turn.asked)
+  const edit = (turn: Turn) => {
+    draft.value = turn.asked
+    wantFocus.value += 1
+  }
+  const from = Math.max(0, turns.length - shown)
+  return (
+    <div class="chat">
+      <div class="scroller" ref={scroller} onScroll={end.scrolled}>
+        {state === 'ready' && turns.length === 0 && !isFirst && (
+          agentsError.value !== null && agents.value.length === 0 ? (
+            <div class="column"><ProblemCard error={agentsError.value}>
+              <button type="button" onClick={() => void loadAgents()}>{t('try_again')}</button>
+            </ProblemCard></div>
+          ) : <Welcome ask={(text) => void send(text)} />
+        )}
+        {state === 'loading' && <div class="column"><p class="dim pad" role="status">{t('loading')}</p></div>}
+        {state === 'failed' && (
+          <div class="column"><ProblemCard error={error}>
+            <button type="button" onClick={() => thread !== null && void open(thread)}>{t('try_again')}</button>
+          </ProblemCard></div>
+        )}
+        <div class="column turns" role="log" aria-live="off" aria-label={t('conversation')} tabIndex={-1}>
+          {from > 0 && <button type="button" class="more" onClick={() => setShown(shown + WINDOW)}>{t('earlier_turns', { n: from })}</button>}
+          {turns.slice(from).map((turn, at) => (
+            <TurnView key={turn.key} turn={turn} isLast={from + at === turns.length - 1} retry={retry} edit={edit} />
+          ))}
+        </div>
+      </div>
+      <div class="dock">
+        {!end.isAtEnd && turns.length > 0 && (
+          <button type="button" class="to-end" onClick={end.stick} aria-label={t('to_end')} title={t('to_end')}><Icon name="down" size={16} /></button>
+        )}
+        {problem !== null && <ProblemCard error={problem} />}
+        <ComposerBox
+          canSend={busy === null && !isFirst && agent.value !== ''}
+          send={(text) => void send(text)}
+          stop={busy && busy.id.value !== null ? () => void stop(busy) : null}
+          isStopping={busy?.stopping.value ?? false}
+        >
+          <AgentPicker isDisabled={busy !== null} />
+          <span class="hint">{t('enter_hint')}</span>
+        </ComposerBox>
+      </div>
+    </div>
+  )
+}
+
+/** Keeps the end in view while words arrive, unless the person has scrolled away from it. */
+function useFollowedEnd(scroller: { current: HTMLDivElement | null }, thread: string | null) {
+  const isStuck = useRef(true)
+  const [isAtEnd, setAtEnd] = useState(true)
+  useEffect(() => {
+    isStuck.current = true
+  }, [thread])
+  useLayoutEffect(() => {
+    const one = scroller.current
+    if (!one) return
+    const content = one.lastElementChild
+    const follow = () => {
+      if (isStuck.current) one.scrollTop = one.scrollHeight
+    }
+    const watching = new ResizeObserver(follow)
+    if (content) watching.observe(content)
+    watching.observe(one)
+    return () => watching.disconnect()
+  }, [])
+  return {
+    isAtEnd,
+    scrolled: () => {
+      const one = scroller.current
+      if (!one) return
+      const atEnd = one.scrollHeight - one.scrollTop - one.clientHeight < 60
+      isStuck.current = atEnd
+      setAtEnd(atEnd)
+    },
+    stick: () => {
+      isStuck.current = true
+      const one = scroller.current
+      if (one) one.scrollTop = one.scrollHeight
+    },
+  }
+}

@@ -1,0 +1,85 @@
+// The box a person writes in.
+
+import { signal } from '@preact/signals'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+
+import { t } from '../i18n'
+import { Composer as Ime } from '../ime'
+import { Icon } from './icons'
+
+export const draft = signal('')
+
+/** Raised to bring the focus back to the box. */
+export const wantFocus = signal(0)
+
+interface Props {
+  canSend: boolean
+  send: (text: string) => void
+  stop: (() => void) | null
+  isStopping: boolean
+  children?: ComponentChildren
+}
+
+export function ComposerBox({ canSend, send, stop, isStopping, children }: Props) {
+  const box = useRef<HTMLTextAreaElement>(null)
+  const ime = useRef(new Ime()).current
+
+  useLayoutEffect(() => {
+    const one = box.current
+    if (!one) return
+    one.style.height = 'auto'
+    one.style.height = `${Math.min(one.scrollHeight, 220)}px`
+  }, [draft.value])
+
+  useEffect(() => {
+    // On a touch screen the focus would bring up the keyboard.
+    if (matchMedia('(pointer: fine)').matches || wantFocus.value > 0) box.current?.focus()
+  }, [wantFocus.value])
+
+  const submit = () => {
+    // The box knows more than the state while a syllable was only just put in it.
+    const text = (box.current?.value ?? draft.value).trim()
+    if (text === '' || !canSend) return
+    draft.value = ''
+    if (box.current) box.current.value = ''
+    send(text)
+  }
+
+  return (
+    <form class="composer" onSubmit={(event) => { event.preventDefault(); submit() }}>
+      <textarea
+        ref={box}
+        rows={1}
+        value={draft.value}
+        placeholder={t('ask_here')}
+        aria-label={t('ask_here')}
+        enterkeyhint="send"
+        autocomplete="off"
+        spellcheck={false}
+        onInput={(event) => { draft.value = event.currentTarget.value }}
+        onCompositionStart={() => ime.start()}
+        onCompositionUpdate={(event) => ime.update(event.data)}
+        onCompositionEnd={(event) => { if (ime.end(event.data, event.timeStamp)) setTimeout(submit) }}
+        onBlur={() => ime.blur()}
+        onKeyDown={(event) => {
+          const decision = ime.keydown(event, event.timeStamp)
+          if (decision !== 'leave') event.preventDefault()
+          if (decision === 'send') setTimeout(submit)
+        }}
+      />
+      <div class="composer-row">
+        <div class="composer-tools">{children}</div>
+        {stop ? (
+          <button type="button" class="round stop" onClick={stop} disabled={isStopping} aria-label={t(isStopping ? 'stopping' : 'stop')} title={t(isStopping ? 'stopping' : 'stop')}>
+            <Icon name="stop" />
+          </button>
+        ) : (
+          <button type="submit" class="round send" disabled={!canSend || draft.value.trim() === ''} aria-label={t('send')} title={t('send')}>
+            <Icon name="send" />
+          </button>
+        )}
+      </div>
+    </form>
+  )
+}

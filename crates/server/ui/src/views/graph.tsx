@@ -1,0 +1,102 @@
+// The graph of an agent, lit up by a run.
+
+import { useEffect, useRef, useState } from 'preact/hooks'
+
+import * as api from '../api'
+import type { Run } from '../fold'
+import { t, type Key } from '../i18n'
+import { edgeKey, END, lights, nodeKey, START, type Light } from '../lights'
+import { picture } from '../picture'
+import { ProblemCard } from './problem'
+
+const kept = new Map<string, string>()
+
+const WORDS: Record<Light, Key> = { done: 'done', running: 'running', waiting: 'waiting', failed: 'failed' }
+
+interface Props {
+  agent: string
+  run: Run | null
+  upto: number | null
+  choose: (node: string, path: string) => void
+}
+
+export function GraphView({ agent, run, upto, choose }: Props) {
+  const frame = useRef<HTMLDivElement>(null)
+  const [svg, setSvg] = useState<SVGSVGElement | null>(null)
+  const [error, setError] = useState<unknown>(null)
+
+  useEffect(() => {
+    let isOld = false
+    setSvg(null)
+    setError(null)
+    const text = kept.get(agent)
+    const got = text === undefined ? api.graph(agent) : Promise.resolve(text)
+    got.then(
+      (drawn) => {
+        kept.set(agent, drawn)
+        if (!isOld) setSvg(picture(drawn))
+      },
+      (why) => { if (!isOld) setError(why) },
+    )
+    return () => { isOld = true }
+  }, [agent])
+
+  useEffect(() => {
+    const one = frame.current
+    if (!one || !svg) return
+    svg.setAttribute('role', 'group')
+    svg.setAttribute('aria-label', t('graph_of', { name: agent }))
+    one.replaceChildren(svg)
+  }, [svg])
+
+  useEffect(() => {
+    if (!svg) return
+    const nodes = Array.from(svg.querySelectorAll<SVGGElement>('[data-node]'))
+    const edges = Array.from(svg.querySelectorAll<SVGGElement>('[data-source]'))
+    const starts = edges.flatMap((edge) => (edge.dataset.source === START && edge.dataset.target ? [edge.dataset.target] : []))
+    const lit = run ? lights(run, upto, starts) : null
+    for (const node of nodes) {
+      const name = node.dataset.node ?? ''
+      const path = node.dataset.in ?? ''
+      const found = lit?.nodes.get(nodeKey(name, path))
+      for (const light of Object.keys(WORDS)) node.classList.toggle(`is-${light}`, found?.light === light)
+      count(node, found?.count ?? 0)
+      if (name === START || name === END) continue
+      node.setAttribute('tabindex', '0')
+      node.setAttribute('role', 'button')
+      node.setAttribute('aria-label', found ? `${name}, ${t(WORDS[found.light])}${found.count > 1 ? ` ×${found.count}` : ''}` : name)
+      node.onclick = () => choose(name, path)
+      node.onkeydown = (event) => {
+        if (event.key !== 'Enter' && event.key !== ' ') return
+        event.preventDefault()
+        choose(name, path)
+      }
+    }
+    for (const edge of edges) {
+      edge.classList.toggle('is-taken', lit?.edges.has(edgeKey(edge.dataset.source ?? '', edge.dataset.target ?? '')) ?? false)
+    }
+  })
+
+  if (error !== null) return <ProblemCard error={error} />
+  return <div class="graph-frame" ref={frame} />
+}
+
+/** How often a node ran, when it was more than once. */
+function count(node: SVGGElement, times: number) {
+  let label = node.querySelector<SVGTextElement>(':scope > text.times')
+  if (times < 2) {
+    label?.remove()
+    return
+  }
+  const box = node.querySelector<SVGRectElement>(':scope > rect')
+  if (!box) return
+  if (!label) {
+    label = document.createElementNS('http://www.w3.org/2000/svg', 'text')
+    label.setAttribute('class', 'times')
+    label.setAttribute('font-size', '11')
+    node.append(label)
+  }
+  label.setAttribute('x', String(Number(box.getAttribute('x')) + Number(box.getAttribute('width')) - 2))
+  label.setAttribute('y', String(Number(box.getAttribute('y')) - 4))
+  label.textContent = `×${times}`
+}

@@ -1,0 +1,129 @@
+// The run of a turn under glass: its graph, its steps, and what each of them did.
+
+import { useEffect, useMemo, useState } from 'preact/hooks'
+
+import { clean } from '../clean'
+import { conversation, watch } from '../conversation'
+import { modelsIn, type Run, type Step } from '../fold'
+import { number, t, took, type Key } from '../i18n'
+import { agent, agentOf } from '../lists'
+import { inspectorOpen } from '../settings'
+import type { Task } from '../types'
+import { agentName } from './agents'
+import { GraphView } from './graph'
+import { Icon } from './icons'
+import { inspected } from './inspected'
+import { StepDetail } from './step'
+
+const STATUS: Record<Run['status'], Key> = {
+  waiting: 'status_waiting', running: 'status_running', paused: 'status_paused', finished: 'status_finished',
+  failed: 'status_failed', cancelled: 'status_cancelled',
+}
+
+/** A row of the timeline. */
+export interface Row {
+  /** Steps that are done when this row is. */
+  upto: number
+  step: Step
+  task: Task
+  key: string
+}
+
+export function Inspector() {
+  const turn = inspected.value
+  const run = turn?.run.value ?? null
+  const [chosen, setChosen] = useState<string | null>(null)
+  const [upto, setUpto] = useState<number | null>(null)
+  useEffect(() => {
+    setChosen(null)
+    setUpto(null)
+    if (turn && !turn.run.peek() && turn.id.peek() !== null) watch(turn)
+  }, [turn])
+
+  const rows = useMemo(() => rowsOf(run), [run])
+  const id = run?.agent || turn?.agent || agent.value
+  const row = rows.find((one) => one.key === chosen) ?? null
+  const choose = (next: Row) => {
+    if (next.key === chosen) {
+      setChosen(null)
+      setUpto(null)
+      return
+    }
+    setChosen(next.key)
+    setUpto(next.upto)
+  }
+  const { thread } = conversation.value
+  const most = Math.max(1, ...rows.map((one) => one.task.ms))
+  const total = run?.steps.length ?? 0
+  return (
+    <section class="panel inspector" aria-label={t('inspector')}>
+      <header class="panel-head">
+        <div class="grow">
+          <h2>{t('inspector')}</h2>
+          <p class="dim">
+            {agentName(agentOf(id), id)}
+            {run && <> · <span class={`status is-${run.status}`}>{t(STATUS[run.status])}</span></>}
+            {run && run.restarts > 0 && <> · {t('restarted_n', { n: run.restarts })}</>}
+          </p>
+        </div>
+        <button type="button" class="ghost" onClick={() => { inspectorOpen.value = false }} aria-label={t('close')} title={t('close')}><Icon name="close" /></button>
+      </header>
+      <div class="panel-body">
+        {id !== '' && <GraphView agent={id} run={run} upto={upto} choose={(node, path) => {
+          const found = rows.findLast((one) => one.task.node === node && one.step.path === path)
+          if (found) choose(found)
+        }} />}
+        {total > 1 && (
+          <label class="scrub">
+            <span>{t('step_of', { n: upto ?? total, all: total })}</span>
+            <input type="range" min={0} max={total} value={upto ?? total} aria-label={t('rewind')}
+              onInput={(event) => {
+                const at = Number(event.currentTarget.value)
+                setUpto(at >= total ? null : at)
+                setChosen(null)
+              }} />
+          </label>
+        )}
+        {rows.length > 0 ? (
+          <ol class="timeline" aria-label={t('timeline')}>
+            {rows.map((one) => (
+              <li key={one.key} class={upto !== null && one.upto > upto ? 'is-later' : ''}>
+                <button type="button" class={one.key === chosen ? 'is-on' : ''} aria-expanded={one.key === chosen} onClick={() => choose(one)}>
+                  <span class="pip" aria-hidden="true" />
+                  <span class="row-node">{one.step.path && <small>{clean(one.step.path)} › </small>}{clean(one.task.node)}</span>
+                  {one.task.attempts > 1 && <span class="tag warm">{t('tries_n', { n: one.task.attempts })}</span>}
+                  <RowTokens task={one.task} />
+                  <meter class="bar" min={0} max={most} value={one.task.ms} aria-hidden="true" />
+                  <span class="row-ms">{took(one.task.ms)}</span>
+                </button>
+                {one.key === chosen && row && run && thread !== null && <StepDetail row={row} run={run} thread={thread} />}
+              </li>
+            ))}
+            {run && (run.status === 'running' || run.status === 'paused') && run.next.map((node) => (
+              <li key={`next-${node}`} class={`is-${run.status}`}>
+                <div class="due"><span class="pip" aria-hidden="true" /><span class="row-node">{clean(node)}</span>
+                  <span class="row-ms">{t(run.status === 'paused' ? 'waiting' : 'running')}</span></div>
+              </li>
+            ))}
+            {run?.failure?.node && (
+              <li class="is-failed"><div class="due"><span class="pip" aria-hidden="true" /><span class="row-node">{clean(run.failure.node)}</span>
+                <span class="row-ms">{t('failed')}</span></div></li>
+            )}
+          </ol>
+        ) : <p class="dim pad">{t(turn ? 'no_steps_yet' : 'ask_to_see')}</p>}
+      </div>
+    </section>
+  )
+}
+
+function RowTokens({ task }: { task: Task }) {
+  const tokens = task.input_tokens + task.output_tokens
+    || modelsIn(task).reduce((sum, one) => sum + (one.input_tokens ?? 0) + (one.output_tokens ?? 0), 0)
+  return tokens > 0 ? <span class="row-tokens">{t('tokens', { n: number(tokens) })}</span> : null
+}
+
+export function rowsOf(run: Run | null): Row[] {
+  return (run?.steps ?? []).flatMap((step, at) =>
+    step.tasks.map((task, index) => ({ upto: at + 1, step, task, key: `${step.n}.${index}` })),
+  )
+}

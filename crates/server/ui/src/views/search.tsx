@@ -1,0 +1,105 @@
+// What a search finds, and why, without any model.
+
+import { useRef, useState } from 'preact/hooks'
+
+import * as api from '../api'
+import { clean, cleanLine } from '../clean'
+import { t } from '../i18n'
+import { Composer as Ime } from '../ime'
+import { marked } from '../text'
+import type { Hit } from '../types'
+import { Icon } from './icons'
+import { ProblemCard } from './problem'
+import { showSource } from './sources'
+
+export function SearchBox() {
+  const [text, setText] = useState('')
+  const [found, setFound] = useState<{ asked: string; hits: Hit[] } | null>(null)
+  const [error, setError] = useState<unknown>(null)
+  const [isBusy, setBusy] = useState(false)
+  const box = useRef<HTMLInputElement>(null)
+  const ime = useRef(new Ime()).current
+  const look = async () => {
+    const asked = (box.current?.value ?? text).trim()
+    if (asked === '') return
+    setBusy(true)
+    setError(null)
+    try {
+      setFound({ asked, hits: await api.search(asked) })
+    } catch (why) {
+      setError(why)
+    } finally {
+      setBusy(false)
+    }
+  }
+  return (
+    <aside class="search-test" aria-label={t('search_test')}>
+      <h2>{t('search_test')}</h2>
+      <p class="dim">{t('search_test_about')}</p>
+      <form class="row" role="search" onSubmit={(event) => { event.preventDefault(); void look() }}>
+        <label class="search grow">
+          <Icon name="search" size={15} />
+          <span class="away">{t('search_test')}</span>
+          <input ref={box} type="search" value={text} placeholder={t('search_placeholder')}
+            onInput={(event) => setText(event.currentTarget.value)}
+            onCompositionStart={() => ime.start()}
+            onCompositionUpdate={(event) => ime.update(event.data)}
+            onCompositionEnd={(event) => { if (ime.end(event.data, event.timeStamp)) setTimeout(() => void look()) }}
+            onKeyDown={(event) => {
+              const decision = ime.keydown(event, event.timeStamp)
+              if (decision !== 'leave') event.preventDefault()
+              if (decision === 'send') setTimeout(() => void look())
+            }} />
+        </label>
+        <button type="submit" class="primary" disabled={isBusy || text.trim() === ''}>{t('search')}</button>
+      </form>
+      {error !== null && <ProblemCard error={error} />}
+      {found && (
+        <div aria-live="polite">
+          <p class="dim">{found.hits.length === 0 ? t('nothing_found') : t('hits_n', { n: found.hits.length })}</p>
+          <ol class="hits">
+            {found.hits.map((hit, at) => <HitRow key={hit.passage || at} hit={hit} asked={found.asked} />)}
+          </ol>
+        </div>
+      )}
+    </aside>
+  )
+}
+
+function HitRow({ hit, asked }: { hit: Hit; asked: string }) {
+  const terms = (hit.why?.terms ?? []).map((term) =>
+    typeof term === 'string' ? { term, score: null }
+      : Array.isArray(term) ? { term: term[0], score: term[1] }
+        : { term: term.term, score: term.score ?? null })
+  const words = terms.length > 0 ? terms.map(({ term }) => term) : likely(asked)
+  const place = [hit.article, hit.page ? t('page_n', { n: hit.page }) : null].filter(Boolean).join(' · ')
+  return (
+    <li class="hit">
+      <div class="hit-head">
+        <button type="button" class="link" onClick={() => showSource({ document: hit.document, title: hit.title, quote: hit.text, ...(hit.start === undefined ? {} : { start: hit.start }), ...(hit.end === undefined ? {} : { end: hit.end }) })}>
+          {cleanLine(hit.title)}
+        </button>
+        <span class="dim">{cleanLine(place)}</span>
+        <span class="score" title={t('score')}>{hit.score.toFixed(2)}</span>
+      </div>
+      <p class="hit-text">
+        {marked(clean(hit.text.slice(0, 400)), words).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
+        {hit.text.length > 400 && '…'}
+      </p>
+      {terms.length > 0 && (
+        <p class="hit-why">
+          <span class="dim">{t('found_by')}</span>
+          {terms.slice(0, 8).map(({ term, score }) => <span key={term} class="tag">{cleanLine(term)}{score !== null && ` ${score.toFixed(1)}`}</span>)}
+        </p>
+      )}
+    </li>
+  )
+}
+
+/** Words of a question as they may stand in a text: Korean ones also without the particle at their end. */
+function likely(asked: string): string[] {
+  return asked.split(/[\s.,?!]+/).flatMap((word) => {
+    const bare = [1, 2].map((cut) => word.slice(0, -cut)).filter((stem) => stem.length >= 2 && /[\uac00-\ud7a3]$/.test(word))
+    return word.length < 2 ? [] : [word, ...bare]
+  })
+}

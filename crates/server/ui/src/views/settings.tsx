@@ -1,0 +1,169 @@
+// Settings, and the key a server may want.
+
+import { signal } from '@preact/signals'
+import { useEffect, useRef, useState } from 'preact/hooks'
+
+import * as api from '../api'
+import { clean } from '../clean'
+import { cost, lang, number, said, speak, t, type Lang } from '../i18n'
+import { isExtractive, loadAgents, loadThreads, models } from '../lists'
+import { conversation } from '../conversation'
+import { detail, theme, type Detail, type Theme } from '../settings'
+import type { Usage } from '../types'
+import { Icon } from './icons'
+
+export const settingsOpen = signal(false)
+
+export function Settings() {
+  const dialog = useRef<HTMLDialogElement>(null)
+  useEffect(() => {
+    if (settingsOpen.value) dialog.current?.showModal()
+  }, [settingsOpen.value])
+  if (!settingsOpen.value) return null
+  const close = () => {
+    dialog.current?.close()
+    settingsOpen.value = false
+  }
+  return (
+    <dialog ref={dialog} class="dialog" aria-labelledby="settings-title" onClose={close}
+      onClick={(event) => { if (event.target === dialog.current) close() }}>
+      <header class="panel-head">
+        <h2 id="settings-title" class="grow">{t('settings')}</h2>
+        <button type="button" class="ghost" onClick={close} aria-label={t('close')}><Icon name="close" /></button>
+      </header>
+      <div class="dialog-body">
+        <Choice<Lang> label={t('language')} value={lang.value} set={speak} options={[['ko', '한국어'], ['en', 'English']]} />
+        <Choice<Theme> label={t('theme')} value={theme.value} set={(next) => { theme.value = next }}
+          options={[['system', t('theme_system')], ['light', t('theme_light')], ['dark', t('theme_dark')]]} />
+        <Choice<Detail> label={t('detail')} value={detail.value} set={(next) => { detail.value = next }}
+          options={[['quiet', t('detail_quiet')], ['steps', t('detail_steps')], ['all', t('detail_all')]]} />
+        <ModelList />
+        <UsageTable />
+        <section>
+          <h3>{t('api_key')}</h3>
+          <KeyForm />
+          <p class="dim">{t('api_key_about')}</p>
+        </section>
+        <section>
+          <h3>{t('shortcuts')}</h3>
+          <dl class="keys">
+            <dt><kbd>Ctrl</kbd> <kbd>K</kbd></dt><dd>{t('new_conversation')}</dd>
+            <dt><kbd>Ctrl</kbd> <kbd>I</kbd></dt><dd>{t('inspector')}</dd>
+            <dt><kbd>Ctrl</kbd> <kbd>B</kbd></dt><dd>{t('threads')}</dd>
+            <dt><kbd>/</kbd></dt><dd>{t('key_focus')}</dd>
+            <dt><kbd>Esc</kbd></dt><dd>{t('key_escape')}</dd>
+            <dt><kbd>Shift</kbd> <kbd>Enter</kbd></dt><dd>{t('key_newline')}</dd>
+          </dl>
+        </section>
+      </div>
+    </dialog>
+  )
+}
+
+interface ChoiceProps<T extends string> {
+  label: string
+  value: T
+  set: (value: T) => void
+  options: [T, string][]
+}
+
+function Choice<T extends string>({ label, value, set, options }: ChoiceProps<T>) {
+  return (
+    <fieldset class="choice">
+      <legend>{label}</legend>
+      <div class="segments">
+        {options.map(([name, words]) => (
+          <label key={name} class={name === value ? 'is-on' : ''}>
+            <input type="radio" name={label} checked={name === value} onChange={() => set(name)} />
+            <span lang={name === 'ko' || name === 'en' ? name : undefined}>{words}</span>
+          </label>
+        ))}
+      </div>
+    </fieldset>
+  )
+}
+
+function ModelList() {
+  const list = models.value?.models ?? []
+  if (list.length === 0) return null
+  const { main, small } = models.value?.active ?? { main: '' }
+  return (
+    <section>
+      <h3>{t('models')}</h3>
+      <ul class="plain">
+        {list.map((model) => (
+          <li key={model.id} class="model">
+            <code>{clean(model.id)}</code>
+            {model.id === main && <span class="tag on">{t('in_use')}</span>}
+            {model.id === small && small !== main && <span class="tag">{t('in_use_small')}</span>}
+            {isExtractive({ name: model.id, kind: model.kind }) && <span class="tag warm">{t('not_llm')}</span>}
+            {!model.available && <span class="tag">{t('not_available')}</span>}
+            <p class="dim">{clean(said(model))}{!model.available && model.why ? ` (${clean(model.why)})` : ''}</p>
+          </li>
+        ))}
+      </ul>
+    </section>
+  )
+}
+
+function UsageTable() {
+  const [all, setAll] = useState<Usage | null>(null)
+  const [one, setOne] = useState<Usage | null>(null)
+  const { thread } = conversation.value
+  useEffect(() => {
+    api.usage().then(setAll, () => setAll(null))
+    if (thread !== null) api.usage(thread).then(setOne, () => setOne(null))
+  }, [])
+  if (!all && !one) return null
+  const row = (label: string, usage: Usage) => (
+    <tr><th scope="row">{label}</th><td>{number(usage.input_tokens)}</td><td>{number(usage.output_tokens)}</td><td>{cost(usage.cost_micros)}</td></tr>
+  )
+  return (
+    <section>
+      <h3>{t('usage')}</h3>
+      <table class="usage">
+        <thead><tr><th scope="col"><span class="away">{t('what')}</span></th><th scope="col">{t('tokens_in')}</th><th scope="col">{t('tokens_out')}</th><th scope="col">{t('cost')}</th></tr></thead>
+        <tbody>{one && row(t('this_thread'), one)}{all && row(t('everything'), all)}</tbody>
+      </table>
+    </section>
+  )
+}
+
+function KeyForm() {
+  const [text, setText] = useState('')
+  const [isUsed, setUsed] = useState(api.hasKey())
+  return (
+    <form class="row" onSubmit={(event) => {
+      event.preventDefault()
+      api.useKey(text)
+      setText('')
+      setUsed(api.hasKey())
+      void loadAgents()
+      void loadThreads()
+    }}>
+      <label class="grow">
+        <span class="away">{t('api_key')}</span>
+        <input type="password" class="wide" value={text} autocomplete="off" spellcheck={false}
+          placeholder={isUsed ? t('api_key_set') : t('api_key')} onInput={(event) => setText(event.currentTarget.value)} />
+      </label>
+      <button type="submit" class="primary">{t('use')}</button>
+    </form>
+  )
+}
+
+export function KeyDialog() {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const isWanted = api.needsKey.value
+  useEffect(() => {
+    if (isWanted) dialog.current?.showModal()
+  }, [isWanted])
+  if (!isWanted) return null
+  return (
+    <dialog ref={dialog} class="dialog small" aria-labelledby="key-title" onClose={() => { api.needsKey.value = false }}>
+      <h2 id="key-title">{t('key_wanted')}</h2>
+      <p>{t('key_wanted_more')}</p>
+      <KeyForm />
+      <p class="dim">{t('api_key_about')}</p>
+    </dialog>
+  )
+}

@@ -1,0 +1,145 @@
+// Threads: find, open, rename, delete.
+
+import { useEffect, useRef, useState } from 'preact/hooks'
+
+import * as api from '../api'
+import { cleanLine } from '../clean'
+import { conversation, openNone } from '../conversation'
+import { t, type Key } from '../i18n'
+import { Composer as Ime } from '../ime'
+import { agentOf, loadThreads, searched, threads, threadsError, threadsNext } from '../lists'
+import { go, place } from '../route'
+import type { Thread } from '../types'
+import { agentName } from './agents'
+import { wantFocus } from './composer'
+import { ask as confirmed } from './confirm'
+import { Icon } from './icons'
+import { wordsOf } from './problem'
+
+export function newConversation(): void {
+  openNone()
+  go({ view: 'chat', thread: null })
+  wantFocus.value += 1
+}
+
+export function titleOf(thread: Thread): string {
+  return cleanLine(thread.title ?? '') || t('untitled')
+}
+
+export function Sidebar({ leave }: { leave: () => void }) {
+  useEffect(() => {
+    const timer = setTimeout(() => void loadThreads(), searched.value === '' ? 0 : 200)
+    return () => clearTimeout(timer)
+  }, [searched.value])
+  const open = place.value.view === 'chat' ? place.value.thread : null
+  return (
+    <div class="threads">
+      <button type="button" class="new" onClick={() => { newConversation(); leave() }}>
+        <Icon name="plus" size={16} /><span>{t('new_conversation')}</span><kbd>Ctrl K</kbd>
+      </button>
+      <label class="search">
+        <Icon name="search" size={15} />
+        <span class="away">{t('search_threads')}</span>
+        <input type="search" value={searched.value} placeholder={t('search_threads')} onInput={(event) => { searched.value = event.currentTarget.value }} />
+      </label>
+      {threadsError.value !== null && (
+        <p class="note bad" role="alert">{wordsOf(threadsError.value).title} <button type="button" class="link" onClick={() => void loadThreads()}>{t('try_again')}</button></p>
+      )}
+      <nav aria-label={t('threads')} class="thread-list">
+        {grouped(threads.value).map(([day, list]) => (
+          <section key={day}>
+            <h2>{t(day)}</h2>
+            <ul>
+              {list.map((thread) => <Row key={thread.id} thread={thread} isOpen={thread.id === open} leave={leave} />)}
+            </ul>
+          </section>
+        ))}
+        {threads.value.length === 0 && threadsError.value === null && (
+          <p class="dim pad">{t(searched.value === '' ? 'no_threads' : 'nothing_found')}</p>
+        )}
+        {threadsNext.value !== null && <button type="button" class="more" onClick={() => void loadThreads(true)}>{t('more')}</button>}
+      </nav>
+    </div>
+  )
+}
+
+function grouped(list: Thread[]): [Key, Thread[]][] {
+  const today = new Date().setHours(0, 0, 0, 0)
+  const groups = new Map<Key, Thread[]>()
+  for (const thread of list) {
+    const at = thread.updated
+    const day: Key = at >= today ? 'today' : at >= today - 86_400_000 ? 'yesterday' : at >= today - 6 * 86_400_000 ? 'this_week' : 'earlier'
+    groups.set(day, [...(groups.get(day) ?? []), thread])
+  }
+  return [...groups]
+}
+
+function Row({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean; leave: () => void }) {
+  const [isRenaming, setRenaming] = useState(false)
+  const title = titleOf(thread)
+  const remove = async () => {
+    if (!(await confirmed(t('delete_thread'), t('delete_thread_sure', { title }), t('delete')))) return
+    try {
+      await api.forget(thread.id)
+      if (conversation.value.thread === thread.id) newConversation()
+      await loadThreads()
+    } catch (error) {
+      threadsError.value = error
+    }
+  }
+  const rename = async (next: string) => {
+    setRenaming(false)
+    if (next === '' || next === title) return
+    try {
+      await api.rename(thread.id, next)
+      await loadThreads()
+    } catch (error) {
+      threadsError.value = error
+    }
+  }
+  if (isRenaming) return <li class="thread is-renaming"><Rename title={title} done={(next) => void rename(next)} /></li>
+  return (
+    <li class={isOpen ? 'thread is-open' : 'thread'}>
+      <a href={`/t/${encodeURIComponent(thread.id)}`} aria-current={isOpen ? 'page' : undefined}
+        onClick={(event) => {
+          if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return
+          event.preventDefault()
+          go({ view: 'chat', thread: thread.id })
+          leave()
+        }}>
+        <span class="thread-title">{title}</span>
+        {thread.agent && <span class="thread-agent">{agentName(agentOf(thread.agent), thread.agent)}</span>}
+      </a>
+      <span class="thread-tools">
+        <button type="button" class="ghost small" onClick={() => setRenaming(true)} aria-label={t('rename_n', { title })} title={t('rename')}><Icon name="edit" size={14} /></button>
+        <button type="button" class="ghost small" onClick={() => void remove()} aria-label={t('delete_n', { title })} title={t('delete')}><Icon name="trash" size={14} /></button>
+      </span>
+    </li>
+  )
+}
+
+function Rename({ title, done }: { title: string; done: (next: string) => void }) {
+  const box = useRef<HTMLInputElement>(null)
+  const ime = useRef(new Ime()).current
+  const isOver = useRef(false)
+  useEffect(() => box.current?.select(), [])
+  const finish = (next: string) => {
+    if (isOver.current) return
+    isOver.current = true
+    done(next)
+  }
+  const submit = () => finish(box.current?.value.trim() ?? '')
+  return (
+    <input ref={box} type="text" defaultValue={title} maxLength={200} aria-label={t('new_title')}
+      onCompositionStart={() => ime.start()}
+      onCompositionUpdate={(event) => ime.update(event.data)}
+      onCompositionEnd={(event) => { if (ime.end(event.data, event.timeStamp)) setTimeout(submit) }}
+      onBlur={submit}
+      onKeyDown={(event) => {
+        if (event.key === 'Escape' && !event.isComposing) finish('')
+        const decision = ime.keydown(event, event.timeStamp)
+        if (decision !== 'leave') event.preventDefault()
+        if (decision === 'send') setTimeout(submit)
+      }} />
+  )
+}

@@ -1,0 +1,132 @@
+// Sources of an answer, and the document a source stands in, opened at the quoted words.
+
+import { signal } from '@preact/signals'
+import { useEffect, useRef, useState } from 'preact/hooks'
+
+import * as api from '../api'
+import { clean, cleanLine } from '../clean'
+import { t } from '../i18n'
+import { placeOf } from '../text'
+import type { Source } from '../types'
+import { Icon } from './icons'
+import { ProblemCard } from './problem'
+
+/** The source that is open beside the conversation. */
+export const openSource = signal<Pick<Source, 'document' | 'title' | 'quote'> & Partial<Source> | null>(null)
+
+let opener: HTMLElement | null = null
+
+export function showSource(source: NonNullable<typeof openSource.value>): void {
+  opener = document.activeElement instanceof HTMLElement ? document.activeElement : null
+  openSource.value = source
+}
+
+export function closeSource(): void {
+  openSource.value = null
+  opener?.focus()
+  opener = null
+}
+
+function placeName(source: Partial<Source>): string {
+  const kind = source.kind === 'user' ? t('kind_user') : source.kind === 'standard' ? t('kind_standard') : null
+  const page = source.page ? t('page_n', { n: source.page }) : null
+  return [kind, source.article, source.clause, page].filter(Boolean).map((one) => cleanLine(String(one))).join(' · ')
+}
+
+export function Sources({ sources, text }: { sources: Source[]; text: string }) {
+  // Only what the answer names; the rest of what was found is in the inspector.
+  const named = sources.filter((source) => text.includes(`[${source.number}]`))
+  const shown = named.length > 0 ? named : sources
+  if (shown.length === 0) return null
+  return (
+    <section class="sources" aria-label={t('sources')}>
+      <h3>{t('sources')}</h3>
+      <ol>
+        {shown.map((source) => (
+          <li key={source.number}>
+            <button type="button" class="source" onClick={() => showSource(source)} title={clean(source.quote)}>
+              <span class="source-number">{source.number}</span>
+              <span class="source-title">{cleanLine(source.title)}</span>
+              <span class="source-place">{placeName(source)}</span>
+            </button>
+          </li>
+        ))}
+      </ol>
+    </section>
+  )
+}
+
+/** How much of a long document is shown around the quote at first. */
+const AROUND = 6000
+
+export function SourcePanel() {
+  const source = openSource.value
+  const [got, setGot] = useState<{ id: string; text: string } | null>(null)
+  const [error, setError] = useState<unknown>(null)
+  const [reach, setReach] = useState(AROUND)
+  const mark = useRef<HTMLElement>(null)
+  const title = useRef<HTMLHeadingElement>(null)
+
+  useEffect(() => {
+    if (!source) return
+    setError(null)
+    setReach(AROUND)
+    title.current?.focus()
+    if (got?.id === source.document) return
+    let isOld = false
+    setGot(null)
+    api.documentText(source.document).then(
+      ({ text }) => { if (!isOld) setGot({ id: source.document, text }) },
+      (why) => { if (!isOld) setError(why) },
+    )
+    return () => { isOld = true }
+  }, [source])
+
+  useEffect(() => {
+    if (got) mark.current?.scrollIntoView({ block: 'center' })
+  }, [got, source])
+
+  if (!source) return null
+  const place = got ? placeOf(got.text, source.quote, source.start, source.end) : null
+  const from = place ? Math.max(0, place.from - reach) : 0
+  const to = got ? Math.min(got.text.length, (place?.to ?? 0) + reach) : 0
+  return (
+    <section class="panel source-panel" aria-label={t('source')}>
+      <header class="panel-head">
+        <div class="grow">
+          <h2 ref={title} tabIndex={-1}>{cleanLine(source.title)}</h2>
+          <p class="dim">{placeName(source)}{source.version && ` · ${cleanLine(source.version).slice(0, 12)}`}</p>
+        </div>
+        <button type="button" class="ghost" onClick={closeSource} aria-label={t('close')} title={t('close')}><Icon name="close" /></button>
+      </header>
+      {error !== null && (
+        <>
+          <ProblemCard error={error} />
+          {source.quote && <blockquote class="quote-alone">{clean(source.quote)}</blockquote>}
+        </>
+      )}
+      {got && place === null && source.quote && (
+        <div class="card problem" role="note">
+          <Icon name="warn" />
+          <div>
+            <strong>{t('quote_not_found')}</strong>
+            <blockquote class="quote-alone">{clean(source.quote)}</blockquote>
+          </div>
+        </div>
+      )}
+      {got ? (
+        <div class="document-text" tabIndex={0} role="document" aria-label={cleanLine(source.title)}>
+          {from > 0 && <button type="button" class="more" onClick={() => setReach(reach * 4)}>{t('show_before')}</button>}
+          {place ? (
+            <>
+              {clean(got.text.slice(from, place.from))}
+              <mark ref={mark}>{clean(got.text.slice(place.from, place.to))}</mark>
+              {clean(got.text.slice(place.to, to))}
+            </>
+          ) : clean(got.text.slice(0, to))}
+          {to < got.text.length && <button type="button" class="more" onClick={() => setReach(reach * 4)}>{t('show_after')}</button>}
+        </div>
+      ) : error === null && <p class="dim pad">{t('loading')}</p>}
+    </section>
+  )
+}

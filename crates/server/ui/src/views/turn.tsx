@@ -1,0 +1,160 @@
+// One turn: what was asked, what the agent did, what it answered and from where.
+
+import { useEffect, useMemo, useRef } from 'preact/hooks'
+
+import { announce } from '../announce'
+import { clean } from '../clean'
+import { conversation, goOn, watch, type Turn } from '../conversation'
+import { transcript, type Run } from '../fold'
+import { cost, number, t } from '../i18n'
+import { agentOf, isExtractive, modelOf } from '../lists'
+import { detail, inspectorOpen } from '../settings'
+import type { ModelCall } from '../types'
+import { Activity } from './activity'
+import { agentName } from './agents'
+import { Questions } from './approval'
+import { ModelBadge } from './badge'
+import { CopyButton } from './copy'
+import { Icon } from './icons'
+import { inspected, inspect } from './inspected'
+import { Markdown } from './markdown'
+import { ProblemCard } from './problem'
+import { showSource, Sources } from './sources'
+
+interface Props {
+  turn: Turn
+  isLast: boolean
+  retry: (turn: Turn) => void
+  edit: (turn: Turn) => void
+}
+
+/** Longer questions are folded. */
+const LONG = 4000
+
+export function TurnView({ turn, isLast, retry, edit }: Props) {
+  const run = turn.run.value
+  const { known } = conversation.value
+  const told = useMemo(() => (run ? transcript(run, known) : null), [run, known])
+  const kept = turn.said.value
+  const isLive = run ? run.status === 'running' || run.status === 'waiting' : turn.connection.value.state !== 'done'
+  const text = kept && !isLive ? kept.text : (told?.text ?? kept?.text ?? '')
+  const sources = useMemo(
+    () => (kept && kept.sources.length > 0 ? kept.sources : (told?.sources ?? [])),
+    [kept, JSON.stringify(told?.sources ?? null)],
+  )
+  const used = told?.models.at(-1)
+  const model = used ?? modelOf(run?.agent || turn.agent)
+  useSpokenEnd(run, sources.length)
+
+  const load = () => {
+    if (!turn.run.peek() && turn.id.peek() !== null) watch(turn)
+  }
+  const isInspected = inspectorOpen.value && inspected.value === turn
+  return (
+    <article class={isLast ? 'turn is-last' : 'turn'} aria-label={t('turn')}>
+      {turn.asked !== '' && (
+        <div class="asked">
+          <div class="bubble">
+            <span class="away">{t('you')}: </span>
+            {turn.asked.length > LONG ? (
+              <details><summary>{clean(turn.asked.slice(0, 200))}…</summary>{clean(turn.asked)}</details>
+            ) : clean(turn.asked)}
+          </div>
+          <button type="button" class="ghost small" onClick={() => edit(turn)} aria-label={t('edit')} title={t('edit')}>
+            <Icon name="edit" size={15} />
+          </button>
+        </div>
+      )}
+      <div class="answer" data-run={turn.id.value ?? ''} data-status={run?.status ?? ''}>
+        <header class="answer-head">
+          <strong>{agentName(agentOf(run?.agent || turn.agent), run?.agent || turn.agent)}</strong>
+          {model && <ModelBadge model={{ ...(modelOf(run?.agent || turn.agent) ?? {}), ...model }} />}
+        </header>
+        {(isLive || detail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
+          <Activity run={run} items={told?.items ?? []} isLive={isLive} load={load} />
+        )}
+        <ConnectionLine turn={turn} />
+        {text !== '' && <Markdown text={text} sources={sources} cite={showSource} />}
+        {isLive && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
+        {run?.status === 'paused' && <Questions turn={turn} questions={run.questions} />}
+        {run?.status === 'cancelled' && <p class="note"><Icon name="stop" size={15} />{t('was_stopped')}</p>}
+        {run?.status === 'failed' && run.failure && <Failure run={run} turn={turn} />}
+        {turn.error.value !== null && <ProblemCard error={turn.error.value} />}
+        {!isLive && <Sources sources={sources} text={text} />}
+        {!isLive && run?.status !== 'paused' && (
+          <footer class="answer-foot">
+            {text !== '' && <CopyButton text={text} label={t('copy_answer')} />}
+            {turn.asked !== '' && (
+              <button type="button" class="ghost small" onClick={() => retry(turn)} aria-label={t('retry')} title={t('retry')}>
+                <Icon name="retry" size={15} />
+              </button>
+            )}
+            {turn.id.value !== null && (
+              <button type="button" class={isInspected ? 'ghost small is-on' : 'ghost small'} aria-pressed={isInspected}
+                onClick={() => { load(); inspect(turn) }} aria-label={t('inspect')} title={t('inspect')}>
+                <Icon name="graph" size={15} />
+              </button>
+            )}
+            {told && told.models.length > 0 && <Spent models={told.models} />}
+          </footer>
+        )}
+      </div>
+    </article>
+  )
+}
+
+/** Tells a screen reader once that an answer is there, not every word of it. */
+function useSpokenEnd(run: Run | null, sources: number) {
+  const before = useRef(run?.status)
+  useEffect(() => {
+    const was = before.current
+    before.current = run?.status
+    if (was !== 'running') return
+    if (run?.status === 'finished') announce(sources > 0 ? t('answer_ready_sources', { n: sources }) : t('answer_ready'))
+    else if (run?.status === 'paused') announce(t('approval_needed'))
+    else if (run?.status === 'failed') announce(t('run_failed'))
+    else if (run?.status === 'cancelled') announce(t('was_stopped'))
+  }, [run?.status])
+}
+
+function ConnectionLine({ turn }: { turn: Turn }) {
+  const connection = turn.connection.value
+  if (turn.stopping.value) return <p class="note is-live" role="status">{t('stopping')}</p>
+  if (connection.state !== 'lost') return null
+  return (
+    <p class="note is-live" role="status">
+      <Icon name="retry" size={15} />
+      {t(connection.tries > 1 ? 'reconnecting_n' : 'reconnecting', { n: connection.tries })}
+    </p>
+  )
+}
+
+function Failure({ run, turn }: { run: Run; turn: Turn }) {
+  const { code, message, node } = run.failure ?? { code: '', message: '' }
+  return (
+    <div class="card problem" role="alert">
+      <Icon name="warn" />
+      <div class="grow">
+        <strong>{t('run_failed')}</strong>
+        <p>{clean(message)}</p>
+        <p class="dim"><code>{clean(code)}</code>{node && <> · <code>{clean(node)}</code></>}</p>
+        <p class="dim">{t('failed_way_out')}</p>
+        <div class="row"><button type="button" onClick={() => void goOn(turn)}>{t('go_on')}</button></div>
+      </div>
+    </div>
+  )
+}
+
+export function Spent({ models }: { models: ModelCall[] }) {
+  const tokens = models.reduce((sum, one) => sum + (one.input_tokens ?? 0) + (one.output_tokens ?? 0), 0)
+  const isEstimate = models.some((one) => one.counted === false || isExtractive(one))
+  const costs = models.map((one) => (isExtractive(one) ? 0 : one.cost_micros))
+  const known = costs.every((one) => one !== undefined && one !== null)
+  const sum = known ? costs.reduce<number>((total, one) => total + (one ?? 0), 0) : null
+  if (tokens === 0) return null
+  return (
+    <span class="spent" title={t('tokens_and_cost')}>
+      {t(isEstimate ? 'tokens_estimated' : 'tokens', { n: number(tokens) })} · {cost(sum)}
+    </span>
+  )
+}

