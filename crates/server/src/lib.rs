@@ -112,6 +112,12 @@ impl App {
         self
     }
 
+    /// Ends every stream when this is cancelled.
+    pub fn stopped_by(mut self, draining: CancellationToken) -> Self {
+        self.draining = draining;
+        self
+    }
+
     /// Ends every stream when it is cancelled.
     pub fn draining(&self) -> &CancellationToken {
         &self.draining

@@ -184,9 +184,9 @@ fn shown(status: &Status) -> Value {
     let mut shown = json!(status);
     shown["status"] = json!(status.state.as_str());
     if let Some(failure) = &status.failure {
-        shown["reason"] = json!(failure.code());
-        shown["ko"] = json!(failure.ko());
-        shown["en"] = json!(failure.to_string());
+        shown["reason"] = json!(failure.kind.as_str());
+        shown["ko"] = json!(failure.kind.ko());
+        shown["en"] = json!(failure.kind.en());
     }
     shown
 }
