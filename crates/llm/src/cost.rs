@@ -129,7 +129,8 @@ fn is_own(model: &str) -> bool {
         crate::provider::vendor(id)
             .is_some_and(|vendor| vendor.place == crate::provider::Place::Local && id != "openai-compatible")
     };
-    model == crate::OFFLINE_MODEL || model.split_once(':').is_some_and(|(id, rest)| local(id) && !rest.contains('#'))
+    model == crate::OFFLINE_MODEL
+        || model.split_once(':').is_some_and(|(id, rest)| local(id) && !rest.contains('#'))
 }
 
 /// The name without a date at its end: `-2026-04-01` or `-20260401`.
@@ -141,7 +142,8 @@ fn undated(model: &str) -> Option<&str> {
     }
     let (name, month) = name.rsplit_once('-')?;
     let (name, year) = name.rsplit_once('-')?;
-    (last.len() == 2 && month.len() == 2 && year.len() == 4 && [last, month, year].into_iter().all(digits)).then_some(name)
+    (last.len() == 2 && month.len() == 2 && year.len() == 4 && [last, month, year].into_iter().all(digits))
+        .then_some(name)
 }
 
 #[cfg(test)]
@@ -208,6 +210,9 @@ mod tests {
     fn own_prices_win() {
         let prices = prices().with("[models.\"v:m\"]\ninput = 1.0\noutput = 1.0\n").expect("prices");
         assert_eq!(prices.cost_micros("v:m", &usage(10, 0, 0, 0)), Some(10));
-        assert!(prices.clone().with("[models.\"v:m\"]\ninptu = 1.0\noutput = 1.0\n").is_err(), "a slip is told");
+        assert!(
+            prices.clone().with("[models.\"v:m\"]\ninptu = 1.0\noutput = 1.0\n").is_err(),
+            "a slip is told"
+        );
     }
 }

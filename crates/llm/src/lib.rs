@@ -26,7 +26,8 @@ pub use error::{Advice, Cause, ModelError};
 pub use http::{Limits, Secret, Timeouts};
 pub use message::{Image, Message, MessageId, Origin, Part, Passage, Role, ToolCall, ToolResult};
 pub use model::{
-    About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelRole, Purpose, Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
+    About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelRole, Purpose,
+    Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
 };
 pub use offline::{OFFLINE_MODEL, OfflineModel};
 pub use provider::{
