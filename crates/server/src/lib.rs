@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_agents::Agent;
-use doran_agents::retrieval::Index;
+use doran_agents::retrieval::{Index, Library};
 use doran_engine::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +50,8 @@ pub struct App {
     pub(crate) keys: Keys,
     /// Where documents are searched.
     pub(crate) index: Option<Arc<dyn Index>>,
+    /// Where documents are handed in.
+    pub(crate) library: Option<Library>,
     /// Names of this server beside those of this machine.
     pub(crate) hosts: Arc<[String]>,
     /// How much of anything is allowed.
@@ -70,6 +72,7 @@ impl App {
             agents: agents.into(),
             keys: Keys::default(),
             index: None,
+            library: None,
             hosts: Arc::from([]),
             limits,
             metrics: Metrics::default(),
@@ -87,6 +90,12 @@ impl App {
     /// Documents are searched here.
     pub fn index(mut self, index: Arc<dyn Index>) -> Self {
         self.index = Some(index);
+        self
+    }
+
+    /// Documents are handed in here.
+    pub fn library(mut self, library: Library) -> Self {
+        self.library = Some(library);
         self
     }
 
