@@ -59,7 +59,11 @@ fn tools() -> Vec<ToolSpec> {
 fn contract_tools() -> Vec<ToolSpec> {
     let text = json!({"type": "string"});
     vec![
-        tool("hybrid_search", &json!({"query": text, "limit": {"type": "integer", "default": 5}}), &["query"]),
+        tool(
+            "hybrid_search",
+            &json!({"query": text, "limit": {"type": "integer", "default": 5}}),
+            &["query"],
+        ),
         tool("get_article_by_index", &json!({"index": {"type": "integer"}}), &["index"]),
         tool("get_article_by_title", &json!({"title": text}), &["title"]),
         tool("lookup_standard_contract", &json!({"query": text}), &["query"]),
