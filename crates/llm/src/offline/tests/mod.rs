@@ -46,7 +46,11 @@ fn tools() -> Vec<ToolSpec> {
     let text = json!({"type": "string"});
     vec![
         tool("calculator", &json!({"expression": text}), &["expression"]),
-        tool("get_current_datetime", &json!({"timezone": text, "date": text}), &[]),
+        tool(
+            "get_current_datetime",
+            &json!({"timezone": text, "date": text, "add_days": {"type": "integer"}}),
+            &[],
+        ),
         tool("get_weather", &json!({"city": text}), &["city"]),
         tool("search_wikipedia", &json!({"query": text}), &["query"]),
         tool("web_search", &json!({"query": text}), &["query"]),
