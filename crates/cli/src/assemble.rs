@@ -6,9 +6,8 @@ use doran_agents::{About, Agent, Parts, PersistenceMode};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
 use doran_llm::{ChatModel, OfflineModel};
 use doran_retrieval::{Index, Library, LibraryOptions, RamKeyword};
-use doran_server::App;
+use doran_server::{App, Keys};
 use doran_store::{Keeper, Opened};
-use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Database};
 use crate::data_dir::DataDir;
@@ -24,6 +23,8 @@ pub(crate) struct House {
     /// What was handed in, and where it is found.
     pub(crate) library: Library,
     pub(crate) index: Arc<dyn Index>,
+    /// Who may ask over HTTP; empty lets this machine in.
+    pub(crate) keys: Keys,
     /// For a store whose file is ours.
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     /// Whether the store was made just now.
@@ -64,8 +65,8 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
         }
         agent.register(&runtime)?;
     }
-    let (tenant, model) = (Tenant::local(), Arc::new(model));
-    Ok(House { runtime, tenant, agents, model, library, index, keeper, new, _held: held })
+    let (tenant, model, keys) = (Tenant::local(), Arc::new(model), Keys::default());
+    Ok(House { runtime, tenant, agents, model, library, index, keys, keeper, new, _held: held })
 }
 
 /// An index with the sample documents in it.
@@ -105,14 +106,10 @@ fn model(name: &str) -> anyhow::Result<Arc<dyn ChatModel>> {
 impl House {
     /// What the server works with.
     pub(crate) fn app(&self) -> App {
-        App {
-            runtime: self.runtime.clone(),
-            tenant: self.tenant.clone(),
-            agents: self.agents.clone().into(),
-            model: self.model.clone(),
-            limits: doran_server::Limits::default(),
-            draining: CancellationToken::new(),
-        }
+        App::new(self.runtime.clone(), self.agents.clone())
+            .index(self.index.clone())
+            .library(self.library.clone())
+            .keys(self.keys.clone())
     }
 
     /// Ends when a write to our file failed in a way that only a new start can settle, with the reason. A database

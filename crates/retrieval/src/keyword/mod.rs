@@ -11,6 +11,7 @@ mod query;
 mod ranking;
 mod search;
 mod segment;
+mod typo;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -231,5 +232,7 @@ impl Index for RamKeyword {
     }
 }
 
+#[cfg(test)]
+mod hard;
 #[cfg(test)]
 mod tests;

@@ -169,20 +169,6 @@ impl Segment {
         None
     }
 
-    /// The terms from this one on, sorted.
-    pub(super) fn terms_from(&self, term: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-        let (mut low, mut high) = (0, self.terms);
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.term(middle) < term {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        (low..self.terms).map(|at| (at, self.term(at)))
-    }
-
     /// How many passages hold a term, removed ones included.
     pub(super) fn holders(&self, term: usize) -> u32 {
         self.long(self.holders + term * 4)
@@ -325,6 +311,13 @@ pub(super) fn key(layer: Layer, term: &str, key: &mut Vec<u8>) {
         Layer::Stems => b's',
     });
     key.extend_from_slice(term.as_bytes());
+}
+
+/// The key of a term, alone.
+pub(super) fn key_of(layer: Layer, term: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(term.len() + 1);
+    key(layer, term, &mut bytes);
+    bytes
 }
 
 /// The terms of headings, remembered while the passages below them come by.

@@ -236,7 +236,7 @@ mod tests {
     fn particles_and_endings_say_nothing() {
         check("휴가를", "휴가");
         check("휴가입니다", "휴가");
-        check("근로자에게는", "근로자");
+        check("근로자에게는", "근로");
         check("해지하려면", "해지");
         check("그만두면", "그만두");
         check("도와주세요", "돕");
