@@ -141,7 +141,7 @@ pub struct NewDocument {
 #[derive(Clone, Debug)]
 pub struct Library {
     inner: Arc<Inner>,
-    _workers: Arc<Workers>,
+    workers: Arc<Workers>,
 }
 
 #[derive(Debug)]
@@ -205,7 +205,20 @@ impl Library {
             disk::blocking(root, move || disk::erase(&path)).await?;
         }
         let tasks = (0..workers).map(|_| tokio::spawn(work::work(inner.clone()))).collect();
-        Ok(Self { inner, _workers: Arc::new(Workers(tasks)) })
+        Ok(Self { inner, workers: Arc::new(Workers(tasks)) })
+    }
+
+    /// Stops the work and lets go of the directory, so that it can be opened again at once. Other clones of this library
+    /// keep it open.
+    pub async fn close(self) {
+        let Self { inner, mut workers } = self;
+        let Some(workers) = Arc::get_mut(&mut workers) else { return };
+        for worker in std::mem::take(&mut workers.0) {
+            worker.abort();
+            // What was aborted has nothing to say.
+            worker.await.ok();
+        }
+        drop(inner);
     }
 
     /// Takes a document in. When this returns it is on disk and will be read, now or after a restart. The same bytes
