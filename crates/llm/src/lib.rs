@@ -19,7 +19,7 @@ mod retry;
 mod scripted;
 mod structured;
 
-pub use cost::{Price, Prices, PricesError};
+pub use cost::{LongPrice, Price, Prices, PricesError};
 pub use count::{estimate_messages, estimate_request, estimate_tokens};
 pub use embed::{Embedder, EmbedderAbout, Side};
 pub use error::{Advice, Cause, ModelError};
@@ -36,6 +36,8 @@ pub use provider::{
 };
 pub use replay::{Cache, Cached, Recording, Replaying};
 pub use retry::{Retries, Retrying};
+#[cfg(feature = "scripted")]
+pub use scripted::{Heard, Piece, Said, ScriptedServer, Turn, Wire};
 pub use scripted::{Script, ScriptedModel};
 pub use structured::{
     AskError, BadCall, CheckedCall, MOST_ARGUMENT_BYTES, MOST_PARALLEL_CALLS, Misfit, ask, check_arguments,

@@ -92,13 +92,14 @@ pub(crate) async fn call_tools(
     let outcomes: Vec<Ran> = outcomes.into_iter().flatten().collect();
     work.note_events(outcomes.iter().map(shown));
     for ran in outcomes {
-        called.taint = called.taint.and(Taint::from_origin(ran.result.origin));
         if let Some(session) = ran.session {
             called.sessions.insert(ran.result.name.clone(), session);
         }
         called.results.push(ran.result);
         called.data.push(ran.data);
     }
+    let read = Taint::of(&[Message::tool_output("results", called.results.iter().cloned())]);
+    called.taint = called.taint.and(read);
     Ok(called)
 }
 

@@ -85,11 +85,6 @@ impl Http {
         Ok(Self { client, headers: carried, secret, host, timeouts, limits })
     }
 
-    /// The key, for taking it out of what is shown.
-    pub(crate) fn secret(&self) -> &Secret {
-        &self.secret
-    }
-
     /// Sends a request and waits for the head of its answer. Anything but success is an error.
     pub(crate) async fn post(&self, call: Call) -> Result<Answer, ModelError> {
         let request = self.client.post(call.url).header(CONTENT_TYPE, "application/json").body(call.body);

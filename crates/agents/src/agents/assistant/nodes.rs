@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{ChatRequest, Message, ModelRole, Origin, Purpose, Role, ToolChoice, schema_of};
+use doran_llm::{ChatRequest, Message, ModelRole, Purpose, Role, ToolChoice, schema_of};
 use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Assistant;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
+use super::Assistant;
 use crate::language::Language;
-use crate::nodes::{
-    Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified,
-};
+use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified};
 use crate::source::Source;
 use crate::state::{cut, question, spoken};
 use crate::tools::Taint;
@@ -73,8 +71,7 @@ pub(super) async fn rag(
     let collection = state.collection.clone().or_else(|| own.collection.clone());
     let filter = Filter { collection, ..Filter::default() };
     let found = retrieve(&work, &*own.index, &question, own.limits.passages, filter).await?;
-    let taint =
-        if found.is_empty() { state.taint } else { state.taint.and(Taint::from_origin(Origin::Document)) };
+    let taint = state.taint.and(Taint::of(&[material(&found, work.language)]));
     let progress = state.progress.after("rag", 0);
     Ok(AssistantState::update().context(Some(found)).taint(taint).progress(progress))
 }

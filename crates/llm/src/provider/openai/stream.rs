@@ -16,6 +16,8 @@ pub(super) struct ChatDecoder {
     calls: Vec<Partial>,
     finish: Option<Finish>,
     done: bool,
+    /// Whether the answer came in one piece, so that every call in it is whole.
+    is_whole: bool,
     reported: Reported,
     /// The tool whose arguments are the answer, where JSON is asked for that way.
     answer_tool: Option<String>,
@@ -42,6 +44,7 @@ impl ChatDecoder {
             calls: Vec::new(),
             finish: None,
             done: false,
+            is_whole: false,
             reported: Reported::default(),
             answer_tool: answer_tool.map(|schema| schema.name.clone()),
             held: may_write.then(String::new),
@@ -109,6 +112,7 @@ impl ChatDecoder {
         let function = fragment.function.unwrap_or_default();
         let name = function.name.unwrap_or_default();
         let at = match fragment.index {
+            _ if self.is_whole => None,
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
             None if id.is_empty() => self.calls.len().checked_sub(1),
             None => self.calls.iter().rposition(|call| call.id == id),
@@ -167,6 +171,7 @@ impl Decoder for ChatDecoder {
     }
 
     fn whole(&mut self, body: &[u8], out: &mut Out) -> Result<(), ModelError> {
+        self.is_whole = true;
         self.chunk(parse(&String::from_utf8_lossy(body))?, out)
     }
 
