@@ -126,9 +126,13 @@ impl Answer {
     pub(crate) fn source_lines(&self, language: Language) -> Vec<String> {
         let line = |source: &Source| {
             let page = source.page.map(|page| both!("{page}쪽", "p. {page}").text(language).to_owned());
-            let rest: Vec<String> =
-                [source.article.clone(), page, Some(source.document.clone())].into_iter().flatten().collect();
-            format!("[{}] {}  ({})", source.number, source.title, rest.join(", "))
+            // What was handed in as a file goes by a number that tells a person nothing.
+            let is_number =
+                source.document.len() == 32 && source.document.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let document = (!is_number).then(|| source.document.clone());
+            let rest: Vec<String> = [source.article.clone(), page, document].into_iter().flatten().collect();
+            let rest = if rest.is_empty() { String::new() } else { format!("  ({})", rest.join(", ")) };
+            format!("[{}] {}{rest}", source.number, source.title)
         };
         self.sources.iter().map(line).collect()
     }

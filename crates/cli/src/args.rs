@@ -148,7 +148,8 @@ mod tests {
         let mut seen = 0;
         while let Some(command) = open.pop() {
             open.extend(command.get_subcommands().filter(|sub| sub.get_name() != "help"));
-            let helps = command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()));
+            let helps =
+                command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()));
             let helps = helps.map(|arg| (arg.get_id().to_string(), arg.get_help().map(ToString::to_string)));
             let about = (command.get_name().to_owned(), command.get_about().map(ToString::to_string));
             for (name, help) in helps.chain([about]) {

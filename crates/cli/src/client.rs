@@ -68,13 +68,14 @@ impl Client {
 
     /// Says in the data directory where the server is. Only the owner of the directory can read it.
     pub(crate) fn announce(&self, folder: &Path) -> Result<(), Both> {
-        let place = Place { address: self.address, key: self.key.as_ref().map(|key| key.reveal().to_owned()) };
+        let place =
+            Place { address: self.address, key: self.key.as_ref().map(|key| key.reveal().to_owned()) };
         let path = folder.join(FILE);
         let shown = path.display();
         let written = serde_json::to_vec(&place).map_err(std::io::Error::other);
-        written.and_then(|text| data_dir::write_private(&path, &text)).map_err(|error| {
-            both!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`").because(error)
-        })
+        written
+            .and_then(|text| data_dir::write_private(&path, &text))
+            .map_err(|error| both!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`").because(error))
     }
 
     /// Takes the word back.
@@ -107,7 +108,9 @@ impl Client {
         mut each: impl FnMut(&Event) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut answered = match body {
-            Some(body) => self.send(Method::POST, path, "application/json", serde_json::to_vec(body)?).await?,
+            Some(body) => {
+                self.send(Method::POST, path, "application/json", serde_json::to_vec(body)?).await?
+            }
             None => self.send(Method::GET, path, "application/json", Vec::new()).await?,
         };
         if !answered.status.is_success() {
@@ -135,7 +138,8 @@ impl Client {
 
     async fn send(&self, method: Method, path: &str, kind: &str, body: Vec<u8>) -> anyhow::Result<Answered> {
         let server = self.address;
-        let gone = || both!("서버 http://{server} 가 답하지 않습니다", "the server http://{server} does not answer");
+        let gone =
+            || both!("서버 http://{server} 가 답하지 않습니다", "the server http://{server} does not answer");
         let socket = tokio::time::timeout(PATIENCE, TcpStream::connect(server))
             .await
             .map_err(|late| gone().because(late))?
@@ -212,7 +216,10 @@ impl Body for Whole {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         Poll::Ready(self.0.take().filter(|bytes| !bytes.is_empty()).map(|bytes| Ok(Frame::data(bytes))))
     }
 
@@ -234,7 +241,9 @@ mod tests {
     fn a_server_is_found_by_its_file_and_the_file_is_its_owners() {
         let scratch = Scratch::new();
         assert!(Client::of_data_dir(scratch.path()).is_none());
-        Client::new("0.0.0.0:81".parse().expect("address"), Some("hunter2")).announce(scratch.path()).expect("written");
+        Client::new("0.0.0.0:81".parse().expect("address"), Some("hunter2"))
+            .announce(scratch.path())
+            .expect("written");
         let found = Client::of_data_dir(scratch.path()).expect("found");
         assert_eq!(found.address.to_string(), "127.0.0.1:81");
         assert!(found.key.as_ref().is_some_and(|key| key.reveal() == "hunter2"));

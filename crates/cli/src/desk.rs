@@ -137,7 +137,8 @@ async fn start(house: &House, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
     if let Err(StoreError::NotFound { .. }) = store.thread(thread).await {
         let title: String = run.message.lines().next().unwrap_or_default().chars().take(60).collect();
         let about = [("title", json!(title)), ("agent", json!(run.agent))];
-        let about: Map<String, Value> = about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let about: Map<String, Value> =
+            about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         store.put_thread(thread, &about).await?;
     }
     let options = AskOptions { contract_id: run.contract_id.clone(), collection: run.collection.clone() };

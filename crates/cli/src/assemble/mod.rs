@@ -178,7 +178,8 @@ pub(crate) async fn staff(
         }
         let others = descriptions(config)?;
         let agent = described::agent(&description, &others, &parts).map_err(|error| {
-            both!("에이전트 `{name}`을(를) 만들 수 없습니다", "the agent `{name}` cannot be made").because(error)
+            both!("에이전트 `{name}`을(를) 만들 수 없습니다", "the agent `{name}` cannot be made")
+                .because(error)
         })?;
         agents.push(agent);
     }
@@ -194,7 +195,9 @@ fn descriptions(config: &Config) -> anyhow::Result<Vec<described::Description>> 
     files.sort();
     let read = |path: &std::path::PathBuf| -> anyhow::Result<described::Description> {
         let shown = path.display();
-        let wrong = || both!("에이전트 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the agent file `{shown}`");
+        let wrong = || {
+            both!("에이전트 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the agent file `{shown}`")
+        };
         let text = std::fs::read_to_string(path).map_err(|error| wrong().because(error))?;
         Ok(described::Description::from_toml(&text).map_err(|error| wrong().because(error))?)
     };

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use doran_llm::{ChatModel, ModelConfig, ModelId, OFFLINE_MODEL, OfflineModel, Recording, Replaying, Secret, Streaming, vendor};
+use doran_llm::{
+    ChatModel, ModelConfig, ModelId, OFFLINE_MODEL, OfflineModel, Recording, Replaying, Secret, Streaming,
+    vendor,
+};
 
 use crate::config::Config;
 use crate::output::{Both, both};
@@ -35,7 +38,8 @@ pub(super) fn open(config: &Config, tape: &Tape) -> Result<Opened, Both> {
     if let Some(path) = &tape.replay {
         let shown = path.display();
         let replaying = Replaying::from(path).map_err(|error| {
-            both!("녹음 `{shown}`을(를) 읽을 수 없습니다", "cannot read the recording `{shown}`").because(error)
+            both!("녹음 `{shown}`을(를) 읽을 수 없습니다", "cannot read the recording `{shown}`")
+                .because(error)
         })?;
         let model: Arc<dyn ChatModel> = Arc::new(replaying);
         let named = names.into_iter().map(|name| (name.to_owned(), model.clone())).collect();
@@ -69,20 +73,22 @@ pub(crate) fn one(config: &Config, name: &str) -> Result<Arc<dyn ChatModel>, Bot
     let (how, secret) = reached(config, name)?;
     doran_llm::open(&how, secret).map_err(|error| {
         let (ko, en) = error.advice();
-        both!("모델 `{name}`을(를) 열 수 없습니다. {ko}", "cannot open the model `{name}`. {en}").because(error)
+        both!("모델 `{name}`을(를) 열 수 없습니다. {ko}", "cannot open the model `{name}`. {en}")
+            .because(error)
     })
 }
 
 /// How the model of this name is reached, and its key: the vendor's own variable, or the one the settings name.
 pub(crate) fn reached(config: &Config, name: &str) -> Result<(ModelConfig, Secret), Both> {
     let table = config.tables.models.get(name);
-    let id: ModelId = table.map_or(name, |table| &table.id).parse().map_err(|error: doran_llm::ModelIdError| {
-        both!(
-            "모델 `{name}`이(가) 없습니다. `doran models`가 쓸 수 있는 모델을 보여 줍니다",
-            "there is no model `{name}`; `doran models` lists what can be used"
-        )
-        .because(error)
-    })?;
+    let id: ModelId =
+        table.map_or(name, |table| &table.id).parse().map_err(|error: doran_llm::ModelIdError| {
+            both!(
+                "모델 `{name}`이(가) 없습니다. `doran models`가 쓸 수 있는 모델을 보여 줍니다",
+                "there is no model `{name}`; `doran models` lists what can be used"
+            )
+            .because(error)
+        })?;
     let usual = vendor(&id.provider).map_or("", |vendor| vendor.key_variable);
     let variable = table.and_then(|table| table.key_variable.as_deref()).unwrap_or(usual);
     let secret = config.secrets.get(variable).map_or_else(Secret::none, |key| Secret::new(key.reveal()));

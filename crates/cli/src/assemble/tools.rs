@@ -58,7 +58,8 @@ fn builtin(config: &Config, keep: Keep) -> anyhow::Result<Builtin> {
     let tools = &config.tables.tools;
     let key = |name| config.secrets.get(name).map(|key: &Secret| tools::Secret::new(key.reveal()));
     let roots = tools.read_roots.iter();
-    let roots = roots.map(|(name, path)| Root { name: name.clone(), path: config.path_in_file(path), tenant: None });
+    let roots =
+        roots.map(|(name, path)| Root { name: name.clone(), path: config.path_in_file(path), tenant: None });
     let mut forbidden: Vec<PathBuf> = vec![config.data_dir.clone()];
     if let Database::Sqlite(path) = &config.database {
         forbidden.push(path.clone());
@@ -142,7 +143,12 @@ fn python(config: &Config, _keep: Keep) -> anyhow::Result<Option<Arc<dyn Tool>>>
 }
 
 /// Connects to the servers of the settings. One that does not answer is noted.
-async fn servers(config: &Config, keep: Keep, toolbox: &mut Toolbox, notes: &mut Notes) -> anyhow::Result<()> {
+async fn servers(
+    config: &Config,
+    keep: Keep,
+    toolbox: &mut Toolbox,
+    notes: &mut Notes,
+) -> anyhow::Result<()> {
     let mut servers = Vec::new();
     for (name, table) in &config.tables.mcp {
         let hidden = |values: &std::collections::BTreeMap<String, Secret>| {

@@ -54,15 +54,22 @@ fn one(agent: &doran_agents::Agent, as_json: bool, language: Language) -> [Strin
     [agent.name.clone(), agent.model.name.clone(), about.clone()]
 }
 
-fn tool(about: &doran_agents::tools::About, policy: Policy, as_json: bool, language: Language) -> [String; 3] {
-    let (name, policy) = (about.spec.name.clone(), match policy {
-        Policy::Allow => "allow",
-        Policy::Ask => "ask",
-        Policy::Deny => "deny",
-    });
+fn tool(
+    about: &doran_agents::tools::About,
+    policy: Policy,
+    as_json: bool,
+    language: Language,
+) -> [String; 3] {
+    let (name, policy) = (
+        about.spec.name.clone(),
+        match policy {
+            Policy::Allow => "allow",
+            Policy::Ask => "ask",
+            Policy::Deny => "deny",
+        },
+    );
     if as_json {
-        let shown =
-            json!({ "tool": name, "policy": policy, "outward": about.outward, "ko": about.ko, "en": about.en });
+        let shown = json!({ "tool": name, "policy": policy, "outward": about.outward, "ko": about.ko, "en": about.en });
         return [shown.to_string(), String::new(), String::new()];
     }
     let words = match language {

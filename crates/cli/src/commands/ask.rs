@@ -106,7 +106,8 @@ async fn asked(
     desk.close().await;
     ended?;
     if !answer.questions.is_empty() {
-        let asked: Vec<String> = answer.questions.iter().map(|asked| chat::put(asked, output.language)).collect();
+        let asked: Vec<String> =
+            answer.questions.iter().map(|asked| chat::put(asked, output.language)).collect();
         let (asked, thread, agent) = (asked.join("\n"), thread.as_str(), &args.agent);
         answer.error_code = Some("waits_for_approval".into());
         answer.failure = Some(both!(

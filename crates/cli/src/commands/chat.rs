@@ -124,7 +124,10 @@ impl Talk<'_> {
                     self.thread = thread;
                 }
                 let thread = &self.thread;
-                self.output.tell(&both!("{name}에게 묻습니다. 대화: {thread}", "asking {name}; conversation: {thread}"));
+                self.output.tell(&both!(
+                    "{name}에게 묻습니다. 대화: {thread}",
+                    "asking {name}; conversation: {thread}"
+                ));
             }
             Err(error) => self.output.fail(&error),
         }
@@ -200,7 +203,8 @@ impl Talk<'_> {
             let line = self.next(hint).await?.unwrap_or_default();
             let line = line.trim();
             let yes = matches!(line.to_lowercase().as_str(), "y" | "yes" | "예" | "네" | "ㅇ" | "응");
-            answers.insert(asked.id.clone(), if is_approval { json!({ "approve": yes }) } else { json!(line) });
+            answers
+                .insert(asked.id.clone(), if is_approval { json!({ "approve": yes }) } else { json!(line) });
         }
         Ok(answers)
     }

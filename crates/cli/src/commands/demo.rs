@@ -1,6 +1,7 @@
 //! `doran demo`: a real server, given documents and asked a few questions over its real interface, with what it did
 //! printed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -36,8 +37,8 @@ const COLLECTION: &str = "samples";
 /// Who is asked what, in Korean and in English.
 const QUESTIONS: [(&str, &str, &str); 4] = [
     ("assistant", "육아휴직은 최대 얼마나 쓸 수 있나요?", "When must receipts be uploaded?"),
-    ("docqa", "노트북은 몇 년마다 바꿔 주나요?", "How many days of annual leave are there?"),
-    ("contract", "용역계약을 해지하려면 어떻게 해야 하나요?", "How can the consulting agreement be terminated?"),
+    ("docqa", "모니터는 몇 년마다 교체하나요?", "How many days of annual leave are there?"),
+    ("contract", "계약을 해지하려면 며칠 전에 알려야 하나요?", "When are invoices due?"),
     ("react", "연차 15일 중 6.5일을 썼으면 며칠 남았나요? 15 - 6.5를 계산해 주세요.", "What is 15 - 6.5?"),
 ];
 
@@ -50,6 +51,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     tape: Tape,
 }
+
+/// Names of files, by the id of their document.
+type Names = BTreeMap<String, &'static str>;
 
 /// What all questions took together.
 #[derive(Default)]
@@ -99,7 +103,7 @@ async fn free_port(address: SocketAddr, keys: &Keys) -> anyhow::Result<TcpListen
 
 async fn show(house: &House, config: &Config, client: &Client, output: Output) -> anyhow::Result<()> {
     output.data(&format!("{}\n", head(house, config, output.language)))?;
-    documents(house, client, output).await?;
+    let names = documents(house, client, output).await?;
     let mut sum = Sum::default();
     let mark = ThreadId::random();
     let mark = mark.as_str().split('-').next().unwrap_or_default();
@@ -111,8 +115,10 @@ async fn show(house: &House, config: &Config, client: &Client, output: Output) -
         // A thread holds the state of one agent.
         let path = format!("/api/threads/demo-{mark}-{agent}/runs");
         let mut answer = Answer::default();
-        client.stream(&path, Some(&StartRun::new(agent, question)), |event| answer.take(event).map(drop)).await?;
-        output.data(&told(nth, agent, question, &answer, output)?)?;
+        client
+            .stream(&path, Some(&StartRun::new(agent, question)), |event| answer.take(event).map(drop))
+            .await?;
+        output.data(&told(nth, agent, question, &answer, &names, output.language)?)?;
         sum.steps += answer.steps.len();
         sum.tokens += answer.tokens;
         sum.calls += answer.progress.model_calls;
@@ -139,7 +145,10 @@ fn head(house: &House, config: &Config, language: Language) -> String {
     let made = both!(" (새로 만듦)", " (new)");
     let age = if house.new { made.text(language) } else { "" };
     let what = match house.model.kind {
-        Kind::Extractive => both!(" (내장, LLM 아님: 글을 찾아 인용합니다)", " (built in, NOT an LLM: it finds text and cites it)"),
+        Kind::Extractive => both!(
+            " (내장, LLM 아님: 글을 찾아 인용합니다)",
+            " (built in, NOT an LLM: it finds text and cites it)"
+        ),
         Kind::Language => Default::default(),
     };
     let (ko, en) = (what.ko, what.en);
@@ -150,8 +159,8 @@ fn head(house: &House, config: &Config, language: Language) -> String {
     head.text(language).to_owned()
 }
 
-/// Hands the sample files in and waits until they can be found.
-async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Result<()> {
+/// Hands the sample files in and waits until they can be found. Gives the names of the files by document.
+async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Result<Names> {
     let begun = Instant::now();
     let files = samples::files();
     let bar = ingest::bar(files.len(), output);
@@ -176,11 +185,13 @@ async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Re
         "[1/{steps}] ingest  sample rules and contracts {ready}/{all} files (HWPX, DOCX, PDF, MD)  {passages} passages  {seconds:.1} s\n"
     );
     output.data(line.text(output.language))?;
+    let names = ids.into_iter().zip(files.iter().map(|file| file.name)).collect();
     if ready == all {
-        return Ok(());
+        return Ok(names);
     }
     for row in rows.iter().filter(|row| !is(row, "ready")) {
-        let (name, ko, en) = (&row["name"], row["ko"].as_str().unwrap_or("?"), row["en"].as_str().unwrap_or("?"));
+        let (name, ko, en) =
+            (&row["name"], row["ko"].as_str().unwrap_or("?"), row["en"].as_str().unwrap_or("?"));
         output.tell(&both!("  {name}: {ko}", "  {name}: {en}"));
     }
     // What cannot be read in isolation is not read. The samples are also in the program, as text.
@@ -188,16 +199,26 @@ async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Re
         "  읽지 못한 파일 대신 프로그램에 든 같은 글을 씁니다. `doran doctor`가 이유를 알려 줍니다",
         "  the same texts from inside the program stand in for files that could not be read; `doran doctor` says why"
     ));
-    assemble::add_samples(house.index.as_ref()).await
+    assemble::add_samples(house.index.as_ref()).await?;
+    Ok(names)
 }
 
-async fn wait(client: &Client, ids: &[String], bar: &ProgressBar, begun: Instant) -> anyhow::Result<Vec<Value>> {
+async fn wait(
+    client: &Client,
+    ids: &[String],
+    bar: &ProgressBar,
+    begun: Instant,
+) -> anyhow::Result<Vec<Value>> {
     loop {
         let mut listed = client.get("/api/documents").await?;
         let rows: Vec<Value> = serde_json::from_value(listed["documents"].take())?;
-        let ours = rows.into_iter().filter(|row| row["id"].as_str().is_some_and(|id| ids.iter().any(|known| known == id)));
+        let ours = rows
+            .into_iter()
+            .filter(|row| row["id"].as_str().is_some_and(|id| ids.iter().any(|known| known == id)));
         let ours: Vec<Value> = ours.collect();
-        let at_rest = |row: &&Value| matches!(row["status"].as_str(), Some("ready" | "failed" | "cancelled" | "paused"));
+        let at_rest = |row: &&Value| {
+            matches!(row["status"].as_str(), Some("ready" | "failed" | "cancelled" | "paused"))
+        };
         let done = ours.iter().filter(at_rest).count();
         bar.set_position(done as u64);
         if done >= ids.len() || begun.elapsed() > LONGEST {
@@ -215,15 +236,23 @@ fn kind(kind: &DocumentKind) -> String {
     }
 }
 
-fn told(nth: usize, agent: &str, question: &str, answer: &Answer, output: Output) -> anyhow::Result<String> {
+fn told(
+    nth: usize,
+    agent: &str,
+    question: &str,
+    answer: &Answer,
+    names: &Names,
+    language: Language,
+) -> anyhow::Result<String> {
     let mut text = format!("[{nth}/{}] {agent}  Q: {question}\n", QUESTIONS.len() + 1);
     writeln!(text, "      {}", answer.path().join(" → "))?;
     for call in &answer.calls {
         writeln!(text, "      {call}")?;
     }
     writeln!(text, "      A: {}", answer.text.trim_end().replace('\n', "\n         "))?;
-    for line in answer.source_lines(output.language) {
-        writeln!(text, "         {line}")?;
+    for (source, line) in answer.sources.iter().zip(answer.source_lines(language)) {
+        let file = names.get(&source.document).map(|file| format!("  {file}")).unwrap_or_default();
+        writeln!(text, "         {line}{file}")?;
     }
     Ok(text)
 }

@@ -94,29 +94,44 @@ fn settings(loaded: &Loaded) -> Check {
     if !notes.is_empty() {
         return Check::warn("settings", Both::new(notes.clone(), notes));
     }
-    Check::ok("settings", match &loaded.file {
-        Some(path) => {
-            let path = path.display();
-            both!("설정 파일 {path}", "settings file {path}")
-        }
-        None => both!("설정 파일 없음. 기본값을 씁니다", "no settings file; defaults are used"),
-    })
+    Check::ok(
+        "settings",
+        match &loaded.file {
+            Some(path) => {
+                let path = path.display();
+                both!("설정 파일 {path}", "settings file {path}")
+            }
+            None => both!("설정 파일 없음. 기본값을 씁니다", "no settings file; defaults are used"),
+        },
+    )
 }
 
 fn directory(config: &Config, server: Option<&Client>) -> Check {
     let (name, shown) = ("data", config.data_dir.display());
     if let Some(server) = server {
         let address = server.address;
-        return Check::ok(name, both!("{shown}: 서버 http://{address} 가 쓰는 중", "{shown}: in use by the server http://{address}"));
+        return Check::ok(
+            name,
+            both!(
+                "{shown}: 서버 http://{address} 가 쓰는 중",
+                "{shown}: in use by the server http://{address}"
+            ),
+        );
     }
     if data_dir::is_held(&config.data_dir) {
-        return Check::warn(name, both!(
-            "{shown}: 다른 doran이 쓰고 있습니다. 끝내거나 `--data-dir`로 다른 곳을 고르세요",
-            "{shown}: another doran is using it; stop it, or choose another with `--data-dir`"
-        ));
+        return Check::warn(
+            name,
+            both!(
+                "{shown}: 다른 doran이 쓰고 있습니다. 끝내거나 `--data-dir`로 다른 곳을 고르세요",
+                "{shown}: another doran is using it; stop it, or choose another with `--data-dir`"
+            ),
+        );
     }
     if !config.data_dir.exists() {
-        return Check::ok(name, both!("{shown}: 아직 없음. 처음 쓸 때 만듭니다", "{shown}: not there yet; made at first use"));
+        return Check::ok(
+            name,
+            both!("{shown}: 아직 없음. 처음 쓸 때 만듭니다", "{shown}: not there yet; made at first use"),
+        );
     }
     let probe = config.data_dir.join(".doctor");
     match data_dir::write_private(&probe, b"") {
@@ -124,10 +139,13 @@ fn directory(config: &Config, server: Option<&Client>) -> Check {
             std::fs::remove_file(&probe).ok();
             Check::ok(name, both!("{shown}: 쓸 수 있음", "{shown}: can be written"))
         }
-        Err(error) => Check::fail(name, both!(
-            "{shown}: 쓸 수 없습니다 ({error}). 권한을 고치거나 `--data-dir`로 다른 곳을 고르세요",
-            "{shown}: cannot be written ({error}); correct its permissions, or choose another with `--data-dir`"
-        )),
+        Err(error) => Check::fail(
+            name,
+            both!(
+                "{shown}: 쓸 수 없습니다 ({error}). 권한을 고치거나 `--data-dir`로 다른 곳을 고르세요",
+                "{shown}: cannot be written ({error}); correct its permissions, or choose another with `--data-dir`"
+            ),
+        ),
     }
 }
 
@@ -135,15 +153,21 @@ fn directory(config: &Config, server: Option<&Client>) -> Check {
 fn space(folder: &Path) -> Check {
     let there = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
     let Some(free) = free_bytes(there) else {
-        return Check::ok("disk", both!("이 시스템에서는 남은 공간을 알 수 없습니다", "free space is not known on this system"));
+        return Check::ok(
+            "disk",
+            both!("이 시스템에서는 남은 공간을 알 수 없습니다", "free space is not known on this system"),
+        );
     };
     let mib = free / MIB;
     let told = both!("{mib} MiB 남음", "{mib} MiB free");
     match mib {
-        0..100 => Check::fail("disk", both!(
-            "{mib} MiB만 남았습니다. 공간을 비우거나 `--data-dir`로 다른 디스크를 고르세요",
-            "only {mib} MiB free; make room, or choose another disk with `--data-dir`"
-        )),
+        0..100 => Check::fail(
+            "disk",
+            both!(
+                "{mib} MiB만 남았습니다. 공간을 비우거나 `--data-dir`로 다른 디스크를 고르세요",
+                "only {mib} MiB free; make room, or choose another disk with `--data-dir`"
+            ),
+        ),
         100..1024 => Check::warn("disk", told),
         _ => Check::ok("disk", told),
     }
@@ -170,19 +194,31 @@ async fn database(config: &Config, server: Option<&Client>) -> Check {
     }
     match shown {
         Database::Sqlite(path) if !path.exists() => {
-            return Check::ok(name, both!("{shown}: 아직 없음. 처음 쓸 때 만듭니다", "{shown}: not there yet; made at first use"));
+            return Check::ok(
+                name,
+                both!("{shown}: 아직 없음. 처음 쓸 때 만듭니다", "{shown}: not there yet; made at first use"),
+            );
         }
         Database::Sqlite(_) if data_dir::is_held(&config.data_dir) => {
-            return Check::warn(name, both!("{shown}: 다른 doran이 쓰고 있어 보지 않았습니다", "{shown}: in use by another doran, not looked at"));
+            return Check::warn(
+                name,
+                both!(
+                    "{shown}: 다른 doran이 쓰고 있어 보지 않았습니다",
+                    "{shown}: in use by another doran, not looked at"
+                ),
+            );
         }
         Database::Sqlite(_) | Database::Postgres(_) => {}
     }
     match doran_store::open(&shown.url()).await {
         Ok(_) => Check::ok(name, both!("{shown}: 열림", "{shown}: opens")),
-        Err(error) => Check::fail(name, both!(
-            "{shown}: 열 수 없습니다 ({error}). 주소와 권한을 확인하거나 백업에서 되살리세요",
-            "{shown}: cannot be opened ({error}); check its address and permissions, or restore a backup"
-        )),
+        Err(error) => Check::fail(
+            name,
+            both!(
+                "{shown}: 열 수 없습니다 ({error}). 주소와 권한을 확인하거나 백업에서 되살리세요",
+                "{shown}: cannot be opened ({error}); check its address and permissions, or restore a backup"
+            ),
+        ),
     }
 }
 
@@ -197,19 +233,31 @@ async fn jail() -> Check {
     match jail.layers(ingest::WORKER).await {
         Ok(layers) => {
             let layers = layers.iter().map(|layer| format!("{layer:?}")).collect::<Vec<_>>().join(", ");
-            Check::ok("jail", both!("문서를 격리해서 읽습니다: {layers}", "documents are read in isolation: {layers}"))
+            Check::ok(
+                "jail",
+                both!("문서를 격리해서 읽습니다: {layers}", "documents are read in isolation: {layers}"),
+            )
         }
-        Err(error) => Check::fail("jail", both!(
-            "문서를 격리해서 읽을 수 없어 읽지 않습니다 ({error}). Linux 5.13 이상과 Landlock, seccomp가 필요합니다",
-            "documents cannot be read in isolation and are not read ({error}); Linux 5.13 or newer with Landlock and seccomp is needed"
-        )),
+        Err(error) => Check::fail(
+            "jail",
+            both!(
+                "문서를 격리해서 읽을 수 없어 읽지 않습니다 ({error}). Linux 5.13 이상과 Landlock, seccomp가 필요합니다",
+                "documents cannot be read in isolation and are not read ({error}); Linux 5.13 or newer with Landlock and seccomp is needed"
+            ),
+        ),
     }
 }
 
 async fn model_of(config: &Config) -> Check {
     let (check, name) = ("model", &config.model);
     if name == OFFLINE_MODEL {
-        return Check::ok(check, both!("{name}: 내장, LLM 아님. 고르려면 `doran models`", "{name}: built in, not an LLM; `doran models` to choose another"));
+        return Check::ok(
+            check,
+            both!(
+                "{name}: 내장, LLM 아님. 고르려면 `doran models`",
+                "{name}: built in, not an LLM; `doran models` to choose another"
+            ),
+        );
     }
     if let Err(error) = model::one(config, name) {
         return Check::fail(check, told(&error.into()));
@@ -222,25 +270,38 @@ async fn model_of(config: &Config) -> Check {
         Ok((wanted, names)) if names.contains(&wanted) => {
             Check::ok(check, both!("{name}: 닿음", "{name}: reached"))
         }
-        Ok(_) => Check::warn(check, both!(
-            "{name}: 서버에는 닿지만 목록에 그 모델이 없습니다. `doran models`로 확인하세요",
-            "{name}: the server is reached but does not list that model; see `doran models`"
-        )),
+        Ok(_) => Check::warn(
+            check,
+            both!(
+                "{name}: 서버에는 닿지만 목록에 그 모델이 없습니다. `doran models`로 확인하세요",
+                "{name}: the server is reached but does not list that model; see `doran models`"
+            ),
+        ),
         Err(error) => {
             let (ko, en) = error.advice();
-            Check::fail(check, both!("{name}: 닿지 않음 ({error}). {ko}", "{name}: not reached ({error}). {en}"))
+            Check::fail(
+                check,
+                both!("{name}: 닿지 않음 ({error}). {ko}", "{name}: not reached ({error}). {en}"),
+            )
         }
     }
 }
 
 async fn servers() -> Check {
     let found = doran_llm::discover().await;
-    let names = found.iter().map(|one| format!("{} ({})", one.provider, one.models.len())).collect::<Vec<_>>();
+    let names =
+        found.iter().map(|one| format!("{} ({})", one.provider, one.models.len())).collect::<Vec<_>>();
     let names = names.join(", ");
-    Check::ok("servers", match found.is_empty() {
-        true => both!("이 컴퓨터에 켜진 모델 서버 없음", "no model server is running on this machine"),
-        false => both!("이 컴퓨터의 모델 서버: {names}. 쓰려면 `doran models`", "model servers on this machine: {names}; `doran models` to use one"),
-    })
+    Check::ok(
+        "servers",
+        match found.is_empty() {
+            true => both!("이 컴퓨터에 켜진 모델 서버 없음", "no model server is running on this machine"),
+            false => both!(
+                "이 컴퓨터의 모델 서버: {names}. 쓰려면 `doran models`",
+                "model servers on this machine: {names}; `doran models` to use one"
+            ),
+        },
+    )
 }
 
 fn keys_of(config: &Config) -> Check {
@@ -250,15 +311,24 @@ fn keys_of(config: &Config) -> Check {
     };
     let (address, outward) = (config.listen, !config.listen.ip().is_loopback());
     match rows {
-        0 if outward => Check::fail("keys", both!(
-            "`listen`이 {address}인데 키가 없습니다. `doran keys new 이름`으로 만드세요",
-            "`listen` is {address} and there are no keys; make one with `doran keys new NAME`"
-        )),
-        0 => Check::ok("keys", both!("없음. 이 컴퓨터만 서버를 쓸 수 있습니다", "none; only this machine may use the server")),
-        _ if outward && config.allowed_hosts.is_empty() => Check::warn("keys", both!(
-            "키 {rows}개. 다른 컴퓨터가 쓰는 이름을 `allowed_hosts`에 적어야 닿습니다",
-            "{rows} keys; other machines get in only by a name in `allowed_hosts`"
-        )),
+        0 if outward => Check::fail(
+            "keys",
+            both!(
+                "`listen`이 {address}인데 키가 없습니다. `doran keys new 이름`으로 만드세요",
+                "`listen` is {address} and there are no keys; make one with `doran keys new NAME`"
+            ),
+        ),
+        0 => Check::ok(
+            "keys",
+            both!("없음. 이 컴퓨터만 서버를 쓸 수 있습니다", "none; only this machine may use the server"),
+        ),
+        _ if outward && config.allowed_hosts.is_empty() => Check::warn(
+            "keys",
+            both!(
+                "키 {rows}개. 다른 컴퓨터가 쓰는 이름을 `allowed_hosts`에 적어야 닿습니다",
+                "{rows} keys; other machines get in only by a name in `allowed_hosts`"
+            ),
+        ),
         _ => Check::ok("keys", both!("키 {rows}개", "{rows} keys")),
     }
 }
@@ -269,7 +339,10 @@ async fn port(config: &Config, server: Option<&Client>) -> Check {
         return Check::ok("port", both!("{address}: 우리 서버가 쓰는 중", "{address}: our server has it"));
     }
     if !address.ip().is_loopback() {
-        return Check::ok("port", both!("{address}: 시작할 때 확인합니다", "{address}: looked at when it starts"));
+        return Check::ok(
+            "port",
+            both!("{address}: 시작할 때 확인합니다", "{address}: looked at when it starts"),
+        );
     }
     match serve::bind(address, &doran_server::Keys::default()).await {
         Ok(_) => Check::ok("port", both!("{address}: 비어 있음", "{address}: free")),

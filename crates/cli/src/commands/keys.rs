@@ -66,7 +66,8 @@ pub(crate) fn run(args: &Args, config: &Config, output: Output) -> anyhow::Resul
                 .into());
             }
             let tenant = Tenant::new(tenant).map_err(|error| {
-                both!("`--tenant`의 값이 맞지 않습니다", "the value of `--tenant` does not fit").because(error)
+                both!("`--tenant`의 값이 맞지 않습니다", "the value of `--tenant` does not fit")
+                    .because(error)
             })?;
             data_dir::ensure(&config.data_dir)?;
             let (secret, row) = keys::make(name, &tenant);

@@ -45,7 +45,9 @@ enum What {
 /// Lists or chooses.
 pub(crate) async fn run(args: &Args, loaded: &Loaded, output: Output) -> anyhow::Result<()> {
     match &args.what {
-        Some(What::Use { id, small }) => choose(loaded, id, if *small { "small_model" } else { "model" }, output),
+        Some(What::Use { id, small }) => {
+            choose(loaded, id, if *small { "small_model" } else { "model" }, output)
+        }
         None => list(args.json, loaded, output).await,
     }
 }
@@ -55,7 +57,10 @@ async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<
     let found = doran_llm::discover().await;
     let offered: Vec<&Vendor> = VENDORS.iter().filter(|vendor| has_key(config, vendor)).collect();
     if as_json {
-        let vendors: Vec<_> = offered.iter().map(|vendor| json!({ "provider": vendor.id, "variable": vendor.key_variable })).collect();
+        let vendors: Vec<_> = offered
+            .iter()
+            .map(|vendor| json!({ "provider": vendor.id, "variable": vendor.key_variable }))
+            .collect();
         let shown = json!({
             "model": config.model, "small_model": config.small_model, "built_in": [OFFLINE_MODEL],
             "named": config.tables.models.keys().collect::<Vec<_>>(), "keys": vendors, "servers": found,
@@ -80,16 +85,22 @@ async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<
     ));
     for (name, table) in &config.tables.models {
         let id = &table.id;
-        line(&both!("  {name}  설정의 `[models.{name}]`: {id}", "  {name}  `[models.{name}]` of the settings: {id}"));
+        line(&both!(
+            "  {name}  설정의 `[models.{name}]`: {id}",
+            "  {name}  `[models.{name}]` of the settings: {id}"
+        ));
     }
     line(&both!("\n이 컴퓨터의 모델 서버", "\nmodel servers on this machine"));
-    for Found { provider, base_url, models } in &found {
+    for Found { provider, base_url, .. } in &found {
         line(&both!("  {provider}  {base_url}", "  {provider}  {base_url}"));
     }
     for server in &found {
         for name in server.models.iter().take(MOST) {
             let id = server.id(name);
-            line(&both!("    {id}   쓰려면: doran models use {id}", "    {id}   to use it: doran models use {id}"));
+            line(&both!(
+                "    {id}   쓰려면: doran models use {id}",
+                "    {id}   to use it: doran models use {id}"
+            ));
         }
     }
     if found.is_empty() {
@@ -144,7 +155,8 @@ fn choose(loaded: &Loaded, id: &str, key: &'static str, output: Output) -> anyho
             "the variable `{name}` beats the file; unset it to use this choice"
         ));
     }
-    let is_cloud = id.split(':').next().and_then(doran_llm::vendor).is_some_and(|vendor| vendor.place == Place::Cloud);
+    let is_cloud =
+        id.split(':').next().and_then(doran_llm::vendor).is_some_and(|vendor| vendor.place == Place::Cloud);
     if is_cloud {
         output.tell(&both!(
             "이제부터 질문과 찾은 문단이 그 회사의 서버로 갑니다. 되돌리려면: doran models use {OFFLINE_MODEL}",
@@ -164,7 +176,8 @@ fn write(path: &Path, key: &str, value: &str) -> Result<(), Both> {
         Err(error) => return Err(cannot().because(error)),
     };
     let real = path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
-    data_dir::write_private(&real, changed(&text, key, value).as_bytes()).map_err(|error| cannot().because(error))
+    data_dir::write_private(&real, changed(&text, key, value).as_bytes())
+        .map_err(|error| cannot().because(error))
 }
 
 /// The text with the line of the key replaced, or added before the first table.
@@ -172,7 +185,8 @@ fn changed(text: &str, key: &str, value: &str) -> String {
     let new = format!("{key} = {}", toml::Value::from(value));
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let flat = lines.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(lines.len());
-    let is_it = |line: &String| line.split('=').next().is_some_and(|name| name.trim() == key) && line.contains('=');
+    let is_it =
+        |line: &String| line.split('=').next().is_some_and(|name| name.trim() == key) && line.contains('=');
     match lines[..flat].iter().position(is_it) {
         Some(at) => lines[at] = new,
         None => lines.insert(0, new),

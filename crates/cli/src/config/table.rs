@@ -241,7 +241,9 @@ impl Kind {
     pub(crate) fn is_number(self) -> bool {
         match self {
             Self::Whole { .. } => true,
-            Self::Text | Self::Address | Self::Database | Self::LogFilter | Self::Model | Self::OneOf(_) => false,
+            Self::Text | Self::Address | Self::Database | Self::LogFilter | Self::Model | Self::OneOf(_) => {
+                false
+            }
         }
     }
 }

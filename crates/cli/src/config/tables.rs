@@ -85,7 +85,14 @@ impl Tables {
         let tables: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reason = error.message();
-            (at, if is_in_mcp(text, at) { takes() } else { both!("맞지 않습니다: {reason}", "it does not fit: {reason}") })
+            (
+                at,
+                if is_in_mcp(text, at) {
+                    takes()
+                } else {
+                    both!("맞지 않습니다: {reason}", "it does not fit: {reason}")
+                },
+            )
         })?;
         for (name, server) in &tables.mcp {
             let at = text.find(&format!("[mcp.{name}")).unwrap_or(0);
@@ -152,8 +159,11 @@ impl Secrets {
     /// Those of vendors and tools, and those that the tables ask for.
     pub(super) fn of(environment: &Environment, tables: &Tables) -> Self {
         let vendors = doran_llm::VENDORS.iter().map(|vendor| vendor.key_variable);
-        let names: BTreeSet<&str> =
-            vendors.filter(|name| !name.is_empty()).chain([OPENWEATHER, TAVILY]).chain(tables.variables()).collect();
+        let names: BTreeSet<&str> = vendors
+            .filter(|name| !name.is_empty())
+            .chain([OPENWEATHER, TAVILY])
+            .chain(tables.variables())
+            .collect();
         let found = names
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), Secret::new(environment.get(name)?.trim()))));
@@ -199,8 +209,14 @@ mod tests {
 
     #[test]
     fn tables_are_read_beside_the_flat_settings() {
-        check("log = \"info\"\n[tools.policies]\nweb_search = \"ask\"\n[mcp.files]\ncommand = \"x\"", "tools mcp.files");
-        check("[models.local]\nid = \"ollama:qwen3:8b\"\n[agents.react]\nmodel = \"local\"", "models.local agents.react");
+        check(
+            "log = \"info\"\n[tools.policies]\nweb_search = \"ask\"\n[mcp.files]\ncommand = \"x\"",
+            "tools mcp.files",
+        );
+        check(
+            "[models.local]\nid = \"ollama:qwen3:8b\"\n[agents.react]\nmodel = \"local\"",
+            "models.local agents.react",
+        );
         check("[assistants.hr]\nko = \"인사\"", "assistants.hr");
     }
 
@@ -216,7 +232,8 @@ mod tests {
 
     #[test]
     fn keys_come_from_the_environment_and_print_nothing() {
-        let tables = Tables::read("[mcp.a]\nurl = \"http://h\"\nheaders = { x = \"$MY_TOKEN\" }").expect("tables");
+        let tables =
+            Tables::read("[mcp.a]\nurl = \"http://h\"\nheaders = { x = \"$MY_TOKEN\" }").expect("tables");
         let environment =
             Environment::of("/", &[("MY_TOKEN", "hunter2"), ("OPENAI_API_KEY", "hunter2"), ("OTHER", "x")]);
         let secrets = Secrets::of(&environment, &tables);

@@ -2,9 +2,12 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod ask;
 mod chat;
 mod config;
 mod demo;
 mod ingest;
+mod keys;
+mod models;
 mod program;
 mod serve;
