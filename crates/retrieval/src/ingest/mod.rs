@@ -7,7 +7,7 @@
 
 mod archive;
 mod failure;
-mod flow;
+mod paragraphs;
 mod numbering;
 mod read;
 mod sniff;

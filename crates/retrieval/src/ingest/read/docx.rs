@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::archive::Archive;
-use super::super::flow::{Flow, Role};
+use super::super::paragraphs::{Flow, Role};
 use super::super::numbering::{LEVELS, Level, Lists, Shape};
 use super::super::xml::{Element, Piece, Xml};
 use super::super::{Extracted, Failure, Format, ReadLimits};

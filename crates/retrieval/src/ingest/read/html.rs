@@ -10,7 +10,7 @@ use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
-use super::super::flow::{Flow, Role};
+use super::super::paragraphs::{Flow, Role};
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
 use super::decode;
 

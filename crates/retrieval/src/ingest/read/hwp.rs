@@ -5,7 +5,7 @@ use std::io::{Cursor, Read};
 use cfb::CompoundFile;
 use flate2::read::DeflateDecoder;
 
-use super::super::flow::{Flow, Role};
+use super::super::paragraphs::{Flow, Role};
 use super::super::numbering::{Level, Lists, Shape};
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
 
