@@ -66,12 +66,12 @@ fn styles(text: &str) -> Result<HashMap<String, Style>, Failure> {
                 match element.name() {
                     "name" => {
                         style.heading =
-                            style.heading.or(element.get("val").and_then(|name| heading_name(&name)))
+                            style.heading.or(element.get("val").and_then(|name| heading_name(&name)));
                     }
                     "basedOn" => style.base = element.get("val"),
                     "outlineLvl" => {
                         style.heading =
-                            element.number("val").filter(|level| *level < 9).map(|level| level + 1)
+                            element.number("val").filter(|level| *level < 9).map(|level| level + 1);
                     }
                     "numId" => style.list = element.get("val"),
                     "ilvl" => style.level = element.number("val"),
@@ -222,7 +222,7 @@ impl Body {
                     "pStyle" => paragraph.style = value(),
                     "outlineLvl" => {
                         paragraph.heading =
-                            element.number("val").filter(|level| *level < 9).map(|level| level + 1)
+                            element.number("val").filter(|level| *level < 9).map(|level| level + 1);
                     }
                     "numId" => paragraph.list = value(),
                     "ilvl" => paragraph.level = element.number("val"),
