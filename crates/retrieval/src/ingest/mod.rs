@@ -7,7 +7,7 @@
 
 mod archive;
 mod failure;
-mod paragraphs;
+mod manuscript;
 mod numbering;
 mod read;
 mod sniff;
