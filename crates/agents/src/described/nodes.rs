@@ -257,8 +257,7 @@ async fn tools(
     let calls: Vec<_> = last.into_iter().flat_map(Message::tool_calls).cloned().collect();
     let caller = Caller { toolbox: &shop.tools, read: &state.messages, taint: state.taint, sessions: &state.sessions };
     let called = call_tools(work, &caller, &calls).await?;
-    let names: Vec<String> = called.results.iter().map(|result| result.name.clone()).collect();
-    let progress = state.progress.after(name, 0).with_tools(names.iter().map(String::as_str));
+    let progress = state.progress.after(name, 0).with_tools(called.ran.iter().map(String::as_str));
     Ok(DescribedState::update()
         .messages(Message::tool_output(work.cx.new_id(), called.results))
         .sessions(called.sessions)

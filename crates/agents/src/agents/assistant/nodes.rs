@@ -137,8 +137,7 @@ pub(super) async fn tools(
     let read = own.answer_request(&state)?.messages;
     let caller = Caller { toolbox: &own.tools, read: &read, taint: state.taint, sessions: &state.sessions };
     let called = call_tools(&work, &caller, &state.pending()).await?;
-    let names: Vec<String> = called.results.iter().map(|result| result.name.clone()).collect();
-    let progress = state.progress.after("tools", 0).with_tools(names.iter().map(String::as_str));
+    let progress = state.progress.after("tools", 0).with_tools(called.ran.iter().map(String::as_str));
     Ok(AssistantState::update()
         .messages(Message::tool_output(work.cx.new_id(), called.results))
         .sessions(called.sessions)
