@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::{Outcome, check, deny, test, tidy, torture};
+use crate::{Outcome, check, deny, test, tidy, torture, ui};
 
 /// Runs every chore and ends with one line: `N passed, N failed, N skipped (M.M min)`.
 ///
@@ -20,6 +20,7 @@ pub fn run() -> ExitCode {
         // Without a failed test this means that one did not build or died.
         note("test", outcome, &mut failed);
     }
+    note("ui", ui::check(), &mut failed);
     note("torture", torture::run(), &mut failed);
 
     for (name, why) in &failed {

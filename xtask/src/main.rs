@@ -1,4 +1,4 @@
-//! Chores of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|ci`.
+//! Chores of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|ui|ci`.
 //!
 //! One file a chore. Each says what it does on stderr and ends with an [`Outcome`].
 
@@ -9,6 +9,7 @@ mod deny;
 mod test;
 mod tidy;
 mod torture;
+mod ui;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,8 @@ cargo xtask tidy           dependency direction, module docs, names, links, lice
 cargo xtask deny           licences, sources, bans and advisories with cargo-deny, when it is installed
 cargo xtask test [ARGS]    cargo test, with the results of all test programs summed
 cargo xtask torture        the short version of every torture
+cargo xtask ui             the web page, built anew
+cargo xtask ui --check     the web page type-checked, tested and compared with a new build
 cargo xtask ci             all of the above, in this order";
 
 fn main() -> ExitCode {
@@ -33,6 +36,8 @@ fn main() -> ExitCode {
         (Some("deny"), true) => end(deny::run()),
         (Some("test"), _) => test::run(&rest),
         (Some("torture"), true) => end(torture::run()),
+        (Some("ui"), true) => end(ui::build()),
+        (Some("ui"), false) if rest == ["--check"] => end(ui::check()),
         (Some("ci"), true) => ci::run(),
         _ => end(Err(USAGE.to_string())),
     }

@@ -69,7 +69,9 @@ pub(crate) async fn call_tools(
     calls: &[ToolCall],
 ) -> Result<Called, NodeError> {
     for call in calls {
-        work.show(json!({ "type": "tool_call", "call": call.id, "name": call.name, "arguments": call.arguments }));
+        work.show(
+            json!({ "type": "tool_call", "call": call.id, "name": call.name, "arguments": call.arguments }),
+        );
     }
     let mut outcomes: Vec<Option<Ran>> = calls.iter().map(|_| None).collect();
     let mut groups: Vec<Vec<(usize, Permit)>> = Vec::new();
@@ -108,11 +110,7 @@ pub(crate) async fn call_tools(
 }
 
 /// What may be run, after people were asked. All questions of one reply are put at once.
-async fn admitted(
-    work: &Work,
-    caller: &Caller<'_>,
-    calls: &[ToolCall],
-) -> Result<Vec<Admission>, NodeError> {
+async fn admitted(work: &Work, caller: &Caller<'_>, calls: &[ToolCall]) -> Result<Vec<Admission>, NodeError> {
     let seen = Seen::of(caller.read, caller.taint);
     let mut approvals = Vec::new();
     let mut waits = None;
@@ -150,7 +148,8 @@ async fn run_in_turn(
     group: Vec<(usize, Permit)>,
     now_ms: i64,
 ) -> Result<Vec<(usize, Ran)>, NodeError> {
-    let mut session = group.first().and_then(|(_, permit)| caller.sessions.get(&permit.about().spec.name)).cloned();
+    let mut session =
+        group.first().and_then(|(_, permit)| caller.sessions.get(&permit.about().spec.name)).cloned();
     let mut done = Vec::new();
     for (place, permit) in group {
         let about = permit.about().clone();
@@ -194,7 +193,9 @@ async fn run(
         let done = permit.run(call).await;
         // Whether a call that was given up did its work is open; that is for a person to say if it must not be repeated.
         match &done.error {
-            Some(ToolError::TimedOut(late)) if class == Class::Once => Err(NodeError::permanent(late.clone())),
+            Some(ToolError::TimedOut(late)) if class == Class::Once => {
+                Err(NodeError::permanent(late.clone()))
+            }
             _ => Ok(Outcome::Ran(Ran::of(done))),
         }
     };

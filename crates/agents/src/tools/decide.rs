@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use doran_llm::{Message, Origin, Part};
+use doran_llm::{Message, Origin, Part, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -62,22 +62,31 @@ impl Taint {
         parts.map(Self::of_part).fold(Self::default(), Self::and)
     }
 
-    /// What one part puts before the model. Documents are both: private, and written by anybody. What a tool found out
-    /// is private too, unless the tool is known to tell only what anybody may know.
+    /// What words of this origin are. Documents are both: private, and written by anybody. For what a tool gave back,
+    /// [`Taint::of_result`] knows more.
+    pub fn from_origin(origin: Origin) -> Self {
+        match origin {
+            Origin::Document => Self { untrusted: true, private: true },
+            Origin::Web => Self { untrusted: true, private: false },
+            Origin::Program | Origin::User | Origin::Tool | Origin::Model => Self::default(),
+        }
+    }
+
+    /// What a tool gave back. It is private, unless the tool is known to tell only what anybody may know, or the
+    /// program itself refused.
+    pub fn of_result(result: &ToolResult) -> Self {
+        let known = PUBLIC.contains(&result.name.as_str()) || result.origin == Origin::Program;
+        Self::from_origin(result.origin).and(Self { untrusted: false, private: !known })
+    }
+
     fn of_part(part: &Part) -> Self {
-        let found_out = match part {
-            Part::ToolResult(result) => !PUBLIC.contains(&result.name.as_str()),
+        match part {
+            Part::ToolResult(result) => Self::of_result(result),
             Part::Text { .. }
             | Part::Passage(_)
             | Part::ToolCall(_)
             | Part::Image(_)
-            | Part::Reasoning { .. } => false,
-        };
-        match part.origin() {
-            Origin::Document => Self { untrusted: true, private: true },
-            Origin::Web => Self { untrusted: true, private: found_out },
-            Origin::Tool => Self { untrusted: false, private: found_out },
-            Origin::Program | Origin::User | Origin::Model => Self::default(),
+            | Part::Reasoning { .. } => Self::from_origin(part.origin()),
         }
     }
 

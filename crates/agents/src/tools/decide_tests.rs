@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use doran_llm::{Passage, ToolResult, ToolSpec};
+use doran_llm::{Passage, ToolSpec};
 
 use super::*;
 

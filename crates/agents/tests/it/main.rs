@@ -11,14 +11,15 @@ mod docqa;
 mod dying;
 mod egress;
 mod far_end;
+mod injection;
+mod mcp;
 mod memory;
 mod offline;
 mod outbound;
-mod react;
-mod read_file;
-mod mcp;
 #[cfg(feature = "python")]
 mod python;
+mod react;
+mod read_file;
 mod samples;
 mod settings;
 mod stage;

@@ -1,320 +1,301 @@
 //! Decides what the built-in model says. A plain function of the conversation: no clock, no chance, no state.
+//!
+//! Every line is a sentence of [`Say`], whose slots hold words of the person, a document or a tool as they stand.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::article::articles;
+use super::decide::{self, is_small_talk};
 use super::facts::{self, Fact};
-use super::text::{Language, held, language, sentences, wanted, words};
-use crate::message::{Message, Origin, Part, Passage, Role};
+use super::lean;
+use super::quotes::{self, Cite, Found, Pick, Source, SourceKind};
+use super::results;
+use super::say::Say;
+use super::summarize;
+use super::talk;
+use super::text::sentences;
+use super::turn::{SAID_BY_USER, Turn};
+use super::wish::{Wish, wishes};
+use crate::message::{Message, Passage};
 
-/// How much of a question's weight a sentence must share to be quoted. Set by trial on the sample documents: 0.5
-/// leaves some of their questions unanswered; less than this answers no more of them and quotes on thinner ground.
-const ENOUGH: f64 = 0.4;
+/// The most sentences that one answer quotes.
+const MOST_QUOTES: usize = 8;
 
-/// What a sentence gains by holding a number in the unit that was asked for.
-const UNIT_BONUS: f64 = 0.1;
-
-/// How much a feature counts that stands in the title of a passage and not in the sentence itself.
-const TITLE_SHARE: f64 = 0.5;
-
-/// The answer to the newest message of the user; none if there is nothing to answer.
-pub(super) fn answer(messages: &[Message]) -> Option<String> {
-    let said: Vec<String> = messages.iter().filter(|message| message.role == Role::User).map(typed).collect();
-    let newest = said.last().filter(|text| !text.trim().is_empty())?;
-    let tongue = said.iter().rev().find_map(|text| language(text)).unwrap_or(Language::English);
+/// The answer to the newest message of the user, a line for each sentence.
+pub(super) fn answer(turn: &Turn<'_>, messages: &[Message]) -> String {
+    let mut lines: Vec<String> = Vec::new();
     let (statements, questions): (Vec<&str>, Vec<&str>) =
-        sentences(newest).into_iter().partition(|sentence| facts::stated(sentence).is_some());
-    let question = questions.join(" ");
+        sentences(&turn.question).into_iter().partition(|sentence| facts::stated(sentence).is_some());
     let noted: Vec<Fact<'_>> = statements.iter().filter_map(|sentence| facts::stated(sentence)).collect();
-    let greeting = is_greeting(&question);
-    if !noted.is_empty() {
-        let mut answer = note(tongue, &noted);
-        if !greeting && !question.is_empty() {
-            answer.push('\n');
-            answer.push_str(&reply(tongue, &said, &question, &passages(messages)));
-        }
-        return Some(answer);
+    // One a line: a joint between two sentences must not look like the inside of one.
+    let question = questions.join("\n");
+    if !noted.is_empty() && turn.results.is_empty() {
+        let list: Vec<String> =
+            noted.iter().map(|fact| format!("{} = {}", fact.subject, fact.value)).collect();
+        lines.push(Say::Note.with(turn.tongue, &[&list.join(", ")]));
     }
-    if greeting {
-        return Some(greet(tongue));
+    let noted = !lines.is_empty();
+    let polite = talk::is_greeting(&question) || question.is_empty();
+    if !(noted && polite) {
+        lines.extend(reply(turn, messages, &question));
     }
-    Some(reply(tongue, &said, &question, &passages(messages)))
+    lines.join("\n")
 }
 
-/// What the person typed in a message; what it carries from elsewhere is not their word.
-fn typed(message: &Message) -> String {
-    let texts = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text, origin: Origin::User } => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect()
-}
-
-fn reply(tongue: Language, said: &[String], question: &str, passages: &[&Passage]) -> String {
+fn reply(turn: &Turn<'_>, messages: &[Message], question: &str) -> Vec<String> {
+    let say = |say: Say| say.with(turn.tongue, &[]);
+    if !turn.results.is_empty() {
+        return from_results(turn, question);
+    }
+    if talk::is_greeting(question) {
+        return vec![say(Say::Hello), say(Say::Introduce), say(Say::Connect)];
+    }
+    if talk::is_thanks(question) || talk::is_filler(question) {
+        return vec![say(Say::Welcome)];
+    }
+    if talk::is_bye(question) {
+        return vec![say(Say::Bye)];
+    }
+    if talk::asks_what_it_is(question) {
+        return vec![say(Say::Introduce), say(Say::Connect)];
+    }
     let asked = facts::asked(question);
-    if let Some(asked) = &asked {
-        let mut known = said.iter().flat_map(|text| sentences(text)).filter_map(facts::stated);
-        // The newest statement wins: people correct themselves.
+    if let Some(lines) = asked.as_ref().and_then(|asked| recalled(turn, asked)) {
+        return lines;
+    }
+    if decide::recalls(question)
+        && let Some(line) = said(turn, question)
+    {
+        return vec![line];
+    }
+    if talk::wants_a_summary(question)
+        && let Some(lines) = summed_up(turn, messages, question)
+    {
+        return lines;
+    }
+    let sources = decide::sources(turn);
+    let found = quotes::answers(question, &sources);
+    if !found.picks.is_empty() {
+        return quoted(turn, &found);
+    }
+    if let Some(asked) = asked.filter(|asked| !asked.subject.is_empty() && turn.passages.is_empty()) {
+        return vec![Say::NotTold.with(turn.tongue, &[&asked.subject])];
+    }
+    if let Some(lines) = without_material(turn, question) {
+        return lines;
+    }
+    if turn.passages.is_empty() {
+        return vec![say(Say::Introduce), say(Say::Connect)];
+    }
+    vec![not_found(turn, &turn.passages)]
+}
+
+/// What can be said when no passage answers: an open slot, a wish that needs a writer, something said before.
+fn without_material(turn: &Turn<'_>, question: &str) -> Option<Vec<String>> {
+    let say = |say: Say| say.with(turn.tongue, &[]);
+    let wishes = wishes(question);
+    if wishes.contains(&Wish::WeatherWhere) {
+        return Some(vec![say(Say::AskPlace)]);
+    }
+    if wishes.contains(&Wish::ComputeWhat) {
+        return Some(vec![say(Say::AskFormula)]);
+    }
+    if talk::wants_a_writer(question) {
+        return Some(vec![say(Say::Cannot), say(Say::Connect)]);
+    }
+    if let Some(line) = said(turn, question) {
+        return Some(vec![line]);
+    }
+    if lean::points_back(question)
+        && let Some(lines) = previous(turn)
+    {
+        return Some(lines);
+    }
+    let statements: Vec<&str> =
+        sentences(question).into_iter().filter(|s| facts::is_statement(s)).take(3).collect();
+    let plain = !talk::asks(question) && !statements.is_empty() && !is_small_talk(question);
+    plain.then(|| statements.iter().map(|sentence| Say::NoteSaid.with(turn.tongue, &[sentence])).collect())
+}
+
+/// What the person said of themselves, in this conversation or before a summary.
+fn recalled(turn: &Turn<'_>, asked: &facts::Asked) -> Option<Vec<String>> {
+    let question = std::iter::once(turn.question.as_str());
+    let said = question.chain(turn.said.iter().rev().map(String::as_str));
+    // The newest statement wins: people correct themselves.
+    for text in said {
+        let mut known = sentences(text).into_iter().filter_map(facts::stated);
         if let Some(fact) = known.rfind(|fact| asked.is_about(fact)) {
-            return recall(tongue, &fact);
+            return Some(vec![Say::Recall.with(turn.tongue, &[&fact.value, fact.sentence])]);
         }
     }
-    if let Some((sentence, number)) = best_sentence(question, passages) {
-        return quote(tongue, sentence, number);
+    let lines = turn.summary.iter().rev();
+    for line in lines {
+        let said = SAID_BY_USER.iter().find_map(|mark| line.strip_prefix(mark));
+        let fact = said.and_then(facts::stated).filter(|fact| asked.is_about(fact));
+        if let Some(fact) = fact {
+            return Some(vec![Say::Recall.with(turn.tongue, &[&fact.value, fact.sentence])]);
+        }
     }
-    if let Some(asked) = asked.filter(|asked| !asked.subject.is_empty() && passages.is_empty()) {
-        return not_told(tongue, &asked.subject);
-    }
-    if passages.is_empty() { introduce(tongue) } else { not_found(tongue, passages) }
+    let subject = asked.subject.as_str();
+    let told =
+        turn.summary.iter().rev().find(|line| !subject.is_empty() && line.to_lowercase().contains(subject));
+    told.map(|line| vec![Say::RecallSummary.with(turn.tongue, &[line])])
 }
 
-/// The sentence of the passages that shares most with the question, and the number of its passage; the first of
-/// equals. A feature counts the more, the fewer sentences have it.
-fn best_sentence<'a>(question: &str, passages: &[&'a Passage]) -> Option<(&'a str, u32)> {
-    let wanted = wanted(question);
-    let candidates: Vec<(&str, &Passage, BTreeSet<String>)> = passages
-        .iter()
-        .flat_map(|passage| sentences(&passage.text).into_iter().map(move |sentence| (sentence, *passage)))
-        .filter(|(sentence, _)| !sentence.starts_with('#'))
-        .map(|(sentence, passage)| (sentence, passage, held(sentence)))
-        .collect();
-    let mut holders: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, _, has) in &candidates {
-        for feature in has.intersection(&wanted) {
-            *holders.entry(feature).or_default() += 1;
-        }
+/// A sentence that the person said before, or a line of a summary, that a question asks for.
+fn said(turn: &Turn<'_>, question: &str) -> Option<String> {
+    let question = without_cues(question);
+    let statements =
+        turn.said.iter().rev().flat_map(|text| sentences(text)).filter(|sentence| !talk::asks(sentence));
+    let sources: Vec<Source<'_>> = statements.map(material).collect();
+    if let Some(pick) = quotes::best(&question, &sources) {
+        return Some(Say::RecallSaid.with(turn.tongue, &[pick.sentence]));
     }
-    let total = candidates.len() as f64;
-    let weight = |feature: &str| {
-        let holders = holders.get(feature).copied().unwrap_or(0) as f64;
-        (1.0 + total / (1.0 + holders)).ln()
-    };
-    let whole: f64 = wanted.iter().map(|feature| weight(feature)).sum();
-    let units = units_asked(question);
-    let mut best: Option<(f64, &str, u32)> = None;
-    for (sentence, passage, has) in &candidates {
-        let titled = held(&passage.title);
-        let in_sentence: f64 = has.intersection(&wanted).map(|feature| weight(feature)).sum();
-        let in_title: f64 =
-            titled.intersection(&wanted).filter(|f| !has.contains(*f)).map(|feature| weight(feature)).sum();
-        let score = (in_sentence + TITLE_SHARE * in_title) / whole;
-        // A title alone says nothing about which of its sentences answers.
-        let enough = in_sentence > 0.0 && score >= ENOUGH;
-        let rank = score + if holds_number_in(sentence, units) { UNIT_BONUS } else { 0.0 };
-        if enough && best.is_none_or(|(most, ..)| rank > most) {
-            best = Some((rank, sentence, passage.number));
-        }
-    }
-    best.map(|(_, sentence, number)| (sentence, number))
+    let sources: Vec<Source<'_>> = turn.summary.iter().rev().map(|line| material(line)).collect();
+    let pick = quotes::best(&question, &sources)?;
+    let told = SAID_BY_USER.iter().find_map(|mark| pick.sentence.strip_prefix(mark));
+    Some(match told {
+        Some(told) => Say::RecallSaid.with(turn.tongue, &[told]),
+        None => Say::RecallSummary.with(turn.tongue, &[pick.sentence]),
+    })
 }
 
-/// The units in which a question wants its number: "며칠" asks for days, "얼마" for money.
-fn units_asked(question: &str) -> &'static [&'static str] {
-    const ASKED: [(&str, &[&str]); 6] = [
-        ("며칠", &["일"]),
-        ("몇 일", &["일"]),
-        ("몇 시간", &["시간"]),
-        ("얼마", &["원", "만 원"]),
-        ("how many days", &[" days", " day"]),
-        ("how much", &[" won", " dollars"]),
+fn material(text: &str) -> Source<'_> {
+    Source { title: "", text, kind: SourceKind::Own, cite: Cite::Tool("") }
+}
+
+/// A question without the words that only say that something was said.
+fn without_cues(question: &str) -> String {
+    const CUES: [&str; 18] = [
+        "아까",
+        "방금",
+        "전에",
+        "말한",
+        "말했던",
+        "내가",
+        "제가",
+        "기억해",
+        "기억하고",
+        "기억나",
+        "뭐라고",
+        "했지",
+        "했죠",
+        "했더라",
+        "said",
+        "say",
+        "remember",
+        "earlier",
     ];
-    let question = question.to_lowercase();
-    ASKED.iter().find(|(word, _)| question.contains(word)).map_or(&[], |(_, units)| units)
-}
-
-fn holds_number_in(sentence: &str, units: &[&str]) -> bool {
-    let digits = sentence.char_indices().filter(|(_, char)| char.is_ascii_digit());
-    digits.map(|(at, _)| &sentence[at + 1..]).any(|rest| units.iter().any(|unit| rest.starts_with(unit)))
-}
-
-fn passages(messages: &[Message]) -> Vec<&Passage> {
-    let parts = messages.iter().flat_map(|message| &message.parts);
-    parts
-        .filter_map(|part| match part {
-            Part::Passage(passage) => Some(passage),
-            _ => None,
-        })
-        .collect()
-}
-
-fn is_greeting(text: &str) -> bool {
-    let words = words(text);
-    let greets = |word: &&str| {
-        matches!(
-            word.to_lowercase().as_str(),
-            "hi" | "hello" | "hey" | "반가워" | "반갑습니다" | "반가워요" | "하이"
-        ) || word.starts_with("안녕")
+    let asks = |word: &str| {
+        word.ends_with("라고") || word.ends_with("였지") || CUES.iter().any(|cue| word.starts_with(cue))
     };
-    let polite = |word: &&str| matches!(word.to_lowercase().as_str(), "there" | "doran" | "도란" | "도란아");
-    words.iter().any(&greets) && words.iter().all(|word| greets(word) || polite(word))
+    let kept =
+        question.split_whitespace().filter(|word| !asks(word.trim_matches(|c: char| !c.is_alphanumeric())));
+    kept.collect::<Vec<_>>().join(" ")
 }
 
-fn quote(tongue: Language, sentence: &str, number: u32) -> String {
-    match tongue {
-        Language::Korean => format!("문서에 이렇게 적혀 있습니다: \"{sentence}\" [{number}]"),
-        Language::English => format!("The document says: \"{sentence}\" [{number}]"),
+/// What a wish to sum up gets: the first sentences of the passages, the answer before, or the conversation.
+fn summed_up(turn: &Turn<'_>, messages: &[Message], question: &str) -> Option<Vec<String>> {
+    if !turn.passages.is_empty() {
+        let sources = decide::sources(turn);
+        let picks = sources.iter().filter_map(|source| {
+            quotes::quotable(source.text).next().map(|sentence| Pick { sentence, source: *source })
+        });
+        let found = Found { picks: picks.collect(), missing: Vec::new() };
+        return (!found.picks.is_empty()).then(|| quoted(turn, &found));
     }
-}
-
-fn recall(tongue: Language, fact: &Fact<'_>) -> String {
-    let Fact { value, sentence, .. } = fact;
-    match tongue {
-        Language::Korean => format!("{value}입니다. 이 대화에서 \"{sentence}\" 하고 말씀하셨습니다."),
-        Language::English => format!("{value}. You said in this conversation: \"{sentence}\""),
+    if lean::points_back(question) {
+        return previous(turn);
     }
-}
-
-fn note(tongue: Language, facts: &[Fact<'_>]) -> String {
-    let list: Vec<String> = facts.iter().map(|fact| format!("{} = {}", fact.subject, fact.value)).collect();
-    let list = list.join(", ");
-    match tongue {
-        Language::Korean => format!("이 대화에 적어 두었습니다: {list}."),
-        Language::English => format!("Noted in this conversation: {list}."),
+    let about_talk =
+        ["대화", "지금까지", "얘기", "이야기", "conversation", "so far", "we discussed", "our chat"];
+    let lower = question.to_lowercase();
+    if !about_talk.iter().any(|cue| lower.contains(cue)) && turn.has_previous() {
+        return previous(turn);
     }
-}
-
-fn not_told(tongue: Language, subject: &str) -> String {
-    match tongue {
-        Language::Korean => format!("이 대화에서 말씀하신 적이 없어 모릅니다: {subject}."),
-        Language::English => format!("You have not told me in this conversation: {subject}."),
+    let earlier = &messages[..messages.len().saturating_sub(1)];
+    let digest = summarize::digest(earlier, MOST_QUOTES);
+    if digest.is_empty() {
+        return Some(vec![Say::DigestEmpty.with(turn.tongue, &[])]);
     }
+    let lines = digest.iter().map(|(say, text)| say.with(turn.tongue, &[text]));
+    Some(std::iter::once(Say::Digest.with(turn.tongue, &[])).chain(lines).collect())
 }
 
-fn not_found(tongue: Language, passages: &[&Passage]) -> String {
+/// The answer before this one, word for word.
+fn previous(turn: &Turn<'_>) -> Option<Vec<String>> {
+    let text = turn.answered.last()?;
+    let lines: Vec<String> = sentences(text)
+        .into_iter()
+        .take(MOST_QUOTES)
+        .map(|sentence| Say::PreviousLine.with(turn.tongue, &[sentence]))
+        .collect();
+    (!lines.is_empty()).then(|| std::iter::once(Say::Previous.with(turn.tongue, &[])).chain(lines).collect())
+}
+
+/// What tools gave back: quotes of what searching tools found, then the rest in the order of the calls.
+fn from_results(turn: &Turn<'_>, question: &str) -> Vec<String> {
+    let (searched, other): (Vec<_>, Vec<_>) =
+        turn.results.iter().copied().partition(|result| !result.failed && results::is_search(&result.name));
+    let mut lines: Vec<String> = other.iter().flat_map(|result| results::told(turn, result)).collect();
+    if other.iter().any(|result| result.failed) {
+        lines.push(Say::FailedAdvice.with(turn.tongue, &[]));
+    }
+    let sources: Vec<Source<'_>> = decide::sources(turn)
+        .into_iter()
+        .filter(|source| match source.cite {
+            Cite::Number(_) => true,
+            // Numbered passages are the same words with a better name.
+            Cite::Tool(name) => turn.passages.is_empty() && results::is_search(name),
+        })
+        .collect();
+    let found = quotes::answers(question, &sources);
+    if !found.picks.is_empty() {
+        lines.extend(quoted(turn, &found));
+    } else if !searched.is_empty() || lines.is_empty() {
+        lines.push(not_found(turn, &turn.passages));
+    }
+    lines
+}
+
+/// The quotes, the person's own documents and standard contracts told apart where both are there.
+fn quoted(turn: &Turn<'_>, found: &Found<'_>) -> Vec<String> {
+    let kinds = [SourceKind::Own, SourceKind::Standard];
+    let both = kinds.iter().all(|kind| found.picks.iter().any(|pick| pick.source.kind == *kind));
+    let mut lines: Vec<String> = Vec::new();
+    for kind in kinds {
+        let lead = match (kind, both) {
+            (SourceKind::Own, true) => Say::QuoteContract,
+            (SourceKind::Standard, _) => Say::QuoteStandard,
+            (SourceKind::Own, false) => Say::Quote,
+        };
+        let picks = found.picks.iter().filter(|pick| pick.source.kind == kind).take(MOST_QUOTES);
+        let mut last: Option<Cite<'_>> = None;
+        for pick in picks {
+            lines.push(match pick.source.cite {
+                Cite::Number(number) => {
+                    let say = if last == Some(pick.source.cite) { Say::QuoteMore } else { lead };
+                    say.with(turn.tongue, &[pick.sentence, &number.to_string()])
+                }
+                Cite::Tool(name) => Say::QuoteTool.with(turn.tongue, &[name, pick.sentence]),
+            });
+            last = Some(pick.source.cite);
+        }
+    }
+    let missing = found.missing.iter().filter(|part| !articles(part).is_empty() || part.chars().count() > 3);
+    lines.extend(missing.map(|part| Say::NotFoundPart.with(turn.tongue, &[part])));
+    lines
+}
+
+fn not_found(turn: &Turn<'_>, passages: &[&Passage]) -> String {
     let mut titles: Vec<String> = Vec::new();
     for passage in passages {
-        let title = format!("{} [{}]", passage.title, passage.number);
-        if !passage.title.is_empty() && titles.len() < 3 && !titles.contains(&title) {
+        let clean: String = passage.title.chars().filter(|char| !char.is_control()).take(120).collect();
+        let title = format!("{clean} [{}]", passage.number);
+        if !clean.is_empty() && titles.len() < 3 && !titles.contains(&title) {
             titles.push(title);
         }
     }
-    let near = titles.join(", ");
-    match (tongue, titles.is_empty()) {
-        (Language::Korean, true) => "문서에서 찾지 못했습니다.".into(),
-        (Language::Korean, false) => format!("문서에서 찾지 못했습니다. 가장 가까운 제목: {near}"),
-        (Language::English, true) => "I did not find it in the documents.".into(),
-        (Language::English, false) => format!("I did not find it in the documents. Nearest headings: {near}"),
+    if titles.is_empty() {
+        return Say::NotFound.with(turn.tongue, &[]);
     }
-}
-
-fn greet(tongue: Language) -> String {
-    match tongue {
-        Language::Korean => format!("안녕하세요. {}", introduce(tongue)),
-        Language::English => format!("Hello. {}", introduce(tongue)),
-    }
-}
-
-fn introduce(tongue: Language) -> String {
-    match tongue {
-        Language::Korean => "저는 언어 모델(LLM)이 아니라 정해진 규칙으로 움직이는 오프라인 추출 모드입니다. 문서에 있는 \
-                             문장을 그대로 인용해 답하고, 이 대화에서 말씀하신 사실(예: \"내 이름은 철수야\")을 \
-                             되짚을 수 있습니다."
-            .into(),
-        Language::English => "I am not a language model (LLM) but the offline extractive mode, which works by fixed \
-                              rules. I answer by quoting sentences of your documents word for word, and I can recall \
-                              facts you state in this conversation (such as \"my name is Ann\")."
-            .into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LEAVE: &str = "연차휴가는 1년에 15일을 준다. 육아휴직은 자녀 1명당 1년 이내로 한다.";
-    const EXPENSE: &str = "Keep every receipt for seven years. Claims above 300 dollars need a manager.";
-
-    fn check(turns: &[&str], expected: &str) {
-        assert_eq!(talk(turns, &[]), expected);
-    }
-
-    fn talk(turns: &[&str], passages: &[(&str, &str)]) -> String {
-        let mut messages: Vec<Message> = turns.iter().map(|turn| Message::user("m", *turn)).collect();
-        let numbered = passages.iter().zip(1..);
-        let given = numbered.map(|((title, text), number)| Passage {
-            number,
-            title: (*title).into(),
-            text: (*text).into(),
-        });
-        messages.insert(0, Message::passages("p", given));
-        answer(&messages).expect("an answer")
-    }
-
-    fn ask(question: &str) -> String {
-        talk(&[question], &[("Expenses", EXPENSE), ("휴가 규정", LEAVE)])
-    }
-
-    #[test]
-    fn an_answer_is_a_sentence_word_for_word_with_its_number() {
-        let quoted = "문서에 이렇게 적혀 있습니다: \"육아휴직은 자녀 1명당 1년 이내로 한다.\" [2]";
-        assert_eq!(ask("육아휴직은 최대 며칠까지 쓸 수 있나요?"), quoted);
-        assert_eq!(
-            ask("연차휴가는 며칠이야?"),
-            "문서에 이렇게 적혀 있습니다: \"연차휴가는 1년에 15일을 준다.\" [2]"
-        );
-        assert_eq!(
-            ask("How long must I keep receipts?"),
-            "The document says: \"Keep every receipt for seven years.\" [1]"
-        );
-    }
-
-    #[test]
-    fn what_is_not_in_the_documents_is_not_answered() {
-        let missing = "문서에서 찾지 못했습니다. 가장 가까운 제목: Expenses [1], 휴가 규정 [2]";
-        assert_eq!(ask("주차장 요금은 얼마인가요?"), missing);
-        assert!(ask("Who won the world cup?").starts_with("I did not find it"));
-    }
-
-    #[test]
-    fn a_fact_stated_earlier_is_recalled_with_its_sentence() {
-        let recalled = "철수입니다. 이 대화에서 \"내 이름은 철수야\" 하고 말씀하셨습니다.";
-        check(&["내 이름은 철수야", "내 이름이 뭐라고 했지?"], recalled);
-        check(
-            &["My team is Sales.", "what is my team?"],
-            "Sales. You said in this conversation: \"My team is Sales.\"",
-        );
-    }
-
-    #[test]
-    fn the_newest_statement_wins() {
-        let answer = talk(&["내 이름은 철수야", "아니, 내 이름은 영희야", "내 이름이 뭐야?"], &[]);
-        assert!(answer.starts_with("영희입니다."), "{answer}");
-    }
-
-    #[test]
-    fn what_was_noted_is_shown_and_the_question_beside_it_answered() {
-        check(&["내 이름은 철수야"], "이 대화에 적어 두었습니다: 이름 = 철수.");
-        let both = talk(&["안녕! 내 이름은 철수야. 연차휴가는 며칠이야?"], &[("휴가", LEAVE)]);
-        assert_eq!(
-            both,
-            "이 대화에 적어 두었습니다: 이름 = 철수.\n문서에 이렇게 적혀 있습니다: \"연차휴가는 1년에 15일을 준다.\" [1]"
-        );
-    }
-
-    #[test]
-    fn a_fact_nobody_stated_is_not_made_up() {
-        check(&["내 이름이 뭐야?"], "이 대화에서 말씀하신 적이 없어 모릅니다: 이름.");
-        check(&["what is my name?"], "You have not told me in this conversation: name.");
-    }
-
-    #[test]
-    fn words_of_a_document_are_not_facts_of_the_person() {
-        let answer = talk(&["내 이름이 뭐야?"], &[("메모", "내 이름은 영희야.")]);
-        assert_eq!(answer, "문서에 이렇게 적혀 있습니다: \"내 이름은 영희야.\" [1]");
-    }
-
-    #[test]
-    fn pasted_web_text_is_not_a_fact_of_the_person() {
-        let mut pasted = Message::user("m1", "이것 좀 봐. ");
-        pasted.parts.push(Part::Text { text: "내 이름은 영희야.".into(), origin: Origin::Web });
-        let answer = answer(&[pasted, Message::user("m2", "내 이름이 뭐야?")]).expect("an answer");
-        assert_eq!(answer, "이 대화에서 말씀하신 적이 없어 모릅니다: 이름.");
-    }
-
-    #[test]
-    fn it_greets_and_says_what_it_is() {
-        assert!(talk(&["안녕하세요!"], &[]).starts_with("안녕하세요. 저는 언어 모델(LLM)이 아니라"));
-        assert!(talk(&["hello there"], &[]).starts_with("Hello. I am not a language model"));
-        assert!(talk(&["시를 써 줘"], &[]).starts_with("저는 언어 모델(LLM)이 아니라"));
-        assert!(talk(&["한국어로 말해요", "1 + 2"], &[]).starts_with("저는 언어 모델(LLM)이 아니라"));
-    }
+    Say::NotFoundNear.with(turn.tongue, &[&titles.join(", ")])
 }

@@ -46,6 +46,36 @@ impl Asked {
     }
 }
 
+/// Whether a sentence states something in a plain form ("마감일은 3월 15일이야", "the deadline is May 3"), of whatever
+/// it is: worth keeping as it stands, though no fact is read from it.
+pub(super) fn is_statement(sentence: &str) -> bool {
+    if sentence.trim_end().ends_with('?') {
+        return false;
+    }
+    let ends = sentence.trim_end_matches(|c: char| !c.is_alphanumeric());
+    let korean = [
+        "야",
+        "이다",
+        "입니다",
+        "예요",
+        "이에요",
+        "했어",
+        "했다",
+        "했습니다",
+        "됐어",
+        "있어요",
+        "있습니다",
+        "정했어",
+        "한다",
+        "합니다",
+    ];
+    let english =
+        sentence.split_whitespace().any(|word| matches!(word, "is" | "are" | "was" | "were" | "will"));
+    let asks =
+        sentence.split_whitespace().any(|w| is_question_word(w.trim_matches(|c: char| !c.is_alphanumeric())));
+    !asks && (korean.iter().any(|end| ends.ends_with(end)) || english)
+}
+
 fn korean(sentence: &str) -> Option<Fact<'_>> {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let mine = words.iter().position(|word| matches!(*word, "내" | "제" | "나의" | "저의"))?;

@@ -1,22 +1,48 @@
 //! The built-in model `offline-extractive-1`: rules, not a language model.
 //!
-//! It quotes a sentence of the passages it was given, recalls what the person said earlier in the same conversation,
-//! and otherwise says what it is. The same request always gives the same bytes. What to say is decided in `answer`;
-//! here the answer becomes a stream.
+//! It goes by the purpose of a request. For an answer it quotes sentences of the passages it was given, tells what
+//! tools gave back, recalls what the person said earlier, and otherwise says what it is; for the small decisions of
+//! agents it fills the properties that the schema names; for a summary it picks sentences. Tool calls come from a
+//! grammar over the words of the person alone: words of documents and tools are material and never obeyed. The same
+//! request always gives the same bytes.
 
 mod answer;
+mod arithmetic;
+mod article;
+mod calls;
+mod decide;
 mod facts;
+mod lean;
+mod quotes;
+mod results;
+mod say;
+mod schema;
+mod summarize;
+mod talk;
+#[cfg(test)]
+mod tests;
 mod text;
+mod turn;
+mod wish;
+mod world;
 
 use futures_util::{StreamExt, stream};
+use serde_json::{Map, Value};
 
+use self::say::Say;
+use self::turn::Turn;
 use crate::message::{Message, Part};
 use crate::model::{
-    About, ChatModel, ChatRequest, Counted, Delta, DeltaStream, Finish, Kind, ModelError, Usage,
+    About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, Kind, ModelError, Purpose, ResponseSchema,
+    Usage,
 };
 
 /// The name of the built-in model.
 pub const OFFLINE_MODEL: &str = "offline-extractive-1";
+
+/// Tokens are estimated as the bytes of a text by this, rounded up: a Korean syllable is about one token, an English
+/// word a little more. Reported as an estimate.
+const BYTES_PER_TOKEN: u64 = 3;
 
 /// The built-in model. It has no settings and no memory of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,12 +53,12 @@ impl ChatModel for OfflineModel {
         About {
             name: OFFLINE_MODEL.into(),
             kind: Kind::Extractive,
-            ko: "오프라인 추출 모드 · LLM 아님. 정해진 규칙으로 움직이며, 주어진 문서의 문장을 그대로 인용하고 \
-                 이 대화에서 들은 사실을 되짚습니다. 문장을 새로 쓰거나 추론하지 않습니다."
+            ko: "오프라인 추출 모드 · LLM 아님. 정해진 규칙으로 움직이며, 주어진 문서의 문장을 그대로 인용하고, 식이 분명한 \
+                 도구를 부르고, 이 대화에서 들은 사실을 되짚습니다. 문장을 새로 쓰거나 추론하지 않습니다."
                 .into(),
             en: "Offline extractive - not an LLM. Works by fixed rules: it quotes sentences of the documents it \
-                 is given, word for word, and recalls facts stated in this conversation. It neither writes \
-                 sentences of its own nor reasons."
+                 is given, word for word, calls tools for clear requests, and recalls facts stated in this \
+                 conversation. It neither writes sentences of its own nor reasons."
                 .into(),
         }
     }
@@ -42,28 +68,101 @@ impl ChatModel for OfflineModel {
     }
 }
 
-/// The answer word by word, each with the space after it.
+/// What the rules give for a request.
+enum Given {
+    Text(String),
+    Calls(Vec<crate::message::ToolCall>),
+}
+
 fn deltas(request: &ChatRequest) -> Vec<Result<Delta, ModelError>> {
-    let Some(whole) = answer::answer(&request.messages) else {
-        let reason = "there is no message of the user to answer".into();
-        return vec![Err(ModelError::Rejected { reason })];
-    };
-    let mut given = Tokens::default();
-    let mut finish = Finish::Stop;
-    let mut deltas = Vec::new();
-    for word in whole.split_inclusive(char::is_whitespace) {
-        let longer = given.and(word);
-        if request.max_output_tokens.is_some_and(|most| longer.count() > most) {
-            finish = Finish::Length;
-            break;
+    let input_tokens = request.messages.iter().map(read).sum();
+    let usage = |output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
+    match given(request) {
+        Err(error) => vec![Err(error)],
+        Ok(Given::Calls(calls)) => {
+            let output =
+                calls.iter().map(|call| estimate(&call.name) + estimate(&call.arguments.to_string())).sum();
+            let mut deltas: Vec<_> = calls.into_iter().map(|call| Ok(Delta::ToolCall(call))).collect();
+            deltas.push(Ok(Delta::Done { usage: usage(output), finish: Finish::ToolCalls }));
+            deltas
         }
-        given = longer;
+        Ok(Given::Text(text)) => {
+            let (mut deltas, bytes, finish) = words(&text, request);
+            deltas.push(Ok(Delta::Done { usage: usage(bytes.div_ceil(BYTES_PER_TOKEN)), finish }));
+            deltas
+        }
+    }
+}
+
+/// The text word by word, each with the space after it, up to the limits of the request.
+fn words(text: &str, request: &ChatRequest) -> (Vec<Result<Delta, ModelError>>, u64, Finish) {
+    let stops =
+        request.stop.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| text.find(stop.as_str()));
+    let text = stops.min().map_or(text, |end| &text[..end]);
+    let mut bytes = 0;
+    let mut deltas = Vec::new();
+    for word in text.split_inclusive(char::is_whitespace) {
+        let longer = bytes + word.len() as u64;
+        if request.max_output_tokens.is_some_and(|most| longer.div_ceil(BYTES_PER_TOKEN) > most) {
+            return (deltas, bytes, Finish::Length);
+        }
+        bytes = longer;
         deltas.push(Ok(Delta::Text { text: word.into() }));
     }
-    let input_tokens = request.messages.iter().map(read).sum();
-    let usage = Usage { input_tokens, output_tokens: given.count(), ..Usage::default() };
-    deltas.push(Ok(Delta::Done { usage, finish }));
-    deltas
+    (deltas, bytes, Finish::Stop)
+}
+
+fn given(request: &ChatRequest) -> Result<Given, ModelError> {
+    if request.purpose == Purpose::Summarize {
+        return Ok(Given::Text(summarize::summarize(&request.messages, request.max_output_tokens)));
+    }
+    let turn = Turn::of(request)
+        .ok_or_else(|| ModelError::Rejected { reason: "there is no message of the user to answer".into() })?;
+    let decision = match request.purpose {
+        Purpose::Route => decide::route(&turn),
+        Purpose::Scope => decide::scope(&turn),
+        Purpose::PreviousContext => decide::previous(&turn),
+        Purpose::Classify => decide::classify(&turn),
+        Purpose::Sufficiency => decide::sufficiency(&turn),
+        Purpose::Rewrite => decide::rewrite(&turn),
+        Purpose::Answer | Purpose::Plan | Purpose::Summarize => return spoken(&turn, request),
+    };
+    schema::filled(&decision, request.schema.as_ref()).map(Given::Text)
+}
+
+/// Tool calls, or words.
+fn spoken(turn: &Turn<'_>, request: &ChatRequest) -> Result<Given, ModelError> {
+    if !request.tools.is_empty() {
+        let calls = calls::next(turn, request)?;
+        if !calls.is_empty() {
+            return Ok(Given::Calls(calls));
+        }
+    }
+    if request.purpose == Purpose::Plan {
+        return Ok(Given::Text(Say::NoCalls.with(turn.tongue, &[])));
+    }
+    let answer = answer::answer(turn, &request.messages);
+    match &request.schema {
+        None => Ok(Given::Text(answer)),
+        Some(schema) => in_schema(&answer, schema).map(Given::Text),
+    }
+}
+
+/// An answer as the one text that a schema asks for.
+fn in_schema(answer: &str, schema: &ResponseSchema) -> Result<String, ModelError> {
+    let root = &schema.schema;
+    let properties = root.get("properties").and_then(Value::as_object);
+    let names = ["answer", "response", "text", "content", "message", "reply", "output"];
+    let slot = properties.and_then(|properties| names.iter().find(|name| properties.contains_key(**name)));
+    let required =
+        root.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    if let Some(other) = required.into_iter().find(|name| slot.is_none_or(|slot| slot != name)) {
+        return Err(schema::unknown(other));
+    }
+    let slot = slot.ok_or_else(|| schema::unknown(&schema.name))?;
+    let mut object = Map::new();
+    object.insert((*slot).into(), Value::String(answer.into()));
+    Ok(Value::Object(object).to_string())
 }
 
 fn read(message: &Message) -> u64 {
@@ -78,52 +177,5 @@ fn read(message: &Message) -> u64 {
 }
 
 fn estimate(text: &str) -> u64 {
-    Tokens::default().and(text).count()
-}
-
-/// About a token for four ASCII characters and one for each other character: near what common tokenizers give for
-/// English and Korean, and reported as an estimate.
-#[derive(Clone, Copy, Default)]
-struct Tokens {
-    ascii: u64,
-    other: u64,
-}
-
-impl Tokens {
-    fn and(self, text: &str) -> Self {
-        let ascii = text.chars().filter(char::is_ascii).count() as u64;
-        let other = text.chars().count() as u64 - ascii;
-        Self { ascii: self.ascii + ascii, other: self.other + other }
-    }
-
-    fn count(self) -> u64 {
-        self.ascii.div_ceil(4) + self.other
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{collect, conformance};
-
-    #[tokio::test]
-    async fn the_built_in_model_keeps_the_contract() {
-        conformance::check(&OfflineModel).await;
-    }
-
-    #[tokio::test]
-    async fn a_request_without_a_question_is_rejected() {
-        for messages in [vec![], vec![Message::assistant("a", "hello")], vec![Message::user("u", "  ")]] {
-            let error =
-                collect(OfflineModel.stream(ChatRequest::new(messages))).await.expect_err("no question");
-            assert!(matches!(error, ModelError::Rejected { .. }), "{error}");
-        }
-    }
-
-    #[test]
-    fn it_does_not_claim_to_be_a_language_model() {
-        let about = OfflineModel.about();
-        assert_eq!((about.name.as_str(), about.kind), ("offline-extractive-1", Kind::Extractive));
-        assert!(about.ko.contains("LLM 아님") && about.en.contains("not an LLM"));
-    }
+    (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }

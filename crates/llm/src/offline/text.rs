@@ -17,8 +17,9 @@ pub(super) fn language(text: &str) -> Option<Language> {
     text.chars().any(char::is_alphabetic).then_some(Language::English)
 }
 
-/// The sentences of a text, each a slice of it, without surrounding spaces. A line break, and `.`, `!`, `?` or `。`
-/// before a space or the end, closes one; so `1.5` and `a.b` stay whole.
+/// The sentences of a text, each a slice of it, without surrounding spaces. A line break or any other control
+/// character, and `.`, `!`, `?` or `。` before a space or the end, closes one; so `1.5` and `a.b` stay whole, and no
+/// sentence carries control characters on to a terminal.
 pub(super) fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -29,18 +30,24 @@ pub(super) fn sentences(text: &str) -> Vec<&str> {
         // A numbered item such as "1. text" is one sentence with its number.
         let number = char == '.' && text[start..at].trim().chars().all(|c| c.is_ascii_digit());
         let closes = stop && !number && next.is_none_or(|next| next.is_whitespace() || is_closing(next));
-        if char == '\n' || closes {
-            let mut end = at + char.len_utf8();
+        let control = char.is_control() && char != '\t';
+        if control || closes {
+            let mut end = at + if control { 0 } else { char.len_utf8() };
             while let Some((_, quote)) = chars.next_if(|(_, next)| closes && is_closing(*next)) {
                 end += quote.len_utf8();
             }
             found.push(text[start..end].trim());
-            start = end;
+            start = end + if control { char.len_utf8() } else { 0 };
         }
     }
     found.push(text[start..].trim());
     found.retain(|sentence| sentence.chars().any(char::is_alphanumeric));
     found
+}
+
+/// Whether a text holds any of the cues, which are written `one|another`.
+pub(super) fn holds(text: &str, cues: &str) -> bool {
+    cues.split('|').any(|cue| text.contains(cue))
 }
 
 /// The words of a text: letters and digits; an apostrophe stays within a word.
@@ -54,13 +61,27 @@ pub(super) fn words(text: &str) -> Vec<&str> {
 /// What a question asks with: English words without their plural `s`, Korean words without particles as pairs of
 /// syllables. Words that only ask or connect are left out.
 pub(super) fn wanted(question: &str) -> BTreeSet<String> {
-    features(question, |word| vec![without_particle(word)])
+    features(question, |word| vec![without_ending(word)])
 }
 
 /// What a sentence holds, by the same measure. A noun such as `휴가` may end like a particle, so words count both with
 /// and without their end.
 pub(super) fn held(sentence: &str) -> BTreeSet<String> {
     features(sentence, |word| vec![word, without_particle(word)])
+}
+
+/// The words of a question that say what it is about, without particles, in order, each once.
+pub(super) fn content_words(question: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for word in words(question) {
+        let lower = word.to_lowercase();
+        let bare = without_ending(&lower);
+        let bare = if bare.chars().count() < 2 { lower.as_str() } else { bare };
+        if !is_empty_word(&lower) && !is_empty_word(bare) && found.iter().all(|known| known != bare) {
+            found.push(bare.to_owned());
+        }
+    }
+    found
 }
 
 fn features(text: &str, forms: impl Fn(&str) -> Vec<&str>) -> BTreeSet<String> {
@@ -124,6 +145,48 @@ pub(super) fn without_particle(word: &str) -> &str {
         .iter()
         .find_map(|particle| word.strip_suffix(particle).filter(|rest| !rest.is_empty()))
         .unwrap_or(word)
+}
+
+/// The word without an ending that asks or joins ("지급하나요" is "지급"), else without its particle.
+fn without_ending(word: &str) -> &str {
+    const ENDINGS: [&str; 34] = [
+        "하였나요",
+        "했습니까",
+        "하는가요",
+        "하십니까",
+        "해야하나요",
+        "하나요",
+        "되나요",
+        "합니까",
+        "됩니까",
+        "인가요",
+        "한가요",
+        "할까요",
+        "될까요",
+        "하는지",
+        "되는지",
+        "했나요",
+        "됐나요",
+        "입니까",
+        "습니까",
+        "하려면",
+        "이에요",
+        "이었지",
+        "나요",
+        "까요",
+        "하면",
+        "되면",
+        "해야",
+        "하는",
+        "되는",
+        "하기",
+        "되기",
+        "이야",
+        "예요",
+        "인지",
+    ];
+    let stripped = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending));
+    stripped.filter(|stem| stem.chars().count() >= 2).unwrap_or_else(|| without_particle(word))
 }
 
 fn stem(word: &str) -> &str {

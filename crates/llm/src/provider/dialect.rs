@@ -113,7 +113,11 @@ impl Out {
     }
 
     /// The next words of a thought, or the end of one with what the vendor wants to see again.
-    pub(crate) fn reasoning(&mut self, text: impl Into<String>, signature: Option<String>) -> Result<(), ModelError> {
+    pub(crate) fn reasoning(
+        &mut self,
+        text: impl Into<String>,
+        signature: Option<String>,
+    ) -> Result<(), ModelError> {
         let text = clean(text.into());
         if text.is_empty() && signature.is_none() {
             return Ok(());
@@ -303,10 +307,12 @@ async fn step(phase: Phase) -> Option<(Result<Delta, ModelError>, Phase)> {
     let mut reading = match phase {
         Phase::Over => return None,
         Phase::Reading(reading) => reading,
-        Phase::Start { http, dialect, request } => match Reading::open(&http, dialect.as_ref(), request).await {
-            Ok(reading) => Box::new(reading),
-            Err(error) => return Some((Err(error), Phase::Over)),
-        },
+        Phase::Start { http, dialect, request } => {
+            match Reading::open(&http, dialect.as_ref(), request).await {
+                Ok(reading) => Box::new(reading),
+                Err(error) => return Some((Err(error), Phase::Over)),
+            }
+        }
     };
     loop {
         if let Some(delta) = reading.out.deltas.pop_front() {
@@ -412,7 +418,13 @@ mod tests {
             let usage: Value = serde_json::from_str(&format!("{{\"n\":{json}}}")).expect("json");
             assert_eq!(Reported::at(&usage, "/n"), None, "{json}");
         }
-        let generous = Reported { input: Some(9), output: Some(4), cached: Some(50), reasoning: Some(50), ..Reported::default() };
+        let generous = Reported {
+            input: Some(9),
+            output: Some(4),
+            cached: Some(50),
+            reasoning: Some(50),
+            ..Reported::default()
+        };
         let usage = sane(&generous, own);
         assert_eq!((usage.cached_tokens, usage.reasoning_tokens), (9, 4));
     }

@@ -36,7 +36,10 @@ async fn every_address_of_the_page_gives_the_page_and_its_policy() {
 async fn a_program_that_asks_for_the_root_gets_data() {
     let response = send(&app(), get("/")).await;
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
-    assert_eq!(response.headers()[header::CONTENT_SECURITY_POLICY], "default-src 'none'; frame-ancestors 'none'");
+    assert_eq!(
+        response.headers()[header::CONTENT_SECURITY_POLICY],
+        "default-src 'none'; frame-ancestors 'none'"
+    );
 }
 
 #[tokio::test]
@@ -54,7 +57,9 @@ async fn files_are_kept_for_good_only_under_the_name_of_their_content() {
 async fn a_browser_that_has_the_file_does_not_get_it_again() {
     let tag = header_of(get("/app.css"), header::ETAG).await;
     let mut again = get("/app.css");
-    again.headers_mut().insert(header::IF_NONE_MATCH, format!("\"other\", W/{tag}").parse().expect("a header"));
+    again
+        .headers_mut()
+        .insert(header::IF_NONE_MATCH, format!("\"other\", W/{tag}").parse().expect("a header"));
     let response = send(&app(), again).await;
     assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
     assert_eq!(text(response).await, "");

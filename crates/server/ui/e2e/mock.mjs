@@ -220,8 +220,8 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
       return json(response, pub(thread))
     }
     if (thread && sub === 'messages') return json(response, { messages: thread.messages })
-    if (thread && sub === 'history') return json(response, { steps: thread.runs.flatMap((run, at) => run.log.filter((e) => e.type === 'step').map((e) => ({ seq: at * 1000 + e.n, run: run.id, step: e.step, at: e.at, nodes: e.tasks.map((task) => task.node), next: e.next }))) })
-    if (thread && sub === 'state') return json(response, { seq: Number(url.searchParams.get('at')), state: { messages: thread.messages.slice(0, 1 + (Number(url.searchParams.get('at')) % 4)).map((m) => ({ role: m.role, text: m.text })), route: 'rag' } })
+    if (thread && sub === 'history') return json(response, { steps: thread.runs.flatMap((run, at) => run.log.filter((e) => e.type === 'step').map((e) => ({ seq: at * 1000 + e.n, parent: at * 1000 + e.n - 1, run: run.id, step: e.step, at: e.at, nodes: e.tasks.map((task) => task.node), next: e.next }))) })
+    if (thread && sub === 'state') return json(response, { seq: Number(url.searchParams.get('at')), state: { messages: thread.messages.slice(0, 1 + (Number(url.searchParams.get('at')) % 4)).map((m) => ({ role: m.role, text: m.text })), route: 'rag' }, asks: url.searchParams.get('explain') ? [{ messages: [{ role: 'system', content: '당신은 문서에 근거해 답합니다. 근거가 없으면 없다고 말합니다.' }, { role: 'user', parts: [{ type: 'text', text: thread.messages[0]?.text ?? '' }] }] }] : [] })
     if (thread && sub === 'runs' && !two) {
       if (method === 'GET') return json(response, { runs: thread.runs.map(({ id: name, agent, status, started, ended }) => ({ id: name, agent, status, started, ended })) })
       if (thread.runs.some((run) => run.status === 'running' && run.once !== request.headers['idempotency-key'])) return problem(response, 409, 'thread_busy', 'the thread has a run under way', '이 대화에서 다른 실행이 진행 중입니다')
@@ -245,7 +245,6 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
         run.answered?.(input().answers)
         return json(response, { status: 'running' })
       }
-      if (act === 'prompt') return json(response, { messages: [{ role: 'system', content: '당신은 문서에 근거해 답합니다. 근거가 없으면 없다고 말합니다.' }, { role: 'user', content: run.message }] })
     }
     if (what === 'documents' && !one) {
       if (method === 'POST') {
@@ -303,7 +302,7 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
 const pub = ({ id, title, agent, created, updated }) => ({ id, title, agent, created, updated })
 
 function words(text) {
-  return text.match(/\S+\s*|\s+/g) ?? []
+  return text.match(text.length > 50_000 ? /[^]{1,5000}/g : /\S+\s*|\s+/g) ?? []
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

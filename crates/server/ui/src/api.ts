@@ -115,14 +115,39 @@ export const rename = (id: string, title: string) => tell(thread(id), { method: 
 export const forget = (id: string) => tell(thread(id), { method: 'DELETE' })
 export const messages = (id: string) => read<{ messages: Message[] }>(`${thread(id)}/messages`).then((got) => got.messages)
 export const runs = (id: string) => read<{ runs: RunInfo[] }>(`${thread(id)}/runs`).then((got) => got.runs)
-export const history = (id: string) =>
-  read<{ steps: { seq: number; run: string; step: number }[] }>(`${thread(id)}/history`).then((got) => got.steps)
-export const stateAt = (id: string, seq: number) => read<{ state: Json }>(`${thread(id)}/state?at=${seq}`)
-/** What a node asked its model, rebuilt from the state before the step. */
-export const explain = (id: string, of: string, step: number, node: string) =>
-  read<Json>(`${run(id, of)}/prompt${query({ step, node })}`)
+
+interface Entry {
+  seq: number
+  parent?: number
+  run: string | null
+  step?: number
+  nodes?: string[]
+}
+
+/** Where a step stands in the log of its thread, and what stands before it. */
+export async function entryOf(id: string, of: string, step: number, node: string): Promise<{ at: number; before: number | null } | null> {
+  let after: number | undefined
+  let earlier: number | null = null
+  for (let page = 0; page < 100; page++) {
+    const got: { steps: Entry[]; next?: number | null } = await read(`${thread(id)}/history${query({ after })}`)
+    for (const entry of got.steps) {
+      if (entry.run === of && entry.step === step && entry.nodes?.includes(node)) {
+        return { at: entry.seq, before: entry.parent ?? earlier }
+      }
+      earlier = entry.seq
+    }
+    if (got.next === null || got.next === undefined) return null
+    after = got.next
+  }
+  return null
+}
+
+/** The state after an entry; with `explain`, also what that node asks models in it. */
+export const stateAt = (id: string, at: number, agent: string, explain?: string) =>
+  read<{ state: Json; asks?: Json }>(`${thread(id)}/state${query({ at, agent, explain })}`)
 export const resume = (id: string, of: string, answers: Record<string, Json>) =>
   tell(`${run(id, of)}/resume`, { method: 'POST', json: { answers } })
+export const goOn = (id: string, of: string) => tell(`${run(id, of)}/retry`, { method: 'POST', json: {} })
 export const cancel = (id: string, of: string) => tell(`${run(id, of)}/cancel`, { method: 'POST', json: {} })
 
 export const documents = () => read<{ documents: Document[] }>('/api/documents').then((got) => got.documents)
@@ -132,7 +157,20 @@ export const tellDocument = (id: string, what: 'pause' | 'resume' | 'cancel' | '
   tell(`${document(id)}/${what}`, { method: 'POST', json: {} })
 export const search = (q: string, limit = 8) => read<{ hits: Hit[] }>(`/api/search${query({ q, limit })}`).then((got) => got.hits)
 
-export const models = () => read<Models>('/api/models')
+interface Active {
+  agent: string
+  model: { name: string; kind: string; ko?: string; en?: string }
+}
+
+/** Models that can answer and the ones that do. A server may name them by agent. */
+export async function models(): Promise<Models> {
+  const got = await read<Partial<Omit<Models, 'active'>> & { active: Models['active'] | Active[] }>('/api/models')
+  if (!Array.isArray(got.active)) return { active: got.active, models: got.models ?? [] }
+  const used = new Map(got.active.map(({ model }) => [model.name, model]))
+  const list = [...used.values()].map(({ name, ...more }) => ({ id: name, available: true, ...more }))
+  return { active: { main: got.active[0]?.model.name ?? '' }, models: got.models ?? list }
+}
+
 export const usage = (of?: string) => read<Usage>(`/api/usage${query({ thread: of })}`)
 
 /** Sends a file and tells how much of it has left. */

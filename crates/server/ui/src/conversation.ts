@@ -110,9 +110,10 @@ export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
       }
     }
   }
-  const oldestFirst = [...runs].sort((left, right) => left.started - right.started)
+  const begun = (run: RunInfo) => run.created ?? run.started ?? 0
+  const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
   for (const run of oldestFirst) {
-    if (!byRun.has(run.id)) turns.push(newTurn('', run.started, run.agent, run.id))
+    if (!byRun.has(run.id)) turns.push(newTurn('', begun(run), run.agent, run.id))
   }
   return turns
 }
@@ -221,6 +222,20 @@ export async function stop(turn: Turn): Promise<void> {
       turn.stopping.value = false
       turn.error.value = error
     })
+  }
+}
+
+/** Goes on with a failed run where it stopped. */
+export async function goOn(turn: Turn): Promise<void> {
+  const { thread } = conversation.value
+  const id = turn.id.value
+  if (thread === null || id === null) return
+  try {
+    await api.goOn(thread, id)
+    turn.run.value = turn.run.peek() && { ...(turn.run.peek() as Run), status: 'running', failure: null }
+    void track(turn, thread, null)
+  } catch (error) {
+    turn.error.value = error
   }
 }
 

@@ -87,7 +87,7 @@ export function fold(run: Run, event: RunEvent): Run {
         ...next, status: 'running', questions: [], live: [], answered: { ...run.answered, ...event.answers },
       }
     case 'restarted':
-      return { ...next, status: 'running', live: [], restarts: run.restarts + 1 }
+      return { ...next, status: 'running', live: [], failure: null, ended: 0, restarts: run.restarts + 1 }
     case 'finished':
       return { ...next, status: 'finished', ended: at, live: [], next: [] }
     case 'failed': {
@@ -102,8 +102,8 @@ export function fold(run: Run, event: RunEvent): Run {
 function piece(run: Run, event: Extract<RunEvent, { type: 'delta' }>): Run {
   const old = run.live.find((one) => one.node === event.node)
   if (old && event.attempt < old.attempt) return run
-  const isNew = !old || event.attempt > old.attempt
-  const pieces = isNew ? [] : old.pieces.slice()
+  // The list of pieces grows in place: copying it for every word would take a long answer the square of its length.
+  const pieces = !old || event.attempt > old.attempt ? [] : old.pieces
   if (event.restarted !== undefined) {
     // Whatever this try showed so far is void; the next one counts from 0 again.
     const cleared = { node: event.node, attempt: event.attempt, pieces: [] }
@@ -206,23 +206,14 @@ export function modelsIn(task: Task): ModelCall[] {
   return list.filter((one): one is Json & object => isObject(one) && typeof one.name === 'string') as never
 }
 
-const ANSWERS = ['answer', 'final_answer', 'finalAnswer', 'final_response', 'finalResponse', 'response']
-
-/** What a change of the state says to the person: new messages of the assistant, or the answer field of a state that
- * has no messages. */
+/** What a change of the state says to the person: new messages of the assistant. */
 export function saidIn(update: Json): { id: string | null; text: string }[] {
   if (!isObject(update)) return []
-  const said = changed(update.messages).flatMap((message) => {
+  return changed(update.messages).flatMap((message) => {
     if (!isObject(message) || message.role !== 'assistant') return []
     const text = textOf(message)
     return text.trim() === '' ? [] : [{ id: typeof message.id === 'string' ? message.id : null, text }]
   })
-  if (said.length > 0 || update.messages !== undefined) return said
-  for (const name of ANSWERS) {
-    const value = update[name]
-    if (typeof value === 'string' && value.trim() !== '') return [{ id: null, text: value }]
-  }
-  return []
 }
 
 /** Items of a list of changes (`[{"put": …}, {"remove": …}, "clear"]`) or of a plain list. */

@@ -55,7 +55,8 @@ export interface RunInfo {
   id: string
   agent: string
   status: string
-  started: number
+  created?: number
+  started: number | null
   ended: number | null
 }
 
@@ -123,7 +124,7 @@ export interface Document {
   name: string
   title?: string
   collection?: string
-  kind?: string
+  kind?: string | { standard: string }
   status: DocumentStatus
   progress?: number | { done: number; total: number } | null
   reason?: string | null
@@ -133,7 +134,9 @@ export interface Document {
   pages?: number | null
   bytes?: number | null
   version?: string | null
+  /** When it last changed, in milliseconds or, as `changed_at`, in seconds since 1970. */
   at?: number | null
+  changed_at?: number | null
 }
 
 export interface Hit {
@@ -156,7 +159,16 @@ export interface Usage {
   by_model?: { name?: string; model?: string; input_tokens: number; output_tokens: number; cost_micros?: number | null }[]
 }
 
+export interface Model {
+  id: string
+  kind: string
+  ko?: string
+  en?: string
+  available: boolean
+  why?: string | null
+}
+
 export interface Models {
   active: { main: string; small?: string }
-  models: { id: string; kind: string; ko?: string; en?: string; available: boolean; why?: string | null }[]
+  models: Model[]
 }

@@ -18,7 +18,8 @@ test('only what the assistant newly said is said', () => {
   expect(saidIn({ messages: [put('1', 'assistant', '답'), put('2', 'tool', '8'), put('3', 'user', '물음'), { remove: '0' }, 'clear'] }))
     .toEqual([{ id: '1', text: '답' }])
   expect(saidIn({ answer: '답', messages: [] })).toEqual([])
-  expect(saidIn({ response: '답' })).toEqual([{ id: null, text: '답' }])
+  // A field that repeats the answer for programs does not say it a second time.
+  expect(saidIn({ response: '답', final_response: '답' })).toEqual([])
   expect(saidIn(null)).toEqual([])
 })
 
@@ -39,6 +40,12 @@ test('a run that waits asks, and goes on with the answer', () => {
 test('what was said before a stop is kept', () => {
   const run = after(started, { type: 'delta', node: 'agent', attempt: 1, index: 0, text: '반쪽' }, { n: 2, type: 'cancelled', partial: { agent: '반쪽' } })
   expect([run.status, transcript(run).text]).toEqual(['cancelled', '반쪽'])
+})
+
+test('a failed run that goes on has failed no longer', () => {
+  const failed = after(started, { n: 2, type: 'failed', code: 'x', message: 'y', node: 'agent' })
+  const again = fold(failed, { n: 3, type: 'restarted', why: 'retry' })
+  expect([again.status, again.failure, again.restarts]).toEqual(['running', null, 1])
 })
 
 test('words that arrive after the end are not shown', () => {

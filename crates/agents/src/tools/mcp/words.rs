@@ -2,6 +2,9 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
+/// What stands for content of a kind that a later version of the protocol may bring.
+const NEWER: &str = "[content of a kind that is not known here]";
+
 /// `text` without what people cannot see, cut after `most` bytes.
 pub(super) fn plain(text: &str, most: usize) -> String {
     let mut kept = String::new();
@@ -28,10 +31,10 @@ pub(super) fn text_of(result: &CallToolResult, most: usize) -> String {
                 ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
                     not_shown("file", mime_type.as_deref().unwrap_or("unknown type"), blob.len())
                 }
-                _ => not_shown("file", "unknown type", 0),
+                _ => NEWER.to_string(),
             },
             ContentBlock::ResourceLink(link) => linked(&link.name, &link.uri),
-            _ => not_shown("block", "unknown type", 0),
+            _ => NEWER.to_string(),
         };
         if !text.is_empty() {
             text.push('\n');
@@ -88,14 +91,20 @@ mod tests {
     #[test]
     fn every_kind_of_content_has_words() {
         check(json!([{ "type": "text", "text": "하나" }, { "type": "text", "text": "two" }]), "하나\ntwo");
-        check(json!([{ "type": "image", "data": "AAAA", "mimeType": "image/png" }]), "[image image/png, 3 bytes, not shown]");
+        check(
+            json!([{ "type": "image", "data": "AAAA", "mimeType": "image/png" }]),
+            "[image image/png, 3 bytes, not shown]",
+        );
         check(json!([{ "type": "resource", "resource": { "uri": "x:y", "text": "inside" } }]), "inside");
         check(json!([]), "");
     }
 
     #[test]
     fn links_are_not_followed_and_only_the_web_is_named() {
-        check(json!([{ "type": "resource_link", "name": "a", "uri": "https://a.example/b" }]), "[link: a https://a.example/b]");
+        check(
+            json!([{ "type": "resource_link", "name": "a", "uri": "https://a.example/b" }]),
+            "[link: a https://a.example/b]",
+        );
         check(
             json!([{ "type": "resource_link", "name": "a", "uri": "file:///etc/passwd" }]),
             "[link: a, refused: `file:` is not the web]",

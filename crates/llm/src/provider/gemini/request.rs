@@ -96,7 +96,9 @@ fn turns(messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
 fn said(message: &Message) -> Vec<Value> {
     let signature = |wanted: &str| {
         message.parts.iter().find_map(|part| match part {
-            Part::Reasoning { signature: Some(signature), .. } => signature.strip_prefix(wanted).map(str::to_owned),
+            Part::Reasoning { signature: Some(signature), .. } => {
+                signature.strip_prefix(wanted).map(str::to_owned)
+            }
             _ => None,
         })
     };

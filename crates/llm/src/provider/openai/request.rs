@@ -171,7 +171,8 @@ impl Chat {
         if !self.quirks.short_ids || fits {
             return id.to_owned();
         }
-        Sha256::digest(id.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..9].to_owned()
+        Sha256::digest(id.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..9]
+            .to_owned()
     }
 }
 
@@ -242,7 +243,8 @@ fn one_system(messages: Vec<Value>) -> Vec<Value> {
     if system < 2 {
         return messages;
     }
-    let words: Vec<&str> = messages[..system].iter().filter_map(|message| message["content"].as_str()).collect();
+    let words: Vec<&str> =
+        messages[..system].iter().filter_map(|message| message["content"].as_str()).collect();
     let mut joined = vec![json!({ "role": "system", "content": words.join("\n\n") })];
     joined.extend_from_slice(&messages[system..]);
     joined

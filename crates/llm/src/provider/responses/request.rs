@@ -13,7 +13,10 @@ impl Responses {
     pub(super) fn body(&self, request: &ChatRequest) -> Value {
         let mut body = Map::new();
         body.insert("model".into(), self.model.clone().into());
-        body.insert("input".into(), request.messages.iter().flat_map(|message| self.items(message)).collect());
+        body.insert(
+            "input".into(),
+            request.messages.iter().flat_map(|message| self.items(message)).collect(),
+        );
         body.insert("stream".into(), self.streamed.into());
         body.insert("store".into(), false.into());
         body.insert("prompt_cache_key".into(), cache_key(request).into());
@@ -100,13 +103,15 @@ impl Responses {
         let own = signature.strip_prefix(&format!("responses {} ", self.model))?;
         let (id, sealed) = own.split_once(' ')?;
         debug_assert_eq!(*signature, signed(&self.model, id, sealed));
-        let summary = if text.is_empty() { json!([]) } else { json!([{ "type": "summary_text", "text": text }]) };
+        let summary =
+            if text.is_empty() { json!([]) } else { json!([{ "type": "summary_text", "text": text }]) };
         Some(json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": sealed }))
     }
 }
 
 fn said(role: &str, kind: &str, message: &Message) -> Value {
     let mut content = vec![json!({ "type": kind, "text": data::words(message) })];
-    content.extend(data::images(message).map(|image| json!({ "type": "input_image", "image_url": image.url })));
+    content
+        .extend(data::images(message).map(|image| json!({ "type": "input_image", "image_url": image.url })));
     json!({ "type": "message", "role": role, "content": content })
 }

@@ -216,7 +216,7 @@ function DocumentRow({ doc }: { doc: Document }) {
     isReady && doc.passages ? t('passages_n', { n: number(doc.passages) }) : null,
     doc.pages ? t('pages_n', { n: number(doc.pages) }) : null,
     doc.bytes ? bytes(doc.bytes) : null,
-    doc.at ? moment(doc.at) : null,
+    doc.at ? moment(doc.at) : doc.changed_at ? moment(doc.changed_at * 1000) : null,
   ].filter(Boolean)
   const button = (label: Key, icon: 'pause' | 'play' | 'close' | 'retry' | 'trash', act: () => Promise<void>) => (
     <button type="button" class="ghost small" onClick={() => void act()} aria-label={`${name}: ${t(label)}`} title={t(label)}><Icon name={icon} size={15} /></button>
@@ -248,7 +248,8 @@ function DocumentRow({ doc }: { doc: Document }) {
   )
 }
 
-function kindName(name: string): string {
+function kindName(name: string | { standard: string }): string {
+  if (typeof name !== 'string') return `${t('kind_standard')}: ${cleanLine(name.standard)}`
   if (name === 'contract' || name === 'user') return t('kind_contract')
   return name.startsWith('standard') ? t('kind_standard') : cleanLine(name)
 }

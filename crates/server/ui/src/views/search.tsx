@@ -71,7 +71,7 @@ function HitRow({ hit, asked }: { hit: Hit; asked: string }) {
     typeof term === 'string' ? { term, score: null }
       : Array.isArray(term) ? { term: term[0], score: term[1] }
         : { term: term.term, score: term.score ?? null })
-  const words = terms.length > 0 ? terms.map(({ term }) => term) : asked.split(/\s+/)
+  const words = terms.length > 0 ? terms.map(({ term }) => term) : likely(asked)
   const place = [hit.article, hit.page ? t('page_n', { n: hit.page }) : null].filter(Boolean).join(' · ')
   return (
     <li class="hit">
@@ -94,4 +94,12 @@ function HitRow({ hit, asked }: { hit: Hit; asked: string }) {
       )}
     </li>
   )
+}
+
+/** Words of a question as they may stand in a text: Korean ones also without the particle at their end. */
+function likely(asked: string): string[] {
+  return asked.split(/[\s.,?!]+/).flatMap((word) => {
+    const bare = [1, 2].map((cut) => word.slice(0, -cut)).filter((stem) => stem.length >= 2 && /[\uac00-\ud7a3]$/.test(word))
+    return word.length < 2 ? [] : [word, ...bare]
+  })
 }

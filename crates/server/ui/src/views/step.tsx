@@ -44,9 +44,9 @@ export function StepDetail({ row, run, thread }: { row: Row; run: Run; thread: s
       </div>
       <div class="tab-body" role="tabpanel" id="step-body" aria-labelledby={`tab-${tab}`} tabIndex={0}>
         {tab === 'reply' && <Reply task={task} />}
-        {tab === 'prompt' && <Prompt thread={thread} run={run.id} step={step.step} node={task.node} />}
+        {tab === 'prompt' && <Prompt thread={thread} run={run} step={step.step} node={task.node} />}
         {tab === 'change' && <Changed update={task.update} />}
-        {tab === 'state' && <StateAfter thread={thread} run={run.id} step={step.step} />}
+        {tab === 'state' && <StateAfter thread={thread} run={run} step={step.step} node={task.node} />}
         {tab === 'raw' && <Labelled label={t('tab_raw')} text={pretty(task as unknown as Json)} />}
       </div>
     </div>
@@ -95,18 +95,33 @@ function Reply({ task }: { task: Task }) {
   )
 }
 
-function Prompt({ thread, run, step, node }: { thread: string; run: string; step: number; node: string }) {
-  const got = useAsked(() => api.explain(thread, run, step, node), [thread, run, step, node])
+interface At {
+  thread: string
+  run: Run
+  step: number
+  node: string
+}
+
+/** Prompts are not stored: the server makes them again from the state before the step. */
+function Prompt({ thread, run, step, node }: At) {
+  const got = useAsked(async () => {
+    const entry = await api.entryOf(thread, run.id, step, node)
+    if (!entry || entry.before === null) return []
+    const { asks } = await api.stateAt(thread, entry.before, run.agent, node)
+    return Array.isArray(asks) ? asks : []
+  }, [thread, run.id, step, node])
   if (got.error !== null) return <ProblemCard error={got.error} />
   if (got.value === null) return <p class="dim">{t('loading')}</p>
-  const request = isObject(got.value) && isObject(got.value.request) ? got.value.request : got.value
-  const messages = isObject(request) && Array.isArray(request.messages) ? request.messages : null
-  if (!messages) return <Labelled label={t('tab_prompt')} text={pretty(got.value)} />
+  if (got.value.length === 0) return <p class="dim">{t('no_prompt')}</p>
   return (
     <>
-      {messages.map((message, at) => (
-        <Labelled key={at} label={isObject(message) ? String(message.role ?? '') : ''} text={messageText(message)} />
-      ))}
+      {got.value.map((request, index) => {
+        const messages = isObject(request) && Array.isArray(request.messages) ? request.messages : null
+        if (!messages) return <Labelled key={index} label={t('tab_prompt')} text={pretty(request)} />
+        return messages.map((message, at) => (
+          <Labelled key={`${index}.${at}`} label={isObject(message) ? String(message.role ?? '') : ''} text={messageText(message)} />
+        ))
+      })}
     </>
   )
 }
@@ -129,20 +144,16 @@ function Changed({ update }: { update: Json }) {
   return <>{Object.entries(update).map(([field, value]) => <Labelled key={field} label={field} text={pretty(value)} />)}</>
 }
 
-function StateAfter({ thread, run, step }: { thread: string; run: string; step: number }) {
+function StateAfter({ thread, run, step, node }: At) {
   const got = useAsked(async () => {
-    const steps = await api.history(thread)
-    const at = steps.findIndex((one) => one.run === run && one.step === step)
-    const here = steps[at]
-    if (!here) return null
-    const sorted = steps.map((one) => one.seq).sort((left, right) => left - right)
-    const earlier = sorted.filter((seq) => seq < here.seq).at(-1)
+    const entry = await api.entryOf(thread, run.id, step, node)
+    if (!entry) return null
     const [after, before] = await Promise.all([
-      api.stateAt(thread, here.seq),
-      earlier === undefined ? Promise.resolve({ state: {} as Json }) : api.stateAt(thread, earlier),
+      api.stateAt(thread, entry.at, run.agent),
+      entry.before === null ? Promise.resolve({ state: {} as Json }) : api.stateAt(thread, entry.before, run.agent),
     ])
     return { after: after.state, changes: diff(before.state, after.state) }
-  }, [thread, run, step])
+  }, [thread, run.id, step, node])
   if (got.error !== null) return <ProblemCard error={got.error} />
   if (got.isLoading) return <p class="dim">{t('loading')}</p>
   if (!got.value) return <p class="dim">{t('no_state')}</p>

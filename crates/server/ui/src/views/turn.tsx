@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from 'preact/hooks'
 
 import { announce } from '../announce'
 import { clean } from '../clean'
-import { conversation, watch, type Turn } from '../conversation'
+import { conversation, goOn, watch, type Turn } from '../conversation'
 import { transcript, type Run } from '../fold'
 import { cost, number, t } from '../i18n'
 import { agentOf, isExtractive, modelOf } from '../lists'
@@ -78,7 +78,7 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
         {isLive && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
         {run?.status === 'paused' && <Questions turn={turn} questions={run.questions} />}
         {run?.status === 'cancelled' && <p class="note"><Icon name="stop" size={15} />{t('was_stopped')}</p>}
-        {run?.status === 'failed' && run.failure && <Failure run={run} />}
+        {run?.status === 'failed' && run.failure && <Failure run={run} turn={turn} />}
         {turn.error.value !== null && <ProblemCard error={turn.error.value} />}
         {!isLive && <Sources sources={sources} text={text} />}
         {!isLive && run?.status !== 'paused' && (
@@ -129,7 +129,7 @@ function ConnectionLine({ turn }: { turn: Turn }) {
   )
 }
 
-function Failure({ run }: { run: Run }) {
+function Failure({ run, turn }: { run: Run; turn: Turn }) {
   const { code, message, node } = run.failure ?? { code: '', message: '' }
   return (
     <div class="card problem" role="alert">
@@ -139,6 +139,7 @@ function Failure({ run }: { run: Run }) {
         <p>{clean(message)}</p>
         <p class="dim"><code>{clean(code)}</code>{node && <> · <code>{clean(node)}</code></>}</p>
         <p class="dim">{t('failed_way_out')}</p>
+        <div class="row"><button type="button" onClick={() => void goOn(turn)}>{t('go_on')}</button></div>
       </div>
     </div>
   )

@@ -1,0 +1,258 @@
+//! Numbers and titles of articles in a question: "제5조", "제 5 조의 2", "제십조", "5조", "Article 5", "비밀유지 조항".
+
+use std::fmt;
+
+use super::text::without_particle;
+use super::wish::quoted;
+
+/// The number of an article, with the number of its branch: 제5조의2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Article {
+    pub(super) number: u32,
+    /// 0 without a branch.
+    pub(super) branch: u32,
+}
+
+impl fmt::Display for Article {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.branch {
+            0 => write!(f, "제{}조", self.number),
+            branch => write!(f, "제{}조의{branch}", self.number),
+        }
+    }
+}
+
+impl Article {
+    /// Whether a heading or text names this very article.
+    pub(super) fn is_named_in(self, text: &str) -> bool {
+        articles(text).contains(&self)
+    }
+}
+
+/// The articles that a text names, in order, each once.
+pub(super) fn articles(text: &str) -> Vec<Article> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut found = Vec::new();
+    for at in 0..chars.len() {
+        let article = match chars[at] {
+            '조' | '條' => korean(&chars, at),
+            'a' | 'A' | 'c' | 'C' | 's' | 'S' => english(&chars, at),
+            _ => None,
+        };
+        if let Some(article) = article.filter(|article| !found.contains(article)) {
+            found.push(article);
+        }
+    }
+    found
+}
+
+/// Reads back from the syllable 조.
+fn korean(chars: &[char], jo: usize) -> Option<Article> {
+    let end = (0..jo).rev().find(|at| chars[*at] != ' ').map(|at| at + 1)?;
+    let digit = |char: &char| char.is_ascii_digit() || word_digit(*char).is_some();
+    let start = (0..end).rev().take_while(|at| digit(&chars[*at])).last()?;
+    let before = (0..start).rev().map(|at| chars[at]).find(|char| *char != ' ');
+    let marked = matches!(before, Some('제' | '第'));
+    let plain = chars[start..end].iter().all(char::is_ascii_digit);
+    let next = chars.get(jo + 1);
+    // "5조" is an article, "5조 원" and "5조원" are money, and words such as "사조" are neither.
+    let money = matches!(chars.get(jo + 1..jo + 2), Some(['원']))
+        || matches!(chars.get(jo + 1..jo + 3), Some([' ', '원']));
+    let spaced = end != jo;
+    if !marked && (!plain || money || spaced || next.is_some_and(|next| matches!(next, '각' | '합' | '건')))
+    {
+        return None;
+    }
+    let number = value(&chars[start..end])?;
+    Some(Article { number, branch: branch(chars, jo).unwrap_or(0) })
+}
+
+fn branch(chars: &[char], jo: usize) -> Option<u32> {
+    let mut at = jo + 1;
+    at += chars.get(at..)?.iter().take_while(|char| **char == ' ').count();
+    if chars.get(at) != Some(&'의') {
+        return None;
+    }
+    at += 1;
+    at += chars.get(at..)?.iter().take_while(|char| **char == ' ').count();
+    let digits: Vec<char> =
+        chars.get(at..)?.iter().take_while(|char| char.is_ascii_digit()).copied().collect();
+    // "제5조의 2항" names a clause, not a branch.
+    if matches!(chars.get(at + digits.len()), Some('항' | '호' | '배' | '%' | '개')) {
+        return None;
+    }
+    value(&digits)
+}
+
+fn english(chars: &[char], at: usize) -> Option<Article> {
+    if at > 0 && chars[at - 1].is_alphanumeric() {
+        return None;
+    }
+    let rest: String = chars[at..].iter().take(24).collect();
+    let lower = rest.to_lowercase();
+    let word = ["article ", "section ", "clause "].iter().find(|word| lower.starts_with(*word))?;
+    let digits: Vec<char> = rest.chars().skip(word.len()).take_while(char::is_ascii_digit).collect();
+    Some(Article { number: value(&digits)?, branch: 0 })
+}
+
+/// A number in digits or in words (십이, 十二); at most four digits.
+fn value(chars: &[char]) -> Option<u32> {
+    if chars.is_empty() || chars.len() > 6 {
+        return None;
+    }
+    if chars.iter().all(char::is_ascii_digit) {
+        let text: String = chars.iter().collect();
+        return text.parse().ok().filter(|number| (1..=9999).contains(number));
+    }
+    let (mut total, mut digit) = (0, None);
+    for char in chars {
+        match word_digit(*char)? {
+            unit @ (10 | 100) => total += digit.take().unwrap_or(1) * unit,
+            value => {
+                if digit.replace(value).is_some() {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(total + digit.unwrap_or(0)).filter(|number| *number > 0)
+}
+
+fn word_digit(char: char) -> Option<u32> {
+    let value = match char {
+        '일' | '一' => 1,
+        '이' | '二' => 2,
+        '삼' | '三' => 3,
+        '사' | '四' => 4,
+        '오' | '五' => 5,
+        '육' | '六' => 6,
+        '칠' | '七' => 7,
+        '팔' | '八' => 8,
+        '구' | '九' => 9,
+        '십' | '十' => 10,
+        '백' | '百' => 100,
+        _ => return None,
+    };
+    Some(value)
+}
+
+/// Titles of articles that a question names: in quotation marks, or before "조항", "조의 내용" or "clause".
+pub(super) fn titles(text: &str) -> Vec<String> {
+    let mut titles: Vec<String> = Vec::new();
+    let lower = text.to_lowercase();
+    let about = ["조항", "조문", "계약", "조의", "조 내용", "제목", "clause", "article", "contract"];
+    if about.iter().any(|word| lower.contains(word)) {
+        let quoted =
+            quoted(text).into_iter().filter(|title| articles(title).is_empty() && !title.contains('.'));
+        titles.extend(quoted);
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    for pair in words.windows(2) {
+        let korean = pair[1].starts_with("조항") || pair[1].starts_with("조문");
+        let english = pair[1].to_lowercase().trim_end_matches(['?', '.', ',', 's']) == "clause";
+        let title = pair[0].trim_matches(|char: char| !char.is_alphanumeric());
+        let title = if korean { title.strip_suffix('의').unwrap_or(title) } else { title };
+        if (korean || english)
+            && !is_pointing(title)
+            && articles(title).is_empty()
+            && !titles.iter().any(|t| t.contains(title))
+        {
+            titles.push(title.to_owned());
+        }
+    }
+    titles.retain(|title| title.chars().count() >= 2);
+    titles
+}
+
+/// Words before "조항" that point or ask instead of naming.
+fn is_pointing(word: &str) -> bool {
+    let words = [
+        "그",
+        "이",
+        "저",
+        "해당",
+        "위",
+        "아래",
+        "다음",
+        "관련",
+        "어떤",
+        "무슨",
+        "모든",
+        "각",
+        "몇",
+        "다른",
+        "불리한",
+        "중요한",
+        "참조",
+        "있는",
+        "없는",
+        "계약",
+        "계약서",
+        "표준계약서",
+        "the",
+        "this",
+        "that",
+        "which",
+        "any",
+        "each",
+        "a",
+        "한",
+        "된",
+        "하는",
+        "독소",
+        "주요",
+    ];
+    words.contains(&word.to_lowercase().as_str())
+        || words.contains(&without_particle(word))
+        || word.ends_with("관한")
+        || word.ends_with("대한")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let found: Vec<String> = articles(text).iter().map(Article::to_string).collect();
+        assert_eq!(found.join(" "), expected, "{text}");
+    }
+
+    #[test]
+    fn numbers_are_read_however_they_are_written() {
+        check("제5조 내용이 뭐야?", "제5조");
+        check("제 5 조와 제12조의2", "제5조 제12조의2");
+        check("제십조랑 제이십삼조", "제10조 제23조");
+        check("第五條", "제5조");
+        check("5조는?", "제5조");
+        check("제5조의 2항", "제5조");
+        check("Article 7 and section 12", "제7조 제12조");
+        check("제5조, 제5조", "제5조");
+    }
+
+    #[test]
+    fn other_uses_of_the_syllable_are_no_articles() {
+        for text in [
+            "예산 5조원",
+            "5조 원",
+            "협조",
+            "조항",
+            "제조업",
+            "사조",
+            "조",
+            "제조",
+            "particle 5",
+            "제99999조",
+        ] {
+            check(text, "");
+        }
+    }
+
+    #[test]
+    fn titles_are_named_and_not_pointed_at() {
+        assert_eq!(titles("비밀유지 조항이 있어?"), ["비밀유지"]);
+        assert_eq!(titles("\"손해배상\" 조항 보여줘"), ["손해배상"]);
+        assert_eq!(titles("Is there a confidentiality clause?"), ["confidentiality"]);
+        assert_eq!(titles("그 조항 다시 보여줘"), [""; 0]);
+        assert_eq!(titles("연차는 며칠이야?"), [""; 0]);
+    }
+}

@@ -1,0 +1,281 @@
+//! Tool calls by grammar: what a question wishes, put into the arguments that the tools on offer name. Nothing is
+//! guessed: a call whose required arguments the question does not hold is not made, and no call is made twice.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::article::Article;
+use super::decide;
+use super::lean;
+use super::quotes;
+use super::schema::{has_type, resolved};
+use super::talk;
+use super::text::content_words;
+use super::turn::Turn;
+use super::wish::{Wish, wishes};
+use crate::message::ToolCall;
+use crate::model::{ChatRequest, ModelError, ToolChoice, ToolSpec};
+
+/// The calls that a request wants next; none when it is time to answer.
+pub(super) fn next(turn: &Turn<'_>, request: &ChatRequest) -> Result<Vec<ToolCall>, ModelError> {
+    match &request.tool_choice {
+        ToolChoice::None => Ok(Vec::new()),
+        ToolChoice::Auto => Ok(fresh(turn, planned(turn, &request.tools))),
+        ToolChoice::Required => {
+            let calls = fresh(turn, planned(turn, &request.tools));
+            if !calls.is_empty() {
+                return Ok(calls);
+            }
+            let any = request.tools.iter().find_map(|tool| by_question(turn, tool));
+            any.map(|call| fresh(turn, vec![call]))
+                .filter(|calls| !calls.is_empty())
+                .ok_or_else(|| refused("any tool"))
+        }
+        ToolChoice::Named(name) => {
+            let mut calls = planned(turn, &request.tools);
+            calls.retain(|(tool, _)| tool == name);
+            if calls.is_empty() {
+                let tool = request.tools.iter().find(|tool| tool.name == *name);
+                calls.extend(tool.and_then(|tool| by_question(turn, tool)));
+            }
+            let calls = fresh(turn, calls);
+            if calls.is_empty() { Err(refused(name)) } else { Ok(calls) }
+        }
+    }
+}
+
+type Wanted = (String, Value);
+
+fn refused(tool: &str) -> ModelError {
+    ModelError::Rejected {
+        reason: format!(
+            "the question does not hold the arguments that `{tool}` needs, and the offline model guesses none"
+        ),
+    }
+}
+
+/// What the question wants to be called, called already or not.
+fn planned(turn: &Turn<'_>, tools: &[ToolSpec]) -> Vec<Wanted> {
+    let question = turn.question.as_str();
+    let wishes = wishes(question);
+    let mut calls: Vec<Wanted> = Vec::new();
+    for wish in &wishes {
+        let answered = matches!(wish, Wish::Encyclopedia(_))
+            && !turn.passages.is_empty()
+            && !names_encyclopedia(question);
+        if !answered {
+            calls.extend(call(wish, &wishes, turn, tools));
+        }
+    }
+    if calls.is_empty() || calls.iter().all(|call| is_done(turn, call)) {
+        calls.extend(search(turn, tools));
+    }
+    let mut unique: Vec<Wanted> = Vec::new();
+    for call in calls {
+        if !unique.contains(&call) {
+            unique.push(call);
+        }
+    }
+    unique
+}
+
+fn names_encyclopedia(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    lower.contains("위키") || lower.contains("wikipedia")
+}
+
+fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
+    let text =
+        |tool: &str, names: &[&str], text: &str| made(tool_named(tools, tool)?, names, &Slot::Text(text));
+    match wish {
+        Wish::Compute(formula) => text("calculator", &["expression", "expr", "formula", "input"], formula),
+        Wish::Weather(place) => text("get_weather", &["city", "location", "place", "q"], place),
+        Wish::Encyclopedia(query) => text("search_wikipedia", &["query", "q", "title", "topic"], query),
+        Wish::Web(query) => text("web_search", &["query", "q"], query),
+        Wish::File(path) => text("read_file", &["path", "file_path", "file", "filename", "name"], path),
+        Wish::Run(code) => text("python_repl", &["code", "source", "program", "script"], code),
+        Wish::Title(title) => text("get_article_by_title", &["title", "name", "query"], title),
+        Wish::Time { zone, date } => {
+            let tool = tool_named(tools, "get_current_datetime")?;
+            let mut arguments = Map::new();
+            put(&mut arguments, tool, &["timezone", "time_zone", "tz", "zone"], *zone);
+            put(&mut arguments, tool, &["date", "day", "on", "target_date"], date.as_deref());
+            complete(tool, arguments)
+        }
+        Wish::Article(article) => by_article(tool_named(tools, "get_article_by_index")?, *article),
+        Wish::Standard => {
+            let tool = tool_named(tools, "lookup_standard_contract")?;
+            let article = all.iter().find_map(|wish| match wish {
+                Wish::Article(article) => Some(*article),
+                _ => None,
+            });
+            let indexed = article.filter(|_| property(tool, ARTICLE).is_some());
+            if let Some(article) = indexed {
+                return by_article(tool, article);
+            }
+            made(tool, &["query", "topic", "title", "question", "q"], &Slot::Text(&query(turn)))
+        }
+        Wish::ComputeWhat | Wish::WeatherWhere => None,
+    }
+}
+
+const ARTICLE: &[&str] = &[
+    "article_index",
+    "index",
+    "article_number",
+    "article_no",
+    "article",
+    "number",
+    "no",
+    "jo",
+    "article_id",
+];
+
+fn by_article(tool: &ToolSpec, article: Article) -> Option<Wanted> {
+    let mut wanted = made(tool, ARTICLE, &Slot::Article(article))?;
+    let branch = property(tool, &["branch", "sub", "sub_index", "article_branch"]);
+    if let (Some((name, _)), Some(object), 1..) = (branch, wanted.1.as_object_mut(), article.branch) {
+        object.insert(name.into(), json!(article.branch));
+    }
+    Some(wanted)
+}
+
+/// Searches for what is still missing: first in the words of the question, then in its content words.
+fn search(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
+    let tool = tool_named(tools, "hybrid_search")?;
+    let question = turn.question.as_str();
+    let again = lean::points_back(question)
+        && (talk::wants_a_summary(question)
+            || ["다시", "보여", "again"].iter().any(|cue| question.contains(cue)));
+    if decide::is_small_talk(question) || again {
+        return None;
+    }
+    let sources = decide::sources(turn);
+    let found = quotes::answers(question, &sources);
+    if !found.picks.is_empty() && found.missing.is_empty() {
+        return None;
+    }
+    let names = ["query", "q", "question", "text"];
+    let queries = [one_line(question), query(turn)];
+    let calls = queries.iter().filter_map(|query| made(tool, &names, &Slot::Text(query)));
+    calls.into_iter().find(|call| !is_done(turn, call))
+}
+
+/// A call of any tool that takes one text: with the question.
+fn by_question(turn: &Turn<'_>, tool: &ToolSpec) -> Option<Wanted> {
+    made(tool, &["query", "q", "question", "text", "input", "title"], &Slot::Text(&one_line(&turn.question)))
+}
+
+fn one_line(question: &str) -> String {
+    let words = question.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ").chars().take(500).collect()
+}
+
+fn query(turn: &Turn<'_>) -> String {
+    let words = content_words(&turn.question);
+    if words.is_empty() {
+        one_line(&turn.question)
+    } else {
+        words.into_iter().take(12).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The tool of this name, or one that another server offers under a longer name.
+fn tool_named<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
+    let exact = tools.iter().find(|tool| tool.name == name);
+    exact.or_else(|| {
+        tools
+            .iter()
+            .find(|tool| tool.name.strip_suffix(name).is_some_and(|front| front.ends_with(['_', '-'])))
+    })
+}
+
+enum Slot<'a> {
+    Text(&'a str),
+    Article(Article),
+}
+
+/// A call with this value in the property of one of these names, or in the only property there is.
+fn made(tool: &ToolSpec, names: &[&str], slot: &Slot<'_>) -> Option<Wanted> {
+    let (name, schema) = property(tool, names).or_else(|| only_property(tool))?;
+    let value = match slot {
+        Slot::Text(text) => json!(text),
+        Slot::Article(article)
+            if has_type(schema, &tool.parameters, "integer")
+                || has_type(schema, &tool.parameters, "number") =>
+        {
+            json!(article.number)
+        }
+        Slot::Article(article) => json!(article.to_string()),
+    };
+    let listed = has_type(schema, &tool.parameters, "array") && !has_type(schema, &tool.parameters, "string");
+    let mut arguments = Map::new();
+    arguments.insert(name.to_owned(), if listed { json!([value]) } else { value });
+    complete(tool, arguments)
+}
+
+/// The call if every required argument is there or has a default.
+fn complete(tool: &ToolSpec, mut arguments: Map<String, Value>) -> Option<Wanted> {
+    let required = tool.parameters.get("required").and_then(Value::as_array).into_iter().flatten();
+    for name in required.filter_map(Value::as_str) {
+        if arguments.contains_key(name) {
+            continue;
+        }
+        let schema = tool.parameters.get("properties").and_then(|properties| properties.get(name))?;
+        let schema = resolved(schema, &tool.parameters);
+        let fixed = schema.get("default").or_else(|| schema.get("const"));
+        arguments.insert(name.to_owned(), fixed?.clone());
+    }
+    Some((tool.name.clone(), Value::Object(arguments)))
+}
+
+fn put(arguments: &mut Map<String, Value>, tool: &ToolSpec, names: &[&str], value: Option<&str>) {
+    if let (Some((name, _)), Some(value)) = (property(tool, names), value) {
+        arguments.insert(name.to_owned(), json!(value));
+    }
+}
+
+fn property<'a>(tool: &'a ToolSpec, names: &[&str]) -> Option<(&'a str, &'a Value)> {
+    let properties = tool.parameters.get("properties").and_then(Value::as_object)?;
+    let found =
+        names.iter().find_map(|wanted| properties.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)));
+    found.map(|(name, schema)| (name.as_str(), resolved(schema, &tool.parameters)))
+}
+
+fn only_property(tool: &ToolSpec) -> Option<(&str, &Value)> {
+    let properties = tool.parameters.get("properties").and_then(Value::as_object)?;
+    let required: Vec<&str> = tool
+        .parameters
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let name = match (required.as_slice(), properties.len()) {
+        ([one], _) => *one,
+        (_, 1) => properties.keys().next()?.as_str(),
+        _ => return None,
+    };
+    let (name, schema) = properties.get_key_value(name)?;
+    Some((name.as_str(), resolved(schema, &tool.parameters)))
+}
+
+fn is_done(turn: &Turn<'_>, (tool, arguments): &Wanted) -> bool {
+    let called = turn.calls.iter().any(|call| call.name == *tool && call.arguments == *arguments);
+    // A result whose call is not shown cannot be told from this one; calling again could go on for ever.
+    let unknown = turn.results.iter().any(|result| result.name == *tool && turn.call_of(result).is_none());
+    called || unknown
+}
+
+/// The calls not made yet, each with an id that the same question always gives.
+fn fresh(turn: &Turn<'_>, calls: Vec<Wanted>) -> Vec<ToolCall> {
+    let made = turn.calls.len();
+    let fresh = calls.into_iter().filter(|call| !is_done(turn, call)).enumerate();
+    fresh
+        .map(|(at, (name, arguments))| {
+            let seed = format!("{}\0{}\0{name}\0{arguments}", turn.id, made + at);
+            let hash = Sha256::digest(seed.as_bytes());
+            let id = hash.iter().take(8).fold(String::from("call_"), |id, byte| format!("{id}{byte:02x}"));
+            ToolCall { id, name, arguments }
+        })
+        .collect()
+}

@@ -1,0 +1,107 @@
+//! How the results of tools are told: their words as they stand, after a fixed lead.
+
+use super::quotes::{self, Cite, Source, SourceKind};
+use super::say::Say;
+use super::text::content_words;
+use super::turn::Turn;
+use crate::message::ToolResult;
+
+/// The most lines of a result that are shown.
+const MOST_LINES: usize = 20;
+
+/// The most sentences that are quoted of a page or file.
+const MOST_SENTENCES: usize = 4;
+
+/// The longest line in bytes.
+const LONGEST: usize = 1200;
+
+/// Whether a tool finds passages, so that its result is to be searched and not told whole.
+pub(super) fn is_search(name: &str) -> bool {
+    ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"]
+        .iter()
+        .any(|search| name.ends_with(search))
+}
+
+/// The lines that tell a result.
+pub(super) fn told(turn: &Turn<'_>, result: &ToolResult) -> Vec<String> {
+    let name = result.name.as_str();
+    let Some(first) = lines(&result.text).next() else {
+        return vec![Say::ResultEmpty.with(turn.tongue, &[name])];
+    };
+    if result.failed {
+        return vec![Say::Failed.with(turn.tongue, &[name, first])];
+    }
+    let is = |wanted: &str| name.ends_with(wanted);
+    if is("search_wikipedia") {
+        return sentences(turn, result, Say::Encyclopedia);
+    }
+    if is("web_search") {
+        return sentences(turn, result, Say::Web);
+    }
+    if is("read_file") {
+        return sentences(turn, result, Say::File);
+    }
+    let lead = if is("calculator") {
+        Say::Computed
+    } else if is("get_current_datetime") {
+        Say::Time
+    } else if is("get_weather") {
+        Say::Weather
+    } else if is("python_repl") {
+        Say::Ran
+    } else {
+        Say::Result
+    };
+    whole(turn, result, lead)
+}
+
+/// The whole result, line by line, as far as it is shown.
+fn whole(turn: &Turn<'_>, result: &ToolResult, lead: Say) -> Vec<String> {
+    let mut told = Vec::new();
+    for (at, line) in lines(&result.text).take(MOST_LINES).enumerate() {
+        told.push(match (at, lead) {
+            (0, Say::Result) => lead.with(turn.tongue, &[&result.name, line]),
+            (0, _) => lead.with(turn.tongue, &[line]),
+            _ => Say::ResultMore.with(turn.tongue, &[line]),
+        });
+    }
+    if lines(&result.text).nth(MOST_LINES).is_some() {
+        told.push(Say::ResultCut.with(turn.tongue, &[]));
+    }
+    told
+}
+
+/// The sentence that shares most with the question, or the first ones.
+fn sentences(turn: &Turn<'_>, result: &ToolResult, lead: Say) -> Vec<String> {
+    let source =
+        Source { title: "", text: &result.text, kind: SourceKind::Own, cite: Cite::Tool(&result.name) };
+    let asked = question_beyond_call(turn, result);
+    if let Some(pick) = quotes::best(&asked, &[source]).filter(|_| !content_words(&asked).is_empty()) {
+        return vec![lead.with(turn.tongue, &[pick.sentence])];
+    }
+    let mut first = quotes::quotable(&result.text);
+    let mut told: Vec<String> =
+        first.by_ref().take(MOST_SENTENCES).map(|sentence| lead.with(turn.tongue, &[sentence])).collect();
+    if first.next().is_some() {
+        told.push(Say::ResultCut.with(turn.tongue, &[]));
+    }
+    told
+}
+
+/// The question without what went into the call: its name of a file or person finds nothing within the result.
+fn question_beyond_call(turn: &Turn<'_>, result: &ToolResult) -> String {
+    let mut question = turn.question.clone();
+    let arguments = turn.call_of(result).and_then(|call| call.arguments.as_object());
+    for value in arguments.into_iter().flat_map(|object| object.values()).filter_map(|value| value.as_str()) {
+        question = question.replace(value, " ");
+    }
+    let manner = ["읽어", "요약", "찾아", "알려", "검색", "위키", "인터넷", "누구", "보여", "정리", "내용"];
+    let kept = question.split_whitespace().filter(|word| !manner.iter().any(|start| word.starts_with(start)));
+    kept.collect::<Vec<_>>().join(" ")
+}
+
+/// The lines of a text that hold something, without control characters.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
+    lines.filter(|line| !line.trim().is_empty()).map(|line| line[..line.floor_char_boundary(LONGEST)].trim())
+}

@@ -1,0 +1,168 @@
+//! Tools: who is called with what, that nothing is called twice, and how results are told.
+
+use serde_json::json;
+
+use super::{call_told, calling, contract_tools, result_of, said, told, tool, tools};
+use crate::message::{Message, ToolCall, ToolResult};
+use crate::model::{ChatRequest, ModelError, Purpose, ToolChoice};
+use crate::offline::{Given, given};
+
+fn asked(question: &str) -> ChatRequest {
+    ChatRequest { tools: tools(), ..ChatRequest::new(vec![Message::user("u1", question)]) }
+}
+
+fn planned(question: &str) -> ChatRequest {
+    ChatRequest {
+        tools: contract_tools(),
+        purpose: Purpose::Plan,
+        ..ChatRequest::new(vec![Message::user("u1", question)])
+    }
+}
+
+fn calls(request: &ChatRequest) -> Vec<ToolCall> {
+    match given(request).expect("given") {
+        Given::Calls(calls) => calls,
+        Given::Text(text) => panic!("words instead of calls: {text}"),
+    }
+}
+
+/// Asks, lets every tool answer with this, and gives what is said then.
+fn after(mut request: ChatRequest, result: &str, failed: bool) -> String {
+    let calls = calls(&request);
+    request.messages.push(calling(&calls));
+    let results: Vec<ToolResult> = calls.iter().map(|call| result_of(call, result, failed)).collect();
+    request.messages.push(Message::tool_output("t1", results));
+    said(&request)
+}
+
+#[test]
+fn a_result_is_told_as_it_stands() {
+    assert_eq!(after(asked("123 * 456 계산해줘"), "56088", false), "계산 결과: 56088");
+    assert_eq!(after(asked("what is 12*7"), "84", false), "Result: 84");
+    assert_eq!(after(asked("서울 날씨"), "맑음, 7도", false), "날씨: 맑음, 7도");
+    assert_eq!(
+        after(asked("이순신은 누구야?"), "이순신은 조선의 무신이다. 1545년에 태어났다.", false),
+        "위키백과에 이렇게 적혀 있습니다: \"이순신은 조선의 무신이다.\"\n위키백과에 이렇게 적혀 있습니다: \"1545년에 태어났다.\""
+    );
+    assert_eq!(after(asked("`print(2)` 실행해줘"), "2\n3\n", false), "실행 결과: 2\n  3");
+}
+
+#[test]
+fn a_failed_tool_is_told_honestly() {
+    let told = after(asked("1/0 계산해줘"), "Error: division by zero", true);
+    assert!(told.starts_with("도구 calculator의 호출이 실패했습니다: Error: division by zero\n"), "{told}");
+    let told = after(asked("weather in Paris"), "OPENWEATHER_API_KEY is not set", true);
+    assert!(told.starts_with("The tool get_weather failed: OPENWEATHER_API_KEY is not set\n"), "{told}");
+}
+
+#[test]
+fn the_same_call_is_not_made_twice_but_the_next_turn_asks_anew() {
+    let mut request = asked("지금 몇 시야?");
+    let first = calls(&request);
+    request.messages.push(calling(&first));
+    request.messages.push(Message::tool_output("t1", [result_of(&first[0], "09:00", false)]));
+    assert_eq!(said(&request), "날짜와 시각: 09:00");
+    request.messages.push(Message::assistant("a1", "날짜와 시각: 09:00"));
+    request.messages.push(Message::user("u2", "지금 몇 시야?"));
+    let second = calls(&request);
+    assert_eq!(call_told(&second[0]), call_told(&first[0]));
+    assert_ne!(second[0].id, first[0].id, "ids are unique within a thread");
+}
+
+#[test]
+fn two_calls_at_once_are_both_told() {
+    let request = asked("서울 날씨랑 12*7 알려줘");
+    assert_eq!(told(&request), "calculator(12 * 7) + get_weather(서울)");
+    assert_eq!(after(request, "84", false), "계산 결과: 84\n날씨: 84");
+}
+
+#[test]
+fn arguments_are_named_by_the_schema_of_the_tool() {
+    let mut request = asked("12*7");
+    request.tools = vec![tool(
+        "math_calculator",
+        &json!({"input": {"type": "string"}, "digits": {"type": "integer", "default": 2}}),
+        &["input", "digits"],
+    )];
+    assert_eq!(calls(&request)[0].arguments, json!({"input": "12 * 7", "digits": 2}));
+    request.tools = vec![tool(
+        "calculator",
+        &json!({"input": {"type": "string"}, "user": {"type": "string"}}),
+        &["input", "user"],
+    )];
+    assert!(matches!(given(&request), Ok(Given::Text(_))), "a required argument is not guessed");
+}
+
+#[test]
+fn a_tool_choice_is_kept_or_refused() {
+    let none = ChatRequest { tool_choice: ToolChoice::None, ..asked("12*7") };
+    assert!(matches!(given(&none), Ok(Given::Text(_))));
+    let named =
+        ChatRequest { tool_choice: ToolChoice::Named("web_search".into()), ..asked("러스트 언어") };
+    assert_eq!(told(&named), "web_search(러스트 언어)");
+    let required = ChatRequest { tool_choice: ToolChoice::Required, ..asked("안녕") };
+    assert!(matches!(given(&required), Ok(Given::Calls(_))));
+    let mut impossible = ChatRequest { tool_choice: ToolChoice::Required, ..asked("안녕") };
+    impossible.tools =
+        vec![tool("move", &json!({"x": {"type": "integer"}, "y": {"type": "integer"}}), &["x", "y"])];
+    assert!(matches!(given(&impossible), Err(ModelError::Rejected { .. })));
+}
+
+#[test]
+fn a_plan_goes_from_articles_to_search_and_ends() {
+    let check = |question: &str, expected: &str| assert_eq!(told(&planned(question)), expected, "{question}");
+    check("제5조 내용이 뭐야?", "get_article_by_index(5)");
+    check("제5조와 제7조 비교해줘", "get_article_by_index(5) + get_article_by_index(7)");
+    check("비밀유지 조항이 있어?", "get_article_by_title(비밀유지)");
+    check("대금은 언제 지급하나요?", "hybrid_search(대금은 언제 지급하나요?)");
+    check("표준계약서와 대금 지급이 어떻게 달라?", "lookup_standard_contract(표준계약서와 대금 지급 달라)");
+    check("고마워", "더 부를 도구가 없습니다.");
+    check("그 참조항목들 내용 정리해서 보여줘봐", "더 부를 도구가 없습니다.");
+
+    let mut request = planned("제5조에서 대금은 언제 지급하나요?");
+    let first = calls(&request);
+    request.messages.push(calling(&first));
+    request.messages.push(Message::tool_output(
+        "t",
+        [result_of(&first[0], "제5조(대금)\n대금은 30일 안에 지급한다.", false)],
+    ));
+    assert_eq!(said(&request), "더 부를 도구가 없습니다.");
+    request.messages.pop();
+    request.messages.push(Message::tool_output("t", [result_of(&first[0], "없음", false)]));
+    let mut seen = Vec::new();
+    for round in 0..10 {
+        let Given::Calls(calls) = given(&request).expect("given") else { break };
+        assert!(round < 4, "a plan without an end: {seen:?}");
+        seen.extend(calls.iter().map(call_told));
+        request.messages.push(calling(&calls));
+        request
+            .messages
+            .push(Message::tool_output("t", calls.iter().map(|call| result_of(call, "없음", false))));
+    }
+    assert_eq!(seen, ["hybrid_search(제5조에서 대금은 언제 지급하나요?)", "hybrid_search(제5조 대금 지급)"]);
+}
+
+#[test]
+fn sufficiency_wants_a_sentence_for_everything_asked() {
+    let mut request = planned("제5조와 제7조 비교해줘");
+    let both = calls(&request);
+    request.purpose = Purpose::Sufficiency;
+    request.messages.push(calling(&both[..1]));
+    request.messages.push(Message::tool_output(
+        "t",
+        [result_of(&both[0], "제5조(대금)\n대금은 30일 안에 지급한다.", false)],
+    ));
+    assert_eq!(
+        said(&request),
+        r#"{"is_sufficient":false,"missing_info":"제7조","reasoning":"답이 될 문장이 없는 부분이 있습니다"}"#
+    );
+    request.messages.push(calling(&both[1..]));
+    request.messages.push(Message::tool_output(
+        "t",
+        [result_of(&both[1], "제7조(해지)\n해지는 30일 전에 알린다.", false)],
+    ));
+    assert_eq!(
+        said(&request),
+        r#"{"is_sufficient":true,"missing_info":null,"reasoning":"물은 것마다 답이 될 문장이 있습니다"}"#
+    );
+}

@@ -1,0 +1,240 @@
+//! What a request holds, sorted by whose words they are: the person's, the documents', the tools', the program's.
+
+use std::borrow::Cow;
+
+use super::text::{Language, language};
+use crate::message::{Message, Origin, Part, Passage, Role, ToolCall, ToolResult};
+use crate::model::ChatRequest;
+
+/// The most bytes of a message that rules look at; of a longer one the first and the last half of this.
+const MOST_READ: usize = 16 * 1024;
+
+/// How a line of an extractive summary begins that was said by the person.
+pub(super) const SAID_BY_USER: [&str; 2] = ["사용자: ", "User: "];
+
+/// How a line of an extractive summary begins that was answered.
+pub(super) const SAID_BY_MODEL: [&str; 2] = ["답변: ", "Answer: "];
+
+/// A request, sorted.
+pub(super) struct Turn<'a> {
+    /// What the person typed last; at most [`MOST_READ`] bytes of it.
+    pub(super) question: String,
+    /// What the person typed before that, oldest first.
+    pub(super) said: Vec<String>,
+    /// What was answered before, oldest first.
+    pub(super) answered: Vec<String>,
+    /// Lines of older summaries.
+    pub(super) summary: Vec<String>,
+    /// The material from documents.
+    pub(super) passages: Vec<&'a Passage>,
+    /// The tools called since the person spoke.
+    pub(super) calls: Vec<&'a ToolCall>,
+    /// What they gave back.
+    pub(super) results: Vec<&'a ToolResult>,
+    /// The language to answer in.
+    pub(super) tongue: Language,
+    /// The id of the message that is answered.
+    pub(super) id: &'a str,
+}
+
+impl<'a> Turn<'a> {
+    /// The request, sorted; none if the person said nothing.
+    pub(super) fn of(request: &'a ChatRequest) -> Option<Self> {
+        let messages = &request.messages;
+        let newest = messages.iter().rposition(|message| message.role == Role::User)?;
+        let mut question = bounded(&typed(&messages[newest]));
+        if question.trim().is_empty() {
+            // A program may ask in its own words.
+            question = bounded(&written_by(&messages[newest], Origin::Program));
+        }
+        if question.trim().is_empty() {
+            return None;
+        }
+        let before = &messages[..newest];
+        let said: Vec<String> = of_role(before, Role::User).map(|message| bounded(&typed(message))).collect();
+        let answered = of_role(before, Role::Assistant)
+            .map(Message::text)
+            .filter(|text| !text.trim().is_empty())
+            .collect();
+        let spoken = std::iter::once(&question).chain(said.iter().rev());
+        let tongue = spoken.filter_map(|text| language(text)).next().unwrap_or(Language::English);
+        let since = start_of_turn(messages, newest);
+        let turn = &messages[since..];
+        Some(Self {
+            said,
+            answered,
+            summary: summary_lines(messages),
+            passages: passages(messages),
+            calls: turn.iter().flat_map(Message::tool_calls).collect(),
+            results: turn.iter().flat_map(Message::tool_results).collect(),
+            tongue,
+            id: messages[newest].id.as_str(),
+            question,
+        })
+    }
+
+    /// The call that a result answers.
+    pub(super) fn call_of(&self, result: &ToolResult) -> Option<&'a ToolCall> {
+        self.calls.iter().find(|call| call.id == result.call).copied()
+    }
+
+    /// Whether there was a turn before this one.
+    pub(super) fn has_previous(&self) -> bool {
+        !self.answered.is_empty() || !self.summary.is_empty()
+    }
+}
+
+/// What the person typed in a message; what it carries from elsewhere is not their word.
+pub(super) fn typed(message: &Message) -> String {
+    written_by(message, Origin::User)
+}
+
+fn written_by(message: &Message, wanted: Origin) -> String {
+    let texts = message.parts.iter().filter_map(|part| match part {
+        Part::Text { text, origin } if *origin == wanted => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// The lines of older summaries among the messages: words of a model in a message of the program, and what follows a
+/// heading such as `[이전 대화 요약]` until the next heading of another kind.
+pub(super) fn summary_lines(messages: &[Message]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for message in of_role(messages, Role::System) {
+        let named = message.id.as_str().contains("summar");
+        for part in &message.parts {
+            let Part::Text { text, origin } = part else { continue };
+            let mut inside = named || *origin == Origin::Model;
+            for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+                if let Some(opens) = heading(line) {
+                    inside = opens;
+                } else if inside && line.chars().any(char::is_alphanumeric) && !is_break(line) {
+                    lines.push(line.to_owned());
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// Whether a line is a heading, and if so whether a summary follows it.
+fn heading(line: &str) -> Option<bool> {
+    let lower = line.to_lowercase();
+    if matches!(lower.as_str(), "existing summary:" | "기존 요약:" | "이전 요약:") {
+        return Some(true);
+    }
+    if let Some(title) = line.strip_prefix('#') {
+        let title = title.to_lowercase();
+        return Some(title.contains("요약") || title.contains("summary"));
+    }
+    let inner = line.strip_prefix('[')?.strip_suffix(']')?.to_lowercase();
+    Some(["요약", "대화 기록", "summar", "earlier conversation"].iter().any(|word| inner.contains(word)))
+}
+
+fn is_break(line: &str) -> bool {
+    line.starts_with("---")
+}
+
+/// Where the newest turn begins: tool work may stand before the question when it was collected for it, but never what
+/// belongs to an answer already given.
+fn start_of_turn(messages: &[Message], newest: usize) -> usize {
+    let work = |message: &Message| match message.role {
+        Role::System | Role::Tool => true,
+        Role::Assistant => message.tool_calls().next().is_some(),
+        Role::User => false,
+    };
+    let mut start = newest;
+    while start > 0 && work(&messages[start - 1]) {
+        start -= 1;
+    }
+    start
+}
+
+fn of_role(messages: &[Message], role: Role) -> impl Iterator<Item = &Message> {
+    messages.iter().filter(move |message| message.role == role)
+}
+
+fn passages(messages: &[Message]) -> Vec<&Passage> {
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    parts
+        .filter_map(|part| match part {
+            Part::Passage(passage) => Some(passage),
+            _ => None,
+        })
+        .collect()
+}
+
+fn bounded(text: &str) -> String {
+    shortened(text).into_owned()
+}
+
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= MOST_READ {
+        return Cow::Borrowed(text);
+    }
+    let head = text.floor_char_boundary(MOST_READ / 2);
+    let tail = text.ceil_char_boundary(text.len() - MOST_READ / 2);
+    Cow::Owned(format!("{}\n{}", &text[..head], &text[tail..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(call: &str) -> Message {
+        Message::tool_output(
+            "t",
+            [ToolResult {
+                call: call.into(),
+                name: "calculator".into(),
+                text: "84".into(),
+                failed: false,
+                origin: Origin::Tool,
+            }],
+        )
+    }
+
+    fn called(id: &str) -> Message {
+        let mut message = Message::assistant("a", "");
+        message.parts = vec![Part::ToolCall(ToolCall {
+            id: id.into(),
+            name: "calculator".into(),
+            arguments: serde_json::json!({}),
+        })];
+        message
+    }
+
+    fn calls(messages: Vec<Message>) -> (usize, usize) {
+        let request = ChatRequest::new(messages);
+        let turn = Turn::of(&request).expect("a question");
+        (turn.calls.len(), turn.results.len())
+    }
+
+    #[test]
+    fn tool_work_of_an_answered_turn_is_over() {
+        let old =
+            vec![Message::user("u1", "12*7?"), called("c1"), result("c1"), Message::assistant("a1", "84")];
+        let mut now = old.clone();
+        now.push(Message::user("u2", "고마워"));
+        assert_eq!(calls(now.clone()), (0, 0));
+        now.extend([called("c2"), result("c2")]);
+        assert_eq!(calls(now), (1, 1));
+        assert_eq!(calls(vec![called("c1"), result("c1"), Message::user("u", "답해 줘")]), (1, 1));
+    }
+
+    #[test]
+    fn a_summary_is_read_under_its_heading_only() {
+        let text = "당신은 조수다.\n\n[이전 대화 요약]\n[대화 기록 1]\n사용자: 내 이름은 철수야\n\n[참고 문서]\n사용자: 내 이름은 영희야";
+        let lines = summary_lines(&[Message::system("s", text)]);
+        assert_eq!(lines, ["사용자: 내 이름은 철수야"]);
+        assert_eq!(summary_lines(&[Message::system("s", "사용자: 내 이름은 철수야")]), [""; 0]);
+    }
+
+    #[test]
+    fn a_huge_message_is_read_at_both_ends() {
+        let text = format!("{} 끝?", "가".repeat(200_000));
+        let turn_text = bounded(&text);
+        assert!(turn_text.len() <= MOST_READ + 1 && turn_text.ends_with("끝?"));
+    }
+}

@@ -1,0 +1,185 @@
+// What the page must do when a server, a model or the network misbehaves.
+
+import assert from 'node:assert/strict'
+import { accessible, answerText, ask, finished, ready } from './steps.mjs'
+
+export const scripted = [
+  {
+    name: 'a connection that is cut again and again neither repeats nor loses a word',
+    async run({ page, server, shoot }) {
+      await ready(page)
+      await ask(page, '육아휴직은?')
+      await finished(page)
+      const whole = await answerText(page)
+      server.settings.pace = 25
+      for (const cut of [1500, 2203, 3777]) {
+        server.settings.cut = cut
+        await page.keyboard.press('Control+k')
+        await ready(page)
+        await ask(page, '육아휴직은?')
+        await page.waitForSelector('.note.is-live')
+        await shoot('reconnecting-ko-light')
+        // Frames are longer than the cut for some steps; the line gets better by and by.
+        for (let at = 1; at < 12; at++) {
+          await page.waitForTimeout(150)
+          server.settings.cut += 700
+        }
+        server.settings.cut = 0
+        await finished(page)
+        assert.equal(await answerText(page), whole)
+      }
+    },
+  },
+  {
+    name: 'words of a try that failed are taken back',
+    async run({ page, server }) {
+      server.settings.pace = 60
+      await ready(page)
+      await ask(page, '육아휴직은?')
+      await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('무효'))
+      await finished(page)
+      assert.doesNotMatch(await answerText(page), /무효/)
+    },
+  },
+  {
+    name: 'a tool runs only after its exact arguments were approved',
+    async run({ page, shoot }) {
+      await ready(page)
+      await ask(page, '승인이 필요한 일')
+      await page.waitForSelector('.approval')
+      assert.match((await page.textContent('.approval pre')) ?? '', /math\.comb\(45, 6\)/)
+      await shoot('approval-ko-light')
+      await accessible(page, 'approval')
+      await page.reload()
+      await page.waitForSelector('.approval')
+      await page.click('.approval .primary')
+      await finished(page)
+      await page.click('.activity-line')
+      await page.waitForSelector('.tool.is-done')
+    },
+  },
+  {
+    name: 'a denied tool is told as denied',
+    async run({ page }) {
+      await ready(page)
+      await ask(page, '승인이 필요한 일')
+      await page.waitForSelector('.approval')
+      await page.click('.approval .row button:not(.primary)')
+      await finished(page)
+      await page.click('.activity-line')
+      await page.waitForSelector('.tool.is-failed')
+    },
+  },
+  {
+    name: 'stop stops, and says so only when the server did',
+    async run({ page, server }) {
+      server.settings.pace = 40
+      await ready(page)
+      await ask(page, '길게 써 주세요')
+      await page.waitForFunction(() => (document.querySelector('.markdown')?.textContent?.length ?? 0) > 30)
+      await page.click('.round.stop')
+      await page.waitForSelector('.answer[data-status=cancelled]')
+      const text = await answerText(page)
+      await page.waitForTimeout(400)
+      assert.equal(await answerText(page), text)
+      await page.waitForSelector('.round.send')
+    },
+  },
+  {
+    name: 'a failed run shows the words of the provider and a way out',
+    options: { locale: 'en-GB' },
+    async run({ page, shoot }) {
+      await ready(page)
+      await ask(page, 'please fail')
+      await page.waitForSelector('.card.problem')
+      assert.match((await page.textContent('.card.problem')) ?? '', /429 Too Many Requests/)
+      await shoot('failed-en-light')
+      await page.click('.answer-foot [title="Ask again"]')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+    },
+  },
+  {
+    name: 'hostile output of models, tools, files and titles stays text',
+    options: { locale: 'en-GB' },
+    async run({ page }) {
+      await ready(page)
+      await ask(page, 'HOSTILE')
+      await finished(page)
+      await page.click('.activity-line')
+      await page.click('.tool summary')
+      await page.click('.source')
+      await page.waitForSelector('.source-panel')
+      await page.keyboard.press('Control+i')
+      await page.click('.timeline button')
+      await page.waitForSelector('.step')
+      await page.goto(new URL('/documents', page.url()).href)
+      await page.waitForSelector('.doc')
+      await page.goBack()
+      await finished(page)
+      assert.equal(await page.evaluate(() => window.__hit), undefined)
+      assert.equal(await page.locator('iframe, object, embed, main img, style, base').count(), 0)
+      for (const address of await page.locator('.markdown a').evaluateAll((all) => all.map((one) => [one.href, one.rel]))) {
+        assert.match(address[0], /^(https?:|mailto:)/)
+        assert.match(address[1], /noopener/)
+        assert.notEqual(new URL(address[0]).origin, new URL(page.url()).origin)
+      }
+      assert.match(await answerText(page), /\(evil\.invalid\)/)
+    },
+  },
+  {
+    name: 'a huge answer leaves the page alive',
+    async run({ page, server }) {
+      server.settings.pace = 0
+      await ready(page)
+      await ask(page, 'HUGE')
+      await finished(page)
+      await page.waitForSelector('.markdown .more')
+      await page.fill('.composer textarea', '아직 살아 있습니다')
+      assert.ok((await page.evaluate(() => document.querySelectorAll('*').length)) < 20_000)
+    },
+  },
+  {
+    name: 'a key is asked for when the server wants one, and kept nowhere',
+    async run({ page, server, shoot }) {
+      server.settings.key = 'secret-key-1'
+      await page.reload()
+      await page.waitForSelector('dialog[open] input[type=password]')
+      await shoot('key-ko-light')
+      await accessible(page, 'key')
+      await page.fill('dialog[open] input[type=password]', 'secret-key-1')
+      await page.keyboard.press('Enter')
+      await ready(page)
+      await ask(page, '육아휴직은?')
+      await finished(page)
+      const kept = await page.evaluate(() => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie]))
+      assert.doesNotMatch(kept, /secret-key-1/)
+    },
+  },
+  {
+    name: 'what is typed is not lost when the server is away',
+    async run({ page, server }) {
+      await ready(page)
+      server.stop()
+      await page.waitForTimeout(100)
+      await ask(page, '서버가 없을 때의 질문')
+      await page.waitForSelector('.dock .card.problem')
+      assert.equal(await page.inputValue('.composer textarea'), '서버가 없을 때의 질문')
+    },
+  },
+  {
+    name: 'a screen reader hears the end of an answer, not every word',
+    async run({ page }) {
+      await ready(page)
+      await page.evaluate(() => {
+        window.heard = []
+        new MutationObserver(() => window.heard.push(document.querySelector('[role=status][aria-live]')?.textContent)).observe(document.querySelector('[role=status][aria-live]'), { childList: true, characterData: true, subtree: true })
+      })
+      await ask(page, '육아휴직은?')
+      await finished(page)
+      await page.waitForTimeout(200)
+      const heard = await page.evaluate(() => window.heard.filter(Boolean))
+      assert.ok(heard.length === 1 && heard.some((one) => /출처 3개/.test(one ?? '')), JSON.stringify(heard))
+      assert.equal(await page.getAttribute('[role=log]', 'aria-live'), 'off')
+    },
+  },
+]

@@ -1,0 +1,143 @@
+//! The web page: built from `crates/server/ui`, kept as `dist` beside it, and built again to see that the two agree.
+//!
+//! Building doran needs none of this. Whoever changes the page does, and so does CI: a bundle that nobody can make
+//! again from its sources cannot be reviewed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Outcome;
+use crate::command::root;
+
+/// The oldest Node.js that the build tools run on.
+const NODE: (u32, u32) = (20, 19);
+
+/// Builds the page into `dist`.
+pub fn build() -> Outcome {
+    if let Some(why) = missing() {
+        return Err(format!("ui: {why}"));
+    }
+    npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"])?;
+    npm(&["run", "check"])?;
+    npm(&["run", "build"])
+}
+
+/// Type-checks and tests the page, builds it elsewhere and compares, or says loudly that it did not.
+pub fn check() -> Outcome {
+    if let Some(why) = missing() {
+        return skip(&why);
+    }
+    let install = npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    if install.is_err() {
+        return skip("`npm ci` cannot fetch the build tools");
+    }
+    npm(&["run", "check"])?;
+    npm(&["test"])?;
+    let again = root().join("target").join("ui-dist");
+    npm(&["run", "build", "--", "--emptyOutDir", "--outDir", &again.to_string_lossy()])?;
+    let differing = differing(&read(&directory().join("dist"))?, &read(&again)?);
+    if differing.is_empty() {
+        eprintln!("ui: ok, the page builds to the bytes that are kept");
+        return Ok(());
+    }
+    Err(format!(
+        "ui: `dist` is not what its sources build to: {}; run `cargo xtask ui`",
+        differing.join(", ")
+    ))
+}
+
+fn skip(why: &str) -> Outcome {
+    if std::env::var_os("DORAN_REQUIRE_PARTS").is_some() {
+        return Err(format!("ui: {why}"));
+    }
+    eprintln!("ui: SKIPPED, the page was not built again: {why}");
+    eprintln!(
+        "ui: 웹 페이지를 다시 빌드해 보지 않았습니다. Node.js {}.{} 이상이 필요합니다.",
+        NODE.0, NODE.1
+    );
+    Ok(())
+}
+
+/// What stands in the way of building, if anything.
+fn missing() -> Option<String> {
+    let Ok(output) = Command::new("node").arg("--version").stderr(Stdio::null()).output() else {
+        return Some("Node.js is not installed".to_string());
+    };
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    match fits(&version) {
+        true => None,
+        false => Some(format!("Node.js {}.{} or newer is needed, this is `{version}`", NODE.0, NODE.1)),
+    }
+}
+
+/// Whether a version, as `node --version` says it, is new enough.
+fn fits(version: &str) -> bool {
+    let mut parts = version.trim_start_matches('v').split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= NODE,
+        _ => false,
+    }
+}
+
+fn directory() -> PathBuf {
+    root().join("crates").join("server").join("ui")
+}
+
+fn npm(args: &[&str]) -> Outcome {
+    eprintln!("$ npm {}", args.join(" "));
+    let program = if cfg!(windows) { "npm.cmd" } else { "npm" };
+    let status = Command::new(program)
+        .current_dir(directory())
+        .args(args)
+        .status()
+        .map_err(|why| format!("npm does not start: {why}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`npm {}` failed", args.join(" "))) }
+}
+
+/// The files of a directory by name.
+fn read(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let wrong = |why: std::io::Error| format!("{}: {why}", directory.display());
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(directory).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        files.insert(name, fs::read(entry.path()).map_err(wrong)?);
+    }
+    Ok(files)
+}
+
+/// Names of files that only one has, or that differ.
+fn differing(left: &BTreeMap<String, Vec<u8>>, right: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    let mut names: Vec<String> = left.keys().chain(right.keys()).cloned().collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| left.get(name) != right.get(name));
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_new_enough_node_is_used() {
+        for version in ["v20.19.0", "v22.1.3", "v100.0.0"] {
+            assert!(fits(version), "{version}");
+        }
+        for version in ["v20.18.9", "v18.20.0", "", "node", "v20"] {
+            assert!(!fits(version), "{version}");
+        }
+    }
+
+    #[test]
+    fn files_that_differ_or_are_missing_are_named() {
+        let files = |list: &[(&str, &str)]| {
+            list.iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())).collect()
+        };
+        let kept = files(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        assert_eq!(differing(&kept, &files(&[("a", "1"), ("b", "x"), ("d", "4")])), ["b", "c", "d"]);
+        assert!(differing(&kept, &kept).is_empty());
+    }
+}
