@@ -36,7 +36,8 @@ async fn a_tool_waits_for_a_yes_across_a_restart_and_runs_once() {
     let used = tools();
     let model = ScriptedModel::new([
         agent(),
-        Script::call("order", json!({ "what": "커피" })).and_call("calculator", json!({ "expression": "1 + 1" })),
+        Script::call("order", json!({ "what": "커피" }))
+            .and_call("calculator", json!({ "expression": "1 + 1" })),
         Script::text("주문했습니다."),
     ]);
     let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
@@ -59,7 +60,8 @@ async fn a_tool_waits_for_a_yes_across_a_restart_and_runs_once() {
           "name": "order",
           "type": "approve_tool",
           "why": "policy"
-        }"#]].assert_eq(&format!("{question:#}"));
+        }"#]]
+    .assert_eq(&format!("{question:#}"));
     let counts = || (used.order.load(Ordering::SeqCst), used.calculator.load(Ordering::SeqCst));
     assert_eq!(counts(), (0, 0), "nothing of the reply runs before the answer");
     drop(first);
@@ -69,14 +71,19 @@ async fn a_tool_waits_for_a_yes_across_a_restart_and_runs_once() {
     expect![[r#"
         = 주문했습니다.
         models 3 · path router memory agent tools agent · tools order calculator
-    "#]].assert_eq(&told(&second.turn().await));
+    "#]]
+    .assert_eq(&told(&second.turn().await));
 }
 
 #[tokio::test]
 async fn anything_but_a_clear_yes_is_a_no_that_the_model_answers_from() {
     for no in [json!({ "approve": false }), json!({ "approve": "yes" }), json!("approved"), json!(null)] {
         let used = tools();
-        let model = ScriptedModel::new([agent(), Script::call("order", json!({})), Script::text("주문하지 않았습니다.")]);
+        let model = ScriptedModel::new([
+            agent(),
+            Script::call("order", json!({})),
+            Script::text("주문하지 않았습니다."),
+        ]);
         let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
         let stage = stage("assistant", &asks(), &parts, Arc::new(RamStore::new()));
         stage.start("커피 주문해줘").await.wait().await.expect("a rest");

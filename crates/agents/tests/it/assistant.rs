@@ -28,7 +28,10 @@ async fn check(question: &str, script: Vec<Script>, expected: Expect) {
 #[tokio::test]
 async fn scenario_1_small_talk_asks_two_models() {
     let script = vec![agent(), Script::text("안녕하세요! 무엇을 도와드릴까요?")];
-    check("안녕하세요", script, expect![[r#"
+    check(
+        "안녕하세요",
+        script,
+        expect![[r#"
         router · model×1
           ~ routing: agent: 일반 대화
         memory
@@ -36,7 +39,9 @@ async fn scenario_1_small_talk_asks_two_models() {
           + assistant 안녕하세요! 무엇을 도와드릴까요?
         = 안녕하세요! 무엇을 도와드릴까요?
         models 2 · path router memory agent
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -46,7 +51,10 @@ async fn scenario_2_a_tool_round_asks_three() {
         Script::call("calculator", json!({ "expression": "123 * 456" })),
         Script::text("123 × 456 = 56,088입니다."),
     ];
-    check("123 * 456 계산해줘", script, expect![[r#"
+    check(
+        "123 * 456 계산해줘",
+        script,
+        expect![[r#"
         router · model×1
           ~ routing: agent: 일반 대화
         memory
@@ -60,13 +68,18 @@ async fn scenario_2_a_tool_round_asks_three() {
           + assistant 123 × 456 = 56,088입니다.
         = 123 × 456 = 56,088입니다.
         models 3 · path router memory agent tools agent · tools calculator
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn scenario_3_documents_are_looked_up_without_a_model() {
     let script = vec![rag(), Script::text("연차휴가는 15일입니다. [1]")];
-    check("연차휴가는 며칠인가요?", script, expect![[r#"
+    check(
+        "연차휴가는 며칠인가요?",
+        script,
+        expect![[r#"
         router · model×1
           ~ routing: rag: 문서 검색 필요
         rag
@@ -77,7 +90,9 @@ async fn scenario_3_documents_are_looked_up_without_a_model() {
         = 연차휴가는 15일입니다. [1]
           [1] 휴가 규정 › 연차휴가
         models 2 · path router rag memory agent
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -87,7 +102,10 @@ async fn scenario_rag_and_a_tool_ask_three() {
         Script::call("calculator", json!({ "expression": "1 + 1" })),
         Script::text("연차는 15일이고 [1], 1 + 1은 2입니다."),
     ];
-    check("연차휴가가 며칠인지 보고 1 + 1도 계산해줘", script, expect![[r#"
+    check(
+        "연차휴가가 며칠인지 보고 1 + 1도 계산해줘",
+        script,
+        expect![[r#"
         router · model×1
           ~ routing: rag: 문서 검색 필요
         rag
@@ -104,7 +122,9 @@ async fn scenario_rag_and_a_tool_ask_three() {
         = 연차는 15일이고 [1], 1 + 1은 2입니다.
           [1] 휴가 규정 › 연차휴가
         models 3 · path router rag memory agent tools agent · tools calculator
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -114,7 +134,10 @@ async fn a_failed_tool_is_news_that_the_model_answers_from() {
         Script::call("calculator", json!({ "expression": "abc" })),
         Script::text("죄송합니다. 계산식이 올바르지 않습니다."),
     ];
-    check("잘못된 계산식", script, expect![[r#"
+    check(
+        "잘못된 계산식",
+        script,
+        expect![[r#"
         router · model×1
           ~ routing: agent: 일반 대화
         memory
@@ -128,7 +151,9 @@ async fn a_failed_tool_is_news_that_the_model_answers_from() {
           + assistant 죄송합니다. 계산식이 올바르지 않습니다.
         = 죄송합니다. 계산식이 올바르지 않습니다.
         models 3 · path router memory agent tools agent · tools calculator
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -157,14 +182,17 @@ async fn calls_of_one_reply_run_side_by_side_and_answer_in_their_order() {
         agent · model×1
           + assistant 됐습니다.
         = 됐습니다.
-        models 3 · path router memory agent tools agent · tools get_current_datetime nothing calculator
+        models 3 · path router memory agent tools agent · tools get_current_datetime calculator
     "#]]).await;
 }
 
 #[tokio::test]
 async fn an_english_question_gets_english_prompts_and_steps() {
     let script = vec![rag(), Script::text("15 days. [1]")];
-    check("How many days of annual leave do I have?", script, expect![[r#"
+    check(
+        "How many days of annual leave do I have?",
+        script,
+        expect![[r#"
         router · model×1
           ~ routing: rag: 문서 검색 필요
         rag
@@ -175,13 +203,18 @@ async fn an_english_question_gets_english_prompts_and_steps() {
         = 15 days. [1]
           [1] Employee handbook › Leave
         models 2 · path router rag memory agent
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_route_that_does_not_fit_is_repaired_once_and_then_goes_to_the_agent() {
     let repaired = vec![Script::text("rag please"), rag(), Script::text("15일입니다. [1]")];
-    check("연차휴가는 며칠인가요?", repaired, expect![[r#"
+    check(
+        "연차휴가는 며칠인가요?",
+        repaired,
+        expect![[r#"
         router · model×2
           ~ routing: rag: 문서 검색 필요
         rag
@@ -192,8 +225,14 @@ async fn a_route_that_does_not_fit_is_repaired_once_and_then_goes_to_the_agent()
         = 15일입니다. [1]
           [1] 휴가 규정 › 연차휴가
         models 3 · path router rag memory agent
-    "#]]).await;
-    let hopeless = vec![Script::text("rag please"), Script::json(&json!({ "route": "moon", "reason": "" })), Script::text("네.")];
+    "#]],
+    )
+    .await;
+    let hopeless = vec![
+        Script::text("rag please"),
+        Script::json(&json!({ "route": "moon", "reason": "" })),
+        Script::text("네."),
+    ];
     check("연차휴가는 며칠인가요?", hopeless, expect![[r#"
         router · model×2
           ~ routing: agent: 경로를 정하는 답이 두 번 다 형식에 맞지 않아 agent로 보냅니다: the answer does not fit the schema: at `/route`: "moon" is not one of "rag" or "agent"
@@ -217,7 +256,10 @@ async fn rounds_of_tools_end_with_an_answer_without_tools() {
     let stage = simple("assistant", model.clone(), tools.toolbox);
     stage.ask("계속 계산해").await;
     let turn = stage.turn().await;
-    assert_eq!(turn.response, "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요.");
+    assert_eq!(
+        turn.response,
+        "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요."
+    );
     assert_eq!(turn.model_calls, 10);
     assert_eq!(tools.calculator.load(std::sync::atomic::Ordering::SeqCst), 8);
     let last = model.requests().pop().expect("asked");
@@ -251,7 +293,11 @@ async fn scenario_4_ten_messages_are_summed_up_when_the_next_question_comes() {
     let stage = simple("assistant", model.clone(), tools().toolbox);
     talk(&stage, &model, 1..6).await;
     assert_eq!(stage.state().await["messages"].as_array().expect("messages").len(), 10);
-    for reply in [agent(), Script::text("사용자 이름: 철수, 프로젝트 마감: 3월 15일"), Script::text("3월 15일이라고 하셨습니다.")] {
+    for reply in [
+        agent(),
+        Script::text("사용자 이름: 철수, 프로젝트 마감: 3월 15일"),
+        Script::text("3월 15일이라고 하셨습니다."),
+    ] {
         model.push(reply);
     }
     expect![[r#"
@@ -264,12 +310,14 @@ async fn scenario_4_ten_messages_are_summed_up_when_the_next_question_comes() {
           + assistant 3월 15일이라고 하셨습니다.
         = 3월 15일이라고 하셨습니다.
         models 3 · path router memory agent
-    "#]].assert_eq(&stage.ask("아까 말한 프로젝트 마감일이 언제라고 했지?").await);
+    "#]]
+    .assert_eq(&stage.ask("아까 말한 프로젝트 마감일이 언제라고 했지?").await);
     let state = stage.state().await;
     // Five stayed, the question among them, and the answer came.
     assert_eq!(state["messages"].as_array().expect("messages").len(), 6);
     let answer = model.requests().pop().expect("asked");
-    let prompt: Vec<String> = answer.messages.iter().map(|message| format!("{:?} {}", message.role, message.text())).collect();
+    let prompt: Vec<String> =
+        answer.messages.iter().map(|message| format!("{:?} {}", message.role, message.text())).collect();
     expect![[r#"
         System 당신은 도움이 되는 AI 어시스턴트입니다. 사용자의 언어로, 짧고 정확하게 답하세요.
 
@@ -326,11 +374,21 @@ async fn stage_messages(stage: &Stage, turn: usize) -> usize {
 async fn scenario_5_turn_two_after_a_restart_knows_turn_one() {
     let store = RamStore::new();
     let model = ScriptedModel::new([agent(), Script::text("안녕하세요 철수님! 반갑습니다.")]);
-    let first = stage("assistant", &Settings::default(), &parts(Arc::new(model), tools().toolbox), Arc::new(store.clone()));
+    let first = stage(
+        "assistant",
+        &Settings::default(),
+        &parts(Arc::new(model), tools().toolbox),
+        Arc::new(store.clone()),
+    );
     first.ask("내 이름은 철수야").await;
     drop(first);
     let model = ScriptedModel::new([agent(), Script::text("철수님이라고 하셨습니다.")]);
-    let second = stage("assistant", &Settings::default(), &parts(Arc::new(model.clone()), tools().toolbox), Arc::new(store));
+    let second = stage(
+        "assistant",
+        &Settings::default(),
+        &parts(Arc::new(model.clone()), tools().toolbox),
+        Arc::new(store),
+    );
     expect![[r#"
         router · model×1
           ~ routing: agent: 일반 대화
@@ -339,9 +397,11 @@ async fn scenario_5_turn_two_after_a_restart_knows_turn_one() {
           + assistant 철수님이라고 하셨습니다.
         = 철수님이라고 하셨습니다.
         models 2 · path router memory agent
-    "#]].assert_eq(&second.ask("내 이름이 뭐라고 했지?").await);
+    "#]]
+    .assert_eq(&second.ask("내 이름이 뭐라고 했지?").await);
     let told = model.requests().pop().expect("asked").messages;
-    let said: Vec<String> = told.iter().filter(|message| message.role != Role::System).map(|message| message.text()).collect();
+    let said: Vec<String> =
+        told.iter().filter(|message| message.role != Role::System).map(|message| message.text()).collect();
     assert_eq!(said, ["내 이름은 철수야", "안녕하세요 철수님! 반갑습니다.", "내 이름이 뭐라고 했지?"]);
 }
 
@@ -415,7 +475,8 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_stays_away_fails_the_run_visibly() {
-    let away = || Script::failure(ModelError::Unavailable { reason: "503".into(), retry_after: None, source: None });
+    let away =
+        || Script::failure(ModelError::Unavailable { reason: "503".into(), retry_after: None, source: None });
     let model = ScriptedModel::new([away(), away(), away()]);
     let stage = simple("assistant", model.clone(), tools().toolbox);
     let run = stage.start("안녕").await;

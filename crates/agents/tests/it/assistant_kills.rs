@@ -54,7 +54,7 @@ async fn a_kill_anywhere_repeats_at_most_the_call_in_flight() {
         After(2): models 3 tools 1
         Before(3): models 3 tools 1
         After(3): models 3 tools 1
-        Before(4): models 3 tools 0
+        Before(4): models 4 tools 1
         After(4): models 3 tools 1
         Before(5): models 3 tools 1
         After(5): models 3 tools 1
@@ -66,5 +66,6 @@ async fn a_kill_anywhere_repeats_at_most_the_call_in_flight() {
         After(8): models 3 tools 1
         Before(9): models 3 tools 1
         After(9): models 3 tools 1
-    "#]].assert_eq(&table);
+    "#]]
+    .assert_eq(&table);
 }

@@ -93,7 +93,8 @@ async fn a_described_agent_looks_up_calls_tools_and_cites() {
         = 연차휴가는 15일입니다. [1]
           [1] 휴가 규정 › 연차휴가
         models 3 · path sort search talk run talk · tools calculator
-    "#]].assert_eq(&stage.ask("연차휴가는 며칠인가요?").await);
+    "#]]
+    .assert_eq(&stage.ask("연차휴가는 며칠인가요?").await);
     assert_eq!(model.requests()[1].tools.len(), 1, "only the tools it names");
 }
 
@@ -111,7 +112,8 @@ async fn a_described_agent_waits_for_a_person_and_uses_the_answer_as_a_value() {
     expect![[r#"
         = 바로 환불해 드리겠습니다.
         models 2 · path sort person answer
-    "#]].assert_eq(&told(&stage.turn().await));
+    "#]]
+    .assert_eq(&told(&stage.turn().await));
 }
 
 #[tokio::test]
@@ -191,7 +193,8 @@ fn the_ready_made_agents_are_described_and_read_back() {
         name = "tools"
         use = "assistant.tools"
         then = "agent"
-    "#]].assert_eq(&texts[0]);
+    "#]]
+    .assert_eq(&texts[0]);
 }
 
 #[test]

@@ -20,7 +20,10 @@ async fn check(question: &str, script: Vec<Script>, expected: Expect) {
 
 #[tokio::test]
 async fn an_answer_goes_through_input_llm_conditional_response() {
-    check("안녕", vec![Script::text("안녕하세요!")], expect![[r#"
+    check(
+        "안녕",
+        vec![Script::text("안녕하세요!")],
+        expect![[r#"
         input
           + user 안녕
         llm · model×1
@@ -29,14 +32,19 @@ async fn an_answer_goes_through_input_llm_conditional_response() {
         response
         = 안녕하세요!
         models 1 · path input llm conditional response
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_tool_leads_back_to_the_model() {
     let script =
         vec![Script::call("calculator", json!({ "expression": "123 * 456" })), Script::text("56088입니다.")];
-    check("123 * 456 계산해줘", script, expect![[r#"
+    check(
+        "123 * 456 계산해줘",
+        script,
+        expect![[r#"
         input
           + user 123 * 456 계산해줘
         llm · model×1
@@ -52,13 +60,21 @@ async fn a_tool_leads_back_to_the_model() {
         response
         = 56088입니다.
         models 2 · path input llm conditional tool llm conditional response · tools calculator
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_failed_tool_gives_an_error_as_its_result() {
-    let script = vec![Script::call("calculator", json!({ "expression": "abc" })), Script::text("식이 잘못되었습니다.")];
-    check("abc 계산해줘", script, expect![[r#"
+    let script = vec![
+        Script::call("calculator", json!({ "expression": "abc" })),
+        Script::text("식이 잘못되었습니다."),
+    ];
+    check(
+        "abc 계산해줘",
+        script,
+        expect![[r#"
         input
           + user abc 계산해줘
         llm · model×1
@@ -74,18 +90,25 @@ async fn a_failed_tool_gives_an_error_as_its_result() {
         response
         = 식이 잘못되었습니다.
         models 2 · path input llm conditional tool llm conditional response · tools calculator
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn empty_input_ends_in_the_error_node() {
-    check("  ", vec![], expect![[r#"
+    check(
+        "  ",
+        vec![],
+        expect![[r#"
         input
         error
           + assistant 질문이 비어 있습니다. 무엇이 궁금한지 적어 주세요.
         = 질문이 비어 있습니다. 무엇이 궁금한지 적어 주세요.
         models 0 · path input error · error empty_input
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -150,7 +173,8 @@ async fn a_conversation_goes_on_after_an_error() {
     model.push(Script::text("네, 말씀하세요."));
     stage.ask("그만").await;
     let sent = model.requests().pop().expect("asked").messages;
-    let called: Vec<&str> = sent.iter().flat_map(|message| message.tool_calls()).map(|call| call.id.as_str()).collect();
+    let called: Vec<&str> =
+        sent.iter().flat_map(|message| message.tool_calls()).map(|call| call.id.as_str()).collect();
     let answered = sent.iter().flat_map(|message| message.tool_results()).count();
     assert_eq!(called.len(), answered, "no call is left without a result");
 }
@@ -161,8 +185,12 @@ fn away() -> ModelError {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_is_tried_three_times() {
-    let script = vec![Script::failure(away()), Script::text("반쯤").then_fails(away()), Script::text("됐습니다.")];
-    check("안녕", script, expect![[r#"
+    let script =
+        vec![Script::failure(away()), Script::text("반쯤").then_fails(away()), Script::text("됐습니다.")];
+    check(
+        "안녕",
+        script,
+        expect![[r#"
         input
           + user 안녕
         llm · model×1 · tries 3
@@ -171,9 +199,14 @@ async fn a_model_is_tried_three_times() {
         response
         = 됐습니다.
         models 1 · path input llm conditional response
-    "#]]).await;
+    "#]],
+    )
+    .await;
     let script = vec![Script::failure(away()), Script::failure(away()), Script::failure(away())];
-    check("안녕", script, expect![[r#"
+    check(
+        "안녕",
+        script,
+        expect![[r#"
         input
           + user 안녕
         llm · tries 3
@@ -182,12 +215,17 @@ async fn a_model_is_tried_three_times() {
           + assistant 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요.
         = 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요.
         models 3 · path input llm conditional error · error model_unavailable
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_a_model_asks_for_is_given() {
-    let busy = |seconds| ModelError::RateLimited { reason: "429".into(), retry_after: Some(Duration::from_secs(seconds)) };
+    let busy = |seconds| ModelError::RateLimited {
+        reason: "429".into(),
+        retry_after: Some(Duration::from_secs(seconds)),
+    };
     let begun = tokio::time::Instant::now();
     let script = vec![Script::failure(busy(20)), Script::text("네.")];
     let model = ScriptedModel::new(script);
@@ -276,7 +314,11 @@ async fn the_answer_has_the_shape_that_clients_know() {
 #[tokio::test]
 async fn a_kill_anywhere_gives_the_same_answer_and_orders_once() {
     fn decide(request: &ChatRequest) -> Script {
-        if has_results(request) { Script::text("주문했습니다.") } else { Script::call("order", json!({})) }
+        if has_results(request) {
+            Script::text("주문했습니다.")
+        } else {
+            Script::call("order", json!({}))
+        }
     }
     let mut used = tools();
     let mut life = 0;

@@ -104,7 +104,12 @@ impl ChatModel for ByRequest {
 
 /// Whether tools gave something back since the person spoke.
 pub fn has_results(request: &ChatRequest) -> bool {
-    request.messages.iter().rev().take_while(|message| message.role != Role::User).any(|message| message.role == Role::Tool)
+    request
+        .messages
+        .iter()
+        .rev()
+        .take_while(|message| message.role != Role::User)
+        .any(|message| message.role == Role::Tool)
 }
 
 /// A calculator, a search that must not be repeated, and how often each ran.

@@ -9,10 +9,12 @@ use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use super::Assistant;
+use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::language::Language;
-use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified};
+use crate::nodes::{
+    Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified,
+};
 use crate::source::Source;
 use crate::state::{cut, question, spoken};
 use crate::tools::Taint;
