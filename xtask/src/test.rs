@@ -8,7 +8,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
-use crate::command::cargo;
+use crate::command::{cargo, root};
 
 /// Results of many test programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,10 +83,17 @@ fn arguments(args: &[String]) -> Vec<String> {
     all
 }
 
+/// Where the evaluation sets are, which are not part of the repository: beside it, unless told otherwise.
+fn eval_data() -> Option<(&'static str, std::path::PathBuf)> {
+    let beside = root().parent()?.join("shared").join("data");
+    (std::env::var_os("DORAN_EVAL_DATA").is_none() && beside.is_dir()).then_some(("DORAN_EVAL_DATA", beside))
+}
+
 fn watch(args: &[String], mut see: impl FnMut(&str)) -> Outcome {
     eprintln!("$ cargo {}", args.join(" "));
     let mut child = cargo(&[])
         .args(args)
+        .envs(eval_data())
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|why| format!("cargo does not start: {why}"))?;

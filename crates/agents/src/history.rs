@@ -188,6 +188,7 @@ impl Conversation {
 
     fn remove(&mut self, id: &MessageId) {
         self.messages.retain(|said| said.message.id != *id);
-        self.places = self.messages.iter().enumerate().map(|(at, said)| (said.message.id.clone(), at)).collect();
+        self.places =
+            self.messages.iter().enumerate().map(|(at, said)| (said.message.id.clone(), at)).collect();
     }
 }

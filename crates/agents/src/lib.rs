@@ -21,6 +21,7 @@ pub mod tools;
 
 pub use agents::{Agent, AgentError, AskOptions, Parts, Starters, Turn, all};
 pub use doran_llm::{About, Kind as ModelKind};
+pub use doran_retrieval as retrieval;
 pub use language::Language;
 pub use nodes::Models;
 pub use prompt::PromptError;

@@ -112,7 +112,11 @@ impl Prompts {
     }
 
     /// The system text of the assistant with what was said before: the first two of the parts of its prompt.
-    pub(crate) fn assistant(&self, language: Language, summaries: &[String]) -> Result<String, minijinja::Error> {
+    pub(crate) fn assistant(
+        &self,
+        language: Language,
+        summaries: &[String],
+    ) -> Result<String, minijinja::Error> {
         self.fill("assistant", language, context! { summaries => summaries.to_vec() })
     }
 
@@ -205,7 +209,8 @@ fn add(
     text: &str,
 ) -> Result<(), PromptError> {
     let path = path(known.name, language);
-    let broken = |error: minijinja::Error| PromptError::Broken { name: path.clone(), reason: error.to_string() };
+    let broken =
+        |error: minijinja::Error| PromptError::Broken { name: path.clone(), reason: error.to_string() };
     templates.add_template_owned(path.clone(), text.to_owned()).map_err(broken)?;
     let template = templates.get_template(&path).map_err(broken)?;
     let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();

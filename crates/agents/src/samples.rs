@@ -1,27 +1,98 @@
-//! A small rule book of a made-up company, so that there is something to ask about before anything was ingested.
+//! A small rule book of a made-up company and a contract with its standard form, so that there is something to ask
+//! about before anything was ingested.
+//!
+//! The files are as people have them: Markdown, HWPX, DOCX and PDF. Those that are not text are made by
+//! `samples/make/make.py`.
 
-use doran_retrieval::Document;
+use std::sync::LazyLock;
 
-/// The Korean rule book: leave, attendance, expenses, security.
-pub fn korean() -> Vec<Document> {
+use doran_retrieval::ingest::{ReadLimits, extract};
+use doran_retrieval::{Document, DocumentKind};
+
+/// A sample as a file.
+#[derive(Clone, Debug)]
+pub struct SampleFile {
+    /// Where it lies below the samples, such as `ko/휴가.md`.
+    pub name: &'static str,
+    /// What is written on it.
+    pub title: &'static str,
+    /// All of it.
+    pub bytes: &'static [u8],
+    /// What it is.
+    pub kind: DocumentKind,
+}
+
+macro_rules! sample {
+    ($name:literal, $title:literal, $kind:expr) => {
+        SampleFile {
+            name: $name,
+            title: $title,
+            bytes: include_bytes!(concat!("../samples/", $name)),
+            kind: $kind,
+        }
+    };
+}
+
+/// Every sample: the rules in Korean, the handbook in English, the contracts in both.
+pub fn files() -> Vec<SampleFile> {
+    use DocumentKind::{Contract, General, Standard};
     vec![
-        Document::new("samples/ko/휴가.md", "휴가 규정", include_str!("../samples/ko/휴가.md")),
-        Document::new("samples/ko/근태.md", "근태 규정", include_str!("../samples/ko/근태.md")),
-        Document::new("samples/ko/경비.md", "경비 규정", include_str!("../samples/ko/경비.md")),
-        Document::new("samples/ko/보안.md", "보안 규정", include_str!("../samples/ko/보안.md")),
+        sample!("ko/휴가.md", "휴가 규정", General),
+        sample!("ko/근태.md", "근태 규정", General),
+        sample!("ko/경비.md", "경비 규정", General),
+        sample!("ko/보안.md", "보안 규정", General),
+        sample!("ko/복리후생.hwpx", "복리후생 규정", General),
+        sample!("ko/인사.docx", "인사 규정", General),
+        sample!("ko/자산.pdf", "업무용 기기와 자산 규정", General),
+        sample!("en/handbook.md", "Employee handbook", General),
+        sample!("contracts/용역계약서.docx", "소프트웨어 개발 용역계약서", Contract),
+        sample!("contracts/표준용역계약서.hwpx", "표준 용역계약서", Standard("용역".into())),
+        sample!("contracts/service-agreement.md", "Consulting Services Agreement", Contract),
+        sample!(
+            "contracts/standard-service-agreement.md",
+            "Standard Services Agreement",
+            Standard("services".into())
+        ),
     ]
+}
+
+/// The Korean rule book: leave, attendance, expenses, security, benefits, personnel, equipment.
+pub fn korean() -> Vec<Document> {
+    read("ko/")
 }
 
 /// The English handbook.
 pub fn english() -> Vec<Document> {
-    vec![Document::new(
-        "samples/en/handbook.md",
-        "Employee handbook",
-        include_str!("../samples/en/handbook.md"),
-    )]
+    read("en/")
 }
 
-/// Both.
+/// Both rule books.
 pub fn all() -> Vec<Document> {
     [korean(), english()].concat()
+}
+
+/// The contracts and their standard forms.
+pub fn contracts() -> Vec<Document> {
+    read("contracts/")
+}
+
+/// The samples, read once. They are ours, so they are read without a jail.
+static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
+    let limits = ReadLimits::default();
+    let read = |file: SampleFile| match extract(file.name, file.bytes, &limits) {
+        Ok(found) => {
+            let document = Document::new(format!("samples/{}", file.name), file.title, found.text);
+            Some(Document { kind: file.kind, pages: found.pages, ..document })
+        }
+        Err(failure) => {
+            tracing::error!(name = file.name, detail = %failure.detail, "a sample cannot be read");
+            None
+        }
+    };
+    files().into_iter().filter_map(read).collect()
+});
+
+fn read(folder: &str) -> Vec<Document> {
+    let folder = format!("samples/{folder}");
+    DOCUMENTS.iter().filter(|document| document.id.as_str().starts_with(&folder)).cloned().collect()
 }

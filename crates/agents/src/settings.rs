@@ -123,16 +123,22 @@ struct Made {
 }
 
 /// What every agent takes.
-const COMMON: &[&str] = &[
-    "ko", "en", "language", "prompts", "model", "small_model", "persistence_mode", "checkpoint_db_path",
-];
+const COMMON: &[&str] =
+    &["ko", "en", "language", "prompts", "model", "small_model", "persistence_mode", "checkpoint_db_path"];
 
 const MADE: &[Made] = &[
     Made {
         name: "assistant",
         takes: &[
-            "tools", "policies", "collection", "passages", "max_messages", "keep_recent", "max_summaries",
-            "summary_tokens", "max_tool_rounds",
+            "tools",
+            "policies",
+            "collection",
+            "passages",
+            "max_messages",
+            "keep_recent",
+            "max_summaries",
+            "summary_tokens",
+            "max_tool_rounds",
         ],
         make: assistant::agent,
     },
@@ -145,7 +151,12 @@ const MADE: &[Made] = &[
     Made {
         name: "docqa",
         takes: &[
-            "collection", "passages", "keep_recent", "context_length", "compression_threshold", "compression_target",
+            "collection",
+            "passages",
+            "keep_recent",
+            "context_length",
+            "compression_threshold",
+            "compression_target",
         ],
         make: docqa::agent,
     },
@@ -176,7 +187,8 @@ pub fn build(settings: &Settings, parts: &Parts) -> Result<Vec<Agent>, AgentErro
     }
     for (name, further) in &settings.assistants {
         let after = further.agent.as_deref().unwrap_or("assistant");
-        let made = find(after).ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
+        let made =
+            find(after).ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
         if find(name).is_some() {
             return Err(setting(name, "assistants", "a ready-made agent has this name; choose another"));
         }
@@ -275,8 +287,7 @@ fn check(name: &str, made: &Made, settings: &AgentSettings) -> Result<(), AgentE
 impl AgentSettings {
     /// Its prompts.
     pub(crate) fn prompts(&self, agent: &str) -> Result<Prompts, AgentError> {
-        Prompts::with(&self.prompts)
-            .map_err(|source| AgentError::Prompt { agent: agent.to_owned(), source })
+        Prompts::with(&self.prompts).map_err(|source| AgentError::Prompt { agent: agent.to_owned(), source })
     }
 
     /// The parts with its own models and tools.
@@ -284,7 +295,8 @@ impl AgentSettings {
         let mut own = parts.clone();
         let named = |key: &str, name: &String| -> Result<Arc<dyn ChatModel>, AgentError> {
             let known = || parts.named.keys().cloned().collect::<Vec<_>>().join(", ");
-            let missing = || setting(agent, key, format!("there is no model `{name}`; there are: {}", known()));
+            let missing =
+                || setting(agent, key, format!("there is no model `{name}`; there are: {}", known()));
             parts.named.get(name).cloned().ok_or_else(missing)
         };
         if let Some(model) = &self.model {
@@ -293,7 +305,8 @@ impl AgentSettings {
         if let Some(small) = &self.small_model {
             own.small = named("small_model", small)?;
         }
-        let known = || parts.tools.list().map(|(about, _)| about.spec.name.clone()).collect::<Vec<_>>().join(", ");
+        let known =
+            || parts.tools.list().map(|(about, _)| about.spec.name.clone()).collect::<Vec<_>>().join(", ");
         if let Some(tools) = &self.tools {
             if let Some(missing) = tools.iter().find(|name| parts.tools.get(name).is_none()) {
                 let reason = format!("there is no tool `{missing}`; there are: {}", known());

@@ -71,7 +71,8 @@ impl Source {
     }
 
     fn of(hit: Hit, number: u32) -> Self {
-        let doran_retrieval::Passage { id, document, version, kind, title, text, range, page, article } = hit.passage;
+        let doran_retrieval::Passage { id, document, version, kind, title, text, range, page, article } =
+            hit.passage;
         Self {
             number,
             document: document.to_string(),

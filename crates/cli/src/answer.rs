@@ -76,7 +76,8 @@ impl Answer {
         });
         self.tokens += task.input_tokens + task.output_tokens;
         let answers = history::said_in(&task.update)?;
-        let is_answer = |said: &&(Message, Vec<Source>)| said.0.role == Role::Assistant && !said.0.text().is_empty();
+        let is_answer =
+            |said: &&(Message, Vec<Source>)| said.0.role == Role::Assistant && !said.0.text().is_empty();
         if let Some((message, sources)) = answers.iter().rev().find(is_answer) {
             self.text = message.text();
             self.sources.clone_from(sources);

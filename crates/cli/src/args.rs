@@ -12,6 +12,8 @@ const EXAMPLES: &str = "Examples · 보기:
   doran chat                            talk in the terminal · 터미널에서 대화
   echo '연차휴가는 며칠인가요?' | doran chat
   doran serve --port 8080               the HTTP server · HTTP 서버
+  doran ingest 규정/                    read files, then ask about them · 파일을 읽어 두고 묻기
+  doran search 육아휴직                 find passages, no model · 모델 없이 문단 찾기
   doran config                          every setting and its origin · 모든 설정과 그 출처";
 
 /// Durable chat agents in one program · 꺼져도 이어지는 대화 에이전트
@@ -66,6 +68,10 @@ pub(crate) enum Command {
     Chat(commands::chat::Args),
     /// Serve HTTP with server-sent events · HTTP 서버를 연다
     Serve(commands::serve::Args),
+    /// Take files into the library · 파일을 문서 보관함에 넣는다
+    Ingest(commands::ingest::Args),
+    /// Look through all documents · 모든 문서에서 찾는다
+    Search(commands::search::Args),
     /// List conversations · 대화를 나열한다
     Threads(commands::threads::Args),
     /// List runs · 실행을 나열한다

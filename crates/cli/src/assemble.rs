@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use doran_agents::{About, Agent, Parts, PersistenceMode, samples};
+use doran_agents::{About, Agent, Parts, PersistenceMode};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
 use doran_llm::{ChatModel, OfflineModel};
-use doran_retrieval::RamKeyword;
-use doran_server::App;
+use doran_retrieval::{Index, Library, LibraryOptions, RamKeyword};
+use doran_server::{App, Keys};
 use doran_store::{Keeper, Opened};
-use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Database};
 use crate::data_dir::DataDir;
@@ -21,6 +20,11 @@ pub(crate) struct House {
     pub(crate) tenant: Tenant,
     pub(crate) agents: Vec<Agent>,
     pub(crate) model: Arc<About>,
+    /// What was handed in, and where it is found.
+    pub(crate) library: Library,
+    pub(crate) index: Arc<dyn Index>,
+    /// Who may ask over HTTP; empty lets this machine in.
+    pub(crate) keys: Keys,
     /// For a store whose file is ours.
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     /// Whether the store was made just now.
@@ -47,7 +51,9 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::with(store, options);
-    let (agents, model) = agents(config)?;
+    let index = samples();
+    let library = library(config, index.clone()).await?;
+    let (agents, model) = agents(config, index.clone())?;
     for agent in &agents {
         let name = &agent.name;
         if agent.persistence != PersistenceMode::Store {
@@ -59,15 +65,34 @@ pub(crate) async fn house(config: &Config) -> anyhow::Result<House> {
         }
         agent.register(&runtime)?;
     }
-    Ok(House { runtime, tenant: Tenant::local(), agents, model: Arc::new(model), keeper, new, _held: held })
+    let (tenant, model, keys) = (Tenant::local(), Arc::new(model), Keys::default());
+    Ok(House { runtime, tenant, agents, model, library, index, keys, keeper, new, _held: held })
+}
+
+/// An index with the sample documents in it.
+pub(crate) fn samples() -> Arc<RamKeyword> {
+    let tenant = doran_retrieval::Tenant::new(Tenant::local().as_str());
+    let documents = [doran_agents::samples::all(), doran_agents::samples::contracts()].concat();
+    Arc::new(RamKeyword::of(&tenant, &documents))
+}
+
+/// The library in the data directory, with all that is ready in it put into the index.
+async fn library(config: &Config, index: Arc<RamKeyword>) -> anyhow::Result<Library> {
+    let path = config.data_dir.join("library");
+    let library = Library::open(&path, index.clone(), LibraryOptions::default()).await.map_err(|error| {
+        let (shown, ko) = (path.display(), error.ko());
+        both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
+            .because(error)
+    })?;
+    library.rebuild(index.as_ref()).await?;
+    Ok(library)
 }
 
 /// The agents, and what answers in them.
-pub(crate) fn agents(config: &Config) -> anyhow::Result<(Vec<Agent>, About)> {
+pub(crate) fn agents(config: &Config, retriever: Arc<RamKeyword>) -> anyhow::Result<(Vec<Agent>, About)> {
     let model = model(&config.model)?;
     let about = model.about();
-    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
-    let parts = Parts::new(model, index);
+    let parts = Parts::new(model, retriever);
     Ok((doran_agents::all(&parts)?, about))
 }
 
@@ -81,14 +106,10 @@ fn model(name: &str) -> anyhow::Result<Arc<dyn ChatModel>> {
 impl House {
     /// What the server works with.
     pub(crate) fn app(&self) -> App {
-        App {
-            runtime: self.runtime.clone(),
-            tenant: self.tenant.clone(),
-            agents: self.agents.clone().into(),
-            model: self.model.clone(),
-            limits: doran_server::Limits::default(),
-            draining: CancellationToken::new(),
-        }
+        App::new(self.runtime.clone(), self.agents.clone())
+            .index(self.index.clone())
+            .library(self.library.clone())
+            .keys(self.keys.clone())
     }
 
     /// Ends when a write to our file failed in a way that only a new start can settle, with the reason. A database

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use doran_agents::tools::python;
+use doran_retrieval::ingest;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
 /// write it, and `--help` does not show it.
 fn as_worker(argument: Option<&OsStr>) -> Option<ExitCode> {
     match argument?.to_str()? {
+        ingest::WORKER => Some(ingest::worker_main()),
         python::WORKER => Some(python::worker_main()),
         _ => None,
     }
@@ -70,6 +72,8 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Demo(args) => wait(commands::demo::run(args, config, output)),
         Command::Chat(args) => wait(commands::chat::run(args, config, output)),
         Command::Serve(args) => wait(commands::serve::run(args, config, output)),
+        Command::Ingest(args) => wait(commands::ingest::run(args, config, output)),
+        Command::Search(args) => wait(commands::search::run(args, config, output)),
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
         Command::Graph(args) => commands::graph::run(args, config, output),

@@ -63,7 +63,11 @@ impl JailError {
 
 fn seconds(limit: &Duration) -> String {
     let tenths = limit.as_millis() / 100;
-    if tenths.is_multiple_of(10) { format!("{}", tenths / 10) } else { format!("{}.{}", tenths / 10, tenths % 10) }
+    if tenths.is_multiple_of(10) {
+        format!("{}", tenths / 10)
+    } else {
+        format!("{}.{}", tenths / 10, tenths % 10)
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 //! panics with its name.
 
 use futures_util::StreamExt;
+use serde_json::json;
 
-use crate::message::Message;
-use crate::model::{ChatModel, ChatRequest, Delta, Finish, collect};
+use crate::message::{Message, Origin, ToolResult};
+use crate::model::{ChatModel, ChatRequest, Delta, Finish, Reply, ResponseSchema, ToolSpec, collect};
+use crate::structured::{CheckedCall, check_calls, read_value};
 
 /// Checks every law that any model must keep, whatever it answers.
 pub async fn check(model: &dyn ChatModel) {
@@ -15,6 +17,80 @@ pub async fn check(model: &dyn ChatModel) {
     dropping_stops_it_and_harms_nobody(model).await;
     streams_do_not_disturb_each_other(model).await;
     a_limit_is_kept_and_told(model).await;
+}
+
+/// The same for a model whose answers come in one piece.
+pub async fn check_whole(model: &dyn ChatModel) {
+    it_says_what_it_is(model);
+    the_end_comes_once_and_last(model).await;
+    usage_is_counted(model).await;
+    dropping_stops_it_and_harms_nobody(model).await;
+    streams_do_not_disturb_each_other(model).await;
+    a_limit_is_kept_and_told(model).await;
+}
+
+/// Checks a model that calls tools: asked for the weather of Seoul and Busan it calls `weather` for both at once, and
+/// with the results it answers in words.
+pub async fn check_tools(model: &dyn ChatModel) {
+    let question = Message::user("m1", "서울과 부산의 날씨를 한 번에 알려 주세요.");
+    let weather = ToolSpec {
+        name: "weather".into(),
+        description: "도시의 날씨를 알려 줍니다. Tells the weather of a city.".into(),
+        parameters: json!({
+            "type": "object",
+            "properties": { "city": { "type": "string" } },
+            "required": ["city"],
+            "additionalProperties": false
+        }),
+    };
+    let request = ChatRequest { tools: vec![weather], ..ChatRequest::new(vec![question]) };
+    let reply = whole(model, request.clone(), "tools_are_called").await;
+    assert_eq!(reply.finish, Finish::ToolCalls, "tools_are_called: told");
+    assert_eq!(reply.tool_calls.len(), 2, "several_tools_are_called_at_once: {:?}", reply.tool_calls);
+    let checked = check_calls(&request.tools, &reply.tool_calls);
+    assert!(
+        checked.iter().all(|call| matches!(call, CheckedCall::Good(_))),
+        "calls_fit_their_tools: {checked:?}"
+    );
+    let results = reply.tool_calls.iter().map(|call| ToolResult {
+        call: call.id.clone(),
+        name: call.name.clone(),
+        text: "맑음, 27 도".into(),
+        failed: false,
+        origin: Origin::Tool,
+    });
+    let results = Message::tool_output("t1", results.collect::<Vec<_>>());
+    let mut request = request;
+    request.messages.push(reply.into_message("a1"));
+    request.messages.push(results);
+    let reply = whole(model, request, "results_are_read").await;
+    assert!(reply.text.contains("27"), "results_are_read: {:?}", reply.text);
+}
+
+/// Checks a model that writes JSON by a schema.
+pub async fn check_schema(model: &dyn ChatModel) {
+    let schema = ResponseSchema {
+        name: "place".into(),
+        schema: json!({
+            "type": "object",
+            "properties": { "city": { "type": "string" } },
+            "required": ["city"],
+            "additionalProperties": false
+        }),
+    };
+    let question = Message::user("m1", "대한민국의 수도는? JSON으로 답하세요.");
+    let request = ChatRequest { schema: Some(schema.clone()), ..ChatRequest::new(vec![question]) };
+    let reply = whole(model, request, "a_schema_is_kept").await;
+    if let Err(misfit) = read_value(&reply, &schema) {
+        panic!("a_schema_is_kept: {misfit}: {:?}", reply.text);
+    }
+}
+
+async fn whole(model: &dyn ChatModel, request: ChatRequest, law: &str) -> Reply {
+    match collect(model.stream(request)).await {
+        Ok(reply) => reply,
+        Err(error) => panic!("{law}: {error}"),
+    }
 }
 
 fn request() -> ChatRequest {

@@ -23,6 +23,39 @@ pub struct Price {
     pub cache_write: Option<f64>,
     /// Tokens written.
     pub output: f64,
+    /// What everything costs once a prompt is long, where that differs.
+    #[serde(default)]
+    pub long: Option<LongPrice>,
+}
+
+/// What a model costs for a long prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongPrice {
+    /// A prompt of more tokens than this is long.
+    pub from: u64,
+    /// As in [`Price`].
+    pub input: f64,
+    /// As in [`Price`].
+    #[serde(default)]
+    pub cached: Option<f64>,
+    /// As in [`Price`].
+    #[serde(default)]
+    pub cache_write: Option<f64>,
+    /// As in [`Price`].
+    pub output: f64,
+}
+
+impl Price {
+    /// What a prompt of this length costs.
+    fn at(&self, input_tokens: u64) -> Self {
+        match self.long.filter(|long| input_tokens > long.from) {
+            Some(LongPrice { input, cached, cache_write, output, .. }) => {
+                Self { input, cached, cache_write, output, long: None }
+            }
+            None => *self,
+        }
+    }
 }
 
 /// Prices by the name of the model, `provider:model`.
@@ -62,8 +95,12 @@ impl Prices {
         Ok(self)
     }
 
-    /// The price of a model. A dated name such as `…-2026-04-01` costs what the name without the date does.
+    /// The price of a model. A dated name such as `…-2026-04-01` costs what the name without the date does, and it does
+    /// not matter in which of its dialects a vendor is asked.
     pub fn of(&self, model: &str) -> Option<&Price> {
+        if let Some(name) = model.strip_prefix("openai-responses:") {
+            return self.of(&format!("openai:{name}"));
+        }
         self.models.get(model).or_else(|| self.models.get(undated(model)?))
     }
 
@@ -74,7 +111,7 @@ impl Prices {
         if is_own(model) {
             return Some(0);
         }
-        let price = self.of(model)?;
+        let price = self.of(model)?.at(usage.input_tokens);
         let apart = usage.cached_tokens + usage.cache_written_tokens;
         let fresh = usage.input_tokens.saturating_sub(apart);
         let dollars_per_million = |tokens: u64, price: f64| tokens as f64 * price;
@@ -92,7 +129,8 @@ fn is_own(model: &str) -> bool {
         crate::provider::vendor(id)
             .is_some_and(|vendor| vendor.place == crate::provider::Place::Local && id != "openai-compatible")
     };
-    model == crate::OFFLINE_MODEL || model.split_once(':').is_some_and(|(id, rest)| local(id) && !rest.contains('#'))
+    model == crate::OFFLINE_MODEL
+        || model.split_once(':').is_some_and(|(id, rest)| local(id) && !rest.contains('#'))
 }
 
 /// The name without a date at its end: `-2026-04-01` or `-20260401`.
@@ -104,7 +142,8 @@ fn undated(model: &str) -> Option<&str> {
     }
     let (name, month) = name.rsplit_once('-')?;
     let (name, year) = name.rsplit_once('-')?;
-    (last.len() == 2 && month.len() == 2 && year.len() == 4 && [last, month, year].into_iter().all(digits)).then_some(name)
+    (last.len() == 2 && month.len() == 2 && year.len() == 4 && [last, month, year].into_iter().all(digits))
+        .then_some(name)
 }
 
 #[cfg(test)]
@@ -117,7 +156,8 @@ mod tests {
         empty
             .with(
                 "[models.\"v:m\"]\ninput = 2.0\ncached = 0.5\noutput = 10.0\n\
-                 [models.\"v:w\"]\ninput = 4.0\ncache_write = 5.0\noutput = 20.0\n",
+                 [models.\"v:w\"]\ninput = 4.0\ncache_write = 5.0\noutput = 20.0\n\
+                 [models.\"v:long\"]\ninput = 1.0\noutput = 1.0\nlong = { from = 1000, input = 2.0, output = 2.0 }\n",
             )
             .expect("prices")
     }
@@ -140,6 +180,8 @@ mod tests {
         assert_eq!(cost("v:m", usage(1_000, 800, 0, 100)), Some(1_800));
         assert_eq!(cost("v:w", usage(1_000, 0, 800, 0)), Some(4_800));
         assert_eq!(cost("v:m", usage(1, 1, 0, 0)), Some(1), "a part of a millionth is one");
+        assert_eq!(cost("v:long", usage(1_000, 0, 0, 100)), Some(1_100));
+        assert_eq!(cost("v:long", usage(1_001, 0, 0, 100)), Some(2_202), "all of a long prompt costs more");
         assert_eq!(cost("v:m-2026-04-01", usage(1_000, 0, 0, 0)), Some(2_000));
         assert_eq!(cost("v:m-20260401", usage(1_000, 0, 0, 0)), Some(2_000));
     }
@@ -168,6 +210,9 @@ mod tests {
     fn own_prices_win() {
         let prices = prices().with("[models.\"v:m\"]\ninput = 1.0\noutput = 1.0\n").expect("prices");
         assert_eq!(prices.cost_micros("v:m", &usage(10, 0, 0, 0)), Some(10));
-        assert!(prices.clone().with("[models.\"v:m\"]\ninptu = 1.0\noutput = 1.0\n").is_err(), "a slip is told");
+        assert!(
+            prices.clone().with("[models.\"v:m\"]\ninptu = 1.0\noutput = 1.0\n").is_err(),
+            "a slip is told"
+        );
     }
 }

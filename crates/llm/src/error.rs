@@ -161,10 +161,9 @@ impl ModelError {
                 "모델 요청 한도에 걸렸습니다. 잠시 뒤 다시 시도하거나 한도를 올리세요.",
                 "The vendor's rate limit was reached. Try again in a while, or raise the limit.",
             ),
-            Self::Broken { .. } => (
-                "답변이 중간에 끊겼습니다. 다시 시도하세요.",
-                "The answer broke off half-way. Try again.",
-            ),
+            Self::Broken { .. } => {
+                ("답변이 중간에 끊겼습니다. 다시 시도하세요.", "The answer broke off half-way. Try again.")
+            }
             Self::Empty { .. } => (
                 "모델이 빈 답변을 보냈습니다. 다시 시도하거나 다르게 물어보세요.",
                 "The model sent an empty answer. Try again or ask differently.",

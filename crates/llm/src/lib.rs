@@ -19,14 +19,15 @@ mod retry;
 mod scripted;
 mod structured;
 
-pub use cost::{Price, Prices, PricesError};
+pub use cost::{LongPrice, Price, Prices, PricesError};
 pub use count::{estimate_messages, estimate_request, estimate_tokens};
 pub use embed::{Embedder, EmbedderAbout, Side};
 pub use error::{Advice, Cause, ModelError};
 pub use http::{Limits, Secret, Timeouts};
 pub use message::{Image, Message, MessageId, Origin, Part, Passage, Role, ToolCall, ToolResult};
 pub use model::{
-    About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelRole, Purpose, Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
+    About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelRole, Purpose,
+    Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
 };
 pub use offline::{OFFLINE_MODEL, OfflineModel};
 pub use provider::{
@@ -35,6 +36,8 @@ pub use provider::{
 };
 pub use replay::{Cache, Cached, Recording, Replaying};
 pub use retry::{Retries, Retrying};
+#[cfg(feature = "scripted")]
+pub use scripted::{Heard, Piece, Said, ScriptedServer, Turn, Wire};
 pub use scripted::{Script, ScriptedModel};
 pub use structured::{
     AskError, BadCall, CheckedCall, MOST_ARGUMENT_BYTES, MOST_PARALLEL_CALLS, Misfit, ask, check_arguments,

@@ -36,12 +36,8 @@ impl Default for Retries {
 
 impl Retries {
     /// Never asks again.
-    pub const NEVER: Self = Self {
-        tries: 1,
-        first_wait: Duration::ZERO,
-        longest_wait: Duration::ZERO,
-        patience: Duration::ZERO,
-    };
+    pub const NEVER: Self =
+        Self { tries: 1, first_wait: Duration::ZERO, longest_wait: Duration::ZERO, patience: Duration::ZERO };
 }
 
 /// A model that asks the one inside again after a failure that may pass.
@@ -97,7 +93,11 @@ async fn begun<M: ChatModel>(model: &M, request: ChatRequest, retries: Retries) 
         let again = error.is_transient() && !(was_empty && matches!(error, ModelError::Empty { .. }));
         match wait.filter(|wait| again && began.elapsed() + *wait <= retries.patience) {
             Some(wait) => {
-                tracing::info!(code = error.code(), wait_ms = wait.as_millis() as u64, "asking the model again");
+                tracing::info!(
+                    code = error.code(),
+                    wait_ms = wait.as_millis() as u64,
+                    "asking the model again"
+                );
                 was_empty = matches!(error, ModelError::Empty { .. });
                 drop(deltas);
                 tokio::time::sleep(wait).await;
@@ -132,7 +132,8 @@ mod tests {
         let model = ScriptedModel::new(scripts);
         let began = Instant::now();
         let retrying = Retrying::new(model.clone(), Retries::default());
-        let request = ChatRequest { purpose: Purpose::Answer, ..ChatRequest::new(vec![Message::user("m", "?")]) };
+        let request =
+            ChatRequest { purpose: Purpose::Answer, ..ChatRequest::new(vec![Message::user("m", "?")]) };
         let told = match collect(retrying.stream(request)).await {
             Ok(reply) => reply.text,
             Err(error) => error.code().to_owned(),
@@ -144,7 +145,8 @@ mod tests {
     async fn a_failure_that_may_pass_is_tried_three_times() {
         let (told, requests, _) = outcome(vec![unavailable(), unavailable(), Script::text("왔다")]).await;
         assert_eq!((told.as_str(), requests), ("왔다", 3));
-        let (told, requests, _) = outcome(vec![unavailable(), unavailable(), unavailable(), Script::text("늦음")]).await;
+        let (told, requests, _) =
+            outcome(vec![unavailable(), unavailable(), unavailable(), Script::text("늦음")]).await;
         assert_eq!((told.as_str(), requests), ("unavailable", 3));
     }
 
@@ -159,9 +161,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_asked_again_after_the_first_word() {
         let lost = ModelError::Broken { reason: "reset".into() };
-        let (told, requests, _) = outcome(vec![Script::text("반쯤 ").then_fails(lost), Script::text("다시")]).await;
+        let (told, requests, _) =
+            outcome(vec![Script::text("반쯤 ").then_fails(lost), Script::text("다시")]).await;
         assert_eq!((told.as_str(), requests), ("truncated", 1));
-        let (told, requests, _) = outcome(vec![Script::text("반").then_stops_short(), Script::text("다시")]).await;
+        let (told, requests, _) =
+            outcome(vec![Script::text("반").then_stops_short(), Script::text("다시")]).await;
         assert_eq!((told.as_str(), requests), ("truncated", 1));
     }
 

@@ -127,7 +127,8 @@ mod tests {
         assert_eq!(citation.quote, "연차는  15일");
         assert_eq!(citation.verify(&document), Ok(()));
         assert_eq!(Citation::of(&passage, "연차는 16일"), None);
-        let changed = Document { text: "머리말.\n\n연차는  20일이다.".to_owned(), ..document.clone() };
+        let changed =
+            Document { text: "머리말.\n\n연차는  20일이다.".to_owned(), ..document.clone() };
         assert_eq!(citation.verify(&changed), Err(Unfounded::NotThere));
         let newer = Document { version: "v2".to_owned(), ..document.clone() };
         assert_eq!(citation.verify(&newer), Err(Unfounded::OtherVersion));

@@ -1,7 +1,8 @@
 //! Documents in, passages out.
 //!
 //! A [`Document`] is split into [`Passage`]s small enough to quote; a [`Retriever`] finds those that bear on a
-//! question. [`RamKeyword`] does so by shared words, in the process, with nothing to install. This crate does not know
+//! question. The [`Library`] takes files in ([`ingest`] reads them, [`contract`] knows their articles) and keeps an
+//! [`Index`] in step. [`RamKeyword`] finds by shared words, in the process, with nothing to install. This crate does not know
 //! agents or models: what becomes of a passage is decided elsewhere.
 
 pub mod cite;
@@ -9,7 +10,9 @@ pub mod conformance;
 pub mod contract;
 pub mod eval;
 pub mod fuse;
+pub mod ingest;
 mod keyword;
+mod library;
 mod passage;
 mod retriever;
 mod split;
@@ -18,6 +21,7 @@ pub mod tidy;
 
 pub use cite::{Citation, Unfounded};
 pub use keyword::{Highlight, RamKeyword, Ranking, Segment, SegmentDocument, articles_named, highlights};
+pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Status};
 pub use passage::{ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant};
 pub use retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
 pub use split::split;

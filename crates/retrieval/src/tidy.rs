@@ -17,7 +17,9 @@ pub fn without_copies(hits: Vec<Hit>) -> Vec<Hit> {
     for hit in hits {
         let words = words(&hit.passage);
         let copy = kept.iter().any(|(better, said)| {
-            better.passage.kind == hit.passage.kind && better.passage.article == hit.passage.article && alike(said, &words) >= COPY
+            better.passage.kind == hit.passage.kind
+                && better.passage.article == hit.passage.article
+                && alike(said, &words) >= COPY
         });
         if !copy {
             kept.push((hit, words));
@@ -96,7 +98,10 @@ mod tests {
         let two = passages("b", "연차휴가는  1년에 15일을 준다").remove(0);
         let other = passages("c", "출장 식비는 하루 4만 원까지.").remove(0);
         let hits = vec![hit(&one, 2.0), hit(&two, 1.5), hit(&other, 1.0)];
-        assert_eq!(shown(&without_copies(hits.clone())), "연차휴가는 1년에 15일을 준다. | 출장 식비는 하루 4만 원까지.");
+        assert_eq!(
+            shown(&without_copies(hits.clone())),
+            "연차휴가는 1년에 15일을 준다. | 출장 식비는 하루 4만 원까지."
+        );
         let mut standard = hits;
         standard[1].passage.kind = DocumentKind::Standard("용역".to_owned());
         assert_eq!(without_copies(standard).len(), 3, "a standard beside a contract is no copy");

@@ -1,5 +1,7 @@
 //! What can go wrong, in one table: status, stable code, a sentence in English and in Korean.
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use doran_engine::EngineError;
@@ -48,7 +50,9 @@ table! {
     BadPath 400 "bad_path" "the path does not name a thread and a run" "경로가 대화와 실행을 가리키지 않습니다"
     BadHeader 400 "bad_header" "a header does not fit" "헤더가 맞지 않습니다"
     NoHost 400 "no_host" "the request has no `Host` header" "요청에 `Host` 헤더가 없습니다"
-    HostNotAllowed 403 "host_not_allowed" "this server answers to localhost only" "이 서버는 localhost에만 답합니다"
+    NoKey 401 "no_key" "this server wants a key: send `Authorization: Bearer KEY`; `doran keys new` makes one" "이 서버는 키가 필요합니다. `Authorization: Bearer 키`를 보내세요. 키는 `doran keys new`로 만듭니다"
+    WrongKey 401 "wrong_key" "there is no such key" "그런 키가 없습니다"
+    HostNotAllowed 403 "host_not_allowed" "this server does not answer to that name; names are allowed with `allowed_hosts`" "이 서버는 그 이름에 답하지 않습니다. 이름은 `allowed_hosts`로 허용합니다"
     OriginNotAllowed 403 "origin_not_allowed" "pages of other sites may not call this server" "다른 사이트의 페이지는 이 서버를 부를 수 없습니다"
     NotFound 404 "not_found" "there is nothing here" "여기에는 아무것도 없습니다"
     UnknownAgent 404 "unknown_agent" "there is no agent of that name" "그런 이름의 에이전트가 없습니다"
@@ -59,7 +63,11 @@ table! {
     TooLarge 413 "too_large" "the body is too large" "본문이 너무 큽니다"
     NotJson 415 "not_json" "send `Content-Type: application/json` without an encoding" "인코딩 없이 `Content-Type: application/json`으로 보내세요"
     KeyReused 422 "key_reused" "the idempotency key was used for another request" "이 멱등 키는 다른 요청에 쓰였습니다"
+    TooMany 429 "too_many_requests" "this key sends too many requests; wait and ask again" "이 키의 요청이 너무 많습니다. 잠시 뒤에 다시 물으세요"
     Internal 500 "internal" "something went wrong inside" "내부에서 문제가 생겼습니다"
+    RunFailed 502 "run_failed" "the run ended with an error" "실행이 오류로 끝났습니다"
+    Overloaded 503 "overloaded" "there is too much to do just now; ask again in a moment" "지금은 할 일이 너무 많습니다. 잠시 뒤에 다시 물으세요"
+    IndexUnavailable 503 "index_unavailable" "the index cannot be asked now; try again" "색인에 물을 수 없습니다. 다시 시도하세요"
     Unavailable 503 "unavailable" "the store cannot be reached; try again" "저장소에 닿지 않습니다. 다시 시도하세요"
     OutcomeUnknown 503 "outcome_unknown" "it is not known whether the write happened; ask again with the same idempotency key" "기록되었는지 알 수 없습니다. 같은 멱등 키로 다시 물으세요"
     Stopping 503 "stopping" "the server is stopping; ask again in a moment" "서버가 멈추는 중입니다. 잠시 뒤에 다시 물으세요"
@@ -71,11 +79,22 @@ table! {
 pub(crate) struct ApiError {
     pub(crate) code: Code,
     detail: Option<String>,
+    wait: Option<Duration>,
 }
 
 impl ApiError {
     pub(crate) fn because(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: Some(detail.into()) }
+        Self { code, detail: Some(detail.into()), wait: None }
+    }
+
+    /// With the time after which to ask again.
+    pub(crate) fn wait(code: Code, wait: Duration) -> Self {
+        Self { code, detail: None, wait: Some(wait) }
+    }
+
+    /// What went wrong this time, beyond its code.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
     }
 
     /// The problem as JSON.
@@ -92,14 +111,16 @@ impl ApiError {
 
 impl From<Code> for ApiError {
     fn from(code: Code) -> Self {
-        Self { code, detail: None }
+        Self { code, detail: None, wait: None }
     }
 }
 
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let code = match &error {
-            EngineError::Store(store) => return Self { code: of_store(store), detail: detail_of(store) },
+            EngineError::Store(store) => {
+                return Self { code: of_store(store), detail: detail_of(store), wait: None };
+            }
             EngineError::BadId(_) => Code::BadPath,
             EngineError::UnknownGraph(_) => Code::UnknownAgent,
             EngineError::BadInput { .. } | EngineError::UnknownNode { .. } => Code::BadInput,
@@ -156,8 +177,14 @@ impl IntoResponse for ApiError {
         let mut response = (status, self.json().to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(wait) =
+            self.wait.or((status == StatusCode::SERVICE_UNAVAILABLE).then_some(Duration::ZERO))
+        {
+            // Whole seconds, and never none.
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"doran\""));
         }
         if matches!(self.code, Code::TooLarge | Code::TooSlow) {
             // The rest of the body was not read and is not wanted.

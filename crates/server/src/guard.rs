@@ -1,37 +1,41 @@
-//! Who may call at all: programs and pages of this machine. A page elsewhere that points its own name at this machine
-//! still sends that name, and is refused by it.
+//! Who may call at all: programs and pages of this machine, and of the names the server was given. A page elsewhere
+//! that points its own name at this machine still sends that name, and is refused by it.
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::App;
 use crate::error::Code;
 
-/// Refuses what is not addressed to this machine, and marks every answer as data unless it is the page.
-pub(crate) async fn guard(request: Request, next: Next) -> Response {
-    let mut response = match check(request.headers(), request.uri().authority().is_some()) {
+/// Refuses what is not addressed to this machine, and marks every answer as data.
+pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = match check(&app.hosts, request.headers(), request.uri().authority().is_some()) {
         Ok(()) => next.run(request).await,
         Err(code) => crate::error::ApiError::from(code).into_response(),
     };
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // The page brings a policy of its own.
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    // A page brings its own.
     headers
         .entry(header::CONTENT_SECURITY_POLICY)
         .or_insert(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
     response
 }
 
-fn check(headers: &HeaderMap, absolute: bool) -> Result<(), Code> {
+fn check(names: &[String], headers: &HeaderMap, absolute: bool) -> Result<(), Code> {
+    let is_ours = |host: &str| is_loopback(host) || is_named(names, host);
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().ok_or(Code::NoHost)?;
-    if absolute || hosts.next().is_some() || !host.to_str().is_ok_and(is_loopback) {
+    if absolute || hosts.next().is_some() || !host.to_str().is_ok_and(is_ours) {
         return Err(Code::HostNotAllowed);
     }
     match headers.get(header::ORIGIN) {
         None => Ok(()),
-        Some(origin) if origin.to_str().ok().and_then(host_of).is_some_and(is_loopback) => Ok(()),
+        Some(origin) if origin.to_str().ok().and_then(host_of).is_some_and(is_ours) => Ok(()),
         Some(_) => Err(Code::OriginNotAllowed),
     }
 }
@@ -42,12 +46,21 @@ fn host_of(origin: &str) -> Option<&str> {
 
 /// Whether a host, with or without a port, is one of the names of this machine.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
+    let name = without_port(host);
+    name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
+}
+
+/// Whether a host is a name the server was given: with the port, or without one for any port.
+fn is_named(names: &[String], host: &str) -> bool {
+    names.iter().any(|name| name.eq_ignore_ascii_case(host) || name.eq_ignore_ascii_case(without_port(host)))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         // The last part of `[::1]` is not a port.
         Some(_) | None => host,
-    };
-    name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +88,22 @@ mod tests {
             "0.0.0.0",
         ] {
             check_host(host, false);
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_given_is_answered_with_its_port_or_any() {
+        let names = ["doran.example".to_owned(), "chat.example:8443".to_owned()];
+        for (host, expected) in [
+            ("doran.example", true),
+            ("DORAN.example:80", true),
+            ("chat.example:8443", true),
+            ("chat.example", false),
+            ("chat.example:80", false),
+            ("evil.doran.example", false),
+            ("", false),
+        ] {
+            assert_eq!(is_named(&names, host), expected, "{host}");
         }
     }
 }

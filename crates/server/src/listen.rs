@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{App, router};
+use crate::{App, Keys, router};
 
 /// Wait after a failed accept: the usual reason is that there are too many open files, which passes.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -21,9 +21,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Other machines could reach it, and there are no keys yet by which to tell them apart.
+    /// Other machines could reach it, and there are no keys by which to tell them apart.
     #[error(
-        "`{0}` can be reached from other machines, and there are no keys yet to protect it; use a loopback address such as 127.0.0.1"
+        "`{0}` can be reached from other machines, and there are no keys to protect it; make one with `doran keys new`, or use a loopback address such as 127.0.0.1"
     )]
     NotLoopback(SocketAddr),
     /// Another program has it.
@@ -40,9 +40,9 @@ pub enum BindError {
     },
 }
 
-/// Takes an address of this machine.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
-    if !address.ip().is_loopback() {
+/// Takes an address. One that other machines can reach is taken only if there are keys.
+pub async fn bind(address: SocketAddr, keys: &Keys) -> Result<TcpListener, BindError> {
+    if !address.ip().is_loopback() && keys.is_empty() {
         return Err(BindError::NotLoopback(address));
     }
     TcpListener::bind(address).await.map_err(|source| match source.kind() {

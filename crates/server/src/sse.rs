@@ -1,26 +1,60 @@
 //! Events of a run as server-sent events. A stream reads the log at the pace of its client, with a number; what the
 //! client does not read waits in the log, not in a queue.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, Watch};
 use futures_util::stream;
+use serde_json::Value;
 use tokio::sync::mpsc::{Sender, channel};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::Instrument;
 
 use crate::App;
 use crate::api::{self, Event};
-use crate::error::ApiError;
+use crate::error::{ApiError, Code};
 
 /// Frames between the log and the socket. Few, so that a slow client holds back only itself.
 const FRAMES: usize = 16;
 
 /// Streams the events of a run until it rests, the client goes, or the server stops.
-pub(crate) fn stream(app: &App, thread: &str, watch: Watch) -> Response {
+pub(crate) fn stream(app: &App, thread: &str, watch: Watch) -> Result<Response, ApiError> {
+    let (app, thread) = (app.clone(), thread.to_owned());
+    respond(&app.clone(), move |frames| pump(app, thread, watch, frames))
+}
+
+/// Streams what `tell` sends. Whoever tells stops when nobody listens any more.
+pub(crate) fn frames<F: Future<Output = ()> + Send + 'static>(
+    app: &App,
+    tell: impl FnOnce(Frames) -> F,
+) -> Result<Response, ApiError> {
+    let slow_reader = app.limits.slow_reader;
+    respond(app, move |to| tell(Frames { to, slow_reader }))
+}
+
+/// A stream of frames, unless there are too many already.
+fn respond<F: Future<Output = ()> + Send + 'static>(
+    app: &App,
+    tell: impl FnOnce(Sender<Bytes>) -> F,
+) -> Result<Response, ApiError> {
+    let (open, now) = app.metrics.stream();
+    if usize::try_from(now).is_ok_and(|now| now > app.limits.streams) {
+        app.metrics.turned_away();
+        return Err(Code::Overloaded.into());
+    }
     let (frames, arriving) = channel(FRAMES);
-    tokio::spawn(pump(app.clone(), thread.to_owned(), watch, frames));
+    let telling = tell(frames);
+    tokio::spawn(
+        async move {
+            let _open = open;
+            telling.await;
+        }
+        .in_current_span(),
+    );
     let body = stream::unfold(arriving, |mut arriving| async {
         arriving.recv().await.map(|frame| (Ok::<Bytes, std::convert::Infallible>(frame), arriving))
     });
@@ -30,7 +64,52 @@ pub(crate) fn stream(app: &App, thread: &str, watch: Watch) -> Response {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Proxies must not keep words back that a person waits for.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    Ok(response)
+}
+
+/// The way to one client.
+pub(crate) struct Frames {
+    to: Sender<Bytes>,
+    slow_reader: Duration,
+}
+
+impl Frames {
+    /// Whether the client still listens.
+    pub(crate) async fn send(&self, frame: Frame) -> bool {
+        // A client that does not read for so long is let go.
+        timeout(self.slow_reader, self.to.send(frame.0)).await.is_ok_and(|sent| sent.is_ok())
+    }
+
+    /// As `send`, in order.
+    pub(crate) async fn send_all(&self, frames: Vec<Frame>) -> bool {
+        for frame in frames {
+            if !self.send(frame).await {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// A frame of a dialect. Text of anybody stands only inside the JSON of the `data` line, where a line break is written
+/// `\n`.
+pub(crate) struct Frame(Bytes);
+
+impl Frame {
+    /// A frame with a name of ours.
+    pub(crate) fn new(name: &'static str, data: &Value) -> Self {
+        Self(format!("event: {name}\ndata: {data}\n\n").into())
+    }
+
+    /// A frame without a name.
+    pub(crate) fn plain(data: &Value) -> Self {
+        Self(format!("data: {data}\n\n").into())
+    }
+
+    /// The word by which OpenAI's streams end.
+    pub(crate) fn done() -> Self {
+        Self(Bytes::from_static(b"data: [DONE]\n\n"))
+    }
 }
 
 /// Moves events from the log to the client. Ending it ends nothing but the stream.

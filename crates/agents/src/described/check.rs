@@ -31,8 +31,16 @@ pub(super) fn ready(agent: &str, form: &NodeForm) -> Result<Ready, DescriptionEr
         "interrupt" => &["ask", "into"],
         "subgraph" => &["graph"],
         "respond" => &["prompt", "text"],
-        "" => return Err(wrong(agent, form, format!("it does not say what it does: `use = …`, one of {KINDS}"))),
-        other => return Err(wrong(agent, form, format!("there is no ready node `{other}`; there are: {KINDS}"))),
+        "" => {
+            return Err(wrong(
+                agent,
+                form,
+                format!("it does not say what it does: `use = …`, one of {KINDS}"),
+            ));
+        }
+        other => {
+            return Err(wrong(agent, form, format!("there is no ready node `{other}`; there are: {KINDS}")));
+        }
     };
     let given = [
         ("prompt", form.prompt.is_some()),
@@ -53,7 +61,8 @@ pub(super) fn ready(agent: &str, form: &NodeForm) -> Result<Ready, DescriptionEr
         return Err(wrong(agent, form, "`most` must be at least 1"));
     }
     let prompt = || -> Result<String, DescriptionError> {
-        let text = form.prompt.clone().ok_or_else(|| wrong(agent, form, format!("`{kind}` needs a `prompt`")))?;
+        let text =
+            form.prompt.clone().ok_or_else(|| wrong(agent, form, format!("`{kind}` needs a `prompt`")))?;
         template(agent, form, &text)?;
         Ok(text)
     };
@@ -65,24 +74,36 @@ pub(super) fn ready(agent: &str, form: &NodeForm) -> Result<Ready, DescriptionEr
             Ready::Choose { prompt: prompt()?, choices: form.choices.clone(), into }
         }
         "retrieve" => Ready::Retrieve { most: form.most.unwrap_or(4) },
-        "call_model" => {
-            Ready::CallModel { prompt: prompt()?, tools: form.tools.clone(), rounds: form.most.unwrap_or(8), into }
-        }
+        "call_model" => Ready::CallModel {
+            prompt: prompt()?,
+            tools: form.tools.clone(),
+            rounds: form.most.unwrap_or(8),
+            into,
+        },
         "call_tools" => Ready::CallTools,
         "summarize" => {
             let (most, keep) = (form.most.unwrap_or(10), form.keep.unwrap_or(5));
             if keep > most || keep == 0 {
-                return Err(wrong(agent, form, format!("`keep` is {keep}; it must be from 1 to `most` ({most})")));
+                return Err(wrong(
+                    agent,
+                    form,
+                    format!("`keep` is {keep}; it must be from 1 to `most` ({most})"),
+                ));
             }
             Ready::Summarize { most, keep }
         }
         "evaluate" => Ready::Evaluate { prompt: prompt()?, rounds: form.most.unwrap_or(4), into },
         "interrupt" => {
-            let ask = form.ask.clone().ok_or_else(|| wrong(agent, form, "`interrupt` needs `ask = { ko = …, en = … }`"))?;
+            let ask = form
+                .ask
+                .clone()
+                .ok_or_else(|| wrong(agent, form, "`interrupt` needs `ask = { ko = …, en = … }`"))?;
             Ready::Interrupt { ask, into }
         }
         "subgraph" => {
-            let graph = form.graph.clone().ok_or_else(|| wrong(agent, form, "`subgraph` needs a `graph`: the name of a described agent"))?;
+            let graph = form.graph.clone().ok_or_else(|| {
+                wrong(agent, form, "`subgraph` needs a `graph`: the name of a described agent")
+            })?;
             Ready::Subgraph { graph }
         }
         _ => match (&form.text, &form.prompt) {
@@ -91,7 +112,9 @@ pub(super) fn ready(agent: &str, form: &NodeForm) -> Result<Ready, DescriptionEr
                 Ready::Say { text: text.clone() }
             }
             (None, Some(_)) => Ready::Respond { prompt: prompt()? },
-            (Some(_), Some(_)) => return Err(wrong(agent, form, "`respond` takes a `prompt` or a `text`, not both")),
+            (Some(_), Some(_)) => {
+                return Err(wrong(agent, form, "`respond` takes a `prompt` or a `text`, not both"));
+            }
             (None, None) => return Err(wrong(agent, form, "`respond` needs a `prompt` or a `text`")),
         },
     })
@@ -100,13 +123,16 @@ pub(super) fn ready(agent: &str, form: &NodeForm) -> Result<Ready, DescriptionEr
 fn template(agent: &str, form: &NodeForm, text: &str) -> Result<(), DescriptionError> {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Lenient);
-    let broken = |error: minijinja::Error| wrong(agent, form, format!("its prompt is not a template: {error}"));
+    let broken =
+        |error: minijinja::Error| wrong(agent, form, format!("its prompt is not a template: {error}"));
     templates.add_template("prompt", text).map_err(broken)?;
     let used = templates.get_template("prompt").map_err(broken)?.undeclared_variables(false);
     let mut unknown: Vec<&String> = used.iter().filter(|slot| !SLOTS.contains(&slot.as_str())).collect();
     unknown.sort();
     match unknown.first() {
-        Some(slot) => Err(wrong(agent, form, format!("its prompt uses `{slot}`; it may use: {}", SLOTS.join(", ")))),
+        Some(slot) => {
+            Err(wrong(agent, form, format!("its prompt uses `{slot}`; it may use: {}", SLOTS.join(", "))))
+        }
         None => Ok(()),
     }
 }
@@ -121,26 +147,44 @@ pub(super) fn whole(description: &Description, shop: &Shop) -> Result<(), Descri
     let names: BTreeSet<&str> = description.nodes.iter().map(|form| form.name.as_str()).collect();
     let listed = || names.iter().copied().collect::<Vec<_>>().join(", ");
     if !names.contains(description.start.as_str()) {
-        return Err(about(format!("it starts at `{}`, which is no node of it; there are: {}", description.start, listed())));
+        return Err(about(format!(
+            "it starts at `{}`, which is no node of it; there are: {}",
+            description.start,
+            listed()
+        )));
     }
     for form in &description.nodes {
         if form.name.is_empty() || form.name == "end" {
             return Err(wrong(agent, form, "a node needs a name, and `end` is the end of every graph"));
         }
         let targets: Vec<&String> = match (&form.then, &form.branch) {
-            (Some(_), Some(_)) => return Err(wrong(agent, form, "it leads on by `then` or by `branch`, not by both")),
-            (None, None) => return Err(wrong(agent, form, "it leads nowhere: say `then = \"end\"` if it is the last")),
+            (Some(_), Some(_)) => {
+                return Err(wrong(agent, form, "it leads on by `then` or by `branch`, not by both"));
+            }
+            (None, None) => {
+                return Err(wrong(agent, form, "it leads nowhere: say `then = \"end\"` if it is the last"));
+            }
             (Some(then), None) => vec![then],
             (None, Some(branch)) => branch.to.values().chain(&branch.otherwise).collect(),
         };
-        if let Some(unknown) = targets.iter().find(|target| *target != &"end" && !names.contains(target.as_str())) {
-            return Err(wrong(agent, form, format!("it leads to `{unknown}`, which is no node; there are: {}, end", listed())));
+        if let Some(unknown) =
+            targets.iter().find(|target| *target != &"end" && !names.contains(target.as_str()))
+        {
+            return Err(wrong(
+                agent,
+                form,
+                format!("it leads to `{unknown}`, which is no node; there are: {}, end", listed()),
+            ));
         }
         covered(agent, form, description)?;
         for tool in form.tools.iter().flatten() {
             if shop.tools.get(tool).is_none() {
                 let known: Vec<&str> = shop.tools.list().map(|(about, _)| about.spec.name.as_str()).collect();
-                return Err(wrong(agent, form, format!("there is no tool `{tool}`; there are: {}", known.join(", "))));
+                return Err(wrong(
+                    agent,
+                    form,
+                    format!("there is no tool `{tool}`; there are: {}", known.join(", ")),
+                ));
             }
         }
     }
@@ -158,7 +202,11 @@ fn covered(agent: &str, form: &NodeForm, description: &Description) -> Result<()
         Some("evaluate") => vec!["sufficient".into(), "insufficient".into()],
         Some("interrupt") => Vec::new(),
         Some(_) | None => {
-            return Err(wrong(agent, form, format!("its branch goes by `{on}`, which no node leaves behind")));
+            return Err(wrong(
+                agent,
+                form,
+                format!("its branch goes by `{on}`, which no node leaves behind"),
+            ));
         }
     };
     if values.is_empty() {
@@ -168,12 +216,18 @@ fn covered(agent: &str, form: &NodeForm, description: &Description) -> Result<()
         };
     }
     if let Some(never) = branch.to.keys().find(|value| !values.contains(value)) {
-        return Err(wrong(agent, form, format!("`{on}` is never `{never}`; it may be: {}", values.join(", "))));
+        return Err(wrong(
+            agent,
+            form,
+            format!("`{on}` is never `{never}`; it may be: {}", values.join(", ")),
+        ));
     }
     match values.iter().find(|value| !branch.to.contains_key(*value)) {
-        Some(open) if branch.otherwise.is_none() => {
-            Err(wrong(agent, form, format!("nothing is said for `{open}`: name a target for it or an `else`")))
-        }
+        Some(open) if branch.otherwise.is_none() => Err(wrong(
+            agent,
+            form,
+            format!("nothing is said for `{open}`: name a target for it or an `else`"),
+        )),
         _ => Ok(()),
     }
 }

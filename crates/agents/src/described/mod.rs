@@ -54,7 +54,11 @@ pub use state::{DescribedState, DescribedStateUpdate};
 use nodes::{Ready, Shop};
 
 /// Makes an agent of a description. `others` are descriptions that its subgraphs may name.
-pub fn agent(description: &Description, others: &[Description], parts: &Parts) -> Result<Agent, DescriptionError> {
+pub fn agent(
+    description: &Description,
+    others: &[Description],
+    parts: &Parts,
+) -> Result<Agent, DescriptionError> {
     if let Some(ready) = &description.agent {
         return ready_made(ready, description, parts);
     }
@@ -79,7 +83,11 @@ pub fn describe(agent: &Agent) -> Description {
     let start = drawing.edges.iter().find(|edge| edge.source == "__start__").map(|edge| edge.target.clone());
     let nodes = drawing.nodes.iter().map(|drawn| {
         let leads: Vec<(String, bool)> = leads(&drawing, &drawn.id);
-        let form = NodeForm { name: drawn.id.clone(), r#use: format!("{}.{}", agent.kind, drawn.id), ..NodeForm::default() };
+        let form = NodeForm {
+            name: drawn.id.clone(),
+            r#use: format!("{}.{}", agent.kind, drawn.id),
+            ..NodeForm::default()
+        };
         match leads.as_slice() {
             [(target, false)] => NodeForm { then: Some(target.clone()), ..form },
             _ => {
@@ -107,7 +115,8 @@ fn leads(drawing: &Drawing, node: &str) -> Vec<(String, bool)> {
 /// A ready-made agent, whose description must say what it is.
 fn ready_made(ready: &str, description: &Description, parts: &Parts) -> Result<Agent, DescriptionError> {
     let wrong = |reason: String| DescriptionError::Agent { agent: description.name.clone(), reason };
-    let agent = made(ready, &description.name, &AgentSettings::default(), parts).map_err(|error| wrong(error.to_string()))?;
+    let agent = made(ready, &description.name, &AgentSettings::default(), parts)
+        .map_err(|error| wrong(error.to_string()))?;
     let own = describe(&agent);
     for form in &own.nodes {
         let written = description.nodes.iter().find(|node| node.name == form.name);
@@ -115,18 +124,26 @@ fn ready_made(ready: &str, description: &Description, parts: &Parts) -> Result<A
             return Err(DescriptionError::Node {
                 agent: description.name.clone(),
                 node: form.name.clone(),
-                reason: format!("a node of the ready-made agent `{ready}` is written down as it is or not at all; to change the graph, describe one of ready nodes"),
+                reason: format!(
+                    "a node of the ready-made agent `{ready}` is written down as it is or not at all; to change the graph, describe one of ready nodes"
+                ),
             });
         }
     }
-    if let Some(more) = description.nodes.iter().find(|node| own.nodes.iter().all(|known| known.name != node.name)) {
+    if let Some(more) =
+        description.nodes.iter().find(|node| own.nodes.iter().all(|known| known.name != node.name))
+    {
         return Err(wrong(format!("the ready-made agent `{ready}` has no node `{}`", more.name)));
     }
     Ok(agent)
 }
 
 fn ready_nodes(description: &Description) -> Result<BTreeMap<String, Ready>, DescriptionError> {
-    description.nodes.iter().map(|form| Ok((form.name.clone(), check::ready(&description.name, form)?))).collect()
+    description
+        .nodes
+        .iter()
+        .map(|form| Ok((form.name.clone(), check::ready(&description.name, form)?)))
+        .collect()
 }
 
 fn graph(
@@ -148,7 +165,11 @@ fn graph(
         let begun = match &ready {
             Ready::Subgraph { graph: name } => {
                 let inner = others.iter().find(|other| other.name == *name).ok_or_else(|| {
-                    check::wrong(&description.name, form, format!("there is no described agent `{name}` to run"))
+                    check::wrong(
+                        &description.name,
+                        form,
+                        format!("there is no described agent `{name}` to run"),
+                    )
                 })?;
                 let inner = graph(inner, others, shop, open)?;
                 node(subgraph(inner, nodes::into_inner, nodes::from_inner))
@@ -161,10 +182,16 @@ fn graph(
         builder = builder.node(form.name.clone(), lead(form, begun));
     }
     open.pop();
-    builder.build().map_err(|error| DescriptionError::Agent { agent: description.name.clone(), reason: error.to_string() })
+    builder.build().map_err(|error| DescriptionError::Agent {
+        agent: description.name.clone(),
+        reason: error.to_string(),
+    })
 }
 
-fn lead(form: &NodeForm, begun: doran_engine::graph::Open<DescribedState>) -> doran_engine::Def<DescribedState, String> {
+fn lead(
+    form: &NodeForm,
+    begun: doran_engine::graph::Open<DescribedState>,
+) -> doran_engine::Def<DescribedState, String> {
     if let Some(branch) = &form.branch {
         let targets: Vec<String> = branch.to.values().chain(&branch.otherwise).cloned().collect();
         let mut nodes: Vec<String> = targets.iter().filter(|target| *target != "end").cloned().collect();

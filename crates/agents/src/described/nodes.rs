@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doran_engine::state::Changes;
-use doran_engine::{Cx, NodeError, Snap, State};
+use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{
-    ChatRequest, Message, ModelRole, Origin, Purpose, ResponseSchema, Role, ToolChoice, ToolSpec, read_value, repair,
+    ChatRequest, Message, ModelRole, Purpose, ResponseSchema, Role, ToolChoice, ToolSpec, read_value, repair,
 };
 use doran_retrieval::{Filter, Index};
 use minijinja::{Environment, context};
@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use super::form::Both;
 use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::Parts;
-use crate::language::Language;
 use crate::nodes::{
     Caller, Models, Step, Words, Work, call_tools, material, retrieve, transcript, verified,
 };
@@ -223,7 +222,7 @@ async fn look_up(
     work.thinking(Step::Searching, "문서를 찾고 있습니다", "looking documents up");
     let filter = Filter { collection: state.collection.clone(), ..Filter::default() };
     let found = retrieve(work, &*shop.index, &asked, most, filter).await?;
-    let taint = if found.is_empty() { state.taint } else { state.taint.and(Taint::from_origin(Origin::Document)) };
+    let taint = state.taint.and(Taint::of(&[material(&found, work.language)]));
     Ok(DescribedState::update().context(Some(found)).taint(taint))
 }
 

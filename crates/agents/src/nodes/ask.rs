@@ -207,7 +207,8 @@ impl ReplyCache {
         let known: Option<Reply> = work.cx.effect("cached", known).await?;
         if let Some(reply) = known {
             let name = models.of(request.role).about().name;
-            let note = json!({ "name": name, "purpose": request.purpose, "finish": reply.finish, "cached": true });
+            let note =
+                json!({ "name": name, "purpose": request.purpose, "finish": reply.finish, "cached": true });
             work.note_model(note, Asked::Before);
             return Ok((reply, None));
         }
@@ -253,7 +254,11 @@ struct Unnamed<'a> {
 impl<'a> Unnamed<'a> {
     fn of(request: &'a ChatRequest) -> Self {
         Self {
-            messages: request.messages.iter().map(|message| (message.role, message.parts.as_slice())).collect(),
+            messages: request
+                .messages
+                .iter()
+                .map(|message| (message.role, message.parts.as_slice()))
+                .collect(),
             purpose: request.purpose,
             tools: &request.tools,
             schema: &request.schema,

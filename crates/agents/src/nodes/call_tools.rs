@@ -67,7 +67,9 @@ pub(crate) async fn call_tools(
     calls: &[ToolCall],
 ) -> Result<Called, NodeError> {
     for call in calls {
-        work.show(json!({ "type": "tool_call", "call": call.id, "name": call.name, "arguments": call.arguments }));
+        work.show(
+            json!({ "type": "tool_call", "call": call.id, "name": call.name, "arguments": call.arguments }),
+        );
     }
     let mut outcomes: Vec<Option<Ran>> = calls.iter().map(|_| None).collect();
     let mut groups: Vec<Vec<(usize, Permit)>> = Vec::new();
@@ -90,22 +92,19 @@ pub(crate) async fn call_tools(
     let outcomes: Vec<Ran> = outcomes.into_iter().flatten().collect();
     work.note_events(outcomes.iter().map(shown));
     for ran in outcomes {
-        called.taint = called.taint.and(Taint::from_origin(ran.result.origin));
         if let Some(session) = ran.session {
             called.sessions.insert(ran.result.name.clone(), session);
         }
         called.results.push(ran.result);
         called.data.push(ran.data);
     }
+    let read = Taint::of(&[Message::tool_output("results", called.results.iter().cloned())]);
+    called.taint = called.taint.and(read);
     Ok(called)
 }
 
 /// What may be run, after people were asked. All questions of one reply are put at once.
-async fn admitted(
-    work: &Work,
-    caller: &Caller<'_>,
-    calls: &[ToolCall],
-) -> Result<Vec<Admission>, NodeError> {
+async fn admitted(work: &Work, caller: &Caller<'_>, calls: &[ToolCall]) -> Result<Vec<Admission>, NodeError> {
     let seen = Seen::of(caller.read, caller.taint);
     let mut approvals = Vec::new();
     let mut waits = None;
@@ -143,7 +142,8 @@ async fn run_in_turn(
     group: Vec<(usize, Permit)>,
     now_ms: i64,
 ) -> Result<Vec<(usize, Ran)>, NodeError> {
-    let mut session = group.first().and_then(|(_, permit)| caller.sessions.get(&permit.about().spec.name)).cloned();
+    let mut session =
+        group.first().and_then(|(_, permit)| caller.sessions.get(&permit.about().spec.name)).cloned();
     let mut done = Vec::new();
     for (place, permit) in group {
         let about = permit.about().clone();
@@ -187,7 +187,9 @@ async fn run(
         let done = permit.run(call).await;
         // Whether a call that was given up did its work is open; that is for a person to say if it must not be repeated.
         match &done.error {
-            Some(ToolError::TimedOut(late)) if class == Class::Once => Err(NodeError::permanent(late.clone())),
+            Some(ToolError::TimedOut(late)) if class == Class::Once => {
+                Err(NodeError::permanent(late.clone()))
+            }
             _ => Ok(Outcome::Ran(Ran::of(done))),
         }
     };

@@ -45,7 +45,8 @@ pub(crate) async fn verified(
     let check = async {
         let mut kept = Vec::new();
         for source in sources {
-            let document = index.document(&tenant, &DocumentId::new(&source.document)).await.map_err(sorted)?;
+            let document =
+                index.document(&tenant, &DocumentId::new(&source.document)).await.map_err(sorted)?;
             if document.is_some_and(|document| source.stands_in(&document.text)) {
                 kept.push(source);
             }

@@ -89,7 +89,11 @@ async fn an_english_question_gets_english_prompts_and_steps() {
 async fn a_route_that_does_not_fit_is_repaired_once_and_then_goes_to_the_agent() {
     let repaired = vec![Script::text("rag please"), rag(), Script::text("15일입니다. [1]")];
     check("연차휴가는 며칠인가요?", repaired, expect![[r#""#]]).await;
-    let hopeless = vec![Script::text("rag please"), Script::json(&json!({ "route": "moon", "reason": "" })), Script::text("네.")];
+    let hopeless = vec![
+        Script::text("rag please"),
+        Script::json(&json!({ "route": "moon", "reason": "" })),
+        Script::text("네."),
+    ];
     check("연차휴가는 며칠인가요?", hopeless, expect![[r#""#]]).await;
 }
 
@@ -105,7 +109,10 @@ async fn rounds_of_tools_end_with_an_answer_without_tools() {
     let stage = simple("assistant", model.clone(), tools.toolbox);
     stage.ask("계속 계산해").await;
     let turn = stage.turn().await;
-    assert_eq!(turn.response, "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요.");
+    assert_eq!(
+        turn.response,
+        "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요."
+    );
     assert_eq!(turn.model_calls, 10);
     assert_eq!(tools.calculator.load(std::sync::atomic::Ordering::SeqCst), 8);
     let last = model.requests().pop().expect("asked");
@@ -139,7 +146,11 @@ async fn scenario_4_ten_messages_are_summed_up_when_the_next_question_comes() {
     let stage = simple("assistant", model.clone(), tools().toolbox);
     talk(&stage, &model, 1..6).await;
     assert_eq!(stage.state().await["messages"].as_array().expect("messages").len(), 10);
-    for reply in [agent(), Script::text("사용자 이름: 철수, 프로젝트 마감: 3월 15일"), Script::text("3월 15일이라고 하셨습니다.")] {
+    for reply in [
+        agent(),
+        Script::text("사용자 이름: 철수, 프로젝트 마감: 3월 15일"),
+        Script::text("3월 15일이라고 하셨습니다."),
+    ] {
         model.push(reply);
     }
     expect![[r#""#]].assert_eq(&stage.ask("아까 말한 프로젝트 마감일이 언제라고 했지?").await);
@@ -147,7 +158,8 @@ async fn scenario_4_ten_messages_are_summed_up_when_the_next_question_comes() {
     // Five stayed, the question among them, and the answer came.
     assert_eq!(state["messages"].as_array().expect("messages").len(), 6);
     let answer = model.requests().pop().expect("asked");
-    let prompt: Vec<String> = answer.messages.iter().map(|message| format!("{:?} {}", message.role, message.text())).collect();
+    let prompt: Vec<String> =
+        answer.messages.iter().map(|message| format!("{:?} {}", message.role, message.text())).collect();
     expect![[r#""#]].assert_eq(&prompt.join("\n"));
 }
 
@@ -190,14 +202,25 @@ async fn stage_messages(stage: &Stage, turn: usize) -> usize {
 async fn scenario_5_turn_two_after_a_restart_knows_turn_one() {
     let store = RamStore::new();
     let model = ScriptedModel::new([agent(), Script::text("안녕하세요 철수님! 반갑습니다.")]);
-    let first = stage("assistant", &Settings::default(), &parts(Arc::new(model), tools().toolbox), Arc::new(store.clone()));
+    let first = stage(
+        "assistant",
+        &Settings::default(),
+        &parts(Arc::new(model), tools().toolbox),
+        Arc::new(store.clone()),
+    );
     first.ask("내 이름은 철수야").await;
     drop(first);
     let model = ScriptedModel::new([agent(), Script::text("철수님이라고 하셨습니다.")]);
-    let second = stage("assistant", &Settings::default(), &parts(Arc::new(model.clone()), tools().toolbox), Arc::new(store));
+    let second = stage(
+        "assistant",
+        &Settings::default(),
+        &parts(Arc::new(model.clone()), tools().toolbox),
+        Arc::new(store),
+    );
     expect![[r#""#]].assert_eq(&second.ask("내 이름이 뭐라고 했지?").await);
     let told = model.requests().pop().expect("asked").messages;
-    let said: Vec<String> = told.iter().filter(|message| message.role != Role::System).map(|message| message.text()).collect();
+    let said: Vec<String> =
+        told.iter().filter(|message| message.role != Role::System).map(|message| message.text()).collect();
     assert_eq!(said, ["내 이름은 철수야", "안녕하세요 철수님! 반갑습니다.", "내 이름이 뭐라고 했지?"]);
 }
 
@@ -271,7 +294,8 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_stays_away_fails_the_run_visibly() {
-    let away = || Script::failure(ModelError::Unavailable { reason: "503".into(), retry_after: None, source: None });
+    let away =
+        || Script::failure(ModelError::Unavailable { reason: "503".into(), retry_after: None, source: None });
     let model = ScriptedModel::new([away(), away(), away()]);
     let stage = simple("assistant", model.clone(), tools().toolbox);
     let run = stage.start("안녕").await;

@@ -33,9 +33,14 @@ const STANDARD: &str = "표준 용역 계약서
 ";
 
 fn parts(model: ScriptedModel) -> Parts {
-    let contract = Document { kind: DocumentKind::Contract, ..Document::new("용역.hwpx", "용역 계약서", CONTRACT) };
-    let standard =
-        Document { kind: DocumentKind::Standard("용역".into()), ..Document::new("표준.md", "표준 용역 계약서", STANDARD) };
+    let contract = Document {
+        kind: DocumentKind::Contract,
+        ..Document::new("용역.hwpx", "용역 계약서", CONTRACT)
+    };
+    let standard = Document {
+        kind: DocumentKind::Standard("용역".into()),
+        ..Document::new("표준.md", "표준 용역 계약서", STANDARD)
+    };
     let other = Document::new("휴가.md", "휴가 규정", "해지와 비밀유지와 위약금은 이 문서에도 나온다.");
     let index = RamKeyword::of(&Tenant::new("local"), [&contract, &standard, &other]);
     Parts { tools: Toolbox::new(), ..Parts::new(Arc::new(model), Arc::new(index)) }
@@ -83,7 +88,8 @@ async fn an_article_by_number_is_proposed_by_rules_and_answered_with_its_words()
 
 #[tokio::test]
 async fn a_made_up_quote_is_not_shown_as_one() {
-    let script = vec![none(), enough(), Script::text("\"90일 전에 구두로 통보하여\" 해지합니다. [1] 표준은 [7]")];
+    let script =
+        vec![none(), enough(), Script::text("\"90일 전에 구두로 통보하여\" 해지합니다. [1] 표준은 [7]")];
     let model = ScriptedModel::new(script);
     let stage = desk(&model);
     stage.ask("제5조 내용이 뭐야?").await;
@@ -101,13 +107,21 @@ async fn several_calls_run_side_by_side_and_both_contracts_are_kept_apart() {
     let (stage, model) = check("비밀유지 기간이 표준계약서와 어떻게 달라?", script, expect![[r#""#]]).await;
     let kinds: Vec<(SourceKind, String)> =
         stage.turn().await.sources.into_iter().map(|source| (source.kind, source.quote)).collect();
-    assert_eq!(kinds, [
-        (SourceKind::User, "3년간 비밀을 지킨다".into()),
-        (SourceKind::Standard, "5년간 비밀을 지킨다".into()),
-    ]);
+    assert_eq!(
+        kinds,
+        [
+            (SourceKind::User, "3년간 비밀을 지킨다".into()),
+            (SourceKind::Standard, "5년간 비밀을 지킨다".into()),
+        ]
+    );
     let request = model.requests().pop().expect("asked");
-    let shelves: Vec<String> =
-        request.messages.iter().filter(|message| message.role == Role::System).skip(1).map(|message| message.text()).collect();
+    let shelves: Vec<String> = request
+        .messages
+        .iter()
+        .filter(|message| message.role == Role::System)
+        .skip(1)
+        .map(|message| message.text())
+        .collect();
     assert_eq!(shelves, ["[사용자 계약서]\n", "[표준계약서]\n"]);
 }
 
@@ -124,8 +138,17 @@ async fn what_is_missing_leads_back_to_the_planner() {
     let state = stage.state().await;
     assert_eq!(state["explored_articles"], json!(["제5조", "제7조"]));
     assert_eq!(state["unexplored_articles"], json!([]));
-    let plan = model.requests().into_iter().filter(|request| request.purpose == Purpose::Plan).nth(1).expect("planned twice");
-    assert!(plan.messages[0].text().contains("부족한 정보: 위약금 산식 (제7조)"), "{}", plan.messages[0].text());
+    let plan = model
+        .requests()
+        .into_iter()
+        .filter(|request| request.purpose == Purpose::Plan)
+        .nth(1)
+        .expect("planned twice");
+    assert!(
+        plan.messages[0].text().contains("부족한 정보: 위약금 산식 (제7조)"),
+        "{}",
+        plan.messages[0].text()
+    );
     assert_eq!(plan.tool_choice, ToolChoice::Auto);
     assert_eq!(plan.tools.len(), 4);
 }
@@ -173,7 +196,12 @@ async fn where_rules_cannot_tell_a_model_does() {
         Script::json(&json!({ "in_scope": in_scope, "need_previous_context": false, "reason": "판단" }))
     };
     check("삼성전자 사장이 누구야?", vec![scope(false)], expect![[r#""#]]).await;
-    check("언제까지 내야 해?", vec![scope(true), none(), Script::text("알려 주신 것이 없습니다.")], expect![[r#""#]]).await;
+    check(
+        "언제까지 내야 해?",
+        vec![scope(true), none(), Script::text("알려 주신 것이 없습니다.")],
+        expect![[r#""#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -187,8 +215,16 @@ async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools()
     let asked = model.requests();
     let purposes: Vec<Purpose> = asked.iter().skip(3).map(|request| request.purpose).collect();
     assert_eq!(purposes, [Purpose::Plan, Purpose::Answer], "nobody asks a model what a rule knows");
-    let said: Vec<String> = asked[4].messages.iter().filter(|message| message.role != Role::System).map(|message| message.text()).collect();
-    assert_eq!(said, ["제5조 내용이 뭐야?", "제5조는 제7조를 참조합니다. [1]", "그 참조항목들 내용 정리해서 보여줘봐"]);
+    let said: Vec<String> = asked[4]
+        .messages
+        .iter()
+        .filter(|message| message.role != Role::System)
+        .map(|message| message.text())
+        .collect();
+    assert_eq!(
+        said,
+        ["제5조 내용이 뭐야?", "제5조는 제7조를 참조합니다. [1]", "그 참조항목들 내용 정리해서 보여줘봐"]
+    );
 }
 
 #[tokio::test]
@@ -215,7 +251,12 @@ async fn a_contract_that_is_named_is_the_only_one_looked_at() {
     let options = AskOptions { contract_id: Some("없는 계약".into()), ..AskOptions::default() };
     stage.start_with("제5조 내용이 뭐야?", &options).await.wait().await.expect("a rest");
     let state = stage.state().await;
-    assert!(state["tool_history"][0]["text"].as_str().expect("text").starts_with("Error: 등록된 계약서가 없습니다"));
+    assert!(
+        state["tool_history"][0]["text"]
+            .as_str()
+            .expect("text")
+            .starts_with("Error: 등록된 계약서가 없습니다")
+    );
     assert_eq!(state["collected_info"], json!([]));
 }
 
@@ -237,20 +278,24 @@ async fn events_come_in_order_and_words_before_the_sources() {
             }
         }
     }
-    assert_eq!(seen, [
-        "thinking planning",
-        "thinking tool_selected",
-        "tool_call",
-        "tool_result",
-        "thinking evaluation_result",
-        "thinking generating",
-        "sources",
-    ]);
+    assert_eq!(
+        seen,
+        [
+            "thinking planning",
+            "thinking tool_selected",
+            "tool_call",
+            "tool_result",
+            "thinking evaluation_result",
+            "thinking generating",
+            "sources",
+        ]
+    );
 }
 
 #[tokio::test]
 async fn replies_at_temperature_0_are_used_again_within_a_tenant() {
-    let model = ScriptedModel::new([none(), enough(), Script::text("30일. [1]"), none(), Script::text("30일. [1]")]);
+    let model =
+        ScriptedModel::new([none(), enough(), Script::text("30일. [1]"), none(), Script::text("30일. [1]")]);
     let parts = parts(model.clone());
     let agents = doran_agents::all(&parts).expect("agents");
     let agent = agents.iter().find(|agent| agent.name == "contract").expect("there");
@@ -293,7 +338,11 @@ async fn a_kill_anywhere_gives_the_same_answer_and_sources() {
 #[tokio::test]
 async fn the_built_in_model_answers_about_contracts_too() {
     let contract = parts(ScriptedModel::new([]));
-    let parts = Parts { model: Arc::new(OfflineModel::default()), small: Arc::new(OfflineModel::default()), ..contract };
+    let parts = Parts {
+        model: Arc::new(OfflineModel::default()),
+        small: Arc::new(OfflineModel::default()),
+        ..contract
+    };
     let stage = stage("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
     stage.ask("위약금은 얼마야?").await;
     let turn = stage.turn().await;

@@ -26,9 +26,19 @@ async fn check(question: &str, script: Vec<Script>, expected: Expect) {
 
 #[tokio::test]
 async fn a_question_is_looked_up_and_small_talk_is_not() {
-    check("연차휴가는 며칠인가요?", vec![kind("question"), Script::text("15일입니다. [1]")], expect![[r#""#]]).await;
+    check(
+        "연차휴가는 며칠인가요?",
+        vec![kind("question"), Script::text("15일입니다. [1]")],
+        expect![[r#""#]],
+    )
+    .await;
     check("고마워", vec![kind("chitchat"), Script::text("천만에요!")], expect![[r#""#]]).await;
-    check("지금까지 이야기를 요약해줘", vec![kind("summary"), Script::text("아직 나눈 이야기가 없습니다.")], expect![[r#""#]]).await;
+    check(
+        "지금까지 이야기를 요약해줘",
+        vec![kind("summary"), Script::text("아직 나눈 이야기가 없습니다.")],
+        expect![[r#""#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -39,12 +49,18 @@ async fn a_type_that_does_not_fit_twice_is_taken_for_a_question() {
 
 #[tokio::test]
 async fn tc_cb_009_a_second_question_of_the_session_sees_the_first() {
-    let model = ScriptedModel::new([kind("question"), Script::text("15일입니다. [1]"), kind("question"), Script::text("네, 15일입니다.")]);
+    let model = ScriptedModel::new([
+        kind("question"),
+        Script::text("15일입니다. [1]"),
+        kind("question"),
+        Script::text("네, 15일입니다."),
+    ]);
     let stage = simple("docqa", model.clone(), Toolbox::new());
     stage.ask("연차휴가는 며칠인가요?").await;
     stage.ask("정말요?").await;
     let sent = model.requests().pop().expect("asked").messages;
-    let said: Vec<String> = sent.iter().filter(|message| message.role != Role::System).map(Message::text).collect();
+    let said: Vec<String> =
+        sent.iter().filter(|message| message.role != Role::System).map(Message::text).collect();
     assert_eq!(said, ["연차휴가는 며칠인가요?", "15일입니다. [1]", "정말요?"]);
 }
 
@@ -71,7 +87,11 @@ async fn tc_cb_010_above_seventy_percent_the_conversation_is_condensed_to_ten() 
         stage.ask(&format!("{turn} {}", "질문 ".repeat(15))).await;
         assert!(tokens(&stage).await <= 700);
     }
-    for reply in [kind("chitchat"), Script::text(format!("4 {}", "대답 ".repeat(60))), Script::text("사용자가 네 번 물었다.")] {
+    for reply in [
+        kind("chitchat"),
+        Script::text(format!("4 {}", "대답 ".repeat(60))),
+        Script::text("사용자가 네 번 물었다."),
+    ] {
         model.push(reply);
     }
     let trace = stage.ask("질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문 질문").await;
@@ -119,7 +139,8 @@ async fn hostile_sizes_end_at_ten_percent_whatever_the_model_does() {
         (1_000, endless.as_str()),
         (100, "짧은 요약."),
     ] {
-        let settings: Settings = toml::from_str(&format!("[agents.docqa]\ncontext_length = {length}")).expect("settings");
+        let settings: Settings =
+            toml::from_str(&format!("[agents.docqa]\ncontext_length = {length}")).expect("settings");
         // One message of 400 KB.
         let parts = parts(Arc::new(Chatterbox { summary: summary.into() }), Toolbox::new());
         let one = stage("docqa", &settings, &parts, Arc::new(RamStore::new()));
@@ -132,7 +153,11 @@ async fn hostile_sizes_end_at_ten_percent_whatever_the_model_does() {
             (0..1000).map(|nth| json!({ "put": Message::user(format!("m{nth}"), &filler) })).collect();
         let mut input = many.agent.input("이제 그만", &doran_agents::AskOptions::default());
         input["messages"].as_array_mut().expect("messages").splice(0..0, messages);
-        let run = many.runtime.start("docqa", &thread(), Some(&input), StartOptions::default()).await.expect("started");
+        let run = many
+            .runtime
+            .start("docqa", &thread(), Some(&input), StartOptions::default())
+            .await
+            .expect("started");
         run.wait().await.expect("a rest");
         assert!(many.turn().await.path.contains(&"summarizeHistory".to_owned()), "{length}");
         assert!(tokens(&many).await <= length / 10, "many: {} of {length}", tokens(&many).await);
@@ -142,7 +167,8 @@ async fn hostile_sizes_end_at_ten_percent_whatever_the_model_does() {
 #[tokio::test]
 async fn a_summary_that_is_too_long_is_asked_for_again_and_then_cut_at_a_sentence() {
     let long = "중요한 문장입니다. ".repeat(40);
-    let model = ScriptedModel::new([kind("chitchat"), Script::text("네."), Script::text(&long), Script::text(&long)]);
+    let model =
+        ScriptedModel::new([kind("chitchat"), Script::text("네."), Script::text(&long), Script::text(&long)]);
     let parts = parts(Arc::new(model.clone()), Toolbox::new());
     let stage = stage("docqa", &small(), &parts, Arc::new(RamStore::new()));
     stage.ask(&"물어볼 것이 많습니다. ".repeat(100)).await;

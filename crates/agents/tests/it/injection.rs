@@ -84,7 +84,8 @@ async fn obey(house: &House, mut messages: Vec<Message>, approvals: &[Approval])
                     messages.push(Message::tool_output(id, [done.result]));
                 }
                 Admission::Ask(ask) => {
-                    happened.push(format!("{name}: asked ({})", ask.question()["why"].as_str().expect("why")));
+                    happened
+                        .push(format!("{name}: asked ({})", ask.question()["why"].as_str().expect("why")));
                 }
                 Admission::Refuse(result) => happened.push(format!("{name}: {}", result.text)),
             }

@@ -10,14 +10,14 @@ mod dying;
 mod egress;
 mod far_end;
 mod injection;
+mod mcp;
 mod memory;
 mod offline;
 mod outbound;
-mod react;
-mod read_file;
-mod mcp;
 #[cfg(feature = "python")]
 mod python;
+mod react;
+mod read_file;
 mod samples;
 mod settings;
 mod stage;

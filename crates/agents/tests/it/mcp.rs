@@ -21,8 +21,13 @@ fn python() -> Option<PathBuf> {
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.parts/mcp-venv/bin/python");
     let found = named.or_else(|| made.exists().then_some(made));
     if found.is_none() {
-        assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "the MCP SDK is required and is not there");
-        eprintln!("SKIPPED: no MCP SDK; run crates/agents/tests/mcp/setup.sh / MCP SDK가 없음, 왼쪽 스크립트를 실행하세요");
+        assert!(
+            std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"),
+            "the MCP SDK is required and is not there"
+        );
+        eprintln!(
+            "SKIPPED: no MCP SDK; run crates/agents/tests/mcp/setup.sh / MCP SDK가 없음, 왼쪽 스크립트를 실행하세요"
+        );
     }
     found
 }
@@ -37,7 +42,8 @@ fn bounds() -> Bounds {
 }
 
 fn stdio(python: &Path, environment: &[(&str, &str)]) -> Server {
-    let environment = environment.iter().map(|(name, value)| ((*name).to_string(), Secret::new(*value))).collect();
+    let environment =
+        environment.iter().map(|(name, value)| ((*name).to_string(), Secret::new(*value))).collect();
     Server {
         name: "test".to_string(),
         reach: Reach::Stdio {
@@ -73,6 +79,10 @@ async fn text(found: &Found, name: &str, arguments: Value) -> String {
 /// A server on a port, as somebody else runs it. It ends with the test.
 async fn http(python: &Path, more: &[&str]) -> (Child, String) {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    http_on(port, python, more).await
+}
+
+async fn http_on(port: u16, python: &Path, more: &[&str]) -> (Child, String) {
     let child = Command::new(python)
         .arg(script())
         .args(["http", &port.to_string()])
@@ -109,7 +119,11 @@ async fn tools_of_a_program_work_and_its_end_is_an_error_of_the_call() {
     assert_eq!(text(&found, "test__add", json!({ "a": 2, "b": 40 })).await, "42");
     assert_eq!(text(&found, "test__greet", json!({ "name": "도란" })).await, "안녕하세요, 도란님");
     let about = tool(&found, "test__add").about().clone();
-    assert_eq!((about.class, about.outward), (Class::Once, true), "what the server says about itself does not count");
+    assert_eq!(
+        (about.class, about.outward),
+        (Class::Once, true),
+        "what the server says about itself does not count"
+    );
     assert!(about.spec.description.ends_with("Adds two numbers."), "{}", about.spec.description);
 
     // An error of the tool is told as the server tells it.
@@ -121,7 +135,10 @@ async fn tools_of_a_program_work_and_its_end_is_an_error_of_the_call() {
 
     // The server ends in the middle of a call, and is there again for the next.
     let error = run(&found, "test__die", json!({})).await.expect_err("it dies");
-    assert!(matches!(&error, ToolError::Unavailable(words) if words.contains("ended during the call")), "{error:?}");
+    assert!(
+        matches!(&error, ToolError::Unavailable(words) if words.contains("ended during the call")),
+        "{error:?}"
+    );
     assert_eq!(text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2");
 }
 
@@ -132,7 +149,8 @@ async fn a_server_gets_no_environment_but_what_is_listed() {
     let environment = text(&found, "test__environment", json!({})).await;
     let names: Vec<&str> = environment.lines().filter_map(|line| line.split('=').next()).collect();
     // The interpreter sets `LC_CTYPE` for itself when no language is set.
-    let unexpected: Vec<&str> = names.iter().copied().filter(|name| !matches!(*name, "CANARY" | "LC_CTYPE")).collect();
+    let unexpected: Vec<&str> =
+        names.iter().copied().filter(|name| !matches!(*name, "CANARY" | "LC_CTYPE")).collect();
     assert_eq!(unexpected, Vec::<&str>::new());
     assert!(environment.contains("CANARY=sings"));
 }
@@ -145,10 +163,18 @@ async fn a_tool_that_changes_is_refused_until_it_is_approved_again() {
     assert_eq!(text(&first, "test__change", json!({})).await, "changed");
     let error = run(&first, "test__greet", json!({ "name": "a" })).await.expect_err("refused");
     assert!(matches!(error, ToolError::Denied(_)), "{error:?}");
-    assert_eq!(text(&first, "test__add", json!({ "a": 1, "b": 2 })).await, "3", "the others are as they were");
+    assert_eq!(
+        text(&first, "test__add", json!({ "a": 1, "b": 2 })).await,
+        "3",
+        "the others are as they were"
+    );
     // It is another one at the next start.
     let second = mcp::connect(vec![stdio(&python, &[("MCP_TEST_MOOD", "rude")])], &first.pins).await;
-    assert!(second.problems.iter().any(|problem| problem.en.contains("`test__add` has changed")), "{:?}", second.problems);
+    assert!(
+        second.problems.iter().any(|problem| problem.en.contains("`test__add` has changed")),
+        "{:?}",
+        second.problems
+    );
     let error = run(&second, "test__add", json!({ "a": 1, "b": 2 })).await.expect_err("refused");
     assert!(matches!(error, ToolError::Denied(_)), "{error:?}");
     assert_eq!(second.pins, first.pins, "a change is not remembered by itself");
@@ -218,7 +244,10 @@ async fn tools_work_over_http_with_events_and_with_json() {
         let headers = text(&found, "test__headers", json!({})).await;
         assert!(headers.contains("authorization: Bearer only-for-you"), "{headers}");
         let error = run(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
-        assert!(matches!(error, ToolError::Failed(_) | ToolError::Unavailable(_) | ToolError::TimedOut(_)), "{error:?}");
+        assert!(
+            matches!(error, ToolError::Failed(_) | ToolError::Unavailable(_) | ToolError::TimedOut(_)),
+            "{error:?}"
+        );
         assert_eq!(text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2", "it is still there");
     }
 }
@@ -232,13 +261,28 @@ async fn a_server_over_http_may_go_away_and_come_back() {
     server.kill().await.expect("kill");
     let error = run(&found, "test__add", json!({ "a": 1, "b": 1 })).await.expect_err("it is gone");
     assert!(!matches!(error, ToolError::BadArguments(_) | ToolError::Denied(_)), "{error:?}");
+    let port = url.split(['/', ':']).nth(4).and_then(|port| port.parse().ok()).expect("a port");
+    let (_again, _) = http_on(port, &python, &[]).await;
+    let mut told = Vec::new();
+    for _ in 0..60 {
+        match run(&found, "test__add", json!({ "a": 1, "b": 1 })).await {
+            Ok(output) => return assert_eq!(output.text, "2"),
+            Err(error) => told.push(error.to_string()),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    panic!("it was not reached again: {told:?}");
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_problem_and_no_more() {
     let nowhere = Server {
         name: "nowhere".to_string(),
-        reach: Reach::Stdio { command: "/nowhere/at/all".to_string(), arguments: vec![], environment: BTreeMap::new() },
+        reach: Reach::Stdio {
+            command: "/nowhere/at/all".to_string(),
+            arguments: vec![],
+            environment: BTreeMap::new(),
+        },
         trust: Trust::None,
         bounds: Bounds::default(),
     };
@@ -248,14 +292,21 @@ async fn a_server_that_is_not_there_is_a_problem_and_no_more() {
     assert!(found.tools.is_empty());
     let problems: Vec<&str> = found.problems.iter().map(|problem| problem.server.as_str()).collect();
     assert_eq!(problems, ["nowhere", "test", "a__b"]);
-    assert!(found.problems[0].en.contains("cannot be started") && found.problems[0].ko.contains("시작할 수 없습니다"));
+    assert!(
+        found.problems[0].en.contains("cannot be started")
+            && found.problems[0].ko.contains("시작할 수 없습니다")
+    );
 }
 
 #[tokio::test]
 async fn a_program_that_speaks_something_else_is_given_up() {
     let mut server = Server {
         name: "cat".to_string(),
-        reach: Reach::Stdio { command: "/bin/cat".to_string(), arguments: vec![], environment: BTreeMap::new() },
+        reach: Reach::Stdio {
+            command: "/bin/cat".to_string(),
+            arguments: vec![],
+            environment: BTreeMap::new(),
+        },
         trust: Trust::None,
         bounds: Bounds { start: Duration::from_secs(2), ..Bounds::default() },
     };
@@ -263,7 +314,10 @@ async fn a_program_that_speaks_something_else_is_given_up() {
     assert_eq!((found.tools.len(), found.problems.len()), (0, 1));
     server.reach = Reach::Stdio {
         command: "/bin/sh".to_string(),
-        arguments: vec!["-c".to_string(), "while :; do printf xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done".to_string()],
+        arguments: vec![
+            "-c".to_string(),
+            "while :; do printf xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done".to_string(),
+        ],
         environment: BTreeMap::new(),
     };
     let found = mcp::connect(vec![server], &Pins::default()).await;

@@ -111,7 +111,8 @@ async fn c058_endless_output_is_cut() {
     let Some(words) = words(&tool, "while True: print('x' * 1000)").await else { return };
     assert!(words.contains("output limit exceeded"), "{:.200}", words);
     assert!(words.len() < 70_000, "{}", words.len());
-    let swallowing = "while True:\n    try:\n        print('x' * 1000)\n    except BaseException:\n        pass";
+    let swallowing =
+        "while True:\n    try:\n        print('x' * 1000)\n    except BaseException:\n        pass";
     check_refused(swallowing, &["TimeoutError", "output limit exceeded"]).await;
 }
 
@@ -272,7 +273,8 @@ async fn variables_and_functions_live_through_the_thread() {
     let session = first.expect("an answer").session;
     // Another tool with the same key stands for the program after a restart.
     let tool = self::tool(Bounds::default());
-    let second = run(&tool, "total += 1\nadd(1)", session.as_deref()).await.expect("a jail").expect("an answer");
+    let second =
+        run(&tool, "total += 1\nadd(1)", session.as_deref()).await.expect("a jail").expect("an answer");
     assert_eq!(second.text, "42");
     let third = run(&tool, "add(0)", second.session.as_deref()).await.expect("a jail").expect("an answer");
     assert_eq!(third.text, "41");
@@ -295,7 +297,11 @@ async fn variables_that_are_too_large_are_dropped_and_that_is_said() {
     let tool = tool(Bounds { session: 10_000, ..Bounds::default() });
     let Some(first) = run(&tool, "x = 'a' * 100000", None).await else { return };
     let first = first.expect("an answer");
-    assert!(first.text.starts_with("[the variables take ") && first.text.contains("starts without any"), "{}", first.text);
+    assert!(
+        first.text.starts_with("[the variables take ") && first.text.contains("starts without any"),
+        "{}",
+        first.text
+    );
     let second = run(&tool, "x", first.session.as_deref()).await.expect("a jail").expect("an answer");
     assert!(second.text.contains("NameError"), "{}", second.text);
     assert!(!second.text.contains("restored"), "{}", second.text);

@@ -32,7 +32,10 @@ async fn a_tool_leads_back_to_the_model() {
 
 #[tokio::test]
 async fn a_failed_tool_gives_an_error_as_its_result() {
-    let script = vec![Script::call("calculator", json!({ "expression": "abc" })), Script::text("식이 잘못되었습니다.")];
+    let script = vec![
+        Script::call("calculator", json!({ "expression": "abc" })),
+        Script::text("식이 잘못되었습니다."),
+    ];
     check("abc 계산해줘", script, expect![[r#""#]]).await;
 }
 
@@ -57,7 +60,8 @@ async fn a_conversation_goes_on_after_an_error() {
     model.push(Script::text("네, 말씀하세요."));
     stage.ask("그만").await;
     let sent = model.requests().pop().expect("asked").messages;
-    let called: Vec<&str> = sent.iter().flat_map(|message| message.tool_calls()).map(|call| call.id.as_str()).collect();
+    let called: Vec<&str> =
+        sent.iter().flat_map(|message| message.tool_calls()).map(|call| call.id.as_str()).collect();
     let answered = sent.iter().flat_map(|message| message.tool_results()).count();
     assert_eq!(called.len(), answered, "no call is left without a result");
 }
@@ -68,7 +72,8 @@ fn away() -> ModelError {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_is_tried_three_times() {
-    let script = vec![Script::failure(away()), Script::text("반쯤").then_fails(away()), Script::text("됐습니다.")];
+    let script =
+        vec![Script::failure(away()), Script::text("반쯤").then_fails(away()), Script::text("됐습니다.")];
     check("안녕", script, expect![[r#""#]]).await;
     let script = vec![Script::failure(away()), Script::failure(away()), Script::failure(away())];
     check("안녕", script, expect![[r#""#]]).await;
@@ -76,7 +81,10 @@ async fn a_model_is_tried_three_times() {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_a_model_asks_for_is_given() {
-    let busy = |seconds| ModelError::RateLimited { reason: "429".into(), retry_after: Some(Duration::from_secs(seconds)) };
+    let busy = |seconds| ModelError::RateLimited {
+        reason: "429".into(),
+        retry_after: Some(Duration::from_secs(seconds)),
+    };
     let begun = tokio::time::Instant::now();
     let script = vec![Script::failure(busy(20)), Script::text("네.")];
     let model = ScriptedModel::new(script);

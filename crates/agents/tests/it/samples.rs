@@ -2,7 +2,8 @@
 
 use doran_agents::samples;
 use doran_llm::{ChatModel, ChatRequest, Message, OfflineModel, Passage, collect};
-use doran_retrieval::{RamKeyword, Retriever};
+use doran_retrieval::contract::{Contract, Reference, compare};
+use doran_retrieval::{ArticleNumber, RamKeyword, Retriever};
 
 async fn ask(question: &str) -> String {
     let index = RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all());
@@ -32,6 +33,9 @@ async fn questions_are_answered_with_the_sentence_that_holds_the_answer() {
         ("노트북을 잃어버리면 어떻게 해야 하나요?", "1시간 안에 보안팀(내선 1190)에 알린다."),
         ("비밀번호는 몇 자 이상이어야 하나요?", "비밀번호는 12자 이상"),
         ("국내 출장 숙박비 한도는?", "숙박비는 하룻밤에 12만 원까지"),
+        ("건강검진 비용은 얼마까지 내 주나요?", "40만 원까지 검진비를 낸다"),
+        ("업무용 컴퓨터 교체 주기는?", "4년"),
+        ("승진은 언제 하나요?", "승진은 해마다 3월 1일에 한다."),
         ("영수증은 언제까지 올려야 하나요?", "7일 안에 영수증을"),
         ("How many days of annual leave do I have?", "Every employee has 15 days of annual leave"),
         ("When must receipts be uploaded?", "Upload every receipt within seven days"),
@@ -44,6 +48,48 @@ async fn questions_are_answered_with_the_sentence_that_holds_the_answer() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_sample_can_be_read_and_has_its_title() {
+    let files = samples::files();
+    let documents = [samples::all(), samples::contracts()].concat();
+    assert_eq!(documents.len(), files.len());
+    for (file, document) in files.iter().zip(&documents) {
+        assert_eq!(document.id.as_str(), format!("samples/{}", file.name));
+        assert!(document.text.contains(file.title), "{}: {}", file.name, document.text);
+    }
+}
+
+#[test]
+fn the_sample_contract_differs_from_its_standard_as_it_was_written_to() {
+    let contracts = samples::contracts();
+    let by =
+        |name: &str| contracts.iter().find(|document| document.id.as_str().ends_with(name)).expect("there");
+    for (own, standard, articles, missing, extra) in [
+        ("용역계약서.docx", "표준용역계약서.hwpx", 15, "제3조 제8조 제13조", ""),
+        ("service-agreement.md", "standard-service-agreement.md", 7, "제6조 제8조", "제7조"),
+    ] {
+        let (own, standard) = (by(&format!("/{own}")), by(&format!("/{standard}")));
+        let (left, right) = (Contract::parse(own), Contract::parse(standard));
+        assert_eq!(left.articles.len(), articles, "{}", own.text);
+        let found = compare((&right, standard), (&left, own));
+        let shown =
+            |numbers: &[ArticleNumber]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            (shown(&found.missing).as_str(), shown(&found.extra).as_str()),
+            (missing, extra),
+            "{:#?}",
+            found.matched
+        );
+    }
+    let own = by("/용역계약서.docx");
+    let contract = Contract::parse(own);
+    let (article, place) =
+        contract.locate(&Reference::parse("제6조제2항").expect("a reference")).expect("a place");
+    assert_eq!(article.heading(), "제6조(대금의 지급)");
+    assert_eq!(&own.text[place], "② 갑은 을의 청구를 받은 날부터 60일 안에 대금을 지급한다.");
+    assert_eq!(contract.titled("손해 배상").first().map(|(article, _)| article.number.number), Some(13));
 }
 
 #[tokio::test]

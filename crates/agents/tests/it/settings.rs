@@ -37,7 +37,8 @@ async fn a_further_assistant_has_its_own_name_prompt_language_and_tools() {
         prompts = { "en/assistant" = "You are a lawyer." }
         "#,
     );
-    let model = ScriptedModel::new([Script::json(&json!({ "route": "agent", "reason": "" })), Script::text("Yes.")]);
+    let model =
+        ScriptedModel::new([Script::json(&json!({ "route": "agent", "reason": "" })), Script::text("Yes.")]);
     let parts = parts(Arc::new(model.clone()), tools().toolbox);
     let stage = stage("법무", &settings, &parts, Arc::new(RamStore::new()));
     assert_eq!(stage.agent.ko, "계약을 봅니다");

@@ -159,7 +159,11 @@ impl Stage {
                     for task in &step.tasks {
                         let models = task.notes.get("models").and_then(Value::as_array).map_or(0, Vec::len);
                         let calls = if models > 0 { format!(" · model×{models}") } else { String::new() };
-                        let tries = if task.attempts > 1 { format!(" · tries {}", task.attempts) } else { String::new() };
+                        let tries = if task.attempts > 1 {
+                            format!(" · tries {}", task.attempts)
+                        } else {
+                            String::new()
+                        };
                         writeln!(lines, "{}{calls}{tries}", task.node).expect("text");
                         let update: Value = serde_json::from_str(task.update.get()).expect("an update");
                         lines.push_str(&shown(task.notes.get("events")));
@@ -167,7 +171,9 @@ impl Stage {
                     }
                 }
                 EntryKind::Paused => lines.push_str("(waits for a person)\n"),
-                EntryKind::Failed => writeln!(lines, "(failed) {}", String::from_utf8_lossy(&entry.body)).expect("text"),
+                EntryKind::Failed => {
+                    writeln!(lines, "(failed) {}", String::from_utf8_lossy(&entry.body)).expect("text")
+                }
                 _ => {}
             }
         }
@@ -180,8 +186,14 @@ fn shown(events: Option<&Value>) -> String {
     let mut lines = String::new();
     for event in events.and_then(Value::as_array).into_iter().flatten() {
         let line = match event["type"].as_str().expect("a type") {
-            "thinking" => format!("{}: {}", event["step"].as_str().expect("a step"), event["content"].as_str().expect("words")),
-            "tool_call" => format!("call {}({})", event["name"].as_str().expect("a name"), event["arguments"]),
+            "thinking" => format!(
+                "{}: {}",
+                event["step"].as_str().expect("a step"),
+                event["content"].as_str().expect("words")
+            ),
+            "tool_call" => {
+                format!("call {}({})", event["name"].as_str().expect("a name"), event["arguments"])
+            }
             "tool_result" => format!("gave {}", event["text"].as_str().expect("words")),
             "sources" => format!("sources {}", event["sources"].as_array().expect("a list").len()),
             other => panic!("unknown event {other}"),
@@ -211,7 +223,12 @@ fn messages(update: &Value) -> String {
             writeln!(lines, "  + {role} {}", parts.join(" → ")).expect("text");
         }
     }
-    let gone = update["messages"].as_array().into_iter().flatten().filter(|change| change.get("remove").is_some()).count();
+    let gone = update["messages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|change| change.get("remove").is_some())
+        .count();
     if gone > 0 {
         writeln!(lines, "  - {gone} messages").expect("text");
     }
@@ -251,8 +268,10 @@ pub async fn killed_everywhere(
             let store = RamStore::with_clock(Arc::new(move || clock.load(Ordering::SeqCst)));
             let dying = on(Arc::new(DyingStore::new(store.clone(), dies)));
             let input = dying.agent.input(message, &AskOptions::default());
-            let started =
-                dying.runtime.start(&dying.agent.name, &thread(), Some(&input), StartOptions::default()).await;
+            let started = dying
+                .runtime
+                .start(&dying.agent.name, &thread(), Some(&input), StartOptions::default())
+                .await;
             let run = started.expect("accepted before it dies");
             drop(run.wait().await);
             // The second process may take over once the lease of the first has run out.

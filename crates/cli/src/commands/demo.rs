@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 
 use doran_engine::ThreadId;
+use doran_server::Keys;
 use doran_server::api::StartRun;
 use tokio::net::TcpListener;
 
@@ -59,7 +60,8 @@ async fn free_port(address: SocketAddr) -> anyhow::Result<TcpListener> {
     tracing::debug!(%error, "the port is taken");
     for more in 1..=MORE_PORTS {
         let port = address.port().saturating_add(more);
-        if let Ok(listener) = doran_server::bind(SocketAddr::new(address.ip(), port)).await {
+        if let Ok(listener) = doran_server::bind(SocketAddr::new(address.ip(), port), &Keys::default()).await
+        {
             return Ok(listener);
         }
     }
@@ -79,7 +81,7 @@ async fn questions(house: &House, config: &Config, server: SocketAddr, output: O
     let thread = format!("demo-{}", ThreadId::random());
     let (mut steps, mut tokens) = (0, 0);
     for (question, nth) in QUESTIONS.iter().zip(1..) {
-        let run = StartRun { agent: "assistant".into(), message: (*question).into() };
+        let run = StartRun::new("assistant", *question);
         let mut answer = Answer::default();
         client::ask(server, &thread, &run, |event| answer.take(event).map(drop)).await?;
         if let Some(failure) = answer.failure {

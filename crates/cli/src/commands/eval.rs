@@ -60,7 +60,8 @@ pub(crate) async fn run(args: &Args, output: Output) -> anyhow::Result<()> {
     let tenant = Tenant::new("eval");
     set.fill(&*index, &tenant).await?;
     let report = set.measure(&*index, &tenant).await?;
-    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { table(&report) };
+    let text =
+        if args.json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { table(&report) };
     output.data(&text)
 }
 

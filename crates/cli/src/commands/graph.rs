@@ -25,7 +25,7 @@ enum Format {
 
 /// Prints the drawing.
 pub(crate) fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let agents = assemble::agents(config)?.0;
+    let agents = assemble::agents(config, assemble::samples())?.0;
     let Some(agent) = agents.iter().find(|agent| agent.name == args.agent) else {
         let asked = &args.agent;
         let known = agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");

@@ -7,6 +7,8 @@ pub(crate) mod demo;
 pub(crate) mod eval;
 pub(crate) mod gc;
 pub(crate) mod graph;
+pub(crate) mod ingest;
 pub(crate) mod runs;
+pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod threads;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use doran_engine::Runtime;
 use doran_engine::store::Retention;
-use doran_server::BindError;
+use doran_server::{BindError, Keys};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
 
 /// Takes an address, or says in both languages why not.
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Both> {
-    doran_server::bind(address).await.map_err(|error| match error {
+    doran_server::bind(address, &Keys::default()).await.map_err(|error| match error {
         BindError::NotLoopback(_) => both!(
             "`{address}`에는 다른 컴퓨터도 닿을 수 있는데, 그것을 지킬 키가 아직 없습니다. `127.0.0.1:7979` 같은 루프백 주소를 쓰세요",
             "other machines can reach `{address}`, and there are no keys yet to protect it; use a loopback address such as `127.0.0.1:7979`"

@@ -5,5 +5,6 @@
 mod chat;
 mod config;
 mod demo;
+mod ingest;
 mod program;
 mod serve;

@@ -334,6 +334,11 @@ impl Runtime {
         self.0.scan().await
     }
 
+    /// How many runs this process works on now.
+    pub fn active_runs(&self) -> usize {
+        self.0.active().len()
+    }
+
     /// Stops: takes no new runs, lets steps in flight finish for up to `patience`, hands the rest to whoever comes
     /// next. Nothing is lost either way.
     pub async fn shutdown(&self, patience: Duration) {

@@ -26,9 +26,10 @@ fn close_inherited() -> io::Result<()> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|number| *number > 2)
         .collect();
-    for number in open {
+    // The one that listed the directory is in the list and closed by now; closing it again would be a bug.
+    let is_open = |number: &RawFd| fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
+    for number in open.into_iter().filter(is_open) {
         // SAFETY: this runs first thing in `main`, with one thread and before anything of ours holds a descriptor.
-        // The one that listed the directory is closed already, and closing it again does nothing.
         unsafe { rustix::io::close(number) };
     }
     Ok(())

@@ -19,7 +19,8 @@ pub(crate) fn sorted(status: u16, retry_after: Option<Duration>, body: &[u8], se
     let fault = Fault::of(body.as_ref());
     let retry_after = retry_after.or(fault.retry_after);
     let said = told(&fault.message, secret);
-    let reason = if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") };
+    let reason =
+        if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") };
     if let Some(error) = fault.by_words(&reason, retry_after) {
         return error;
     }
@@ -28,9 +29,13 @@ pub(crate) fn sorted(status: u16, retry_after: Option<Duration>, body: &[u8], se
         402 => ModelError::OutOfCredit { reason },
         413 => ModelError::TooLong { reason },
         429 => ModelError::RateLimited { reason, retry_after },
-        404 => ModelError::Rejected { reason: format!("{reason} (is the name of the model and the address right?)") },
+        404 => ModelError::Rejected {
+            reason: format!("{reason} (is the name of the model and the address right?)"),
+        },
         300..=399 => ModelError::Rejected {
-            reason: format!("status {status}: the server sends the request elsewhere, and a key is not sent along"),
+            reason: format!(
+                "status {status}: the server sends the request elsewhere, and a key is not sent along"
+            ),
         },
         408 | 409 | 425 | 500..=599 => ModelError::Unavailable { reason, retry_after, source: None },
         _ => ModelError::Rejected { reason },
@@ -70,7 +75,11 @@ pub(crate) fn told(message: &str, secret: &Secret) -> String {
 }
 
 /// `Retry-After` in seconds or as a date, or `retry-after-ms`.
-pub(crate) fn retry_after(milliseconds: Option<&str>, seconds: Option<&str>, now: SystemTime) -> Option<Duration> {
+pub(crate) fn retry_after(
+    milliseconds: Option<&str>,
+    seconds: Option<&str>,
+    now: SystemTime,
+) -> Option<Duration> {
     if let Some(milliseconds) = milliseconds.and_then(|text| text.trim().parse::<f64>().ok()) {
         return positive(milliseconds / 1_000.0);
     }
@@ -113,7 +122,8 @@ impl Fault {
         };
         let Some(body) = body else { return Self::default() };
         let error = body.get("error").unwrap_or(body);
-        let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut message = match error {
             Value::String(message) => message.clone(),
             other => text(other, "message"),
@@ -190,7 +200,11 @@ mod tests {
     #[test]
     fn a_fault_is_sorted_by_what_can_be_done() {
         let unauthorized = "unauthorized: the model refused the key: ";
-        check(401, r#"{"error":{"message":"Incorrect API key provided: sk-abcd***wxyz"}}"#, &format!("{unauthorized}status 401"));
+        check(
+            401,
+            r#"{"error":{"message":"Incorrect API key provided: sk-abcd***wxyz"}}"#,
+            &format!("{unauthorized}status 401"),
+        );
         check(
             400,
             r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#,
@@ -217,12 +231,20 @@ mod tests {
             r#"{"error":{"message":"filtered","code":"content_filter"}}"#,
             "filtered: the model's vendor held the request back: status 400: filtered",
         );
-        check(422, r#"{"detail":"no such field"}"#, "rejected: the model does not take the request: status 422: no such field");
+        check(
+            422,
+            r#"{"detail":"no such field"}"#,
+            "rejected: the model does not take the request: status 422: no such field",
+        );
     }
 
     #[test]
     fn a_raw_page_is_never_shown() {
-        check(502, "<html><h1>Bad Gateway</h1></html>", "unavailable: the model cannot answer now: status 502");
+        check(
+            502,
+            "<html><h1>Bad Gateway</h1></html>",
+            "unavailable: the model cannot answer now: status 502",
+        );
     }
 
     #[test]

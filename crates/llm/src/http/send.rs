@@ -85,11 +85,6 @@ impl Http {
         Ok(Self { client, headers: carried, secret, host, timeouts, limits })
     }
 
-    /// The key, for taking it out of what is shown.
-    pub(crate) fn secret(&self) -> &Secret {
-        &self.secret
-    }
-
     /// Sends a request and waits for the head of its answer. Anything but success is an error.
     pub(crate) async fn post(&self, call: Call) -> Result<Answer, ModelError> {
         let request = self.client.post(call.url).header(CONTENT_TYPE, "application/json").body(call.body);
@@ -110,7 +105,9 @@ impl Http {
             Err(_) => return Err(self.silent()),
         };
         let status = response.status().as_u16();
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let header = |name: &str| {
+            response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
         if !(200..300).contains(&status) {
             let (milliseconds, seconds) = (header("retry-after-ms"), header("retry-after"));
             let wait = faults::retry_after(milliseconds.as_deref(), seconds.as_deref(), SystemTime::now());
@@ -120,7 +117,10 @@ impl Http {
         let kind = header("content-type").unwrap_or_default().to_ascii_lowercase();
         if kind.starts_with("text/html") {
             return Err(ModelError::Unreachable {
-                reason: format!("`{}` answered with a web page; a login page or a proxy may stand in between", self.host),
+                reason: format!(
+                    "`{}` answered with a web page; a login page or a proxy may stand in between",
+                    self.host
+                ),
                 source: None,
             });
         }
@@ -175,7 +175,9 @@ impl Answer {
                 return Err(ModelError::Broken { reason });
             }
             Ok(Err(_)) => {
-                return Err(ModelError::Broken { reason: format!("the connection to `{}` was lost", self.host) });
+                return Err(ModelError::Broken {
+                    reason: format!("the connection to `{}` was lost", self.host),
+                });
             }
             Ok(Ok(piece)) => piece,
         };
@@ -204,7 +206,8 @@ impl Answer {
 /// A server's address: `http` or `https`, a host, and no name or password in it.
 pub(crate) fn address(base: &str) -> Result<reqwest::Url, ModelError> {
     let refuse = |why: &str| ModelError::Rejected { reason: format!("the address of the server {why}") };
-    let url = reqwest::Url::parse(base).map_err(|_| refuse("cannot be read; it looks like `https://host/v1`"))?;
+    let url =
+        reqwest::Url::parse(base).map_err(|_| refuse("cannot be read; it looks like `https://host/v1`"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(refuse("is not `http://…` or `https://…`"));
     }

@@ -2,11 +2,12 @@
 
 mod anthropic;
 mod by_role;
-mod data;
 mod dialect;
 mod discover;
 mod gemini;
+mod material;
 mod openai;
+mod remote;
 mod responses;
 mod vendors;
 
@@ -18,11 +19,12 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 pub use self::by_role::ByRole;
+use self::dialect::Dialect;
 pub use self::discover::{Found, discover, list_models};
 pub use self::openai::HttpEmbedder;
-pub use self::vendors::{DialectKind, KeyNeed, Place, VENDORS, Vendor, vendor};
-use self::dialect::{Dialect, Remote};
+use self::remote::Remote;
 use self::vendors::KeyHeader;
+pub use self::vendors::{DialectKind, KeyNeed, Place, VENDORS, Vendor, vendor};
 use crate::error::ModelError;
 use crate::http::{Http, Limits, Secret, Timeouts, address, is_loopback};
 use crate::model::{About, ChatModel, Kind};
@@ -48,7 +50,9 @@ pub enum ModelIdError {
     #[error("`{0}` is not `provider:model`, as in `openai:gpt-4.1-mini`")]
     Shape(String),
     /// The vendor is not known.
-    #[error("there is no provider `{0}`; a server that speaks OpenAI's dialect is `openai-compatible:URL#model`")]
+    #[error(
+        "there is no provider `{0}`; a server that speaks OpenAI's dialect is `openai-compatible:URL#model`"
+    )]
     Provider(String),
 }
 
@@ -159,7 +163,8 @@ impl OpenError {
         match self {
             Self::Id(_) => (
                 "모델 이름은 `provider:model` 꼴입니다. 예: `openai:gpt-4.1-mini`, `ollama:qwen3:8b`".into(),
-                "A model's name is `provider:model`, such as `openai:gpt-4.1-mini` or `ollama:qwen3:8b`".into(),
+                "A model's name is `provider:model`, such as `openai:gpt-4.1-mini` or `ollama:qwen3:8b`"
+                    .into(),
             ),
             Self::NoKey { provider, variable } => (
                 format!("`{provider}`에는 API 키가 필요합니다. 환경 변수 `{variable}`에 키를 넣으세요."),
@@ -167,7 +172,9 @@ impl OpenError {
             ),
             Self::NoAddress { provider } => (
                 format!("`{provider}`는 서버 주소를 알려 주어야 합니다. 설정의 `base_url`에 적으세요."),
-                format!("`{provider}` needs the address of its server. Write it into `base_url` in the settings."),
+                format!(
+                    "`{provider}` needs the address of its server. Write it into `base_url` in the settings."
+                ),
             ),
             Self::Setting(error) => {
                 let advice = error.advice();
@@ -221,7 +228,14 @@ impl Reached {
             headers.push(("anthropic-version", "2023-06-01".to_owned()));
         }
         let timeouts = config.timeouts.unwrap_or_else(|| self.timeouts(&config.id.model));
-        Http::new(&self.base_url, self.secret.clone(), &headers, &config.certificates, timeouts, config.limits)
+        Http::new(
+            &self.base_url,
+            self.secret.clone(),
+            &headers,
+            &config.certificates,
+            timeouts,
+            config.limits,
+        )
     }
 
     /// A local server may load a model first, and a model that thinks may be silent while it does.
@@ -259,7 +273,9 @@ impl Reached {
         let (ko, en) = if at_home {
             (
                 format!("{name}의 {model}. 이 컴퓨터에서 실행되며 질문과 자료가 밖으로 나가지 않습니다."),
-                format!("{model} on {name}. It runs on this machine; questions and passages do not leave it."),
+                format!(
+                    "{model} on {name}. It runs on this machine; questions and passages do not leave it."
+                ),
             )
         } else {
             (
@@ -304,7 +320,10 @@ mod tests {
         assert_eq!(open("upstage:solar-pro", Secret::none()), "`upstage` needs a key; set `UPSTAGE_API_KEY`");
         assert_eq!(open("azure:gpt", Secret::new("k")), "`azure` has no address of its own; set `base_url`");
         assert_eq!(open("ollama:qwen3", Secret::none()), "ollama:qwen3");
-        assert!(open("openai-compatible:ftp://x#m", Secret::none()).contains("not `provider:model`") || open("openai-compatible:ftp://x#m", Secret::none()).contains("address"));
+        assert!(
+            open("openai-compatible:ftp://x#m", Secret::none()).contains("not `provider:model`")
+                || open("openai-compatible:ftp://x#m", Secret::none()).contains("address")
+        );
     }
 
     #[test]
@@ -315,6 +334,8 @@ mod tests {
         };
         assert!(about("ollama:qwen3").en.contains("do not leave it"));
         assert!(about("openai:gpt-4.1").en.contains("sent to api.openai.com"));
-        assert!(about("openai-compatible:http://gpu.example.com/v1#m").ko.contains("gpu.example.com 서버로 전송"));
+        assert!(
+            about("openai-compatible:http://gpu.example.com/v1#m").ko.contains("gpu.example.com 서버로 전송")
+        );
     }
 }

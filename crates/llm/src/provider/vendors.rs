@@ -157,7 +157,12 @@ const fn cloud(
     }
 }
 
-const fn local(id: &'static str, name: &'static str, base_url: &'static str, key_variable: &'static str) -> Vendor {
+const fn local(
+    id: &'static str,
+    name: &'static str,
+    base_url: &'static str,
+    key_variable: &'static str,
+) -> Vendor {
     Vendor { key: KeyNeed::Optional, place: Place::Local, ..cloud(id, name, base_url, key_variable, OWN) }
 }
 
@@ -229,7 +234,13 @@ pub const VENDORS: &[Vendor] = &[
         "Mistral",
         "https://api.mistral.ai/v1",
         "MISTRAL_API_KEY",
-        Quirks { stream_usage: false, seed_field: "random_seed", short_ids: true, early_system: true, ..USUAL },
+        Quirks {
+            stream_usage: false,
+            seed_field: "random_seed",
+            short_ids: true,
+            early_system: true,
+            ..USUAL
+        },
     ),
     cloud(
         "together",

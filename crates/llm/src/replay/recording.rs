@@ -102,7 +102,9 @@ impl Replaying {
             if line.trim().is_empty() {
                 continue;
             }
-            let invalid = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, format!("line {}: {why}", at + 1));
+            let invalid = |why: String| {
+                std::io::Error::new(std::io::ErrorKind::InvalidData, format!("line {}: {why}", at + 1))
+            };
             let line: Line = serde_json::from_str(&line).map_err(|error| invalid(error.to_string()))?;
             if line.version != VERSION {
                 return Err(invalid(format!("version {} is not known", line.version)));

@@ -54,7 +54,9 @@ pub enum BadCall {
         id: String,
     },
     /// Too many calls in one reply.
-    #[error("only {MOST_PARALLEL_CALLS} tool calls are run at once; ask for this one again if it is still needed")]
+    #[error(
+        "only {MOST_PARALLEL_CALLS} tool calls are run at once; ask for this one again if it is still needed"
+    )]
     TooMany,
 }
 

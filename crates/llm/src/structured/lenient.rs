@@ -43,7 +43,8 @@ pub(crate) fn tool_call_in(text: &str, known: &[&str]) -> Option<ToolCall> {
         arguments: serde_json::Map<String, Value>,
     }
     let text = after_thought(text).trim();
-    let tagged = text.strip_prefix("<tool_call>").map(|rest| rest.strip_suffix("</tool_call>").unwrap_or(rest));
+    let tagged =
+        text.strip_prefix("<tool_call>").map(|rest| rest.strip_suffix("</tool_call>").unwrap_or(rest));
     let inside = tagged.or_else(|| only_fence(text)).or_else(|| text.starts_with('{').then_some(text))?;
     let written: Written = serde_json::from_str(inside.trim()).ok()?;
     known.contains(&written.name.as_str()).then(|| ToolCall {

@@ -15,10 +15,10 @@ use serde_json::Value;
 pub use self::arguments::{
     BadCall, CheckedCall, MOST_ARGUMENT_BYTES, MOST_PARALLEL_CALLS, check_arguments, check_calls, repeats,
 };
-pub use self::schema::schema_of;
 pub(crate) use self::lenient::{json_in, tool_call_in};
-pub(crate) use self::schema::strict;
 use self::schema::problems;
+pub use self::schema::schema_of;
+pub(crate) use self::schema::strict;
 use crate::message::{Message, MessageId, Origin, Part, Role};
 use crate::model::{ChatModel, ChatRequest, Finish, ModelError, Reply, ResponseSchema, collect};
 
@@ -141,7 +141,9 @@ fn in_english(misfit: &Misfit) -> String {
         Misfit::Cut => "was cut by the limit on its length. Be shorter.".into(),
         Misfit::Filtered => "was held back by the vendor's filter. Put it differently.".into(),
     };
-    format!("Your last answer {wrong} Write it again as one JSON value that fits the schema, and nothing else.")
+    format!(
+        "Your last answer {wrong} Write it again as one JSON value that fits the schema, and nothing else."
+    )
 }
 
 fn has_hangul(text: &str) -> bool {

@@ -50,7 +50,9 @@ async fn an_unfit_answer_is_repaired_once_with_what_was_wrong() {
 async fn a_second_misfit_is_a_typed_failure() {
     let model = ScriptedModel::new([Script::text("Hello there"), Script::text("Hello again")]);
     let error = ask::<Route>(&model, request("hi")).await.expect_err("twice");
-    assert!(matches!(&error, AskError::Misfit { misfit: Misfit::NotJson { .. }, reply } if reply.text == "Hello again"));
+    assert!(
+        matches!(&error, AskError::Misfit { misfit: Misfit::NotJson { .. }, reply } if reply.text == "Hello again")
+    );
     assert!(model.requests()[1].messages[3].text().starts_with("Your last answer is not JSON"));
 }
 

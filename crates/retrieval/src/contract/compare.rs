@@ -43,8 +43,10 @@ pub struct Pair {
 pub fn compare(standard: (&Contract, &Document), own: (&Contract, &Document)) -> Comparison {
     let sides = [standard, own].map(|(contract, document)| {
         let articles: Vec<&Article> = contract.articles.iter().take(MOST).collect();
-        let bodies: Vec<&str> =
-            articles.iter().map(|article| document.text.get(article.body.clone()).unwrap_or_default()).collect();
+        let bodies: Vec<&str> = articles
+            .iter()
+            .map(|article| document.text.get(article.body.clone()).unwrap_or_default())
+            .collect();
         let titles: Vec<Title> = articles.iter().map(|article| Title::of(&article.title)).collect();
         (articles, bodies, titles)
     });
@@ -75,7 +77,8 @@ pub fn compare(standard: (&Contract, &Document), own: (&Contract, &Document)) ->
     }
     matched.sort_by_key(|(i, _)| *i);
     let left_over = |articles: &[&Article], taken: &[bool], all: &Contract| {
-        let free = articles.iter().zip(taken).filter(|(_, taken)| !**taken).map(|(article, _)| article.number);
+        let free =
+            articles.iter().zip(taken).filter(|(_, taken)| !**taken).map(|(article, _)| article.number);
         free.chain(all.articles.iter().skip(MOST).map(|article| article.number)).collect()
     };
     Comparison {
@@ -91,11 +94,20 @@ mod tests {
 
     #[test]
     fn articles_meet_by_matter_not_by_number() {
-        let standard = Document::new("s", "표준", "제1조(목적) 권리와 의무를 정한다.\n제2조(대가의 지급) 갑은 을에게 대가를 30일 안에 지급한다.\n제3조(비밀유지) 비밀을 누설하지 않는다.\n제4조(분쟁해결) 관할 법원은 서울중앙지방법원으로 한다.");
-        let own = Document::new("o", "우리", "제1조(목적) 권리와 의무를 정한다.\n제2조(비밀의 유지) 비밀을 누설하여서는 안 된다.\n제3조(용역 대금) 갑은 을에게 대가를 60일 안에 지급한다.\n제4조(지체상금) 하루에 천분의 일을 낸다.");
+        let standard = Document::new(
+            "s",
+            "표준",
+            "제1조(목적) 권리와 의무를 정한다.\n제2조(대가의 지급) 갑은 을에게 대가를 30일 안에 지급한다.\n제3조(비밀유지) 비밀을 누설하지 않는다.\n제4조(분쟁해결) 관할 법원은 서울중앙지방법원으로 한다.",
+        );
+        let own = Document::new(
+            "o",
+            "우리",
+            "제1조(목적) 권리와 의무를 정한다.\n제2조(비밀의 유지) 비밀을 누설하여서는 안 된다.\n제3조(용역 대금) 갑은 을에게 대가를 60일 안에 지급한다.\n제4조(지체상금) 하루에 천분의 일을 낸다.",
+        );
         let (left, right) = (Contract::parse(&standard), Contract::parse(&own));
         let found = compare((&left, &standard), (&right, &own));
-        let shown: Vec<String> = found.matched.iter().map(|pair| format!("{}={}", pair.standard, pair.own)).collect();
+        let shown: Vec<String> =
+            found.matched.iter().map(|pair| format!("{}={}", pair.standard, pair.own)).collect();
         assert_eq!(shown, ["제1조=제1조", "제2조=제3조", "제3조=제2조"]);
         assert_eq!(found.missing, [ArticleNumber { number: 4, branch: 0 }]);
         assert_eq!(found.extra, [ArticleNumber { number: 4, branch: 0 }]);

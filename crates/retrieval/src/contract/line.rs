@@ -109,7 +109,8 @@ fn korean_article(words: &str) -> Option<Line> {
         if refers_on(after) {
             return None;
         }
-        let body = words.len() - after.trim_start_matches(|char: char| char.is_whitespace() || "*_:.".contains(char)).len();
+        let body = words.len()
+            - after.trim_start_matches(|char: char| char.is_whitespace() || "*_:.".contains(char)).len();
         return Some(Line::Article { number, title: Some(range_of(words, title)), body, sure: true });
     }
     if tail.is_empty() {
@@ -123,7 +124,12 @@ fn korean_article(words: &str) -> Option<Line> {
     let tail = tail.trim_start_matches(|char: char| ".:-–· ".contains(char));
     if tail.len() <= TITLE / 2 && !ends_sentence(tail) && !tail.starts_with(|char| circled(char).is_some()) {
         let title = tail.trim_matches(is_edge);
-        return Some(Line::Article { number, title: Some(range_of(words, title)), body: words.len(), sure: false });
+        return Some(Line::Article {
+            number,
+            title: Some(range_of(words, title)),
+            body: words.len(),
+            sure: false,
+        });
     }
     Some(Line::Article { number, title: None, body: words.len() - tail.len(), sure: false })
 }
@@ -133,14 +139,21 @@ fn refers_on(after: &str) -> bool {
     const PARTICLES: &str = "에의을를와과은는가로으및까부또내";
     let tight = after.starts_with(|char: char| PARTICLES.contains(char));
     let rest = after.trim_start();
-    let clause = rest.strip_prefix('제').and_then(|rest| plain_numeral(rest.trim_start()).map(|(_, n)| &rest.trim_start()[n..]));
+    let clause = rest
+        .strip_prefix('제')
+        .and_then(|rest| plain_numeral(rest.trim_start()).map(|(_, n)| &rest.trim_start()[n..]));
     let mention = clause.is_some_and(|rest| rest.trim_start().starts_with(['항', '호', '조']));
-    let joined = ["및 ", "또는 ", "내지 ", "부터 ", "에 ", "의 ", "각 호", "각호", "~"].iter().any(|word| rest.starts_with(word));
+    let joined = ["및 ", "또는 ", "내지 ", "부터 ", "에 ", "의 ", "각 호", "각호", "~"]
+        .iter()
+        .any(|word| rest.starts_with(word));
     tight || mention || joined || rest.starts_with(',')
 }
 
 fn english_article(words: &str, word: &str) -> Option<Line> {
-    let rest = words.get(..word.len()).filter(|head| head.eq_ignore_ascii_case(word)).map(|_| &words[word.len()..])?;
+    let rest = words
+        .get(..word.len())
+        .filter(|head| head.eq_ignore_ascii_case(word))
+        .map(|_| &words[word.len()..])?;
     let after = rest.trim_start_matches([' ', '\u{a0}']);
     if after.len() == rest.len() || is_contents(words) {
         return None;
@@ -183,7 +196,12 @@ fn english_heading(words: &str, tail: &str, number: ArticleNumber) -> Option<Lin
         return Some(Line::Article { number, title: None, body, sure: false });
     }
     let after = rest[stop..].trim_start_matches(|char: char| char.is_whitespace() || ".:;*_".contains(char));
-    Some(Line::Article { number, title: Some(range_of(words, title)), body: words.len() - after.len(), sure: true })
+    Some(Line::Article {
+        number,
+        title: Some(range_of(words, title)),
+        body: words.len() - after.len(),
+        sure: true,
+    })
 }
 
 fn appendix(words: &str) -> Option<Line> {
@@ -198,25 +216,35 @@ fn appendix(words: &str) -> Option<Line> {
     if squeezed.starts_with("부칙") {
         let length = inner.find('칙')? + '칙'.len_utf8();
         let after = &inner[length..];
-        let heading = after.is_empty() || after.starts_with(|char: char| char.is_whitespace() || opens(char) || closes(char));
+        let heading = after.is_empty()
+            || after.starts_with(|char: char| char.is_whitespace() || opens(char) || closes(char));
         return heading.then(|| label_and_title(words, inner, length, after));
     }
-    let english = ENGLISH.iter().find(|word| inner.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word)));
+    let english = ENGLISH
+        .iter()
+        .find(|word| inner.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word)));
     if let Some(word) = KOREAN.iter().find(|word| inner.starts_with(**word)) {
         let length = word.len() + korean_label(&inner[word.len()..]);
         let after = &inner[length..];
-        let free = after.is_empty() || after.starts_with(|char: char| char.is_whitespace() || closes(char) || ".:-".contains(char));
+        let free = after.is_empty()
+            || after.starts_with(|char: char| char.is_whitespace() || closes(char) || ".:-".contains(char));
         let numbered = length > word.len();
         let closed = after.trim_start_matches(closes);
         let mention = opened && closed.starts_with(|char: char| ('가'..='힣').contains(&char));
-        return (free && !mention && (numbered || opened || after.is_empty())).then(|| label_and_title(words, inner, length, after));
+        return (free && !mention && (numbered || opened || after.is_empty()))
+            .then(|| label_and_title(words, inner, length, after));
     }
     let word = english?;
     let rest = &inner[word.len()..];
     let label = rest.trim_start();
     let letters = label.find(|char: char| !char.is_alphanumeric()).unwrap_or(label.len());
     let capital = inner.starts_with(|char: char| char.is_uppercase());
-    if !capital || letters == 0 || letters > 4 || label.len() == rest.len() || label.starts_with(char::is_lowercase) {
+    if !capital
+        || letters == 0
+        || letters > 4
+        || label.len() == rest.len()
+        || label.starts_with(char::is_lowercase)
+    {
         return None;
     }
     let length = inner.len() - label.len() + letters;
@@ -289,7 +317,8 @@ pub(super) fn marker(line: &str) -> Option<(Marker, u32, usize)> {
         && let Some((clause, more)) = digits(&after[1..])
     {
         // `5.2 Renewal`: the clause of an English contract.
-        let spaced = after[1 + more..].starts_with(char::is_whitespace) || after[1 + more..].starts_with(". ");
+        let spaced =
+            after[1 + more..].starts_with(char::is_whitespace) || after[1 + more..].starts_with(". ");
         return spaced.then_some((Marker::Decimal, clause, words.len() - after[1 + more..].len() + start));
     }
     if open {
@@ -372,7 +401,8 @@ fn ends_sentence(words: &str) -> bool {
 fn is_contents(words: &str) -> bool {
     let bare = words.trim_end().trim_end_matches(|char: char| char.is_ascii_digit());
     let numbered = bare.len() < words.trim_end().len();
-    let led = ["....", "· · ·", "····", "……", "‥‥", ". . ."].iter().any(|dots| bare.trim_end().ends_with(dots));
+    let led =
+        ["....", "· · ·", "····", "……", "‥‥", ". . ."].iter().any(|dots| bare.trim_end().ends_with(dots));
     numbered && (led || bare.ends_with('\t'))
 }
 
@@ -400,8 +430,16 @@ mod tests {
 
     #[test]
     fn an_article_may_be_headed_in_any_usual_bracket() {
-        for line in ["제5조(손해배상)", "제 5 조 【손해배상】", "## 제5조 [손해배상]", "**제5조〈손해배상〉**", "제5조 손해배상", "제5조（손해배상）", "第五條 (손해배상)"] {
-            check(line, Style::Korean, if line.ends_with("**") { "제5조 `손해배상` + ``" } else { "제5조 `손해배상` + ``" });
+        for line in [
+            "제5조(손해배상)",
+            "제 5 조 【손해배상】",
+            "## 제5조 [손해배상]",
+            "**제5조〈손해배상〉**",
+            "제5조 손해배상",
+            "제5조（손해배상）",
+            "第五條 (손해배상)",
+        ] {
+            check(line, Style::Korean, "제5조 `손해배상` + ``");
         }
         check("제1조(목적) 이 계약은 …", Style::Korean, "제1조 `목적` + `이 계약은 …`");
         check("제10조의2(비밀유지) ① 갑은", Style::Korean, "제10조의2 `비밀유지` + `① 갑은`");
@@ -411,7 +449,19 @@ mod tests {
 
     #[test]
     fn a_mention_at_the_start_of_a_line_is_no_article() {
-        for line in ["제5조에 따라 배상한다.", "제5조(손해배상)에 따라", "제5조 제2항에 따른 통지는", "제5조, 제6조", "제5조 및 제6조", "제1조(목적) ........ 3", "[별지1]에 기재된 것을 말한다.", "별지에 따른다.", "첨부 파일을 보낸다.", "Article 5 of the Act", "Section 5.2 Renewal"] {
+        for line in [
+            "제5조에 따라 배상한다.",
+            "제5조(손해배상)에 따라",
+            "제5조 제2항에 따른 통지는",
+            "제5조, 제6조",
+            "제5조 및 제6조",
+            "제1조(목적) ........ 3",
+            "[별지1]에 기재된 것을 말한다.",
+            "별지에 따른다.",
+            "첨부 파일을 보낸다.",
+            "Article 5 of the Act",
+            "Section 5.2 Renewal",
+        ] {
             check(line, Style::Korean, "other");
         }
         check("Article 5 of the Act", Style::Article, "other");

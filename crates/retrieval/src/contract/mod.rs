@@ -109,7 +109,8 @@ impl Contract {
     /// The place that a reference names, as narrow as the contract has it: the item, else the clause, else the article.
     pub fn locate(&self, reference: &Reference) -> Option<(&Article, Range<usize>)> {
         let article = self.article(reference.article)?;
-        let clause = reference.clause.and_then(|number| article.clauses.iter().find(|clause| clause.number == number));
+        let clause =
+            reference.clause.and_then(|number| article.clauses.iter().find(|clause| clause.number == number));
         let parts = clause.map_or(&article.clauses, |clause| &clause.items);
         let item = reference.item.and_then(|number| parts.iter().find(|item| item.number == number));
         let range = item.or(clause).map_or(&article.range, |part| &part.range);
@@ -139,7 +140,8 @@ impl Contract {
     /// The headings above an article, chapter first: `제2장 용역의 수행`, `제5조(손해배상)`.
     pub fn headings(&self, article: &Article) -> Vec<String> {
         let chapter = article.chapter.and_then(|at| self.chapters.get(at));
-        let chapter = chapter.map(|chapter| format!("제{}장 {}", chapter.number, chapter.title).trim().to_owned());
+        let chapter =
+            chapter.map(|chapter| format!("제{}장 {}", chapter.number, chapter.title).trim().to_owned());
         chapter.into_iter().chain([article.heading()]).collect()
     }
 }

@@ -41,17 +41,8 @@ pub(super) fn circled(char: char) -> Option<u32> {
 
 /// The Roman number that is the whole text, in capitals.
 pub(super) fn roman(text: &str) -> Option<u32> {
-    const TABLE: [(&str, u32); 9] = [
-        ("C", 100),
-        ("XC", 90),
-        ("L", 50),
-        ("XL", 40),
-        ("X", 10),
-        ("IX", 9),
-        ("V", 5),
-        ("IV", 4),
-        ("I", 1),
-    ];
+    const TABLE: [(&str, u32); 9] =
+        [("C", 100), ("XC", 90), ("L", 50), ("XL", 40), ("X", 10), ("IX", 9), ("V", 5), ("IV", 4), ("I", 1)];
     if text.is_empty() || text.len() > 12 {
         return None;
     }
@@ -165,16 +156,24 @@ mod tests {
 
     #[test]
     fn roman_numbers_are_read_strictly() {
-        for (text, expected) in
-            [("I", Some(1)), ("IV", Some(4)), ("XIX", Some(19)), ("IIII", None), ("VV", None), ("IC", None), ("", None)]
-        {
+        for (text, expected) in [
+            ("I", Some(1)),
+            ("IV", Some(4)),
+            ("XIX", Some(19)),
+            ("IIII", None),
+            ("VV", None),
+            ("IC", None),
+            ("", None),
+        ] {
             assert_eq!(roman(text), expected, "{text}");
         }
     }
 
     #[test]
     fn circles_go_to_fifty() {
-        for (char, expected) in [('①', Some(1)), ('⑳', Some(20)), ('㉑', Some(21)), ('㊿', Some(50)), ('1', None)] {
+        for (char, expected) in
+            [('①', Some(1)), ('⑳', Some(20)), ('㉑', Some(21)), ('㊿', Some(50)), ('1', None)]
+        {
             assert_eq!(circled(char), expected, "{char}");
         }
     }

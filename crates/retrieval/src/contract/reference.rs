@@ -32,10 +32,14 @@ impl Reference {
     pub fn parse(text: &str) -> Option<Self> {
         let trimmed = text.trim().trim_matches(|char: char| "\"'“”‘’[]()<>".contains(char)).trim();
         let whole = |(reference, end): (Self, usize)| {
-            trimmed[end..].trim_matches(|char: char| char == '.' || char.is_whitespace()).is_empty().then_some(reference)
+            trimmed[end..]
+                .trim_matches(|char: char| char == '.' || char.is_whitespace())
+                .is_empty()
+                .then_some(reference)
         };
         let korean = korean(trimmed, 0, Spelling::Alone).and_then(whole);
-        let found = korean.or_else(|| english(trimmed, 0).and_then(whole)).or_else(|| bare(trimmed).and_then(whole));
+        let found =
+            korean.or_else(|| english(trimmed, 0).and_then(whole)).or_else(|| bare(trimmed).and_then(whole));
         found.map(|reference| Self { range: 0..text.len(), ..reference })
     }
 }
@@ -68,7 +72,9 @@ pub fn references(text: &str) -> Vec<Reference> {
     while let Some(char) = text[at..].chars().next() {
         let starts = match char {
             '제' | '第' => korean(text, at, Spelling::Running),
-            '0'..='9' | '０'..='９' if !continues_number(&text[..at]) => korean(text, at, Spelling::Running),
+            '0'..='9' | '０'..='９' if !continues_number(&text[..at]) => {
+                korean(text, at, Spelling::Running)
+            }
             'A' | 'a' | 'S' | 's' | 'C' | 'c' | '§' if !continues_word(&text[..at]) => english(text, at),
             _ => None,
         };
@@ -97,7 +103,8 @@ fn korean(text: &str, start: usize, spelling: Spelling) -> Option<(Reference, us
     let mut at = start;
     let ordinal = take(text, &mut at, &["제", "第"]);
     skip_blanks(text, &mut at);
-    let number = if ordinal || spelling == Spelling::Alone { numeral(&text[at..]) } else { digits(&text[at..]) };
+    let number =
+        if ordinal || spelling == Spelling::Alone { numeral(&text[at..]) } else { digits(&text[at..]) };
     let (number, length) = number?;
     let spelled = digits(&text[at..]).is_none();
     at += length;
@@ -171,7 +178,9 @@ fn english(text: &str, start: usize) -> Option<(Reference, usize)> {
     if rest.starts_with('§') {
         at += '§'.len_utf8();
     } else {
-        let word = WORDS.iter().find(|word| rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word)))?;
+        let word = WORDS
+            .iter()
+            .find(|word| rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word)))?;
         at += word.len();
         if !text[at..].starts_with([' ', '\u{a0}']) {
             return None;
@@ -248,7 +257,9 @@ fn law_before(before: &str) -> Option<String> {
 /// Whether `조` after a bare number means 10¹²: `5조 원`, `3조 5천억`.
 fn is_amount(after: &str) -> bool {
     let rest = after.trim_start();
-    ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "만", "교대"].iter().any(|unit| rest.starts_with(unit))
+    ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "만", "교대"]
+        .iter()
+        .any(|unit| rest.starts_with(unit))
         || rest.starts_with(|char: char| char.is_ascii_digit())
 }
 
@@ -276,7 +287,8 @@ fn take(text: &str, at: &mut usize, words: &[&str]) -> bool {
 
 /// Steps over at most a few blanks: a number on the next page is another matter.
 fn skip_blanks(text: &str, at: &mut usize) {
-    let blanks = text[*at..].chars().take(3).take_while(|char| matches!(char, ' ' | '\u{a0}' | '\u{3000}' | '\t'));
+    let blanks =
+        text[*at..].chars().take(3).take_while(|char| matches!(char, ' ' | '\u{a0}' | '\u{3000}' | '\t'));
     *at += blanks.map(char::len_utf8).sum::<usize>();
 }
 
@@ -291,7 +303,21 @@ mod tests {
 
     #[test]
     fn one_number_has_many_spellings() {
-        for text in ["제5조", "제 5 조", "5조", "제오조", "第五條", "제５조", " 「제5조」".trim_matches(['「', '」', ' ']), "Article 5", "article V", "Section 5", "§ 5", "5", "5."] {
+        for text in [
+            "제5조",
+            "제 5 조",
+            "5조",
+            "제오조",
+            "第五條",
+            "제５조",
+            " 「제5조」".trim_matches(['「', '」', ' ']),
+            "Article 5",
+            "article V",
+            "Section 5",
+            "§ 5",
+            "5",
+            "5.",
+        ] {
             check(text, Some("제5조"));
         }
         check("제십조의2", Some("제10조의2"));
@@ -324,13 +350,26 @@ mod tests {
         found("제5조의 이행에 관하여 제6조의 3개월", "제5조, 제6조");
         found("제10조 제1항 및 제3항에 따라", "제10조 제1항, 제10조 제3항");
         found("제3조부터 제5조까지", "제3조, 제4조, 제5조");
-        found("「민법」 제750조 또는 근로기준법 제23조, 이 계약 제2조", "민법:제750조, 근로기준법:제23조, 제2조");
+        found(
+            "「민법」 제750조 또는 근로기준법 제23조, 이 계약 제2조",
+            "민법:제750조, 근로기준법:제23조, 제2조",
+        );
         found("See Section 5.2 and Article IV.", "제5조 제2항, 제4조");
     }
 
     #[test]
     fn sums_of_money_and_other_words_are_no_articles() {
-        for text in ["5조 원", "1.5조", "3조 2천억 원", "제3조직", "제 이 조건", "조 5", "articles of faith", "제5장", "12조원"] {
+        for text in [
+            "5조 원",
+            "1.5조",
+            "3조 2천억 원",
+            "제3조직",
+            "제 이 조건",
+            "조 5",
+            "articles of faith",
+            "제5장",
+            "12조원",
+        ] {
             found(text, "");
         }
     }

@@ -14,7 +14,8 @@ pub(super) struct Title {
 
 impl Title {
     pub(super) fn of(title: &str) -> Self {
-        let bare: String = title.nfkc().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+        let bare: String =
+            title.nfkc().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect();
         // Letters rather than syllables, so that 손해배상 and 손해배샹 are close.
         let letters: Vec<char> = bare.nfd().collect();
         let mut pairs: Vec<(char, char)> = letters.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -147,7 +148,8 @@ mod tests {
 
     #[test]
     fn texts_that_share_words_are_closer() {
-        let texts = Texts::of(["갑은 을에게 대가를 지급한다", "을에게 갑이 대가를 지급하여야 한다", "비밀을 지킨다"]);
+        let texts =
+            Texts::of(["갑은 을에게 대가를 지급한다", "을에게 갑이 대가를 지급하여야 한다", "비밀을 지킨다"]);
         assert!(texts.likeness(0, 1) > 0.3 && texts.likeness(0, 2) < 0.1);
         assert!((texts.likeness(0, 0) - 1.0).abs() < 1e-9);
     }

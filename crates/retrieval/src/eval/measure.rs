@@ -24,7 +24,13 @@ pub fn measure(ranked: &[&str], relevant: &BTreeSet<String>) -> Measures {
     }
     let gain = |place: usize| 1.0 / ((place + 2) as f64).log2();
     let good = |id: &&str| relevant.contains(*id);
-    let found: f64 = ranked.iter().take(10).enumerate().filter(|(_, id)| good(id)).map(|(place, _)| gain(place)).sum();
+    let found: f64 = ranked
+        .iter()
+        .take(10)
+        .enumerate()
+        .filter(|(_, id)| good(id))
+        .map(|(place, _)| gain(place))
+        .fold(0.0, |sum, gain| sum + gain);
     let ideal: f64 = (0..relevant.len().min(10)).map(gain).sum();
     let early = ranked.iter().take(5).filter(|id| good(id)).count();
     let first = ranked.iter().take(100).position(|id| relevant.contains(*id));

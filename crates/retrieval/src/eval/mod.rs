@@ -5,3 +5,6 @@ mod set;
 
 pub use measure::{Measures, measure};
 pub use set::{Query, Report, Set, SetError};
+
+#[cfg(test)]
+mod tests;

@@ -140,7 +140,12 @@ impl Set {
     }
 
     /// What the set calls the passages a retriever finds for a question, best first.
-    pub async fn ask(&self, retriever: &dyn Retriever, tenant: &Tenant, query: &Query) -> Result<Vec<&str>, RetrieveError> {
+    pub async fn ask(
+        &self,
+        retriever: &dyn Retriever,
+        tenant: &Tenant,
+        query: &Query,
+    ) -> Result<Vec<&str>, RetrieveError> {
         let documents = query.scope.iter().map(DocumentId::new).collect();
         let filter = Filter { documents, ..Filter::default() };
         let question = Question { filter, ..Question::new(tenant.clone(), query.text.clone(), DEPTH) };
@@ -168,11 +173,13 @@ fn common_title(lines: &[Line]) -> String {
     let Some(first) = lines.first() else { return String::new() };
     let mut end = first.title.len();
     for line in lines {
-        let same = first.title.bytes().zip(line.title.bytes()).take_while(|(left, right)| left == right).count();
+        let same =
+            first.title.bytes().zip(line.title.bytes()).take_while(|(left, right)| left == right).count();
         end = end.min(same);
     }
     let common = &first.title[..first.title.floor_char_boundary(end)];
-    let cut = articles_named(&first.title).first().map_or(common.len(), |(_, range)| range.start.min(common.len()));
+    let cut =
+        articles_named(&first.title).first().map_or(common.len(), |(_, range)| range.start.min(common.len()));
     common[..common.floor_char_boundary(cut)].trim().trim_end_matches('제').trim().to_owned()
 }
 

@@ -37,7 +37,8 @@ fn korean(letters: &[Letter], start: usize) -> Option<(ArticleNumber, usize)> {
     let ordinal = matches!(letters[start].char, '제' | '第');
     let before = start.checked_sub(1).map(|at| letters[at].char);
     let from = if ordinal { skip_spaces(letters, start + 1) } else { start };
-    if !ordinal && before.is_some_and(|char| char.is_ascii_digit() || matches!(char, '.' | ',' | '제' | '第')) {
+    if !ordinal && before.is_some_and(|char| char.is_ascii_digit() || matches!(char, '.' | ',' | '제' | '第'))
+    {
         return None;
     }
     let (number, end) = if ordinal { any_number(letters, from)? } else { digits(letters, from)? };
@@ -67,7 +68,9 @@ fn branch(letters: &[Letter], end: usize) -> Option<(u32, usize)> {
 /// `5조 원` is money, `제1조정` another word.
 fn may_follow(letters: &[Letter], end: usize, ordinal: bool) -> bool {
     let direct = letters.get(end).map(|letter| letter.char);
-    if direct.is_some_and(|char| char.is_alphabetic() && !"의는은이가를을에와과도만로까부및란나라".contains(char)) {
+    if direct
+        .is_some_and(|char| char.is_alphabetic() && !"의는은이가를을에와과도만로까부및란나라".contains(char))
+    {
         return ordinal && direct.is_some_and(|char| char == '제' || char == '第');
     }
     let next = letters.get(skip_spaces(letters, end)).map(|letter| letter.char);
@@ -79,7 +82,9 @@ fn english(letters: &[Letter], start: usize) -> Option<(ArticleNumber, usize)> {
         return None;
     }
     let word = ["article", "section", "clause"].into_iter().find(|word| {
-        word.chars().enumerate().all(|(at, char)| letters.get(start + at).is_some_and(|letter| letter.char == char))
+        word.chars()
+            .enumerate()
+            .all(|(at, char)| letters.get(start + at).is_some_and(|letter| letter.char == char))
     })?;
     let end = start + word.len();
     let at = skip_spaces(letters, end);
@@ -100,7 +105,8 @@ fn any_number(letters: &[Letter], at: usize) -> Option<(u32, usize)> {
 }
 
 fn digits(letters: &[Letter], at: usize) -> Option<(u32, usize)> {
-    let count = letters[at.min(letters.len())..].iter().take_while(|letter| letter.char.is_ascii_digit()).count();
+    let count =
+        letters[at.min(letters.len())..].iter().take_while(|letter| letter.char.is_ascii_digit()).count();
     if !(1..=5).contains(&count) {
         return None;
     }
@@ -164,7 +170,17 @@ mod tests {
 
     #[test]
     fn money_and_other_words_are_no_articles() {
-        for text in ["5조 원", "3.4조 원 감소", "5조원", "제1조정위원회", "조건 3조각", "제조업", "articles 5", "2조 5천억", "이십조"] {
+        for text in [
+            "5조 원",
+            "3.4조 원 감소",
+            "5조원",
+            "제1조정위원회",
+            "조건 3조각",
+            "제조업",
+            "articles 5",
+            "2조 5천억",
+            "이십조",
+        ] {
             check(text, "");
         }
     }

@@ -15,9 +15,9 @@ struct Meanings {
     by_first: HashMap<String, Vec<(Vec<String>, Vec<String>)>>,
 }
 
-/// What is meant by a question with these stems, each with how much it weighs.
-pub(super) fn meant_by(stems: &[String]) -> Vec<(String, f32)> {
-    let mut found: Vec<(String, f32)> = Vec::new();
+/// What is meant by a question with these stems: a word of the page, and the stems of the question that mean it.
+pub(super) fn meant_by(stems: &[String]) -> Vec<(String, Vec<String>)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for (at, stem) in stems.iter().enumerate() {
         for (rest, meant) in MEANINGS.by_first.get(stem).into_iter().flatten() {
             let near = &stems[at + 1..stems.len().min(at + 2 + rest.len())];
@@ -26,7 +26,8 @@ pub(super) fn meant_by(stems: &[String]) -> Vec<(String, f32)> {
             }
             for word in meant {
                 if !found.iter().any(|(known, _)| known == word) {
-                    found.push((word.clone(), 1.0));
+                    let said = std::iter::once(stem).chain(rest).cloned().collect();
+                    found.push((word.clone(), said));
                 }
             }
         }

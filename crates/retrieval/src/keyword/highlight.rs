@@ -76,7 +76,11 @@ mod tests {
     #[test]
     fn a_hit_shows_which_words_of_the_question_it_holds() {
         check("연차휴가는 며칠?", "휴가는 연차로 15일, 휴가비 별도", "연차=연차 휴가=휴가,휴가");
-        check("terminating the agreement", "Either party may terminate this Agreement.", "termin=terminate agreement=Agreement");
+        check(
+            "terminating the agreement",
+            "Either party may terminate this Agreement.",
+            "termin=terminate agreement=Agreement",
+        );
         check("월급", "임금은 매월 지급한다", "임금=임금");
         check("", "휴가", "");
     }

@@ -11,6 +11,7 @@ mod query;
 mod ranking;
 mod search;
 mod segment;
+mod typo;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -78,8 +79,10 @@ impl RamKeyword {
 
     fn insert(&self, tenant: &Tenant, document: &Document, passages: Vec<Passage>) {
         let shelf = self.shelf_for(tenant);
-        let held = Arc::new(Held { document: document.clone(), name: query::bare(&document.title), passages });
-        let listed = SegmentDocument { id: document.id.clone(), version: document.version.clone(), passages: 0 };
+        let held =
+            Arc::new(Held { document: document.clone(), name: query::bare(&document.title), passages });
+        let listed =
+            SegmentDocument { id: document.id.clone(), version: document.version.clone(), passages: 0 };
         let segment = Segment::build([(listed, held.passages.as_slice())]);
         let _turn = shelf.turn.lock().unwrap_or_else(PoisonError::into_inner);
         {
@@ -229,5 +232,7 @@ impl Index for RamKeyword {
     }
 }
 
+#[cfg(test)]
+mod hard;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::text::{self, Layer};
 
 use super::article::articles_named;
 use super::everyday;
-use super::segment::key;
+use super::segment::key_of;
 
 /// No question is longer than this, in bytes; the rest is not looked at.
 const LONGEST: usize = 16 * 1024;
@@ -21,6 +21,8 @@ pub(super) struct Wanted {
     pub(super) key: Vec<u8>,
     pub(super) layer: Layer,
     pub(super) weight: f32,
+    /// For a word that was not asked: the keys of those it stands for.
+    pub(super) said: Vec<Vec<u8>>,
 }
 
 /// A question as the index sees it.
@@ -43,18 +45,12 @@ impl Query {
             if layer == Layer::Stems {
                 stems.push(term.to_owned());
             }
-            query.want(&mut places, layer, term, 1.0);
+            query.want(&mut places, layer, term);
         });
         if meant > 0.0 {
-            let asked = places.clone();
-            for (word, weight) in everyday::meant_by(&stems) {
-                text::terms(&word, |layer, term, _| {
-                    let mut term_key = Vec::new();
-                    key(layer, term, &mut term_key);
-                    if !asked.contains_key(&term_key) {
-                        query.want_at_most(&mut places, layer, term, meant * weight);
-                    }
-                });
+            for (word, said) in everyday::meant_by(&stems) {
+                let said: Vec<Vec<u8>> = said.iter().map(|stem| key_of(Layer::Stems, stem)).collect();
+                text::terms(&word, |layer, term, _| query.mean(&mut places, layer, term, meant, &said));
             }
         }
         for (number, _) in articles_named(text) {
@@ -65,23 +61,29 @@ impl Query {
         query
     }
 
-    fn want(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str, weight: f32) {
-        let mut term_key = Vec::new();
-        key(layer, term, &mut term_key);
-        if let Some(at) = places.get(&term_key) {
-            self.terms[*at].weight += weight;
+    fn want(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str) {
+        let key = key_of(layer, term);
+        if let Some(at) = places.get(&key) {
+            self.terms[*at].weight += 1.0;
         } else if self.terms.len() < MOST {
-            places.insert(term_key.clone(), self.terms.len());
-            self.terms.push(Wanted { key: term_key, layer, weight });
+            places.insert(key.clone(), self.terms.len());
+            self.terms.push(Wanted { key, layer, weight: 1.0, said: Vec::new() });
         }
     }
 
-    fn want_at_most(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str, weight: f32) {
-        let mut term_key = Vec::new();
-        key(layer, term, &mut term_key);
-        match places.get(&term_key) {
-            Some(at) => self.terms[*at].weight = self.terms[*at].weight.max(weight),
-            None => self.want(places, layer, term, weight),
+    /// Looks for a term that stands for others, unless it was asked for or is looked for already.
+    fn mean(
+        &mut self,
+        places: &mut HashMap<Vec<u8>, usize>,
+        layer: Layer,
+        term: &str,
+        weight: f32,
+        said: &[Vec<u8>],
+    ) {
+        let key = key_of(layer, term);
+        if self.terms.len() < MOST && !places.contains_key(&key) {
+            places.insert(key.clone(), self.terms.len());
+            self.terms.push(Wanted { key, layer, weight, said: said.to_vec() });
         }
     }
 }

@@ -13,14 +13,12 @@ pub struct Ranking {
     pub meant: f32,
     /// What is added when the passage is the article that was asked for by number.
     pub article: f32,
-    /// How much a heading that holds the words of the question adds.
-    pub title: f32,
-    /// How much words that stand together as in the question add.
-    pub together: f32,
+    /// How much the likeliest meaning of a mistyped word counts beside a word that is right.
+    pub slip: f32,
 }
 
 impl Default for Ranking {
     fn default() -> Self {
-        Self { k1: 0.9, b: 0.75, stems: 1.0, meant: 0.4, article: 2.0, title: 0.0, together: 0.0 }
+        Self { k1: 1.0, b: 0.75, stems: 1.0, meant: 0.5, article: 2.0, slip: 0.5 }
     }
 }

@@ -8,7 +8,7 @@ use crate::text::Layer;
 use super::query::Query;
 use super::ranking::Ranking;
 use super::segment::{LAYERS, Segment};
-use super::{Held, article};
+use super::{Held, article, typo};
 
 /// A segment with the documents its slots stand for. `None` stands for a document that was removed.
 #[derive(Debug)]
@@ -28,6 +28,13 @@ pub(super) struct Found {
 thread_local! {
     static SCORES: RefCell<Vec<[f32; LAYERS]>> = const { RefCell::new(Vec::new()) };
 }
+
+/// So many terms that nothing holds are taken for slips; the rest are left.
+const SLIPS: usize = 6;
+/// Only questions of so few stems are searched for slips: a longer one has enough words that are right.
+const SHORT: usize = 8;
+/// So many likely meanings of a slip are looked for.
+const LIKELIEST: usize = 2;
 
 /// Which slots of a part compete. `None` means all of them.
 type Mask = Option<Vec<bool>>;
@@ -99,43 +106,105 @@ fn add_terms(
     ranking: &Ranking,
     scores: &mut [[f32; LAYERS]],
 ) {
-    for wanted in &query.terms {
-        let places: Vec<Option<usize>> = parts.iter().map(|part| part.segment.find(&wanted.key)).collect();
-        let mut holders = 0;
-        for ((part, mask), place) in parts.iter().zip(masks).zip(&places) {
-            let Some(term) = place else { continue };
-            match mask {
-                None => holders += part.segment.holders(*term),
-                Some(mask) => part.segment.decode(*term, |slot, _| holders += u32::from(mask[slot as usize])),
-            }
-        }
-        if holders == 0 {
-            continue;
-        }
+    let rare = |holders: u32| {
         let (holders, passages) = (holders as f32, about.passages as f32);
-        let weight = wanted.weight * (1.0 + (passages - holders + 0.5) / (holders + 0.5)).ln();
-        let layer = wanted.layer as usize;
-        let flat = ranking.k1 * (1.0 - ranking.b);
-        let steep = ranking.k1 * ranking.b / about.averages[layer];
-        let mut base = 0;
-        for ((part, mask), place) in parts.iter().zip(masks).zip(&places) {
-            let slots = part.segment.slots();
-            if let Some(term) = place {
-                let lengths = part.segment.lengths();
-                let scores = &mut scores[base..base + slots];
-                part.segment.decode(*term, |slot, count| {
-                    let slot = slot as usize;
-                    if mask.as_ref().is_some_and(|mask| !mask[slot]) {
-                        return;
-                    }
-                    let at = slot * 4 * LAYERS + layer * 4;
-                    let length = u32::from_le_bytes([lengths[at], lengths[at + 1], lengths[at + 2], lengths[at + 3]]) as f32;
-                    let count = count as f32;
-                    scores[slot][layer] += weight * count / (count + flat + steep * length);
-                });
-            }
-            base += slots;
+        (1.0 + (passages - holders + 0.5) / (holders + 0.5)).ln()
+    };
+    let asked = query.terms.iter().filter(|term| term.layer == Layer::Stems && term.said.is_empty()).count();
+    let mut slips_left = if asked <= SHORT { SLIPS } else { 0 };
+    for wanted in &query.terms {
+        let places = find(parts, &wanted.key);
+        let holders = holders(parts, masks, &places);
+        let mut weight = wanted.weight;
+        if !wanted.said.is_empty() {
+            // The more the documents themselves speak as the question does, the less it needs to be put otherwise.
+            let said = wanted.said.iter().map(|key| rare(self::holders(parts, masks, &find(parts, key))));
+            weight *= said.fold(0.0, f32::max) / rare(0);
         }
+        if holders > 0 {
+            add_term(parts, masks, about, ranking, wanted.layer, &places, weight * rare(holders), scores);
+        } else if wanted.said.is_empty() && slips_left > 0 {
+            slips_left -= 1;
+            for (places, holders) in meant_by_slip(parts, masks, &wanted.key) {
+                let weight = weight * ranking.slip * rare(holders);
+                add_term(parts, masks, about, ranking, wanted.layer, &places, weight, scores);
+            }
+        }
+    }
+}
+
+/// Where a term is in each part.
+type Places = Vec<Option<usize>>;
+
+fn find(parts: &[Part], key: &[u8]) -> Places {
+    parts.iter().map(|part| part.segment.find(key)).collect()
+}
+
+/// How many of the passages that compete hold a term.
+fn holders(parts: &[Part], masks: &[Mask], places: &Places) -> u32 {
+    let mut holders = 0;
+    for ((part, mask), place) in parts.iter().zip(masks).zip(places) {
+        let Some(term) = place else { continue };
+        match mask {
+            None => holders += part.segment.holders(*term),
+            Some(mask) => part.segment.decode(*term, |slot, _| holders += u32::from(mask[slot as usize])),
+        }
+    }
+    holders
+}
+
+/// The likeliest terms one slip away from a term that nothing holds: those most passages hold.
+fn meant_by_slip(parts: &[Part], masks: &[Mask], key: &[u8]) -> Vec<(Places, u32)> {
+    let Some((layer, term)) = key.split_first() else { return Vec::new() };
+    let mut found: Vec<(Places, u32)> = Vec::new();
+    for slip in typo::slips(&String::from_utf8_lossy(term)) {
+        let key = [&[*layer], slip.as_bytes()].concat();
+        let places = find(parts, &key);
+        if places.iter().any(Option::is_some) {
+            let holders = holders(parts, masks, &places);
+            if holders > 0 {
+                found.push((places, holders));
+            }
+        }
+    }
+    found.sort_by_key(|(_, holders)| std::cmp::Reverse(*holders));
+    found.truncate(LIKELIEST);
+    found
+}
+
+#[allow(clippy::too_many_arguments, reason = "the parts of one sum, used in one place")]
+fn add_term(
+    parts: &[Part],
+    masks: &[Mask],
+    about: &About,
+    ranking: &Ranking,
+    layer: Layer,
+    places: &Places,
+    weight: f32,
+    scores: &mut [[f32; LAYERS]],
+) {
+    let layer = layer as usize;
+    let flat = ranking.k1 * (1.0 - ranking.b);
+    let steep = ranking.k1 * ranking.b / about.averages[layer];
+    let mut base = 0;
+    for ((part, mask), place) in parts.iter().zip(masks).zip(places) {
+        let slots = part.segment.slots();
+        if let Some(term) = place {
+            let lengths = part.segment.lengths();
+            let scores = &mut scores[base..base + slots];
+            part.segment.decode(*term, |slot, count| {
+                let slot = slot as usize;
+                if mask.as_ref().is_some_and(|mask| !mask[slot]) {
+                    return;
+                }
+                let at = slot * 4 * LAYERS + layer * 4;
+                let length =
+                    u32::from_le_bytes([lengths[at], lengths[at + 1], lengths[at + 2], lengths[at + 3]]);
+                let count = count as f32;
+                scores[slot][layer] += weight * count / (count + flat + steep * length as f32);
+            });
+        }
+        base += slots;
     }
 }
 

@@ -169,20 +169,6 @@ impl Segment {
         None
     }
 
-    /// The terms from this one on, sorted.
-    pub(super) fn terms_from(&self, term: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-        let (mut low, mut high) = (0, self.terms);
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.term(middle) < term {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        (low..self.terms).map(|at| (at, self.term(at)))
-    }
-
     /// How many passages hold a term, removed ones included.
     pub(super) fn holders(&self, term: usize) -> u32 {
         self.long(self.holders + term * 4)
@@ -217,10 +203,12 @@ impl Segment {
 
     fn parse(bytes: Box<dyn AsRef<[u8]> + Send + Sync>) -> Option<Self> {
         let all = (*bytes).as_ref();
-        let long = |at: usize| all.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
+        let long =
+            |at: usize| all.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
         let (slots, terms) = (long(16)?, long(20)?);
         let (document_bytes, term_bytes, posting_bytes) = (long(24)?, long(28)?, long(32)?);
-        let documents: Vec<SegmentDocument> = serde_json::from_slice(all.get(HEAD..HEAD + document_bytes)?).ok()?;
+        let documents: Vec<SegmentDocument> =
+            serde_json::from_slice(all.get(HEAD..HEAD + document_bytes)?).ok()?;
         let lengths = HEAD + document_bytes;
         let term_starts = lengths + slots * 4 * LAYERS;
         let posting_starts = term_starts + (terms + 1) * 4;
@@ -252,7 +240,11 @@ impl Segment {
         })
     }
 
-    fn write(documents: &[SegmentDocument], lengths: &[[u32; LAYERS]], sorted: Vec<(&[u8], Vec<(u32, u32)>)>) -> Self {
+    fn write(
+        documents: &[SegmentDocument],
+        lengths: &[[u32; LAYERS]],
+        sorted: Vec<(&[u8], Vec<(u32, u32)>)>,
+    ) -> Self {
         let listed = serde_json::to_vec(documents).unwrap_or_default();
         let term_bytes: usize = sorted.iter().map(|(term, _)| term.len()).sum();
         let mut postings = Vec::new();
@@ -269,7 +261,9 @@ impl Segment {
             }
         }
         posting_starts.push(postings.len() as u32);
-        let mut bytes = Vec::with_capacity(HEAD + listed.len() + lengths.len() * 8 + sorted.len() * 12 + term_bytes + postings.len());
+        let mut bytes = Vec::with_capacity(
+            HEAD + listed.len() + lengths.len() * 8 + sorted.len() * 12 + term_bytes + postings.len(),
+        );
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[0; 8]);
         for size in [lengths.len(), sorted.len(), listed.len(), term_bytes, postings.len()] {
@@ -317,6 +311,13 @@ pub(super) fn key(layer: Layer, term: &str, key: &mut Vec<u8>) {
         Layer::Stems => b's',
     });
     key.extend_from_slice(term.as_bytes());
+}
+
+/// The key of a term, alone.
+pub(super) fn key_of(layer: Layer, term: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(term.len() + 1);
+    key(layer, term, &mut bytes);
+    bytes
 }
 
 /// The terms of headings, remembered while the passages below them come by.

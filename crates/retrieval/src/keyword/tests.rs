@@ -5,7 +5,8 @@ use crate::conformance;
 
 #[tokio::test]
 async fn ram_keyword_keeps_the_contract() {
-    conformance::check(async |documents: Vec<Document>| RamKeyword::of(&conformance::tenant(), &documents)).await;
+    conformance::check(async |documents: Vec<Document>| RamKeyword::of(&conformance::tenant(), &documents))
+        .await;
 }
 
 #[tokio::test]
@@ -22,4 +23,161 @@ async fn a_tenant_finds_nothing_of_another() {
     assert!(index.search(&Question::new(Tenant::new("b"), "사과", 5)).is_empty());
     assert_eq!(index.list(&Tenant::new("b"), &Filter::default()).await.expect("list"), []);
     assert_eq!(index.search(&Question::new(Tenant::new("a"), "사과", 5)).len(), 1);
+}
+
+fn ids(index: &RamKeyword, tenant: &Tenant, text: &str) -> Vec<(String, String)> {
+    let hits = index.search(&Question::new(tenant.clone(), text, 50));
+    hits.iter().map(|hit| (hit.passage.id.to_string(), format!("{:.5}", hit.score))).collect()
+}
+
+fn many(count: usize) -> Vec<Document> {
+    let text = |n: usize| {
+        format!("문서 {n}의 휴가는 {}일이다.\n\n출장비는 {n}만 원이다. Receipt number {n}.", n % 7)
+    };
+    (0..count).map(|n| Document::new(format!("d{n:03}"), format!("규정 {n}"), text(n))).collect()
+}
+
+#[test]
+fn the_order_documents_came_in_does_not_matter() {
+    let tenant = Tenant::new("t");
+    let documents = many(90);
+    let forth = RamKeyword::of(&tenant, &documents);
+    let back = RamKeyword::of(&tenant, documents.iter().rev());
+    // One that came, changed, went and came again.
+    for document in documents.iter().step_by(3) {
+        assert!(back.delete(&tenant, &document.id));
+        back.insert(&tenant, &Document::new(document.id.as_str(), "x", "다른 휴가 글"), Vec::new());
+        back.insert(&tenant, document, split(document));
+    }
+    for question in ["휴가는 며칠", "receipt 13", "출장비 42만 원", "규정"] {
+        assert_eq!(ids(&forth, &tenant, question), ids(&back, &tenant, question), "{question}");
+    }
+}
+
+#[test]
+fn few_segments_hold_many_documents_and_removed_ones_leave() {
+    let tenant = Tenant::new("t");
+    let documents = many(200);
+    let index = RamKeyword::of(&tenant, &documents);
+    let parts = || {
+        let shelf = index.shelf(&tenant).expect("shelf");
+        let content = shelf.content.read().expect("lock");
+        (content.parts.len(), content.parts.iter().map(|part| part.segment.slots()).sum::<usize>())
+    };
+    assert!(parts().0 <= 3 * FAN, "{} segments", parts().0);
+    for document in &documents {
+        assert!(index.delete(&tenant, &document.id));
+    }
+    assert!(!index.delete(&tenant, &documents[0].id));
+    assert_eq!(parts(), (0, 0));
+    assert!(index.search(&Question::new(tenant.clone(), "휴가", 5)).is_empty());
+}
+
+#[test]
+fn a_filter_keeps_all_else_out() {
+    let tenant = Tenant::new("t");
+    let mut documents = many(20);
+    documents[3].collection = "인사".to_owned();
+    let index = RamKeyword::of(&tenant, &documents);
+    let asked = |filter: Filter| {
+        let question = Question { filter, ..Question::new(tenant.clone(), "휴가 출장비", 50) };
+        index
+            .search(&question)
+            .iter()
+            .map(|hit| hit.passage.document.to_string())
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let only = |names: &[&str]| {
+        names.iter().map(|name| (*name).to_owned()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(asked(Filter { collection: Some("인사".to_owned()), ..Filter::default() }), only(&["d003"]));
+    let documents = vec![DocumentId::new("d005"), DocumentId::new("d007"), DocumentId::new("absent")];
+    assert_eq!(asked(Filter { documents, ..Filter::default() }), only(&["d005", "d007"]));
+    assert_eq!(asked(Filter { collection: Some("docs\"; --".to_owned()), ..Filter::default() }), only(&[]));
+}
+
+#[test]
+fn what_a_person_types_is_words_and_never_syntax() {
+    let tenant = Tenant::new("t");
+    let index = RamKeyword::of(&tenant, &many(5));
+    let long = "%_".repeat(500);
+    for text in [
+        "multi-agent",
+        "don't",
+        "\"",
+        "*",
+        "AND OR NOT",
+        "ubuntu 20.04",
+        "a OR",
+        "*:*",
+        "_exists_:x",
+        "/.*.*.*a/",
+        "(",
+        "휴가 AND",
+        "\u{0}",
+        "ㅋㅋㅋ",
+        "🙂",
+        "제조",
+        "제",
+        "조의",
+        "第",
+        &long,
+        &"가".repeat(100_000),
+    ] {
+        let hits = index.search(&Question::new(tenant.clone(), text, 5));
+        assert!(hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0), "{text:.20}");
+    }
+}
+
+#[test]
+fn a_saved_segment_is_the_same_and_a_damaged_one_is_refused() {
+    let documents = many(3);
+    let passages: Vec<Vec<Passage>> = documents.iter().map(split).collect();
+    let listed = documents.iter().map(|document| SegmentDocument {
+        id: document.id.clone(),
+        version: "v".to_owned(),
+        passages: 0,
+    });
+    let segment = Segment::build(listed.zip(passages.iter().map(Vec::as_slice)));
+    let saved = segment.bytes().to_vec();
+    let opened = Segment::open(saved.clone()).expect("sound");
+    assert_eq!((opened.documents(), opened.slots()), (segment.documents(), segment.slots()));
+    assert_eq!(opened.bytes(), segment.bytes());
+    assert_eq!(
+        Segment::merge(&[&opened], |_, _| true).bytes(),
+        segment.bytes(),
+        "merging one changes nothing"
+    );
+    for at in (0..saved.len()).step_by(7) {
+        let mut broken = saved.clone();
+        broken[at] ^= 0x20;
+        assert!(matches!(Segment::open(broken), Err(RetrieveError::Stale { .. })), "byte {at}");
+    }
+    assert!(Segment::open(saved[..saved.len() - 1].to_vec()).is_err());
+    assert!(Segment::open(Vec::new()).is_err());
+}
+
+#[test]
+fn an_article_asked_for_by_number_comes_first_in_the_document_that_was_named() {
+    let tenant = Tenant::new("t");
+    let index = RamKeyword::default();
+    for name in ["민법", "난민법", "상법"] {
+        let passages = (1..=3).map(|number| Passage {
+            id: crate::passage::PassageId::at(&DocumentId::new(format!("{name}-{number}")), 0),
+            document: DocumentId::new(name),
+            title: format!("{name} 제{number}조"),
+            text: format!("{name}의 글 {number}. 이 법은 제2조를 여러 번 말한다. 제2조, 제2조."),
+            ..Passage::default()
+        });
+        index.insert(&tenant, &Document::new(name, name, ""), passages.collect());
+    }
+    for (question, expected) in [
+        ("민법 제2조", "민법-2#0"),
+        ("난민법 2조 알려줘", "난민법-2#0"),
+        ("상법제삼조", "상법-3#0"),
+        ("민법 제 1 조가 뭐야", "민법-1#0"),
+    ] {
+        let hits = index.search(&Question::new(tenant.clone(), question, 3));
+        assert_eq!(hits.first().map(|hit| hit.passage.id.as_str()), Some(expected), "{question}");
+    }
 }

@@ -11,7 +11,7 @@ pub(super) fn parts(document: &Document) -> Option<Vec<Part>> {
     let contract = Contract::parse(document);
     // Numbered headings are articles in a contract only: in other texts they are any list.
     let believed = contract.named || document.kind != DocumentKind::General;
-    if contract.articles.is_empty() || contract.articles.len() < 2 && !believed || !believed {
+    if contract.articles.is_empty() || !believed {
         return None;
     }
     let mut parts: Vec<Part> = contract.articles.iter().map(|article| part(&contract, article)).collect();
@@ -55,13 +55,20 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
     let rest = |range: Range<usize>| {
         // The heading of a chapter is in the titles of its articles already.
         let chapter = contract.chapters.iter().find(|chapter| range.contains(&chapter.range.start));
-        let line = chapter.map(|chapter| text[chapter.range.start..].find('\n').map_or(text.len(), |end| chapter.range.start + end));
+        let line = chapter.map(|chapter| {
+            text[chapter.range.start..].find('\n').map_or(text.len(), |end| chapter.range.start + end)
+        });
         let cuts = match (chapter, line) {
-            (Some(chapter), Some(line)) => vec![range.start..chapter.range.start, line.min(range.end)..range.end],
+            (Some(chapter), Some(line)) => {
+                vec![range.start..chapter.range.start, line.min(range.end)..range.end]
+            }
             _ => vec![range],
         };
+        // The marks before the next heading belong to it.
+        let is_mark = |char: char| char.is_whitespace() || "#*_>".contains(char);
         cuts.into_iter()
-            .filter(|range| !text[range.clone()].trim_matches(|char: char| char.is_whitespace() || "#*_".contains(char)).is_empty())
+            .map(|range| range.start..range.start + text[range.clone()].trim_end_matches(is_mark).len())
+            .filter(|range| !text[range.clone()].trim_matches(is_mark).is_empty())
             .map(|range| Part { range, headings: Vec::new(), article: None, seams: Vec::new() })
             .collect::<Vec<_>>()
     };

@@ -73,7 +73,8 @@ impl Cutting<'_> {
         let text = &document.text;
         let mut headings: Vec<(usize, &str)> = Vec::new();
         for block in blocks(text, within) {
-            let titles: Vec<&str> = above.iter().copied().chain(headings.iter().map(|(_, heading)| *heading)).collect();
+            let titles: Vec<&str> =
+                above.iter().copied().chain(headings.iter().map(|(_, heading)| *heading)).collect();
             match block {
                 Block::Heading { level, words } => {
                     headings.retain(|(above, _)| *above < level);

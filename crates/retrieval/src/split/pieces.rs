@@ -8,7 +8,8 @@ use super::{MOST, WHOLE_TABLE};
 pub(super) fn sentences(text: &str, block: Range<usize>) -> Vec<Range<usize>> {
     const ENDS: [&str; 6] = [". ", "! ", "? ", ".\n", "다.", "。"];
     cut(text, block, |window| {
-        let sentence = ENDS.iter().filter_map(|end| window.rfind(end).map(|at| at + end.trim_end().len())).max();
+        let sentence =
+            ENDS.iter().filter_map(|end| window.rfind(end).map(|at| at + end.trim_end().len())).max();
         sentence.or_else(|| window.rfind(char::is_whitespace))
     })
 }
@@ -34,7 +35,13 @@ pub(super) fn rows(text: &str, table: Range<usize>) -> (Option<String>, Vec<Rang
         start += line.len();
     }
     // A single row can be as long as it likes.
-    (head, found.into_iter().flat_map(|row| if row.len() > most { sentences(text, row) } else { vec![row] }).collect())
+    (
+        head,
+        found
+            .into_iter()
+            .flat_map(|row| if row.len() > most { sentences(text, row) } else { vec![row] })
+            .collect(),
+    )
 }
 
 /// A range cut at the given places where that suffices, else between sentences.

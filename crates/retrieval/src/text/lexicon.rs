@@ -83,7 +83,9 @@ impl Lexicon {
     /// How dear it is to start a word with this.
     pub(super) fn first(&self, left: u8) -> i32 {
         let begin = self.costs.len() / (self.lefts + 1);
-        i32::from(self.costs.get((begin.max(1) - 1) * (self.lefts + 1) + usize::from(left)).copied().unwrap_or(0)) * COST_STEP
+        i32::from(
+            self.costs.get((begin.max(1) - 1) * (self.lefts + 1) + usize::from(left)).copied().unwrap_or(0),
+        ) * COST_STEP
     }
 
     /// How dear it is to end a word with this.
@@ -94,7 +96,8 @@ impl Lexicon {
     /// All words that start with this syllable.
     pub(super) fn starting(&self, syllable: char) -> Option<Prefix> {
         let at = index(syllable)?;
-        let words = *self.firsts.get(usize::from(at))? as usize..*self.firsts.get(usize::from(at) + 1)? as usize;
+        let words =
+            *self.firsts.get(usize::from(at))? as usize..*self.firsts.get(usize::from(at) + 1)? as usize;
         (!words.is_empty()).then_some(Prefix { words, depth: 1 })
     }
 
@@ -103,7 +106,8 @@ impl Lexicon {
         let wanted = index(syllable)?;
         let depth = prefix.depth;
         let at = |word: usize| self.word(word).get(depth).copied();
-        let low = prefix.words.start + partition(prefix.words.len(), |i| at(prefix.words.start + i) < Some(wanted));
+        let low =
+            prefix.words.start + partition(prefix.words.len(), |i| at(prefix.words.start + i) < Some(wanted));
         let rest = prefix.words.end - low;
         let high = low + partition(rest, |i| at(low + i) <= Some(wanted));
         (low < high).then_some(Prefix { words: low..high, depth: depth + 1 })

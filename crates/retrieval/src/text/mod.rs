@@ -82,7 +82,9 @@ fn run_end(letters: &[Letter], start: usize, script: Script) -> usize {
 
 /// An apostrophe between letters or a comma between digits is part of a word: `don't`, `1,000`.
 fn is_inner_mark(letters: &[Letter], at: usize) -> bool {
-    let (Some(before), Some(after)) = (letters.get(at.wrapping_sub(1)), letters.get(at + 1)) else { return false };
+    let (Some(before), Some(after)) = (letters.get(at.wrapping_sub(1)), letters.get(at + 1)) else {
+        return false;
+    };
     match letters[at].char {
         '\'' | '’' => before.char.is_ascii_alphabetic() && after.char.is_ascii_alphabetic(),
         ',' => {
@@ -104,7 +106,9 @@ fn range(run: &[Letter]) -> Range<usize> {
 fn hangul(run: &[Letter], before: Before, each: &mut impl FnMut(Layer, &str, Range<usize>)) {
     pairs(run, each);
     let word: Vec<char> = run.iter().map(|letter| letter.char).collect();
-    korean::pieces(&word, before, |piece| each(Layer::Stems, &piece.stem, range(&run[piece.start..piece.end])));
+    korean::pieces(&word, before, |piece| {
+        each(Layer::Stems, &piece.stem, range(&run[piece.start..piece.end]))
+    });
 }
 
 fn han(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
@@ -127,8 +131,11 @@ fn pairs(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
 }
 
 fn latin(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
-    let word: String =
-        run.iter().filter(|letter| letter.char != ',').map(|letter| if letter.char == '’' { '\'' } else { letter.char }).collect();
+    let word: String = run
+        .iter()
+        .filter(|letter| letter.char != ',')
+        .map(|letter| if letter.char == '’' { '\'' } else { letter.char })
+        .collect();
     each(Layer::Pairs, word.strip_suffix("'s").unwrap_or(&word), range(run));
     if !english::is_empty(&word) {
         each(Layer::Stems, &english::stem(&word), range(run));

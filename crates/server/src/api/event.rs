@@ -142,6 +142,13 @@ pub struct Question {
     pub problem: Option<String>,
 }
 
+impl Question {
+    pub(crate) fn of(ask: &log::Question) -> Self {
+        let log::Question { id, node, question, problem, .. } = ask.clone();
+        Self { id, node, question, problem }
+    }
+}
+
 impl Event {
     /// An event of the engine as clients see it; `thread` is the one it belongs to.
     pub fn of(thread: &str, event: &doran_engine::Event) -> Result<Self, StoreError> {
@@ -201,13 +208,7 @@ fn of_entry(thread: &str, entry: &Entry) -> Result<Body, StoreError> {
         }
         EntryKind::Paused => {
             let paused: log::Paused = read(entry)?;
-            let question = |ask: log::Question| Question {
-                id: ask.id,
-                node: ask.node,
-                question: ask.question,
-                problem: ask.problem,
-            };
-            Body::Paused { questions: paused.asks.into_iter().map(question).collect() }
+            Body::Paused { questions: paused.asks.iter().map(Question::of).collect() }
         }
         EntryKind::Resumed => Body::Resumed { answers: read::<log::Resumed>(entry)?.answers },
         EntryKind::Restarted => Body::Restarted { why: read::<log::Restarted>(entry)?.why },

@@ -1,11 +1,14 @@
 //! The JSON that leaves and enters the server. These types are the interface; inner types are free to change.
 
 mod event;
+mod lists;
 
-use doran_agents::About;
+use doran_agents::AskOptions;
+use doran_engine::store::IfBusy;
 use serde::{Deserialize, Serialize};
 
 pub use event::{Body, Event, Question, Task};
+pub use lists::{Agent, Run, Said, Thread};
 
 /// `POST /api/threads/{thread}/runs`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,31 +18,25 @@ pub struct StartRun {
     pub agent: String,
     /// What is asked.
     pub message: String,
+    /// What to do when the thread has a run under way: `reject` (the default), `enqueue`, `interrupt` or `rollback`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_busy: Option<IfBusy>,
+    /// The contract that is asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract_id: Option<String>,
+    /// The collection of documents to look in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collection: Option<String>,
 }
 
-impl From<&doran_agents::Agent> for Agent {
-    fn from(agent: &doran_agents::Agent) -> Self {
-        Self { name: agent.name.clone(), en: agent.en.clone(), ko: agent.ko.clone() }
+impl StartRun {
+    /// Asks an agent.
+    pub fn new(agent: impl Into<String>, message: impl Into<String>) -> Self {
+        let (agent, message) = (agent.into(), message.into());
+        Self { agent, message, if_busy: None, contract_id: None, collection: None }
     }
-}
 
-/// `GET /`
-#[derive(Debug, Serialize)]
-pub(crate) struct Home<'a> {
-    pub(crate) name: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) agents: Vec<Agent>,
-    pub(crate) model: &'a About,
-    pub(crate) routes: &'static [&'static str],
-}
-
-/// An agent, for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Agent {
-    /// Its name in calls.
-    pub name: String,
-    /// What it does.
-    pub en: String,
-    /// The same in Korean.
-    pub ko: String,
+    pub(crate) fn options(&self) -> AskOptions {
+        AskOptions { contract_id: self.contract_id.clone(), collection: self.collection.clone() }
+    }
 }

@@ -1,18 +1,23 @@
 //! What this server is, and whether it is well.
 
-use axum::Json;
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use doran_engine::Tenant;
+use doran_engine::store::ThreadFilter;
 use serde_json::json;
+use tokio::time::timeout;
 
+use super::json;
 use crate::App;
-use crate::api::Home;
+use crate::api;
 use crate::error::{ApiError, Code};
 use crate::ui;
 
-const ROUTES: &[&str] =
-    &["GET /healthz", "POST /api/threads/{thread}/runs", "GET /api/threads/{thread}/runs/{run}/events"];
+/// A store that does not answer in this time is not ready.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `GET /`: the page for a browser, what this server is for a program.
 pub(super) async fn home(State(app): State<App>, headers: HeaderMap) -> Response {
@@ -22,20 +27,33 @@ pub(super) async fn home(State(app): State<App>, headers: HeaderMap) -> Response
 }
 
 fn about(app: &App) -> Response {
-    Json(Home {
-        name: "doran",
-        version: env!("CARGO_PKG_VERSION"),
-        agents: app.agents.iter().map(Into::into).collect(),
-        model: &app.model,
-        routes: ROUTES,
-    })
-    .into_response()
+    let agents: Vec<api::Agent> = app.agents.iter().map(api::Agent::of).collect();
+    json(json!({ "name": "doran", "version": env!("CARGO_PKG_VERSION"), "agents": agents }))
 }
 
-/// `GET /healthz`: whether it takes new runs.
+/// `GET /healthz`: whether the process lives and takes new runs.
 pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError> {
     if app.draining.is_cancelled() {
         return Err(Code::Stopping.into());
     }
-    Ok(Json(json!({ "status": "ok" })).into_response())
+    Ok(json(json!({ "status": "ok" })))
+}
+
+/// `GET /readyz`: whether the store answers too.
+pub(super) async fn ready(State(app): State<App>) -> Result<Response, ApiError> {
+    if app.draining.is_cancelled() {
+        return Err(Code::Stopping.into());
+    }
+    let (tenant, filter) = (Tenant::local(), ThreadFilter { limit: 1, ..ThreadFilter::default() });
+    match timeout(PATIENCE, app.runtime.store().threads(&tenant, &filter)).await {
+        Ok(Ok(_)) => Ok(json(json!({ "status": "ready" }))),
+        Ok(Err(error)) => Err(doran_engine::EngineError::from(error).into()),
+        Err(_) => Err(Code::Unavailable.into()),
+    }
+}
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(app): State<App>) -> Response {
+    let text = app.metrics.text(app.runtime.active_runs());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

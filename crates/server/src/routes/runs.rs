@@ -1,40 +1,71 @@
-//! Runs: start one and watch it, or come back to one.
+//! Runs: start one and watch it or wait for it, come back to one, answer what it asks, end it.
+
+use std::collections::BTreeMap;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::Response;
-use doran_agents::AskOptions;
-use doran_engine::store::{Idempotency, StoreError};
-use doran_engine::{EngineError, RunId, StartOptions, ThreadId, ThreadKey, Until};
+use axum::response::{IntoResponse, Response};
+use doran_engine::store::{IfBusy, RunFilter, RunRow, Status, StoreError};
+use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, Until};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
+use serde_json::{Value, json};
 
+use super::{json, path, query};
 use crate::App;
-use crate::api::StartRun;
+use crate::api::{self, StartRun};
+use crate::ask::{self, Ask};
 use crate::error::{ApiError, Code};
+use crate::identity::Caller;
 use crate::{body, sse};
 
 /// No run has more events; a larger number is a mistake.
 const MOST_EVENTS: u64 = 1 << 40;
+/// The most runs a list gives.
+const MOST: usize = 200;
 
-/// `POST /api/threads/{thread}/runs`: asks an agent. The input is on disk before the first byte of the answer.
+/// What may follow the path when a run is started.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wait {
+    #[serde(default)]
+    wait: bool,
+}
+
+/// `POST /api/threads/{thread}/runs`: asks an agent. The input is on disk before the first byte of the answer, which is
+/// a stream of events or, with `?wait=true`, what came of the run.
 pub(super) async fn start(
     State(app): State<App>,
-    path: Result<Path<String>, PathRejection>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+    wait: Result<Query<Wait>, QueryRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let thread = thread(&app, &path.map_err(|rejection| bad_path(&rejection))?.0)?;
+    let thread = ask::thread(&caller, &path(name)?)?;
+    let Wait { wait } = query(wait)?;
     let key = idempotency_key(request.headers())?;
     let (asked, bytes) = body::json::<StartRun>(request, &app.limits).await?;
-    check_message(&app, &asked.message)?;
-    let idempotency = key.map(|key| Idempotency { key, hash: hash(&thread, &bytes) });
-    let agent = app.agent(&asked.agent).ok_or_else(|| EngineError::UnknownGraph(asked.agent.clone()))?;
-    let input = agent.input(&asked.message, &AskOptions::default());
-    let options = StartOptions { idempotency, ..StartOptions::default() };
-    let run = app.runtime.start(&asked.agent, &thread, Some(&input), options).await?;
-    let watch = app.runtime.watch(&run.key(), 0, Until::Rest).await?;
-    let mut response = sse::stream(&app, thread.thread.as_str(), watch);
+    if asked.message.trim().is_empty() {
+        return Err(ApiError::because(Code::BadInput, "`message` is empty"));
+    }
+    let run = ask::start(
+        &app,
+        Ask {
+            agent: &asked.agent,
+            thread: thread.clone(),
+            message: &asked.message,
+            options: asked.options(),
+            if_busy: asked.if_busy.unwrap_or(IfBusy::Reject),
+            idempotency: key.map(|key| (key, &bytes[..])),
+        },
+    )
+    .await?;
+    let mut response = if wait {
+        outcome(&app, &asked.agent, &run).await?
+    } else {
+        let watch = app.runtime.watch(&run.key(), 0, Until::Rest).await?;
+        sse::stream(&app, thread.thread.as_str(), watch)?
+    };
     let place = format!("/api/threads/{}/runs/{}/events", encoded(thread.thread.as_str()), run.id());
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
@@ -42,8 +73,73 @@ pub(super) async fn start(
     Ok(response)
 }
 
+/// What came of a run, as JSON.
+async fn outcome(app: &App, agent: &str, run: &RunHandle) -> Result<Response, ApiError> {
+    let came = ask::wait(app, agent, run).await?;
+    let mut shown = json!(api::Run::of(&came.row));
+    if let (Some(turn), Some(shown)) = (came.turn, shown.as_object_mut())
+        && let Ok(Value::Object(turn)) = serde_json::to_value(turn)
+    {
+        shown.extend(turn);
+    }
+    if came.row.status == Status::Paused {
+        let asked = app.runtime.questions(&came.row.thread).await?;
+        shown["questions"] = json!(asked.iter().map(|(_, ask)| api::Question::of(ask)).collect::<Vec<_>>());
+    }
+    Ok(json(shown))
+}
+
+/// What may follow the path of the list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct List {
+    limit: Option<usize>,
+    before: Option<String>,
+}
+
+/// `GET /api/threads/{thread}/runs`: newest first.
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+    list: Result<Query<List>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let thread = ask::thread(&caller, &path(name)?)?;
+    let List { limit, before } = query(list)?;
+    let before = before
+        .map(|before| before.parse())
+        .transpose()
+        .map_err(|_| ApiError::because(Code::BadInput, "`before` is not the id of a run"))?;
+    let store = app.runtime.store();
+    store.thread(&thread).await.map_err(EngineError::from)?;
+    let filter = RunFilter {
+        thread: Some(thread.thread),
+        before,
+        limit: limit.unwrap_or(50).clamp(1, MOST),
+        ..RunFilter::default()
+    };
+    let runs = store.runs(&caller.tenant, &filter).await.map_err(EngineError::from)?;
+    let runs: Vec<api::Run> = runs.iter().map(api::Run::of).collect();
+    Ok(json(json!({ "runs": runs })))
+}
+
+/// `GET /api/threads/{thread}/runs/{run}`
+pub(super) async fn one(
+    State(app): State<App>,
+    caller: Caller,
+    names: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let (_, row) = run(&app, &caller, &path(names)?).await?;
+    let mut shown = json!(api::Run::of(&row));
+    if row.status == Status::Paused {
+        let asked = app.runtime.questions(&row.thread).await?;
+        shown["questions"] = json!(asked.iter().map(|(_, ask)| api::Question::of(ask)).collect::<Vec<_>>());
+    }
+    Ok(json(shown))
+}
+
 /// What may follow the path of the events.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct After {
     after: Option<u64>,
@@ -53,52 +149,80 @@ pub(super) struct After {
 /// `Last-Event-ID`, which a browser sends when it comes back, beats `?after=`.
 pub(super) async fn events(
     State(app): State<App>,
-    path: Result<Path<(String, String)>, PathRejection>,
-    query: Result<Query<After>, QueryRejection>,
+    caller: Caller,
+    names: Result<Path<(String, String)>, PathRejection>,
+    after: Result<Query<After>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let Path((thread_name, run)) = path.map_err(|rejection| bad_path(&rejection))?;
-    let thread = thread(&app, &thread_name)?;
-    let run: RunId = run.parse().map_err(|_| Code::BadPath)?;
-    let Query(After { after }) =
-        query.map_err(|error| ApiError::because(Code::BadInput, error.body_text()))?;
+    let (key, row) = run(&app, &caller, &path(names)?).await?;
+    let After { after } = query(after)?;
     let after = last_event_id(&headers)?.or(after).unwrap_or(0);
     if after > MOST_EVENTS {
         return Err(ApiError::because(Code::BadInput, "no run has that many events"));
     }
-    let key = thread.run(run);
-    let row = app.runtime.store().run(&key).await.map_err(doran_engine::EngineError::from)?;
-    if row.thread != thread {
-        return Err(doran_engine::EngineError::from(StoreError::no_run(&key)).into());
-    }
     let watch = app.runtime.watch(&key, after, Until::Rest).await?;
-    Ok(sse::stream(&app, thread.thread.as_str(), watch))
+    sse::stream(&app, row.thread.thread.as_str(), watch)
 }
 
-fn bad_path(rejection: &PathRejection) -> ApiError {
-    ApiError::because(Code::BadPath, rejection.body_text())
+/// `POST /api/threads/{thread}/runs/{run}/resume`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Resume {
+    answers: BTreeMap<String, Value>,
 }
 
-fn thread(app: &App, name: &str) -> Result<ThreadKey, ApiError> {
-    let thread = ThreadId::new(name).map_err(|error| ApiError::because(Code::BadPath, error.to_string()))?;
-    Ok(ThreadKey { tenant: app.tenant.clone(), thread })
+/// `POST /api/threads/{thread}/runs/{run}/resume`: answers what the run asks. Each question is answered once.
+pub(super) async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    names: Result<Path<(String, String)>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (key, _) = run(&app, &caller, &path(names)?).await?;
+    let (Resume { answers }, _) = body::json(request, &app.limits).await?;
+    if answers.is_empty() {
+        return Err(ApiError::because(Code::BadInput, "`answers` is empty"));
+    }
+    app.runtime.answer(&key, &answers).await?;
+    Ok(json(api::Run::of(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)))
 }
 
-fn check_message(app: &App, message: &str) -> Result<(), ApiError> {
-    let most = app.limits.message_bytes;
-    let wrong = if message.trim().is_empty() {
-        "`message` is empty".to_owned()
-    } else if message.len() > most {
-        format!("`message` has more than {most} bytes")
-    } else if message.contains('\0') {
-        "`message` holds a NUL character".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(ApiError::because(Code::BadInput, wrong))
+/// `POST /api/threads/{thread}/runs/{run}/cancel`: ends the run. Durable when answered.
+pub(super) async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    names: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let (key, _) = run(&app, &caller, &path(names)?).await?;
+    Ok(json(api::Run::of(&app.runtime.cancel(&key).await?)))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+/// `POST /api/threads/{thread}/runs/{run}/retry`: goes on with a failed run where it stopped.
+pub(super) async fn retry(
+    State(app): State<App>,
+    caller: Caller,
+    names: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let (key, _) = run(&app, &caller, &path(names)?).await?;
+    app.runtime.retry(&key).await?;
+    Ok(json(api::Run::of(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)))
+}
+
+/// The run of this name on the thread of that name, both the caller's.
+async fn run(app: &App, caller: &Caller, names: &(String, String)) -> Result<(RunKey, RunRow), ApiError> {
+    let (thread_name, run) = names;
+    let thread: ThreadKey = ask::thread(caller, thread_name)?;
+    let run: RunId = run.parse().map_err(|_| Code::BadPath)?;
+    let key = thread.run(run);
+    let row = app.runtime.store().run(&key).await.map_err(EngineError::from)?;
+    if row.thread != thread {
+        return Err(EngineError::from(StoreError::no_run(&key)).into());
+    }
+    Ok((key, row))
+}
+
+/// The key by which a client repeats a request.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     match value.to_str() {
         Ok(key) if (1..=200).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()) => {
@@ -116,15 +240,6 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
     number.map(Some).ok_or_else(|| ApiError::because(Code::BadHeader, "`Last-Event-ID` is not a number"))
-}
-
-/// What was asked, and where. The tenant is part of the key already.
-fn hash(thread: &ThreadKey, body: &[u8]) -> String {
-    let mut hash = Sha256::new();
-    hash.update(thread.thread.as_str().as_bytes());
-    hash.update([0]);
-    hash.update(body);
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A name as a part of a path.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{ChatRequest, Message, ModelRole, Origin, Purpose, Role, ToolChoice, schema_of};
+use doran_llm::{ChatRequest, Message, ModelRole, Purpose, Role, ToolChoice, schema_of};
 use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -71,7 +71,7 @@ pub(super) async fn rag(
     let collection = state.collection.clone().or_else(|| own.collection.clone());
     let filter = Filter { collection, ..Filter::default() };
     let found = retrieve(&work, &*own.index, &question, own.limits.passages, filter).await?;
-    let taint = if found.is_empty() { state.taint } else { state.taint.and(Taint::from_origin(Origin::Document)) };
+    let taint = state.taint.and(Taint::of(&[material(&found, work.language)]));
     let progress = state.progress.after("rag", 0);
     Ok(AssistantState::update().context(Some(found)).taint(taint).progress(progress))
 }

@@ -76,11 +76,13 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
 
 fn graph(own: &Arc<Contracts>) -> Result<Graph<ContractState>, BuildError> {
     Graph::define(|step| match step {
-        Step::ScopeValidator => node(with(own, nodes::scope_validator))
-            .branch_or_end([Step::CheckPreviousContext], |state: &ContractState| match state.in_scope {
+        Step::ScopeValidator => node(with(own, nodes::scope_validator)).branch_or_end(
+            [Step::CheckPreviousContext],
+            |state: &ContractState| match state.in_scope {
                 Some(false) => To::End,
                 Some(true) | None => To::Node(Step::CheckPreviousContext),
-            }),
+            },
+        ),
         Step::CheckPreviousContext => node(with(own, nodes::check_previous_context)).then(Step::Planner),
         Step::Planner => node(with(own, nodes::planner)).branch(
             [Step::Respond, Step::Evaluator, Step::ParallelExecutor, Step::Executor],

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{ChatRequest, Message, ModelRole, Part, Purpose, Role, ToolCall, ToolChoice, ToolResult, ToolSpec, schema_of};
+use doran_llm::{
+    ChatRequest, Message, ModelRole, Part, Purpose, Role, ToolCall, ToolChoice, ToolResult, ToolSpec,
+    schema_of,
+};
 use doran_llm::{MessageId, Origin};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -63,7 +66,9 @@ pub(super) async fn scope_validator(
         _ if back => true,
         Scope::Out => false,
         Scope::Open => {
-            let decided = ask_for::<InScope>(&work, &own.models, own.cache.as_ref(), own.scope_request(&state)?).await?;
+            let decided =
+                ask_for::<InScope>(&work, &own.models, own.cache.as_ref(), own.scope_request(&state)?)
+                    .await?;
             // Whoever cannot tell does not turn people away.
             let decided = decided.unwrap_or_else(|misfit| InScope {
                 in_scope: true,
@@ -134,7 +139,9 @@ pub(super) async fn planner(
     let names = next.iter().map(signature).collect::<Vec<_>>().join(", ");
     let (ko, en) = match (next.is_empty(), skipped) {
         (false, _) => (names.clone(), names),
-        (true, true) => ("고른 도구를 모두 이미 실행했습니다".into(), "everything that was chosen was run before".into()),
+        (true, true) => {
+            ("고른 도구를 모두 이미 실행했습니다".into(), "everything that was chosen was run before".into())
+        }
         (true, false) => ("찾아볼 것이 없습니다".into(), "nothing has to be looked up".into()),
     };
     work.thinking(Step::ToolSelected, ko, en);
@@ -170,7 +177,8 @@ async fn execute(
 ) -> Result<ContractStateUpdate, NodeError> {
     let work = Work::new(cx, state.progress.language);
     let toolbox = own.desk(state).toolbox()?;
-    let caller = Caller { toolbox: &toolbox, read: &state.messages, taint: state.taint, sessions: &BTreeMap::new() };
+    let caller =
+        Caller { toolbox: &toolbox, read: &state.messages, taint: state.taint, sessions: &BTreeMap::new() };
     let mut history = state.tool_history.clone();
     let mut collected = state.collected_info.clone();
     let mut explored = state.explored_articles.clone();
@@ -243,7 +251,11 @@ pub(super) async fn evaluator(
     let last = iteration >= own.max_iterations;
     let judged = if last {
         let reasoning = language.pick("찾아보는 횟수를 다 썼습니다", "the rounds of looking up are used up");
-        Sufficiency { is_sufficient: false, reasoning: reasoning.into(), missing_info: state.missing_info.clone() }
+        Sufficiency {
+            is_sufficient: false,
+            reasoning: reasoning.into(),
+            missing_info: state.missing_info.clone(),
+        }
     } else {
         let request = own.evaluate_request(&state)?;
         let judged = ask_for::<Sufficiency>(&work, &own.models, own.cache.as_ref(), request).await?;
@@ -252,7 +264,9 @@ pub(super) async fn evaluator(
             is_sufficient: true,
             reasoning: language.pick(
                 format!("평가가 두 번 다 형식에 맞지 않아 모은 것으로 답합니다: {misfit}"),
-                format!("the evaluation did not fit twice, so the answer is given from what there is: {misfit}"),
+                format!(
+                    "the evaluation did not fit twice, so the answer is given from what there is: {misfit}"
+                ),
             ),
             missing_info: None,
         })
@@ -427,8 +441,10 @@ fn worked(state: &ContractState, system: String) -> Vec<Message> {
 /// What was collected, the user's contract and the standard contract each under its own heading.
 fn kept_apart(collected: &[Source], language: Language) -> Vec<Message> {
     let shelf = |kind: SourceKind, id: &str, ko: &str, en: &str| {
-        let of_kind: Vec<&Source> =
-            collected.iter().filter(|source| (source.kind == SourceKind::Standard) == (kind == SourceKind::Standard)).collect();
+        let of_kind: Vec<&Source> = collected
+            .iter()
+            .filter(|source| (source.kind == SourceKind::Standard) == (kind == SourceKind::Standard))
+            .collect();
         let heading = language.pick(ko, en);
         let titled = of_kind.iter().map(|source| {
             let mut material = source.material();

@@ -88,24 +88,43 @@ mod tests {
     #[test]
     fn rules_propose_what_the_question_names() {
         check("제5조 내용이 뭐야?", &[], &[r#"get_article_by_index({"article":"제5조"})"#]);
-        check("제 십 조의2와 제3조를 비교해줘", &[], &[
-            r#"get_article_by_index({"article":"제10조의2"})"#,
-            r#"get_article_by_index({"article":"제3조"})"#,
-        ]);
+        check(
+            "제 십 조의2와 제3조를 비교해줘",
+            &[],
+            &[
+                r#"get_article_by_index({"article":"제10조의2"})"#,
+                r#"get_article_by_index({"article":"제3조"})"#,
+            ],
+        );
         check("「민법」 제750조는?", &[], &[]);
         check("\"손해배상\" 조항 보여줘", &[], &[r#"get_article_by_title({"title":"손해배상"})"#]);
-        check("비밀 유지는 언제까지야?", &["비밀유지", "목적"], &[r#"get_article_by_title({"title":"비밀유지"})"#]);
-        check("손해배상의 예정은?", &["손해배상", "손해배상의 예정"], &[r#"get_article_by_title({"title":"손해배상의 예정"})"#]);
+        check(
+            "비밀 유지는 언제까지야?",
+            &["비밀유지", "목적"],
+            &[r#"get_article_by_title({"title":"비밀유지"})"#],
+        );
+        check(
+            "손해배상의 예정은?",
+            &["손해배상", "손해배상의 예정"],
+            &[r#"get_article_by_title({"title":"손해배상의 예정"})"#],
+        );
         check("안녕하세요", &["목적"], &[]);
     }
 
     #[test]
     fn only_new_calls_are_left_each_once() {
-        let done = ToolRun { iteration: 0, call: call("get_article_by_index", json!({ "article": "제5조" })), text: String::new(), failed: false };
+        let done = ToolRun {
+            iteration: 0,
+            call: call("get_article_by_index", json!({ "article": "제5조" })),
+            text: String::new(),
+            failed: false,
+        };
         let state = ContractState { tool_history: vec![done], ..ContractState::default() };
-        let wanted = ["5조", "제6조", "제 6 조", "제7조"].map(|article| call("get_article_by_index", json!({ "article": article })));
+        let wanted = ["5조", "제6조", "제 6 조", "제7조"]
+            .map(|article| call("get_article_by_index", json!({ "article": article })));
         let calls = fresh(&state, wanted);
-        let told: Vec<String> = calls.iter().map(|call| format!("{} {}", call.id, call.arguments["article"])).collect();
+        let told: Vec<String> =
+            calls.iter().map(|call| format!("{} {}", call.id, call.arguments["article"])).collect();
         assert_eq!(told, [r#"call-2-1 "제6조""#, r#"call-2-2 "제7조""#]);
     }
 }

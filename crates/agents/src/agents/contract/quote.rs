@@ -65,7 +65,11 @@ mod tests {
         let made_up = "위약금은 \"잔여 대금의 50%로 한다\" [1]";
         assert_eq!(shown(made_up), [(1, text.into())], "the place is shown, the made-up words are not");
         for source in cited(honest, &collected) {
-            let whole = if source.number == 1 { (100, text) } else { (500, "제9조(비밀유지) 3년간 지킨다.") };
+            let whole = if source.number == 1 {
+                (100, text)
+            } else {
+                (500, "제9조(비밀유지) 3년간 지킨다.")
+            };
             assert_eq!(&whole.1[source.start - whole.0..source.end - whole.0], source.quote);
         }
         assert!(shown("근거가 없습니다.").is_empty());

@@ -115,7 +115,8 @@ pub(crate) fn signature(call: &ToolCall) -> String {
         fields.retain(|_, value| !value.is_null());
         for (name, value) in fields.iter_mut() {
             let Some(text) = value.as_str().map(str::trim).map(str::to_owned) else { continue };
-            let number = (name == "article").then(|| doran_retrieval::contract::Reference::parse(&text)).flatten();
+            let number =
+                (name == "article").then(|| doran_retrieval::contract::Reference::parse(&text)).flatten();
             *value = Value::String(number.map_or(text, |reference| reference.to_string()));
         }
     }

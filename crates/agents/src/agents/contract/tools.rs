@@ -6,7 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_llm::{Origin, ToolSpec};
 use doran_retrieval::contract::{Article, Contract, Reference, references};
-use doran_retrieval::{Document, DocumentId, DocumentKind, Filter, Index, Passage, Question, RetrieveError, Tenant};
+use doran_retrieval::{
+    Document, DocumentId, DocumentKind, Filter, Index, Passage, Question, RetrieveError, Tenant,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -81,11 +83,14 @@ impl Desk {
     pub(super) async fn titles(&self, tenant: &Tenant) -> Result<(Vec<String>, Vec<String>), RetrieveError> {
         let documents = self.documents(tenant, Whose::All).await?;
         let name = |document: &Document| match &document.kind {
-            DocumentKind::Standard(kind) => format!("{} (표준계약서 · standard contract, {kind})", document.title),
+            DocumentKind::Standard(kind) => {
+                format!("{} (표준계약서 · standard contract, {kind})", document.title)
+            }
             DocumentKind::Contract | DocumentKind::General => document.title.clone(),
         };
         let names = documents.iter().map(name).collect();
-        let contracts = documents.iter().filter(|document| !matches!(document.kind, DocumentKind::Standard(_)));
+        let contracts =
+            documents.iter().filter(|document| !matches!(document.kind, DocumentKind::Standard(_)));
         let articles = contracts.flat_map(|document| Contract::parse(document).articles);
         Ok((names, articles.map(|article| article.title).filter(|title| !title.is_empty()).collect()))
     }
@@ -222,22 +227,29 @@ fn away(error: RetrieveError) -> ToolError {
 }
 
 impl Reader {
-    async fn documents(&self, tenant: &Tenant, whose: Whose, language: Language) -> Result<Vec<Document>, ToolError> {
+    async fn documents(
+        &self,
+        tenant: &Tenant,
+        whose: Whose,
+        language: Language,
+    ) -> Result<Vec<Document>, ToolError> {
         let documents = self.desk.documents(tenant, whose).await.map_err(away)?;
         if !documents.is_empty() {
             return Ok(documents);
         }
-        Err(ToolError::NotConfigured(match whose {
-            Whose::Standard => language.pick(
-                "등록된 표준계약서가 없습니다. 문서를 올릴 때 종류를 표준계약서로 정하면 됩니다",
-                "there is no standard contract; ingest one and mark it as the standard of its kind",
-            ),
-            Whose::User | Whose::All => language.pick(
-                "등록된 계약서가 없습니다. 계약서를 먼저 올려 주세요",
-                "there is no contract yet; ingest one first",
-            ),
-        }
-        .to_owned()))
+        Err(ToolError::NotConfigured(
+            match whose {
+                Whose::Standard => language.pick(
+                    "등록된 표준계약서가 없습니다. 문서를 올릴 때 종류를 표준계약서로 정하면 됩니다",
+                    "there is no standard contract; ingest one and mark it as the standard of its kind",
+                ),
+                Whose::User | Whose::All => language.pick(
+                    "등록된 계약서가 없습니다. 계약서를 먼저 올려 주세요",
+                    "there is no contract yet; ingest one first",
+                ),
+            }
+            .to_owned(),
+        ))
     }
 
     async fn search(
@@ -247,8 +259,10 @@ impl Reader {
         language: Language,
     ) -> Result<Findings, ToolError> {
         let documents = self.documents(tenant, arguments.whose.unwrap_or(Whose::All), language).await?;
-        let filter =
-            Filter { documents: documents.iter().map(|document| document.id.clone()).collect(), ..Filter::default() };
+        let filter = Filter {
+            documents: documents.iter().map(|document| document.id.clone()).collect(),
+            ..Filter::default()
+        };
         let question = Question { filter, ..Question::new(tenant.clone(), arguments.query, MOST_HITS) };
         let hits = self.desk.index.retrieve(&question).await.map_err(away)?;
         let mut findings = Findings::default();
@@ -329,10 +343,17 @@ fn titled(documents: &[Document], title: &str) -> Findings {
 
 impl Findings {
     /// Adds a place in an article.
-    fn add(&mut self, document: &Document, contract: &Contract, article: &Article, range: std::ops::Range<usize>) {
+    fn add(
+        &mut self,
+        document: &Document,
+        contract: &Contract,
+        article: &Article,
+        range: std::ops::Range<usize>,
+    ) {
         let Some(text) = document.text.get(range.clone()) else { return };
         let text = text.trim_end();
-        let clause = article.clauses.iter().find(|clause| clause.range == range).map(|clause| clause.label.clone());
+        let clause =
+            article.clauses.iter().find(|clause| clause.range == range).map(|clause| clause.label.clone());
         let place = contract.headings(article);
         self.found.push(Source {
             number: 0,
@@ -362,7 +383,10 @@ impl Findings {
             document: document.id.to_string(),
             title: passage.title,
             kind: SourceKind::of(&document.kind),
-            article: passage.article.or(article.map(|article| article.number)).map(|number| number.to_string()),
+            article: passage
+                .article
+                .or(article.map(|article| article.number))
+                .map(|number| number.to_string()),
             clause: None,
             page: passage.page.or_else(|| page(document, start)),
             passage: passage.id.to_string(),

@@ -39,7 +39,8 @@ pub(super) fn plan(messages: &[Message], keep: usize, most_tokens: usize, langua
     // Every line costs its end.
     let room = (most_tokens * BYTES_PER_TOKEN).saturating_sub(newest.len());
     let lengths: Vec<usize> = newest.iter().map(|message| message.text().len()).collect();
-    let allowed = if lengths.iter().sum::<usize>() <= room / 4 * 3 { lengths } else { shares(&lengths, room / 2) };
+    let allowed =
+        if lengths.iter().sum::<usize>() <= room / 4 * 3 { lengths } else { shares(&lengths, room / 2) };
     let kept: Vec<Message> =
         newest.iter().zip(&allowed).map(|(message, most)| shortened(message, *most, language)).collect();
     let taken: usize = kept.iter().map(|message| message.text().len()).sum();
@@ -119,7 +120,8 @@ pub(super) fn pieces(transcript: &Message, most: usize) -> Vec<Message> {
             rest = &rest[head.len()..];
         }
     }
-    let named = |(nth, parts)| Message { id: MessageId::new(format!("transcript-{nth}")), role: Role::User, parts };
+    let named =
+        |(nth, parts)| Message { id: MessageId::new(format!("transcript-{nth}")), role: Role::User, parts };
     pieces.into_iter().filter(|parts| !parts.is_empty()).enumerate().map(named).collect()
 }
 
@@ -133,14 +135,19 @@ mod tests {
             assert_eq!(estimate_tokens(text), tokens, "{text}");
         }
         // The summary, a line end and a message for each.
-        assert_eq!(estimate("요약", &[Message::user("a", "하나"), Message::user("b", "둘")]), (6 + 7 + 4_usize).div_ceil(3));
+        assert_eq!(
+            estimate("요약", &[Message::user("a", "하나"), Message::user("b", "둘")]),
+            (6 + 7 + 4_usize).div_ceil(3)
+        );
     }
 
     #[test]
     fn whatever_the_sizes_the_rest_fits() {
         let long = "문장이 하나 있습니다. ".repeat(20_000);
         for most in [0, 1, 5, 10, 20, 50, 100, 1000, 12_800] {
-            for (one, two) in [("", ""), ("짧다.", "짧다."), (&long, "짧다."), ("짧다.", &long), (&long, &long)] {
+            for (one, two) in
+                [("", ""), ("짧다.", "짧다."), (&long, "짧다."), ("짧다.", &long), (&long, &long)]
+            {
                 for language in [Language::Ko, Language::En] {
                     let messages = [Message::user("a", one), Message::assistant("b", two)];
                     let plan = plan(&messages, 2, most, language);
@@ -160,7 +167,10 @@ mod tests {
         let Plan { kept, room } = plan(&messages, 2, 300, Language::Ko);
         assert_eq!(kept[0], messages[0]);
         let text = kept[1].text();
-        assert!(text.ends_with("[줄임: 전체 글은 기록의 메시지 b에 있습니다]") && text.contains("글입니다. …"), "{text}");
+        assert!(
+            text.ends_with("[줄임: 전체 글은 기록의 메시지 b에 있습니다]") && text.contains("글입니다. …"),
+            "{text}"
+        );
         assert!(room >= 300, "{room}");
     }
 

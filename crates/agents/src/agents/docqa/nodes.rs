@@ -150,7 +150,8 @@ impl Docqa {
         most_tokens: usize,
     ) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
-        let mut messages = vec![Message::system("system", self.prompts.condense(language, before, most_tokens)?)];
+        let mut messages =
+            vec![Message::system("system", self.prompts.condense(language, before, most_tokens)?)];
         if !before.is_empty() {
             messages.push(Message::system("summary", before));
         }
@@ -201,7 +202,9 @@ impl Docqa {
                     state.progress.language,
                 );
                 let pieces = self.conversation(state);
-                let first = pieces.first().map(|piece| self.condense_request(state, state.summed_up(), piece, plan.room / 3));
+                let first = pieces
+                    .first()
+                    .map(|piece| self.condense_request(state, state.summed_up(), piece, plan.room / 3));
                 first.and_then(Result::ok).into_iter().collect()
             }
             _ => Vec::new(),

@@ -64,9 +64,10 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
 fn graph(own: &Arc<React>) -> Result<Graph<ReactState>, BuildError> {
     let most = own.max_iterations;
     Graph::define(|step| match step {
-        Step::Input => node(with(own, nodes::input)).branch([Step::Llm, Step::Error], |state: &ReactState| {
-            To::Node(if state.error_code.is_some() { Step::Error } else { Step::Llm })
-        }),
+        Step::Input => node(with(own, nodes::input))
+            .branch([Step::Llm, Step::Error], |state: &ReactState| {
+                To::Node(if state.error_code.is_some() { Step::Error } else { Step::Llm })
+            }),
         Step::Llm => node(with(own, nodes::llm)).then(Step::Conditional),
         Step::Conditional => node(with(own, nodes::conditional))
             .branch([Step::Tool, Step::Response, Step::Error], move |state: &ReactState| {

@@ -6,9 +6,9 @@ use std::time::UNIX_EPOCH;
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{ChatRequest, Message, ModelError, Origin, ToolChoice, ToolResult};
 
+use super::React;
 use super::state::{ErrorCode, ReactState, ReactStateUpdate};
 use super::words::{friendly, not_run};
-use super::React;
 use crate::nodes::{Caller, TRIES, Words, Work, call_tools};
 use crate::state::spoken;
 
@@ -75,9 +75,13 @@ pub(super) async fn conditional(
     state: Snap<ReactState>,
     _: Cx,
 ) -> Result<ReactStateUpdate, NodeError> {
-    let update = ReactState::update().current_step("conditional").progress(state.progress.after("conditional", 0));
+    let update =
+        ReactState::update().current_step("conditional").progress(state.progress.after("conditional", 0));
     if state.error_code.is_none() && state.iteration_count > own.max_iterations {
-        let told = format!("the model was asked {} times, and {} are allowed", state.iteration_count, own.max_iterations);
+        let told = format!(
+            "the model was asked {} times, and {} are allowed",
+            state.iteration_count, own.max_iterations
+        );
         return Ok(update.error(Some(told)).error_code(Some(ErrorCode::MaxIterationsExceeded)));
     }
     Ok(update)

@@ -21,7 +21,11 @@ impl<R> CappedLines<R> {
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for CappedLines<R> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
         let read = &buffer.filled()[before..];
@@ -30,7 +34,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for CappedLines<R> {
             None => self.line + read.len(),
         };
         if self.line > self.most {
-            return Poll::Ready(Err(io::Error::other(format!("a message is longer than {} bytes", self.most))));
+            // A failed read has read nothing: that is what its caller may rely on.
+            buffer.set_filled(before);
+            return Poll::Ready(Err(io::Error::other(format!(
+                "a message is longer than {} bytes",
+                self.most
+            ))));
         }
         Poll::Ready(Ok(()))
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
-    JsonObject, PaginatedRequestParams, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
+    Implementation, JsonObject, PaginatedRequestParams, Tool,
 };
 use rmcp::service::{NotificationContext, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -88,7 +88,12 @@ impl Connection {
     }
 
     /// Has `tool` do its work, if it still is what `claim` says.
-    pub(super) async fn call(&self, tool: &str, claim: &Claim, arguments: JsonObject) -> Result<CallToolResult, Trouble> {
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        claim: &Claim,
+        arguments: JsonObject,
+    ) -> Result<CallToolResult, Trouble> {
         let live = self.live().await?;
         let limit = self.server.bounds.call;
         // Dropping the inner future tells the server that nobody waits any more.
@@ -245,7 +250,10 @@ struct Listener {
 
 impl ClientHandler for Listener {
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(ClientCapabilities::default(), Implementation::new("doran", env!("CARGO_PKG_VERSION")))
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("doran", env!("CARGO_PKG_VERSION")),
+        )
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -258,7 +266,9 @@ impl Trouble {
     pub(super) fn ko(&self) -> String {
         match self {
             Self::NotStarted { server, why } => {
-                format!("MCP 서버 `{server}`을(를) 시작할 수 없습니다: {why}. 설정의 명령이나 주소를 확인하세요")
+                format!(
+                    "MCP 서버 `{server}`을(를) 시작할 수 없습니다: {why}. 설정의 명령이나 주소를 확인하세요"
+                )
             }
             Self::LeftAlone { server, seconds } => {
                 format!("MCP 서버 `{server}`이(가) 거듭 실패했습니다. {seconds}초 뒤에 다시 시도합니다")
@@ -266,7 +276,9 @@ impl Trouble {
             Self::Ended { server } => {
                 format!("MCP 서버 `{server}`이(가) 호출 도중에 끝났습니다. 일이 되었는지는 알 수 없습니다")
             }
-            Self::TimedOut { server, seconds } => format!("MCP 서버 `{server}`이(가) {seconds}초 안에 답하지 않았습니다"),
+            Self::TimedOut { server, seconds } => {
+                format!("MCP 서버 `{server}`이(가) {seconds}초 안에 답하지 않았습니다")
+            }
             Self::Changed { server, tool } => format!(
                 "MCP 서버 `{server}`의 도구 `{tool}`이(가) 승인된 것과 다릅니다. 다시 승인할 때까지 쓸 수 없습니다"
             ),
@@ -279,13 +291,19 @@ impl Trouble {
     pub(super) fn en(&self) -> String {
         match self {
             Self::NotStarted { server, why } => {
-                format!("the MCP server `{server}` cannot be started: {why}; check its command or address in the settings")
+                format!(
+                    "the MCP server `{server}` cannot be started: {why}; check its command or address in the settings"
+                )
             }
             Self::LeftAlone { server, seconds } => {
-                format!("the MCP server `{server}` has failed repeatedly; it is tried again in {seconds} seconds")
+                format!(
+                    "the MCP server `{server}` has failed repeatedly; it is tried again in {seconds} seconds"
+                )
             }
             Self::Ended { server } => {
-                format!("the MCP server `{server}` ended during the call; whether the work was done is not known")
+                format!(
+                    "the MCP server `{server}` ended during the call; whether the work was done is not known"
+                )
             }
             Self::TimedOut { server, seconds } => {
                 format!("the MCP server `{server}` did not answer within {seconds} seconds")

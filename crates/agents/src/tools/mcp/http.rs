@@ -45,7 +45,9 @@ pub(super) fn client(
     for (name, value) in headers {
         let parsed = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.reveal()));
         // The value is a secret: only the name is told.
-        let (Ok(name), Ok(mut value)) = parsed else { return Err(format!("the header `{name}` cannot be sent")) };
+        let (Ok(name), Ok(mut value)) = parsed else {
+            return Err(format!("the header `{name}` cannot be sent"));
+        };
         value.set_sensitive(true);
         own.insert(name, value);
     }
@@ -76,7 +78,8 @@ impl StreamableHttpClient for Capped {
         let mut headers: HeaderMap = custom_headers.into_iter().collect();
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
         if let Some(session) = &session_id {
-            let session = HeaderValue::try_from(session.as_ref()).map_err(|_| unexpected("a session that is no header"))?;
+            let session = HeaderValue::try_from(session.as_ref())
+                .map_err(|_| unexpected("a session that is no header"))?;
             headers.insert(SESSION, session);
         }
         let response = self.inner.post(uri.as_ref()).headers(headers).json(&message).send().await?;
@@ -87,13 +90,17 @@ impl StreamableHttpClient for Capped {
         if status == StatusCode::NOT_FOUND && session_id.is_some() {
             return Err(StreamableHttpError::SessionExpired);
         }
-        let text = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(String::from);
+        let text =
+            |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(String::from);
         let (kind, session) = (text(CONTENT_TYPE.as_str()).unwrap_or_default(), text(SESSION));
         if !status.is_success() {
             // The words of an error are read only where they may hold one of the protocol.
-            let body = if kind.starts_with("application/json") { self.body(response).await? } else { Vec::new() };
+            let body =
+                if kind.starts_with("application/json") { self.body(response).await? } else { Vec::new() };
             return match serde_json::from_slice(&body) {
-                Ok(message @ ServerJsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(message, session)),
+                Ok(message @ ServerJsonRpcMessage::Error(_)) => {
+                    Ok(StreamableHttpPostResponse::Json(message, session))
+                }
                 Ok(_) | Err(_) => Err(unexpected(&format!("HTTP {status}"))),
             };
         }
@@ -130,7 +137,14 @@ impl StreamableHttpClient for Capped {
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
         let most = self.most;
         self.inner
-            .get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, custom_headers, most)
+            .get_stream_with_max_sse_event_size(
+                uri,
+                session_id,
+                last_event_id,
+                auth_header,
+                custom_headers,
+                most,
+            )
             .await
     }
 }
@@ -153,7 +167,9 @@ impl Capped {
         let mut left = self.most;
         let pieces = response.bytes_stream().map(move |piece| {
             let piece = piece.map_err(std::io::Error::other)?;
-            left = left.checked_sub(piece.len()).ok_or_else(|| std::io::Error::other("the answer is too long"))?;
+            left = left
+                .checked_sub(piece.len())
+                .ok_or_else(|| std::io::Error::other("the answer is too long"))?;
             Ok::<_, std::io::Error>(piece)
         });
         SseStream::from_bytes_stream(pieces).boxed()

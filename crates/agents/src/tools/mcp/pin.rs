@@ -86,7 +86,8 @@ fn sorted(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
             let ordered: BTreeMap<_, _> = fields.iter().collect();
-            let fields = ordered.iter().map(|(key, value)| format!("{}:{}", Value::from(key.as_str()), sorted(value)));
+            let fields =
+                ordered.iter().map(|(key, value)| format!("{}:{}", Value::from(key.as_str()), sorted(value)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
         }
         Value::Array(items) => format!("[{}]", items.iter().map(sorted).collect::<Vec<_>>().join(",")),
@@ -136,7 +137,9 @@ mod tests {
 
     #[test]
     fn names_are_made_to_fit_or_refused() {
-        let check = |tool: &str, expected: Option<&str>| assert_eq!(tool_name("s", tool).as_deref(), expected, "{tool}");
+        let check = |tool: &str, expected: Option<&str>| {
+            assert_eq!(tool_name("s", tool).as_deref(), expected, "{tool}")
+        };
         check("add", Some("s__add"));
         check("files.read/all", Some("s__files_read_all"));
         check("", None);
@@ -144,6 +147,11 @@ mod tests {
         check("더하기", None);
         check(&"x".repeat(61), Some(&format!("s__{}", "x".repeat(61))));
         check(&"x".repeat(62), None);
-        assert!(is_server_name("files-2") && !is_server_name("a__b") && !is_server_name("") && !is_server_name("서버"));
+        assert!(
+            is_server_name("files-2")
+                && !is_server_name("a__b")
+                && !is_server_name("")
+                && !is_server_name("서버")
+        );
     }
 }

@@ -37,7 +37,8 @@ pub(super) fn start(
     #[cfg(unix)]
     starting.process_group(0);
     let mut child = starting.spawn()?;
-    let (Some(input), Some(output), Some(words)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    let (Some(input), Some(output), Some(words)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(io::Error::other("it has no pipes"));
     };

@@ -91,14 +91,20 @@ mod tests {
     #[test]
     fn every_kind_of_content_has_words() {
         check(json!([{ "type": "text", "text": "하나" }, { "type": "text", "text": "two" }]), "하나\ntwo");
-        check(json!([{ "type": "image", "data": "AAAA", "mimeType": "image/png" }]), "[image image/png, 3 bytes, not shown]");
+        check(
+            json!([{ "type": "image", "data": "AAAA", "mimeType": "image/png" }]),
+            "[image image/png, 3 bytes, not shown]",
+        );
         check(json!([{ "type": "resource", "resource": { "uri": "x:y", "text": "inside" } }]), "inside");
         check(json!([]), "");
     }
 
     #[test]
     fn links_are_not_followed_and_only_the_web_is_named() {
-        check(json!([{ "type": "resource_link", "name": "a", "uri": "https://a.example/b" }]), "[link: a https://a.example/b]");
+        check(
+            json!([{ "type": "resource_link", "name": "a", "uri": "https://a.example/b" }]),
+            "[link: a https://a.example/b]",
+        );
         check(
             json!([{ "type": "resource_link", "name": "a", "uri": "file:///etc/passwd" }]),
             "[link: a, refused: `file:` is not the web]",

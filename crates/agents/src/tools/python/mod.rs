@@ -276,7 +276,9 @@ fn refusal(error: &JailError, language: Language) -> ToolError {
     match error {
         JailError::TimedOut(_) => ToolError::TimedOut(format!("TimeoutError: {words}; {after}")),
         JailError::OutOfMemory(_) => ToolError::Failed(format!("MemoryError: {words}; {after}")),
-        JailError::TooMuchOutput(_) | JailError::Crashed { .. } => ToolError::Failed(format!("Python: {words}; {after}")),
+        JailError::TooMuchOutput(_) | JailError::Crashed { .. } => {
+            ToolError::Failed(format!("Python: {words}; {after}"))
+        }
         JailError::TooMuchInput(_) => ToolError::BadArguments(words),
         JailError::Busy(_) => ToolError::Unavailable(words),
         JailError::Unavailable { .. } => ToolError::NotConfigured(words),
@@ -287,10 +289,14 @@ fn dropped(bytes: usize, most: usize, language: Language) -> String {
     let (bytes, most) = (bytes.div_ceil(1024), most / 1024);
     match language {
         Language::Ko => {
-            format!("[변수가 {bytes} KiB로, 보관할 수 있는 {most} KiB를 넘어 버렸습니다. 다음 호출은 빈 상태에서 시작합니다]")
+            format!(
+                "[변수가 {bytes} KiB로, 보관할 수 있는 {most} KiB를 넘어 버렸습니다. 다음 호출은 빈 상태에서 시작합니다]"
+            )
         }
         Language::En => {
-            format!("[the variables take {bytes} KiB, more than the {most} KiB that are kept; the next call starts without any]")
+            format!(
+                "[the variables take {bytes} KiB, more than the {most} KiB that are kept; the next call starts without any]"
+            )
         }
     }
 }

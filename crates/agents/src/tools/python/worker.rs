@@ -41,7 +41,14 @@ fn run(request: &Request) -> Reply {
         Ok(value) => (Some(cut(value.py_repr(), request.output)), None, None),
         Err(error) => (None, Some(cut(shown(&error), request.output)), Some(error.exc_type().to_string())),
     };
-    Reply { printed: printed.text, value, error, kind, session: keep(&repl, request.most_session), session_was_foreign }
+    Reply {
+        printed: printed.text,
+        value,
+        error,
+        kind,
+        session: keep(&repl, request.most_session),
+        session_was_foreign,
+    }
 }
 
 fn load(session: &str) -> Option<MontyRepl> {

@@ -85,7 +85,8 @@ impl MessagesDecoder {
             }
             "redacted_thinking" => out.reasoning("", Some(signed(&self.model, "redacted", text("data")))),
             "tool_use" => {
-                let input = block.get("input").filter(|input| input.as_object().is_some_and(|map| !map.is_empty()));
+                let input =
+                    block.get("input").filter(|input| input.as_object().is_some_and(|map| !map.is_empty()));
                 let arguments = input.map(Value::to_string).unwrap_or_default();
                 self.call = Some(Partial { id: text("id").into(), name: text("name").into(), arguments });
                 Ok(())

@@ -89,8 +89,12 @@ impl GeminiDecoder {
         if let Some(error) = wire.error {
             return Err(told_in_stream(&error, &self.secret));
         }
-        if let Some(reason) = wire.prompt_feedback.as_ref().and_then(|feedback| feedback.get("blockReason")?.as_str()) {
-            return Err(ModelError::Filtered { reason: format!("the prompt was blocked ({})", reason.to_lowercase()) });
+        if let Some(reason) =
+            wire.prompt_feedback.as_ref().and_then(|feedback| feedback.get("blockReason")?.as_str())
+        {
+            return Err(ModelError::Filtered {
+                reason: format!("the prompt was blocked ({})", reason.to_lowercase()),
+            });
         }
         if let Some(id) = wire.response_id {
             self.answer = id;
@@ -157,11 +161,12 @@ fn finish(reason: &str) -> Result<Finish, ModelError> {
     Ok(match reason {
         "STOP" => Finish::Stop,
         "MAX_TOKENS" => Finish::Length,
-        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "LANGUAGE" | "IMAGE_SAFETY" => {
-            Finish::Filtered
-        }
+        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "LANGUAGE"
+        | "IMAGE_SAFETY" => Finish::Filtered,
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => {
-            return Err(ModelError::Broken { reason: "the model wrote a tool call that cannot be read".into() });
+            return Err(ModelError::Broken {
+                reason: "the model wrote a tool call that cannot be read".into(),
+            });
         }
         _ => Finish::Other,
     })
@@ -172,5 +177,11 @@ fn counts(usage: &Value) -> Reported {
     let reasoning = at("/thoughtsTokenCount");
     // Thoughts are counted apart from the answer here, and paid for alike.
     let output = at("/candidatesTokenCount").map(|written| written + reasoning.unwrap_or(0));
-    Reported { input: at("/promptTokenCount"), cached: at("/cachedContentTokenCount"), cache_written: None, output, reasoning }
+    Reported {
+        input: at("/promptTokenCount"),
+        cached: at("/cachedContentTokenCount"),
+        cache_written: None,
+        output,
+        reasoning,
+    }
 }

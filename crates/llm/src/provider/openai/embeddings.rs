@@ -66,7 +66,11 @@ impl HttpEmbedder {
                 Ok(vectors) => return Ok(vectors),
                 Err(error) => error,
             };
-            let usual = self.retries.first_wait.saturating_mul(1 << (tries - 1).min(8)).min(self.retries.longest_wait);
+            let usual = self
+                .retries
+                .first_wait
+                .saturating_mul(1 << (tries - 1).min(8))
+                .min(self.retries.longest_wait);
             let wait = error.retry_after().unwrap_or(Duration::ZERO).max(usual);
             let late = began.elapsed() + wait > self.retries.patience;
             if !error.is_transient() || tries as usize >= self.retries.tries || late {
@@ -77,7 +81,9 @@ impl HttpEmbedder {
     }
 
     async fn once(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" }).to_string().into_bytes();
+        let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" })
+            .to_string()
+            .into_bytes();
         let mut answer = self.http.post(Call { url: self.url.clone(), body }).await?;
         let body = answer.whole(self.http.limits.body_bytes).await?;
         let wire: Wire = serde_json::from_slice(&body)

@@ -9,8 +9,8 @@ mod wire;
 
 pub use self::embeddings::HttpEmbedder;
 pub(super) use self::request::{answer_tool, cache_key, object, shortest};
-pub(super) use self::stream::arguments;
 use self::stream::ChatDecoder;
+pub(super) use self::stream::arguments;
 use super::dialect::{Decoder, Dialect};
 use super::vendors::Quirks;
 use crate::error::ModelError;
@@ -45,7 +45,8 @@ impl Dialect for Chat {
 pub(crate) fn thinks(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let numbered = model.starts_with("gpt-") && !model.starts_with("gpt-3") && !model.starts_with("gpt-4");
-    let series = model.strip_prefix('o').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    let series =
+        model.strip_prefix('o').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
     (numbered && !model.contains("-chat") && !model.starts_with("gpt-oss")) || series
 }
 
@@ -58,7 +59,9 @@ mod tests {
         for model in ["o1", "o3-mini", "gpt-5", "gpt-5.4-mini", "openai/gpt-6.1-sol"] {
             assert!(thinks(model), "{model}");
         }
-        for model in ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "gpt-5-chat-latest", "gpt-oss:20b", "qwen3", "olmo-2"] {
+        for model in
+            ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "gpt-5-chat-latest", "gpt-oss:20b", "qwen3", "olmo-2"]
+        {
             assert!(!thinks(model), "{model}");
         }
     }

@@ -16,6 +16,8 @@ pub(super) struct ChatDecoder {
     calls: Vec<Partial>,
     finish: Option<Finish>,
     done: bool,
+    /// Whether the answer came in one piece, so that every call in it is whole.
+    is_whole: bool,
     reported: Reported,
     /// The tool whose arguments are the answer, where JSON is asked for that way.
     answer_tool: Option<String>,
@@ -42,6 +44,7 @@ impl ChatDecoder {
             calls: Vec::new(),
             finish: None,
             done: false,
+            is_whole: false,
             reported: Reported::default(),
             answer_tool: answer_tool.map(|schema| schema.name.clone()),
             held: may_write.then(String::new),
@@ -54,7 +57,8 @@ impl ChatDecoder {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(told_in_stream(&error, &self.secret));
         }
-        let usage = chunk.usage.or_else(|| chunk.x_groq.and_then(|mut groq| Some(groq.get_mut("usage")?.take())));
+        let usage =
+            chunk.usage.or_else(|| chunk.x_groq.and_then(|mut groq| Some(groq.get_mut("usage")?.take())));
         if let Some(usage) = usage.filter(Value::is_object) {
             self.reported = counts(&usage);
         }
@@ -74,7 +78,11 @@ impl ChatDecoder {
 
     fn said(&mut self, said: Said, out: &mut Out) -> Result<(), ModelError> {
         // Some servers send the same thought under both names.
-        let thought = if said.reasoning_content.text.is_empty() { said.reasoning.text } else { said.reasoning_content.text };
+        let thought = if said.reasoning_content.text.is_empty() {
+            said.reasoning.text
+        } else {
+            said.reasoning_content.text
+        };
         out.reasoning(thought, None)?;
         out.reasoning(said.content.thought, None)?;
         self.words(said.content.text, out)?;
@@ -104,6 +112,7 @@ impl ChatDecoder {
         let function = fragment.function.unwrap_or_default();
         let name = function.name.unwrap_or_default();
         let at = match fragment.index {
+            _ if self.is_whole => None,
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
             None if id.is_empty() => self.calls.len().checked_sub(1),
             None => self.calls.iter().rposition(|call| call.id == id),
@@ -162,16 +171,16 @@ impl Decoder for ChatDecoder {
     }
 
     fn whole(&mut self, body: &[u8], out: &mut Out) -> Result<(), ModelError> {
+        self.is_whole = true;
         self.chunk(parse(&String::from_utf8_lossy(body))?, out)
     }
 
     fn end(&mut self, out: &mut Out) -> Result<Ending, ModelError> {
         // The marker alone ends an answer too, but nobody said that it is whole.
         let finish = self.finish.or(self.done.then_some(Finish::Other));
+        // Words that were held back of an answer that broke off stay back: nothing was shown, so it may be asked again.
         if finish.is_some() {
             self.give_calls(out)?;
-        } else if let Some(held) = self.held.take() {
-            out.text(held)?;
         }
         Ok(Ending { finish, reported: self.reported })
     }
@@ -207,7 +216,7 @@ fn counts(usage: &Value) -> Reported {
     let at = |path: &str| Reported::at(usage, path);
     Reported {
         input: at("/prompt_tokens"),
-        cached: at("/prompt_tokens_details/cached_tokens").or_else(|| at("/prompt_cache_hit_tokens")),
+        cached: at("/prompt_tokens_details/cached_tokens").max(at("/prompt_cache_hit_tokens")),
         cache_written: None,
         output: at("/completion_tokens"),
         reasoning: at("/completion_tokens_details/reasoning_tokens"),

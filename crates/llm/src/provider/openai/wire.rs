@@ -105,7 +105,8 @@ impl<'de> Visitor<'de> for WordsVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Words, A::Error> {
         let mut words = Words::default();
         while let Some(part) = parts.next_element::<Value>()? {
-            let text = |value: &Value| value.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let text =
+                |value: &Value| value.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
             match part.get("thinking") {
                 Some(Value::Array(thoughts)) => words.thought.extend(thoughts.iter().map(text)),
                 Some(Value::String(thought)) => words.thought.push_str(thought),

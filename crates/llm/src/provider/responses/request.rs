@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Responses, signed};
 use crate::message::{Message, Part, Role};
 use crate::model::{ChatRequest, ToolChoice};
-use crate::provider::data;
+use crate::provider::material;
 use crate::provider::openai::{cache_key, object, shortest, thinks};
 use crate::structured::strict;
 
@@ -13,7 +13,10 @@ impl Responses {
     pub(super) fn body(&self, request: &ChatRequest) -> Value {
         let mut body = Map::new();
         body.insert("model".into(), self.model.clone().into());
-        body.insert("input".into(), request.messages.iter().flat_map(|message| self.items(message)).collect());
+        body.insert(
+            "input".into(),
+            request.messages.iter().flat_map(|message| self.items(message)).collect(),
+        );
         body.insert("stream".into(), self.streamed.into());
         body.insert("store".into(), false.into());
         body.insert("prompt_cache_key".into(), cache_key(request).into());
@@ -71,7 +74,7 @@ impl Responses {
                     json!({
                         "type": "function_call_output",
                         "call_id": result.call,
-                        "output": data::tool_result(result),
+                        "output": material::tool_result(result),
                     })
                 })
                 .collect(),
@@ -80,7 +83,7 @@ impl Responses {
 
     fn assistant(&self, message: &Message) -> Vec<Value> {
         let mut items: Vec<Value> = message.parts.iter().filter_map(|part| self.thought(part)).collect();
-        if !data::words(message).is_empty() {
+        if !material::words(message).is_empty() {
             items.push(said("assistant", "output_text", message));
         }
         items.extend(message.tool_calls().map(|call| {
@@ -100,13 +103,16 @@ impl Responses {
         let own = signature.strip_prefix(&format!("responses {} ", self.model))?;
         let (id, sealed) = own.split_once(' ')?;
         debug_assert_eq!(*signature, signed(&self.model, id, sealed));
-        let summary = if text.is_empty() { json!([]) } else { json!([{ "type": "summary_text", "text": text }]) };
+        let summary =
+            if text.is_empty() { json!([]) } else { json!([{ "type": "summary_text", "text": text }]) };
         Some(json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": sealed }))
     }
 }
 
 fn said(role: &str, kind: &str, message: &Message) -> Value {
-    let mut content = vec![json!({ "type": kind, "text": data::words(message) })];
-    content.extend(data::images(message).map(|image| json!({ "type": "input_image", "image_url": image.url })));
+    let mut content = vec![json!({ "type": kind, "text": material::words(message) })];
+    content.extend(
+        material::images(message).map(|image| json!({ "type": "input_image", "image_url": image.url })),
+    );
     json!({ "type": "message", "role": role, "content": content })
 }

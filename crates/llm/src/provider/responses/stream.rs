@@ -113,7 +113,9 @@ impl Decoder for ResponsesDecoder {
         let grown = || wire.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
         match wire.kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => out.text(grown())?,
-            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => out.reasoning(grown(), None)?,
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                out.reasoning(grown(), None)?;
+            }
             "response.function_call_arguments.delta" => {
                 self.growing += grown().len();
                 out.room_for(self.growing)?;

@@ -58,6 +58,7 @@ function Ask({ question, isDone, isSending, give }: AskProps) {
         <p class="dim">{t(asked.why === 'injection' ? 'why_injection' : 'why_policy')}</p>
         {question.problem && <p class="bad">{clean(question.problem)}</p>}
         <Labelled label={t('exact_arguments')} text={pretty(asked.arguments ?? null)} />
+        {longWords(asked.arguments).map(([name, words]) => <Labelled key={name} label={t('to_read', { name })} text={words} />)}
         <label class="field">
           <span>{t('note_optional')}</span>
           <input type="text" value={text} maxLength={500} disabled={isOff} onInput={(event) => setText(event.currentTarget.value)} />
@@ -84,6 +85,12 @@ function Ask({ question, isDone, isSending, give }: AskProps) {
       <div class="row"><button type="submit" class="primary" disabled={isOff || text.trim() === ''}>{t('send')}</button></div>
     </form>
   )
+}
+
+/** Arguments that are easier to judge with their line breaks. */
+function longWords(value: Json | undefined): [string, string][] {
+  if (!isObject(value)) return []
+  return Object.entries(value).flatMap(([name, one]): [string, string][] => (typeof one === 'string' && one.includes('\n') ? [[name, one]] : []))
 }
 
 function textOf(value: Json | undefined): string | null {

@@ -121,8 +121,7 @@ impl Script {
 
     fn play(self, request: &ChatRequest) -> DeltaStream {
         let usage = self.usage.unwrap_or_else(|| count::usage_of(request, &self.deltas));
-        let finish =
-            self.finish.unwrap_or(if self.calls > 0 { Finish::ToolCalls } else { Finish::Stop });
+        let finish = self.finish.unwrap_or(if self.calls > 0 { Finish::ToolCalls } else { Finish::Stop });
         let body = stream::iter(self.deltas.into_iter().map(Ok));
         match self.ending {
             Ending::Done => body.chain(stream::iter([Ok(Delta::Done { usage, finish })])).boxed(),
@@ -236,8 +235,9 @@ mod tests {
 
     #[tokio::test]
     async fn replies_come_in_order_and_requests_are_kept_exactly() {
-        let model = ScriptedModel::new([Script::text("하나 둘"), Script::call("calculator", json!({"x": 1}))])
-            .on(Purpose::Route, Script::json(&json!({"route": "agent"})));
+        let model =
+            ScriptedModel::new([Script::text("하나 둘"), Script::call("calculator", json!({"x": 1}))])
+                .on(Purpose::Route, Script::json(&json!({"route": "agent"})));
         let first = collect(model.stream(ask(Purpose::Answer))).await.expect("reply");
         let route = collect(model.stream(ask(Purpose::Route))).await.expect("reply");
         let second = collect(model.stream(ask(Purpose::Answer))).await.expect("reply");
@@ -260,7 +260,10 @@ mod tests {
     #[tokio::test]
     async fn an_error_comes_after_the_words_before_it() {
         let broken = ModelError::Broken { reason: "reset".into() };
-        let model = ScriptedModel::new([Script::text("반쯤 온 ").then_fails(broken), Script::text("반").then_stops_short()]);
+        let model = ScriptedModel::new([
+            Script::text("반쯤 온 ").then_fails(broken),
+            Script::text("반").then_stops_short(),
+        ]);
         let mut stream = model.stream(ask(Purpose::Answer));
         assert!(matches!(stream.next().await, Some(Ok(Delta::Text { text })) if text == "반쯤 "));
         assert!(stream.next().await.is_some_and(|delta| delta.is_ok()));

@@ -1,0 +1,106 @@
+//! `doran search`: looks through all documents, without any model, and shows why each passage was found.
+
+use std::io::IsTerminal;
+use std::ops::Range;
+
+use doran_retrieval::{Filter, Highlight, Hit, Question, Tenant, highlights};
+use serde_json::json;
+
+use crate::assemble;
+use crate::config::Config;
+use crate::output::{Output, both};
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to look for · 찾을 말
+    #[arg(value_name = "WORDS")]
+    words: String,
+    /// Most to show · 보여 줄 최대 수
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    limit: usize,
+    /// Only in this collection · 이 모음에서만
+    #[arg(long, value_name = "NAME")]
+    collection: Option<String>,
+    /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks and prints.
+pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+    let house = assemble::house(config).await?;
+    let mut question = Question::new(Tenant::new(house.tenant.as_str()), &args.words, args.limit.min(100));
+    question.filter = Filter { collection: args.collection.clone(), ..Filter::default() };
+    let hits = house.index.retrieve(&question).await?;
+    if hits.is_empty() {
+        let words = &args.words;
+        output.tell(&both!(
+            "`{words}`에 맞는 문단이 없습니다. 다른 말로 찾거나 `doran ingest`로 문서를 넣으세요",
+            "no passage fits `{words}`; try other words, or add documents with `doran ingest`"
+        ));
+    }
+    let bold = output.colour && std::io::stdout().is_terminal();
+    let mut text = String::new();
+    for (hit, number) in hits.iter().zip(1..) {
+        let why = highlights(&args.words, &hit.passage.text);
+        if args.json {
+            text.push_str(&format!("{}\n", as_json(hit, &why)));
+        } else {
+            text.push_str(&shown(number, hit, &why, bold));
+        }
+    }
+    output.data(&text)
+}
+
+fn as_json(hit: &Hit, why: &[Highlight]) -> serde_json::Value {
+    let passage = &hit.passage;
+    json!({
+        "passage": passage.id, "document": passage.document, "title": passage.title, "text": passage.text,
+        "page": passage.page, "article": passage.article.map(|article| article.to_string()),
+        "start": passage.range.start, "end": passage.range.end, "score": hit.score, "why": why,
+    })
+}
+
+fn shown(number: usize, hit: &Hit, why: &[Highlight], bold: bool) -> String {
+    let passage = &hit.passage;
+    let page = passage.page.map(|page| format!("  p.{page}")).unwrap_or_default();
+    let terms: Vec<&str> = why.iter().map(|found| found.term.as_str()).collect();
+    let words = marked(&passage.text, why, bold).replace('\n', "\n   ");
+    format!("{number}  {:.2}  {}{page}\n   {words}\n   ↳ {}\n", hit.score, passage.title, terms.join(", "))
+}
+
+/// The text with what was found in bold, or in brackets where bold cannot be shown.
+fn marked(text: &str, why: &[Highlight], bold: bool) -> String {
+    let (before, after) = if bold { ("\u{1b}[1m", "\u{1b}[0m") } else { ("«", "»") };
+    let mut ranges: Vec<Range<usize>> = why.iter().flat_map(|found| found.ranges.iter().cloned()).collect();
+    ranges.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for range in ranges {
+        if range.start < at {
+            continue;
+        }
+        let (Some(plain), Some(found)) = (text.get(at..range.start), text.get(range.clone())) else {
+            continue;
+        };
+        out.push_str(&format!("{plain}{before}{found}{after}"));
+        at = range.end;
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_marked_once() {
+        let found =
+            |term: &str, ranges: &[Range<usize>]| Highlight { term: term.into(), ranges: ranges.to_vec() };
+        let why = [found("나", &[3..6]), found("가나", &[0..6, 7..13])];
+        assert_eq!(marked("가나 가나다", &why, false), "«가나» «가나»다");
+        assert_eq!(marked("없다", &[], false), "없다");
+    }
+}

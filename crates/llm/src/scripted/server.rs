@@ -1,0 +1,268 @@
+//! A vendor's server on this machine: it hears requests, keeps them, and answers with exactly the bytes it was given.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// A request as the server heard it.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// The path with its query.
+    pub path: String,
+    /// Names in lower case, values as they came.
+    pub headers: Vec<(String, String)>,
+    /// The body, if it was JSON.
+    pub body: Value,
+}
+
+impl Heard {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What the server does for one request.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// The status.
+    pub status: u16,
+    /// Headers beside the length.
+    pub headers: Vec<(String, String)>,
+    /// The body, piece by piece.
+    pub pieces: Vec<Piece>,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// These bytes, sent at once.
+    Bytes(Vec<u8>),
+    /// A while of nothing.
+    Pause(Duration),
+    /// Nothing ever again; the connection stays open.
+    Stall,
+    /// The connection is torn, not closed.
+    Reset,
+    /// These bytes again and again, until the other side goes.
+    Forever(Vec<u8>),
+}
+
+impl Turn {
+    /// A stream of events, each in a piece of its own.
+    pub fn events(events: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        let pieces = events.into_iter().map(|event| Piece::Bytes(event.as_ref().to_vec())).collect();
+        Self { status: 200, headers: vec![("content-type".into(), "text/event-stream".into())], pieces }
+    }
+
+    /// A whole piece of JSON under a status.
+    pub fn json(status: u16, body: impl AsRef<[u8]>) -> Self {
+        let pieces = vec![Piece::Bytes(body.as_ref().to_vec())];
+        Self { status, headers: vec![("content-type".into(), "application/json".into())], pieces }
+    }
+
+    /// A further header; one of the same name goes.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.retain(|(known, _)| known != name);
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// A further piece.
+    #[must_use]
+    pub fn then(mut self, piece: Piece) -> Self {
+        self.pieces.push(piece);
+        self
+    }
+
+    /// The same bytes, each in a piece of its own.
+    #[must_use]
+    pub fn byte_by_byte(mut self) -> Self {
+        let split = |piece: Piece| match piece {
+            Piece::Bytes(bytes) => bytes.into_iter().map(|byte| Piece::Bytes(vec![byte])).collect(),
+            other => vec![other],
+        };
+        self.pieces = self.pieces.into_iter().flat_map(split).collect();
+        self
+    }
+
+    /// Only the first pieces.
+    #[must_use]
+    pub fn cut_after(mut self, pieces: usize) -> Self {
+        self.pieces.truncate(pieces);
+        self
+    }
+}
+
+type Rule = Arc<dyn Fn(&Heard) -> Turn + Send + Sync>;
+
+/// The server. It goes when it is dropped.
+pub struct ScriptedServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    rule: Rule,
+    heard: Mutex<Vec<Heard>>,
+    open: AtomicUsize,
+    sent: AtomicUsize,
+}
+
+impl ScriptedServer {
+    /// Answers the first request with the first turn and so on; when none is left, with status 418.
+    pub async fn playing(turns: impl IntoIterator<Item = Turn>) -> std::io::Result<Self> {
+        let turns = Mutex::new(turns.into_iter().collect::<VecDeque<Turn>>());
+        Self::answering(move |_| {
+            let next = turns.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            next.unwrap_or_else(|| Turn::json(418, r#"{"error":{"message":"the script has no turn left"}}"#))
+        })
+        .await
+    }
+
+    /// Answers every request by a rule.
+    pub async fn answering(rule: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            rule: Arc::new(rule),
+            heard: Mutex::default(),
+            open: AtomicUsize::new(0),
+            sent: AtomicUsize::new(0),
+        });
+        let task = tokio::spawn(accept(listener, shared.clone()));
+        Ok(Self { address, shared, task })
+    }
+
+    /// Where it is, such as `http://127.0.0.1:4711`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every request so far.
+    pub fn heard(&self) -> Vec<Heard> {
+        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many connections are open now.
+    pub fn open(&self) -> usize {
+        self.shared.open.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes of answers were sent so far.
+    pub fn sent(&self) -> usize {
+        self.shared.sent.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for ScriptedServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    // The connections belong to this task, so that they go when it does.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let shared = shared.clone();
+        shared.open.fetch_add(1, Ordering::SeqCst);
+        connections.spawn(async move {
+            let outcome = serve(stream, &shared).await;
+            shared.open.fetch_sub(1, Ordering::SeqCst);
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// One request and its answer; the connection is closed after that.
+async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let Some(heard) = hear(&mut stream).await? else { return Ok(()) };
+    let turn = (shared.rule)(&heard);
+    shared.heard.lock().unwrap_or_else(PoisonError::into_inner).push(heard);
+    let mut head = format!("HTTP/1.1 {} Scripted\r\n", turn.status);
+    for (name, value) in &turn.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("transfer-encoding: chunked\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    for piece in turn.pieces {
+        match piece {
+            Piece::Bytes(bytes) => send(&mut stream, &bytes, shared).await?,
+            Piece::Pause(while_of) => tokio::time::sleep(while_of).await,
+            Piece::Stall => return until_closed(&mut stream).await,
+            Piece::Reset => {
+                stream.set_zero_linger()?;
+                return Ok(());
+            }
+            Piece::Forever(bytes) => loop {
+                send(&mut stream, &bytes, shared).await?;
+            },
+        }
+    }
+    stream.write_all(b"0\r\n\r\n").await?;
+    stream.shutdown().await
+}
+
+async fn send(stream: &mut TcpStream, bytes: &[u8], shared: &Shared) -> std::io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    stream.write_all(&chunk).await?;
+    stream.flush().await?;
+    shared.sent.fetch_add(bytes.len(), Ordering::SeqCst);
+    Ok(())
+}
+
+async fn until_closed(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut rest = [0; 256];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
+async fn hear(stream: &mut TcpStream) -> std::io::Result<Option<Heard>> {
+    let mut bytes = Vec::new();
+    let mut more = [0; 8 << 10];
+    let head = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        match stream.read(&mut more).await? {
+            0 => return Ok(None),
+            count => bytes.extend_from_slice(&more[..count]),
+        }
+    };
+    let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
+    let mut lines = text.split("\r\n");
+    let path = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default().to_owned();
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length: usize = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let mut body = bytes.split_off(head + 4);
+    while body.len() < length {
+        match stream.read(&mut more).await? {
+            0 => return Ok(None),
+            count => body.extend_from_slice(&more[..count]),
+        }
+    }
+    Ok(Some(Heard { path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }))
+}

@@ -1,0 +1,287 @@
+//! Web pages. Tokens are read in order, with no tree to grow deep: headings, paragraphs, lists and tables are kept,
+//! scripts, styles and what is hidden are not.
+
+use std::cell::RefCell;
+
+use encoding_rs::Encoding;
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::states::RawKind;
+use html5ever::tokenizer::{
+    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
+
+use super::super::flow::{Flow, Role};
+use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
+use super::decode;
+
+/// Reads a web page.
+pub(in super::super) fn html(bytes: &[u8], limits: &ReadLimits) -> Result<Extracted, Failure> {
+    let text = decode(bytes, declared(bytes))
+        .ok_or_else(|| Failure::new(FailureKind::Unsupported, "a page in an unknown encoding"))?;
+    let sink = Sink(RefCell::new(Page {
+        flow: Flow::new(limits),
+        words: String::new(),
+        role: Role::Body,
+        skipped: Vec::new(),
+        lists: Vec::new(),
+        in_title: false,
+        pre: 0,
+        failed: None,
+    }));
+    let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
+    let queue = BufferQueue::default();
+    queue.push_back(StrTendril::from(text.as_str()));
+    while !matches!(tokenizer.feed(&queue), html5ever::TokenizerResult::Done) {}
+    tokenizer.end();
+    let mut page = tokenizer.sink.0.into_inner();
+    page.end();
+    match page.failed {
+        Some(failure) => Err(failure),
+        None => page.flow.finish(Format::Html),
+    }
+}
+
+/// The encoding a page says it is in.
+fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(2048)]).to_ascii_lowercase();
+    let after = head.split("charset=").nth(1)?.trim_start_matches(['"', '\'']);
+    let label: String =
+        after.chars().take_while(|char| char.is_ascii_alphanumeric() || "-_".contains(*char)).collect();
+    Encoding::for_label(label.as_bytes())
+}
+
+struct Sink(RefCell<Page>);
+
+struct Page {
+    flow: Flow,
+    words: String,
+    role: Role,
+    /// The elements open that are not read, outermost first.
+    skipped: Vec<String>,
+    /// The lists open: none for bullets, else the next number.
+    lists: Vec<Option<u32>>,
+    in_title: bool,
+    pre: usize,
+    failed: Option<Failure>,
+}
+
+impl TokenSink for Sink {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        let mut page = self.0.borrow_mut();
+        if page.failed.is_some() {
+            return TokenSinkResult::Continue;
+        }
+        match token {
+            Token::TagToken(tag) => return page.tag(&tag),
+            Token::CharacterTokens(words) => page.text(&words),
+            Token::DoctypeToken(_)
+            | Token::CommentToken(_)
+            | Token::NullCharacterToken
+            | Token::EOFToken
+            | Token::ParseError(_) => {}
+        }
+        TokenSinkResult::Continue
+    }
+}
+
+impl Page {
+    fn text(&mut self, words: &str) {
+        if self.in_title {
+            self.words.push_str(words);
+        } else if !self.skipped.is_empty() {
+            // Not read.
+        } else if self.pre > 0 {
+            self.words.push_str(words);
+        } else {
+            for char in words.chars() {
+                match char.is_whitespace() {
+                    true if self.words.is_empty() || self.words.ends_with([' ', '\n']) => {}
+                    true => self.words.push(' '),
+                    false => self.words.push(char),
+                }
+            }
+        }
+    }
+
+    fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
+        let name: &str = &tag.name;
+        let start = tag.kind == TagKind::StartTag;
+        if name == "title" && self.skipped.iter().all(|skipped| skipped != "svg") {
+            if !start && self.in_title {
+                let title = std::mem::take(&mut self.words);
+                self.flow.writer.title(&title);
+            }
+            self.in_title = start;
+            return if start { TokenSinkResult::RawData(RawKind::Rcdata) } else { TokenSinkResult::Continue };
+        }
+        if matches!(name, "script" | "style" | "noscript" | "template" | "svg" | "head" | "iframe" | "object")
+        {
+            if start && !tag.self_closing {
+                self.skipped.push(name.to_owned());
+            } else if let Some(at) = self.skipped.iter().rposition(|skipped| skipped == name) {
+                self.skipped.truncate(at);
+            }
+            return match name {
+                "script" if start => TokenSinkResult::RawData(RawKind::ScriptData),
+                "style" | "noscript" | "iframe" if start => TokenSinkResult::RawData(RawKind::Rawtext),
+                _ => TokenSinkResult::Continue,
+            };
+        }
+        if name == "body" {
+            self.skipped.clear();
+        }
+        if !self.skipped.is_empty() {
+            return TokenSinkResult::Continue;
+        }
+        let done = match (name, start) {
+            ("br", _) => {
+                self.words.push('\n');
+                Ok(())
+            }
+            ("h1" | "h2" | "h3" | "h4" | "h5" | "h6", true) => {
+                self.block(Role::Heading(usize::from(name.as_bytes()[1] - b'0')))
+            }
+            ("ul", true) => {
+                let done = self.block(Role::Body);
+                self.lists.push(None);
+                done
+            }
+            ("ol", true) => {
+                let done = self.block(Role::Body);
+                self.lists.push(Some(1));
+                done
+            }
+            ("ul" | "ol", false) => {
+                let done = self.block(Role::Body);
+                self.lists.pop();
+                done
+            }
+            ("li", true) => self.item(),
+            ("table", true) => self.block(Role::Body).and_then(|()| self.flow.open_table()),
+            ("tr", start) => {
+                let done = self.block(Role::Body);
+                self.flow.close_cell(1);
+                if start {
+                    self.flow.row();
+                }
+                done
+            }
+            ("td" | "th", true) => {
+                let done = self.block(Role::Body);
+                self.flow.close_cell(1);
+                self.flow.open_cell(None);
+                done
+            }
+            ("td" | "th", false) => {
+                let done = self.block(Role::Body);
+                self.flow.close_cell(1);
+                done
+            }
+            ("table", false) => self.block(Role::Body).and_then(|()| self.flow.close_table()),
+            ("pre", _) => {
+                let done = self.block(Role::Body);
+                self.pre = if start { self.pre + 1 } else { self.pre.saturating_sub(1) };
+                done
+            }
+            (name, _) if is_block(name) => self.block(Role::Body),
+            _ => Ok(()),
+        };
+        self.failed = done.err();
+        TokenSinkResult::Continue
+    }
+
+    /// Puts down the words so far and begins a block.
+    fn block(&mut self, next: Role) -> Result<(), Failure> {
+        let words = std::mem::take(&mut self.words);
+        let role = std::mem::replace(&mut self.role, next);
+        self.flow.paragraph(role, &words)
+    }
+
+    fn item(&mut self) -> Result<(), Failure> {
+        self.block(Role::Item)?;
+        let indent = "  ".repeat(self.lists.len().saturating_sub(1).min(10));
+        match self.lists.last_mut() {
+            Some(Some(number)) => {
+                self.words = format!("{indent}{number}. ");
+                *number += 1;
+            }
+            Some(None) | None => self.words = format!("{indent}- "),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        let done = self.block(Role::Body);
+        self.failed = self.failed.take().or(done.err());
+    }
+}
+
+fn is_block(name: &str) -> bool {
+    const BLOCKS: [&str; 28] = [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "main",
+        "nav",
+        "section",
+    ];
+    BLOCKS.contains(&name) || matches!(name, "p" | "summary" | "li" | "option" | "select")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(page: &str, title: Option<&str>, text: &str) {
+        let found = html(page.as_bytes(), &ReadLimits::default()).expect("html");
+        assert_eq!((found.title.as_deref(), found.text.as_str()), (title, text));
+    }
+
+    #[test]
+    fn a_page_becomes_markdown() {
+        check(
+            "<!DOCTYPE html><html><head><title>휴가 &amp; 근태</title><style>p{}</style></head><body><h1>휴가</h1><p>연차는\n <b>15일</b>이다.<br>반차도 있다.\
+             <script>alert('<p>no')</script><ul><li>하나<li>둘<ol><li>안</ol></ul><table><tr><th>항목<th>값<tr><td>식비<td>4만</table>끝",
+            Some("휴가 & 근태"),
+            "# 휴가\n\n연차는 15일이다.\n반차도 있다.\n\n- 하나\n- 둘\n  1. 안\n\n| 항목 | 값 |\n| --- | --- |\n| 식비 | 4만 |\n\n끝",
+        );
+    }
+
+    #[test]
+    fn a_page_may_say_its_encoding() {
+        let bytes = encoding_rs::EUC_KR.encode("<html><meta charset='euc-kr'><p>안녕").0.into_owned();
+        assert_eq!(html(&bytes, &ReadLimits::default()).expect("html").text, "안녕");
+    }
+
+    #[test]
+    fn depth_costs_nothing() {
+        let found = html("<div>".repeat(200_000).as_bytes(), &ReadLimits::default()).expect("html");
+        assert_eq!(found.text, "");
+        let tables = html("<table><tr><td>".repeat(200).as_bytes(), &ReadLimits::default());
+        assert_eq!(tables.map_err(|failure| failure.kind), Err(FailureKind::TooLarge));
+    }
+}

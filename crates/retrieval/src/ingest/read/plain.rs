@@ -1,0 +1,97 @@
+//! Plain text and Markdown, in whatever encoding they were written.
+
+use encoding_rs::{EUC_KR, Encoding, UTF_8, UTF_16BE, UTF_16LE};
+
+use super::super::words::clean;
+use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
+
+/// Reads text. The first Markdown heading is the title; form feeds begin pages.
+pub(in super::super) fn plain(
+    format: Format,
+    bytes: &[u8],
+    limits: &ReadLimits,
+) -> Result<Extracted, Failure> {
+    let decoded = decode(bytes, None)
+        .ok_or_else(|| Failure::new(FailureKind::Unsupported, "text in an unknown encoding"))?;
+    let (cleaned, hidden) = clean(&decoded);
+    let mut text = cleaned.into_owned();
+    text.truncate(text.trim_end().len());
+    if text.len() > limits.text {
+        return Err(Failure::new(FailureKind::TooLarge, format!("{} bytes of text", text.len())));
+    }
+    let feeds: Vec<usize> = text.match_indices('\u{c}').map(|(at, _)| at + 1).take(limits.pages).collect();
+    let pages = if feeds.is_empty() { Vec::new() } else { [0].into_iter().chain(feeds).collect() };
+    let heading = text.lines().find(|line| !line.trim().is_empty()).and_then(|line| line.strip_prefix("# "));
+    let title = heading.filter(|_| format == Format::Markdown).map(|title| title.trim().to_owned());
+    // A form feed is a blank line to whoever splits the text, and takes as many bytes.
+    Ok(Extracted { format, title, text: text.replace('\u{c}', "\n"), pages, hidden })
+}
+
+/// The text of bytes in UTF-8, UTF-16, CP949 or the encoding they were declared in.
+pub(in super::super) fn decode(bytes: &[u8], declared: Option<&'static Encoding>) -> Option<String> {
+    if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
+        return sound(encoding, &bytes[mark..]);
+    }
+    if let Some(encoding) = utf16(bytes) {
+        return sound(encoding, bytes);
+    }
+    sound(UTF_8, bytes)
+        .or_else(|| declared.and_then(|encoding| sound(encoding, bytes)))
+        .or_else(|| sound(EUC_KR, bytes))
+}
+
+fn sound(encoding: &'static Encoding, bytes: &[u8]) -> Option<String> {
+    encoding.decode_without_bom_handling_and_without_replacement(bytes).map(std::borrow::Cow::into_owned)
+}
+
+/// UTF-16 without a mark: spaces and digits have a zero byte beside them, always on the same side.
+fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
+    let head = &bytes[..bytes.len().min(4096) & !1];
+    let zeros = |side: usize| head.iter().skip(side).step_by(2).filter(|byte| **byte == 0).count();
+    let (even, odd) = (zeros(0), zeros(1));
+    let enough = head.len() / 20;
+    match () {
+        () if bytes.len() % 2 == 1 || head.len() < 4 => None,
+        // 가 and its kin end in a zero byte too, so a few on the other side prove nothing.
+        () if odd > enough && even * 2 < odd => Some(UTF_16LE),
+        () if even > enough && odd * 2 < even => Some(UTF_16BE),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn korean_is_read_in_every_usual_encoding() {
+        let words = "연차휴가는 1년에 15일을 준다.";
+        let wide = |le: bool| {
+            words
+                .encode_utf16()
+                .flat_map(|unit| if le { unit.to_le_bytes() } else { unit.to_be_bytes() })
+                .collect::<Vec<u8>>()
+        };
+        let cp949 = EUC_KR.encode(words).0.into_owned();
+        let marked = [b"\xEF\xBB\xBF".to_vec(), words.as_bytes().to_vec()].concat();
+        for bytes in [
+            words.as_bytes().to_vec(),
+            marked,
+            wide(true),
+            wide(false),
+            cp949,
+            [vec![0xFF, 0xFE], wide(true)].concat(),
+        ] {
+            assert_eq!(decode(&bytes, None).as_deref(), Some(words));
+        }
+        // 똠 is not in KS X 1001 but in CP949.
+        assert_eq!(decode(&EUC_KR.encode("똠방각하").0, None).as_deref(), Some("똠방각하"));
+        assert_eq!(decode(b"\x80\xFF\x81", None), None);
+    }
+
+    #[test]
+    fn a_form_feed_begins_a_page() {
+        let found = plain(Format::Text, "하나\u{c}둘".as_bytes(), &ReadLimits::default()).expect("text");
+        assert_eq!((found.text.as_str(), found.pages), ("하나\n둘", vec![0, 7]));
+    }
+}

@@ -1,0 +1,144 @@
+//! What a file is, by its bytes. The name decides only among texts, whose bytes look alike.
+
+use std::io::Cursor;
+
+use super::{Failure, FailureKind, Format};
+
+/// What the file is, or why it is not read.
+pub(super) fn sniff(name: &str, bytes: &[u8]) -> Result<Format, Failure> {
+    let unsupported = |what: &str| Err(Failure::new(FailureKind::Unsupported, what));
+    let head = &bytes[..bytes.len().min(1024)];
+    // Some programs put a few bytes before the mark of a PDF; readers allow for it.
+    if head.windows(5).any(|window| window == b"%PDF-") {
+        return Ok(Format::Pdf);
+    }
+    if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+        return zipped(bytes);
+    }
+    if head.starts_with(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1") {
+        return compound(bytes);
+    }
+    if head.starts_with(b"HWP Document File V") {
+        return unsupported("HWP 3");
+    }
+    let foreign: [(&[u8], &str); 14] = [
+        (b"{\\rtf", "RTF"),
+        (b"\x89PNG", "PNG"),
+        (b"\xFF\xD8\xFF", "JPEG"),
+        (b"GIF8", "GIF"),
+        (b"II*\0", "TIFF"),
+        (b"MM\0*", "TIFF"),
+        (b"BM", "BMP"),
+        (b"\x7FELF", "a program"),
+        (b"MZ", "a program"),
+        (b"\x1F\x8B", "gzip"),
+        (b"7z\xBC\xAF", "7z"),
+        (b"Rar!", "RAR"),
+        (b"BZh", "bzip2"),
+        (b"\xFD7zXZ", "xz"),
+    ];
+    if let Some((_, what)) = foreign.iter().find(|(mark, _)| head.starts_with(mark) && is_binary(head)) {
+        return unsupported(what);
+    }
+    let start =
+        String::from_utf8_lossy(head).trim_start_matches('\u{feff}').trim_start().to_ascii_lowercase();
+    if start.starts_with("{\\rtf") {
+        return unsupported("RTF");
+    }
+    if start.starts_with("<!doctype html")
+        || start.starts_with("<html")
+        || start.contains("<html") && start.starts_with('<')
+    {
+        return Ok(Format::Html);
+    }
+    if start.starts_with("<?xml") || start.starts_with("<svg") {
+        return unsupported(if start.contains("<hwpml") { "HWPML" } else { "XML" });
+    }
+    if looks_binary(head) {
+        return unsupported("not text");
+    }
+    Ok(match extension(name).as_str() {
+        "csv" | "tsv" => Format::Csv,
+        "htm" | "html" | "xhtml" => Format::Html,
+        "md" | "markdown" | "mkd" => Format::Markdown,
+        _ => Format::Text,
+    })
+}
+
+/// The end of a name, in small letters.
+fn extension(name: &str) -> String {
+    name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).unwrap_or_default()
+}
+
+fn zipped(bytes: &[u8]) -> Result<Format, Failure> {
+    let zip = zip::ZipArchive::new(Cursor::new(bytes)).map_err(Failure::corrupt)?;
+    let has = |name: &str| zip.index_for_name(name).is_some();
+    if has("word/document.xml") {
+        return Ok(Format::Docx);
+    }
+    if has("xl/workbook.xml") {
+        return Ok(Format::Xlsx);
+    }
+    if has("Contents/content.hpf") || has("Contents/header.xml") || has("Contents/section0.xml") {
+        return Ok(Format::Hwpx);
+    }
+    let what = if has("ppt/presentation.xml") { "PPTX" } else { "a zip of other things" };
+    Err(Failure::new(FailureKind::Unsupported, what))
+}
+
+fn compound(bytes: &[u8]) -> Result<Format, Failure> {
+    let file = cfb::CompoundFile::open(Cursor::new(bytes)).map_err(Failure::corrupt)?;
+    if file.is_stream("/FileHeader") && (file.is_storage("/BodyText") || file.is_storage("/ViewText")) {
+        return Ok(Format::Hwp);
+    }
+    if file.is_stream("/EncryptedPackage") {
+        return Err(Failure::new(FailureKind::Encrypted, "an encrypted Office document"));
+    }
+    let known =
+        [("/WordDocument", "DOC"), ("/Workbook", "XLS"), ("/Book", "XLS"), ("/PowerPoint Document", "PPT")];
+    let what =
+        known.iter().find(|(stream, _)| file.is_stream(stream)).map_or("an OLE file", |(_, what)| what);
+    Err(Failure::new(FailureKind::Unsupported, what))
+}
+
+fn is_binary(head: &[u8]) -> bool {
+    head.iter().any(|byte| *byte < 9 || *byte > 126)
+}
+
+/// Bytes that no text has, unless it is UTF-16.
+fn looks_binary(head: &[u8]) -> bool {
+    if head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF") {
+        return false;
+    }
+    let odd = head.iter().filter(|byte| matches!(byte, 1..=8 | 14..=26 | 28..=31)).count();
+    let nulls = head.iter().filter(|byte| **byte == 0).count();
+    odd * 20 > head.len() || nulls > 0 && nulls * 8 < head.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, bytes: &[u8], expected: Result<Format, &str>) {
+        let found = sniff(name, bytes);
+        match expected {
+            Ok(format) => assert_eq!(found.map_err(|failure| failure.detail), Ok(format), "{name}"),
+            Err(what) => assert_eq!(found.map_err(|failure| failure.detail), Err(what.to_owned()), "{name}"),
+        }
+    }
+
+    #[test]
+    fn bytes_decide_and_names_only_among_texts() {
+        check("a.txt", b"%PDF-1.7\n", Ok(Format::Pdf));
+        check("a.pdf", b"just text", Ok(Format::Text));
+        check("a.md", b"# head", Ok(Format::Markdown));
+        check("A.CSV", b"a,b\n1,2", Ok(Format::Csv));
+        check("a.txt", b"<!DOCTYPE html><p>x", Ok(Format::Html));
+        check("a.txt", b"\xFF\xFEa\0", Ok(Format::Text));
+        check("a.docx", b"\x89PNG\r\n\x1a\n\0\0", Err("PNG"));
+        check("a.txt", b"BMW is a car", Ok(Format::Text));
+        check("a.txt", b"\x01\x02\x03\x04", Err("not text"));
+        check("a.hwp", b"HWP Document File V3.00 \x1a", Err("HWP 3"));
+        check("a.svg", b"<svg xmlns='x'><script/></svg>", Err("XML"));
+    }
+}

@@ -1,0 +1,294 @@
+//! The directory of the library. A file appears whole or not at all: it is written beside its place, forced to the
+//! disk and renamed; then the directory is forced too.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::LibraryError;
+use super::record::{Key, LAYOUT, Record, State, stem};
+use crate::ingest::Extracted;
+use crate::passage::{Document, DocumentKind};
+
+/// The most bytes of a record that are read.
+const RECORD: u64 = 1 << 20;
+
+/// Tells drafts apart. Those of a process that died are removed when the library is opened.
+static DRAFTS: AtomicU64 = AtomicU64::new(0);
+
+/// Does work on the disk without holding up others.
+pub(super) async fn blocking<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, LibraryError> {
+    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    done.map_err(|source| LibraryError::Disk { path: path.to_owned(), source })
+}
+
+/// The directory of a document.
+pub(super) fn directory(root: &Path, key: &Key) -> PathBuf {
+    root.join(encoded(key.tenant.as_str())).join(encoded(&key.collection)).join(encoded(key.id.as_str()))
+}
+
+pub(super) fn record(directory: &Path) -> PathBuf {
+    directory.join("record.json")
+}
+
+pub(super) fn original(directory: &Path, hash: &str) -> PathBuf {
+    directory.join(format!("original-{hash}"))
+}
+
+pub(super) fn text(directory: &Path, hash: &str) -> PathBuf {
+    directory.join(format!("text-{hash}.json"))
+}
+
+/// A name as one step of a path on any file system: small letters, digits and `%xx`. One too long becomes its hash.
+fn encoded(name: &str) -> String {
+    let mut text = String::from("_");
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    if text.len() > 120 { format!("~{}", hash(name.as_bytes())) } else { text }
+}
+
+/// The hash of bytes, in hexadecimal.
+pub(super) fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a file whole, so that it survives a loss of power.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(path);
+    make(directory)?;
+    // Several may write the same file at once; each has its own draft.
+    let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let beside = path.with_extension(format!("{draft}.new"));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&beside, path)?;
+    force(directory)
+}
+
+fn make(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)?;
+    // The new directories are entries of those above, up to the root.
+    directory.ancestors().skip(1).take(3).try_for_each(force)
+}
+
+fn force(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Removes the directory of a document, its record last: a crash in between leaves a record that says what to do.
+pub(super) fn erase(directory: &Path) -> io::Result<()> {
+    let last = record(directory);
+    match fs::read_dir(directory) {
+        Ok(entries) => {
+            for entry in entries {
+                let path = entry?.path();
+                if path != last {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    gone(fs::remove_file(&last))?;
+    gone(fs::remove_dir(directory))?;
+    directory.parent().map_or(Ok(()), force)
+}
+
+fn gone(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Removes the files of one version.
+pub(super) fn drop_version(directory: &Path, hash: &str) -> io::Result<()> {
+    gone(fs::remove_file(original(directory, hash)))?;
+    gone(fs::remove_file(text(directory, hash)))
+}
+
+/// Removes the files of a document that its record does not name.
+fn tidy(directory: &Path, kept: &Record) -> io::Result<()> {
+    let hashes = kept.incoming.iter().map(|new| &new.hash).chain(kept.ready.iter().map(|ready| &ready.hash));
+    let mut named: Vec<PathBuf> =
+        hashes.flat_map(|hash| [original(directory, hash), text(directory, hash)]).collect();
+    named.push(record(directory));
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if !named.contains(&path) {
+            gone(fs::remove_file(path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the library for this process. The lock is the operating system's: a killed process leaves none behind.
+pub(super) fn lock(root: &Path) -> io::Result<File> {
+    make(root)?;
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(root.join("lock"))?;
+    // A child that is just being started shares every open file until it becomes another program, and with it a lock
+    // that was given up meanwhile. That takes moments.
+    let mut patience = 40;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) if patience > 0 => {
+                patience -= 1;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open"));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// Every record below the root. What a crash left half made is removed: it was never acknowledged.
+pub(super) fn load(root: &Path) -> io::Result<Vec<Record>> {
+    make(root)?;
+    let mut records = Vec::new();
+    for tenant in directories(root)? {
+        for collection in directories(&tenant)? {
+            for document in directories(&collection)? {
+                match read(&record(&document))? {
+                    Some(found) if directory(root, &found.key()) == document => {
+                        if found.state != State::Removing {
+                            tidy(&document, &found)?;
+                        }
+                        records.push(found);
+                    }
+                    Some(found) => {
+                        tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone")
+                    }
+                    None => erase(&document)?,
+                }
+            }
+        }
+    }
+    records.sort_by(|left, right| (left.added_at, &left.id).cmp(&(right.added_at, &right.id)));
+    Ok(records)
+}
+
+fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read(path: &Path) -> io::Result<Option<Record>> {
+    let bytes = match File::open(path) {
+        Ok(file) => {
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut io::Read::take(file, RECORD), &mut bytes)?;
+            bytes
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let found: Record = serde_json::from_slice(&bytes)
+        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+    if found.layout > LAYOUT {
+        return Err(io::Error::other(format!("{} is of a newer doran", path.display())));
+    }
+    Ok(Some(found))
+}
+
+/// The text that was read from a document.
+pub(super) fn extracted(path: &Path) -> io::Result<Option<Extracted>> {
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A document from its text and its record.
+pub(super) fn document(path: &Path, record: &Record) -> io::Result<Document> {
+    let extracted =
+        extracted(path)?.ok_or_else(|| io::Error::other(format!("{} is missing", path.display())))?;
+    let kind = record.ready.as_ref().map_or(&record.kind, |ready| &ready.kind);
+    Ok(whole(record, kind, extracted))
+}
+
+/// A document of this kind.
+pub(super) fn whole(record: &Record, kind: &DocumentKind, extracted: Extracted) -> Document {
+    let Extracted { title, text, pages, .. } = extracted;
+    Document {
+        id: record.id.clone(),
+        title: title.unwrap_or_else(|| stem(&record.name)),
+        collection: record.collection.clone(),
+        kind: kind.clone(),
+        version: hash(text.as_bytes())[..16].to_owned(),
+        text,
+        pages,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_the_library() {
+        for name in [
+            "..",
+            "../../etc/passwd",
+            "/abs",
+            "CON",
+            "a\\b",
+            "",
+            ".",
+            "a\0b",
+            "ㄱ/ㄴ",
+            "A",
+            "\u{202e}x",
+            "con.txt",
+        ] {
+            let step = encoded(name);
+            assert!(step.starts_with('_') && step.len() <= 120, "{name:?} → {step}");
+            assert!(
+                step.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'%' | b'_')),
+                "{name:?} → {step}"
+            );
+        }
+        assert!(encoded(&"가".repeat(5000)).len() < 100);
+        assert_ne!(encoded("a"), encoded("A"), "some file systems do not tell them apart");
+        assert_ne!(encoded("a_b"), encoded("a b"));
+    }
+}

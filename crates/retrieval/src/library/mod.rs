@@ -1,0 +1,426 @@
+//! The library: documents that were handed in, on their way to the index and afterwards.
+//!
+//! Each document has a directory of its own with the original, the text that was read from it and a small record of
+//! where it stands. What [`Library::add`] acknowledged is on disk: a killed process goes on where it was at the next
+//! [`Library::open`]. The same file again changes nothing; a changed file of the same name takes the place of the old
+//! one in the index at once, and only when it has been read. An index can be built again from the texts
+//! ([`Library::rebuild`]) without reading a single original.
+//!
+//! ```text
+//! queued ─▶ reading ─▶ indexing ─▶ ready        pause, cancel: from queued and reading
+//!   ▲          │           │                    resume, retry: from paused, cancelled, failed
+//!   └──────────┴───────────┴─▶ failed
+//! ```
+
+mod disk;
+mod record;
+mod shelf;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, OwnedMutexGuard, watch};
+use tokio::task::JoinHandle;
+
+use crate::ingest::{ReadLimits, Reader};
+use crate::passage::{Document, DocumentId, DocumentKind, Tenant};
+use crate::retriever::{Index, RetrieveError};
+use crate::split::split;
+pub use record::{State, Status};
+
+use record::{Incoming, Key, Record};
+use shelf::Shelf;
+
+/// The most bytes of the name of a tenant or a collection.
+const NAME: usize = 256;
+
+/// The most bytes of the name of a file.
+const FILE_NAME: usize = 16 << 10;
+
+/// How the library works.
+#[derive(Clone, Debug)]
+pub struct LibraryOptions {
+    /// Who reads the files.
+    pub reader: Reader,
+    /// How many documents are worked on at once.
+    pub workers: usize,
+    /// The most documents of a tenant that wait or are worked on.
+    pub waiting: usize,
+    /// The most bytes of all originals of a tenant.
+    pub bytes: u64,
+}
+
+impl Default for LibraryOptions {
+    /// One worker less than there are processors, at least one; 10,000 documents waiting and 10 GiB for each tenant.
+    fn default() -> Self {
+        let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1);
+        let reader = Reader::new(ReadLimits::default(), workers);
+        Self { reader, workers, waiting: 10_000, bytes: 10 << 30 }
+    }
+}
+
+/// Why a document was not taken or not found, by remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// Hand in a file that has bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// Hand in a smaller file.
+    #[error("the file has {bytes} bytes, the most is {most}")]
+    TooLarge {
+        /// What it has.
+        bytes: usize,
+        /// What it may have.
+        most: usize,
+    },
+    /// Use a shorter name.
+    #[error("the name of a tenant, collection or file is empty or too long")]
+    BadName,
+    /// Wait until some have been read.
+    #[error("{0} documents are waiting already")]
+    Busy(usize),
+    /// Remove something first.
+    #[error("there is no room for more than {0} bytes")]
+    Full(u64),
+    /// There is no such document.
+    #[error("there is no document `{0}`")]
+    Unknown(DocumentId),
+    /// Look at the disk.
+    #[error("the library cannot use its directory `{}`", path.display())]
+    Disk {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The index did not do its part.
+    #[error("the index did not follow")]
+    Index(#[from] RetrieveError),
+}
+
+impl LibraryError {
+    /// What happened and what to do, in Korean.
+    pub fn ko(&self) -> String {
+        match self {
+            Self::Empty => "빈 파일입니다. 내용이 있는 파일을 올리세요".into(),
+            Self::TooLarge { bytes, most } => {
+                format!("파일이 {bytes}바이트인데 {most}바이트까지 받습니다. 나누어 올리세요")
+            }
+            Self::BadName => "이름이 비었거나 너무 깁니다. 더 짧은 이름을 쓰세요".into(),
+            Self::Busy(waiting) => {
+                format!("이미 문서 {waiting}개가 기다리고 있습니다. 잠시 뒤에 다시 올리세요")
+            }
+            Self::Full(most) => {
+                format!("{most}바이트까지 둘 수 있습니다. 필요 없는 문서를 지우고 다시 올리세요")
+            }
+            Self::Unknown(id) => format!("문서 `{id}`이(가) 없습니다. 목록에서 고르세요"),
+            Self::Disk { path, .. } => format!("`{}`에 쓸 수 없습니다. 디스크를 살펴보세요", path.display()),
+            Self::Index(_) => "색인이 따라오지 못했습니다. 잠시 뒤 다시 시도하세요".into(),
+        }
+    }
+}
+
+/// What is handed in.
+#[derive(Clone, Debug)]
+pub struct NewDocument {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The name of the file. It is kept as it is and never used as a path.
+    pub name: String,
+    /// The group it belongs to; empty is the common one.
+    pub collection: String,
+    /// What it is.
+    pub kind: DocumentKind,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
+/// The library. Clones are the same library; the last one to go stops the work.
+#[derive(Clone, Debug)]
+pub struct Library {
+    inner: Arc<Inner>,
+    workers: Arc<Workers>,
+}
+
+#[derive(Debug)]
+struct Workers(Vec<JoinHandle<()>>);
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+struct Inner {
+    root: PathBuf,
+    index: Arc<dyn Index>,
+    options: LibraryOptions,
+    shelf: Mutex<Shelf>,
+    wake: Notify,
+    changed: watch::Sender<u64>,
+    _lock: std::fs::File,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Library").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Library {
+    /// Opens the library in a directory, makes it if need be, and goes on with what was left undone. One process at a
+    /// time may have it open.
+    pub async fn open(
+        root: &Path,
+        index: Arc<dyn Index>,
+        options: LibraryOptions,
+    ) -> Result<Self, LibraryError> {
+        let path = root.to_owned();
+        let (lock, records) =
+            disk::blocking(root, move || Ok((disk::lock(&path)?, disk::load(&path)?))).await?;
+        let mut shelf = Shelf::default();
+        let mut removing = Vec::new();
+        for record in records {
+            match record.state {
+                State::Removing => removing.push(record.key()),
+                _ => shelf.take(record.interrupted()),
+            }
+        }
+        let workers = options.workers.max(1);
+        let (changed, _) = watch::channel(0);
+        let inner = Arc::new(Inner {
+            root: root.to_owned(),
+            index,
+            options,
+            shelf: Mutex::new(shelf),
+            wake: Notify::new(),
+            changed,
+            _lock: lock,
+        });
+        for key in removing {
+            inner.index.remove(&key.tenant, &key.id).await?;
+            let path = disk::directory(&inner.root, &key);
+            disk::blocking(root, move || disk::erase(&path)).await?;
+        }
+        let tasks = (0..workers).map(|_| tokio::spawn(work::work(inner.clone()))).collect();
+        Ok(Self { inner, workers: Arc::new(Workers(tasks)) })
+    }
+
+    /// Stops the work and lets go of the directory, so that it can be opened again at once. Other clones of this library
+    /// keep it open.
+    pub async fn close(self) {
+        let Self { inner, mut workers } = self;
+        let Some(workers) = Arc::get_mut(&mut workers) else { return };
+        for worker in std::mem::take(&mut workers.0) {
+            worker.abort();
+            // What was aborted has nothing to say.
+            worker.await.ok();
+        }
+        drop(inner);
+    }
+
+    /// Takes a document in. When this returns it is on disk and will be read, now or after a restart. The same bytes
+    /// under the same name change nothing.
+    pub async fn add(&self, new: NewDocument) -> Result<Status, LibraryError> {
+        let inner = &self.inner;
+        let NewDocument { tenant, name, collection, kind, bytes } = new;
+        let most = inner.options.reader.limits().input;
+        if bytes.is_empty() {
+            return Err(LibraryError::Empty);
+        }
+        if bytes.len() > most {
+            return Err(LibraryError::TooLarge { bytes: bytes.len(), most });
+        }
+        let short = |name: &str| name.len() <= NAME;
+        if tenant.as_str().is_empty()
+            || !short(tenant.as_str())
+            || !short(&collection)
+            || name.trim().is_empty()
+            || name.len() > FILE_NAME
+        {
+            return Err(LibraryError::BadName);
+        }
+        let key = Key::of(&tenant, &collection, &name);
+        let incoming = Incoming { hash: disk::hash(&bytes), bytes: bytes.len() as u64 };
+        let _writing = inner.stays(&key).await;
+        if let Some(status) = inner.shelf().same(&key, &incoming, &kind) {
+            return Ok(status);
+        }
+        inner.shelf().admits(&key, &incoming, &inner.options)?;
+        let directory = disk::directory(&inner.root, &key);
+        let file = disk::original(&directory, &incoming.hash);
+        disk::blocking(&inner.root, move || disk::write(&file, &bytes)).await?;
+        let status = inner.shelf().put(Record::new(&key, name, kind, incoming));
+        inner.write_record(&key).await?;
+        inner.wake.notify_one();
+        inner.tell();
+        Ok(status)
+    }
+
+    /// The documents of a tenant, newest change first.
+    pub fn list(&self, tenant: &Tenant) -> Vec<Status> {
+        self.inner.shelf().list(tenant)
+    }
+
+    /// Where a document stands.
+    pub fn status(&self, tenant: &Tenant, id: &DocumentId) -> Option<Status> {
+        self.inner.shelf().status(&Key::named(tenant, id))
+    }
+
+    /// Counts every change. Whoever watches looks at the list again when the number has risen.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.inner.changed.subscribe()
+    }
+
+    /// Ends when nothing of any tenant waits or is worked on.
+    pub async fn settled(&self) {
+        let mut changes = self.watch();
+        while !self.inner.shelf().is_settled() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Keeps a document from being read until it is resumed. One that is ready stays ready.
+    pub async fn pause(&self, tenant: &Tenant, id: &DocumentId) -> Result<Status, LibraryError> {
+        self.change(tenant, id, |shelf, key| shelf.hold(key, State::Paused)).await
+    }
+
+    /// Gives up on a document that was not read yet. An older version of it stays.
+    pub async fn cancel(&self, tenant: &Tenant, id: &DocumentId) -> Result<Status, LibraryError> {
+        self.change(tenant, id, |shelf, key| shelf.hold(key, State::Cancelled)).await
+    }
+
+    /// Lets a paused document go on.
+    pub async fn resume(&self, tenant: &Tenant, id: &DocumentId) -> Result<Status, LibraryError> {
+        self.change(tenant, id, |shelf, key| shelf.again(key, &[State::Paused])).await
+    }
+
+    /// Reads a document again that failed or was cancelled.
+    pub async fn retry(&self, tenant: &Tenant, id: &DocumentId) -> Result<Status, LibraryError> {
+        self.change(tenant, id, |shelf, key| {
+            shelf.again(key, &[State::Failed, State::Cancelled, State::Paused])
+        })
+        .await
+    }
+
+    /// Removes a document whole: from the index, its text and its original.
+    pub async fn remove(&self, tenant: &Tenant, id: &DocumentId) -> Result<(), LibraryError> {
+        let inner = &self.inner;
+        let key = Key::named(tenant, id);
+        let Some((key, turn)) = inner.shelf().removing(&key) else {
+            return Err(LibraryError::Unknown(id.clone()));
+        };
+        // A worker that has this document lets go of it first, so that it cannot put it back.
+        let _turn = turn.lock().await;
+        let writing = inner.shelf().writing(&key);
+        let _writing = writing.lock().await;
+        // From here on a crash finishes the removal at the next start.
+        inner.write_record(&key).await?;
+        inner.index.remove(tenant, id).await?;
+        let path = disk::directory(&inner.root, &key);
+        disk::blocking(&inner.root, move || disk::erase(&path)).await?;
+        inner.shelf().forget(&key);
+        inner.tell();
+        Ok(())
+    }
+
+    /// A document that is ready, with its text.
+    pub async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, LibraryError> {
+        let Some(record) = self.inner.shelf().record(&Key::named(tenant, id)) else { return Ok(None) };
+        self.inner.document(&record).await
+    }
+
+    /// The bytes that were handed in: of the version that is ready, else of the one on its way.
+    pub async fn original(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Vec<u8>>, LibraryError> {
+        let Some(record) = self.inner.shelf().record(&Key::named(tenant, id)) else { return Ok(None) };
+        let hash =
+            record.ready.as_ref().map(|ready| &ready.hash).or(record.incoming.as_ref().map(|new| &new.hash));
+        let Some(hash) = hash else { return Ok(None) };
+        let path = disk::original(&disk::directory(&self.inner.root, &record.key()), hash);
+        disk::blocking(&self.inner.root, move || std::fs::read(&path)).await.map(Some)
+    }
+
+    /// Puts every document that is ready into an index. Gives how many there were.
+    pub async fn rebuild(&self, index: &dyn Index) -> Result<usize, LibraryError> {
+        let records = self.inner.shelf().ready();
+        let mut done = 0;
+        for record in records {
+            let Some(document) = self.inner.document(&record).await? else { continue };
+            let (document, passages) = disk::blocking(&self.inner.root, move || {
+                let passages = split(&document);
+                Ok((document, passages))
+            })
+            .await?;
+            index.put(&record.tenant, &document, &passages).await?;
+            done += 1;
+        }
+        Ok(done)
+    }
+
+    async fn change(
+        &self,
+        tenant: &Tenant,
+        id: &DocumentId,
+        change: impl FnOnce(&mut Shelf, &Key) -> Option<Status>,
+    ) -> Result<Status, LibraryError> {
+        let key = Key::named(tenant, id);
+        let status =
+            change(&mut self.inner.shelf(), &key).ok_or_else(|| LibraryError::Unknown(id.clone()))?;
+        self.inner.keep(&key).await?;
+        self.inner.wake.notify_one();
+        self.inner.tell();
+        Ok(status)
+    }
+}
+
+impl Inner {
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Writes the record of a document as it stands now. Two writers of one document take turns, and the later one
+    /// writes what holds then.
+    async fn keep(&self, key: &Key) -> Result<(), LibraryError> {
+        let writing = self.shelf().writing(key);
+        let _writing = writing.lock().await;
+        self.write_record(key).await
+    }
+
+    /// The same for one who has the lock.
+    async fn write_record(&self, key: &Key) -> Result<(), LibraryError> {
+        let Some(record) = self.shelf().record(key) else { return Ok(()) };
+        let path = disk::record(&disk::directory(&self.root, &record.key()));
+        disk::blocking(&self.root, move || disk::write(&path, &record.to_bytes()?)).await
+    }
+
+    /// Waits until a document of this name that is going away is gone, and takes the lock on its files.
+    async fn stays(&self, key: &Key) -> OwnedMutexGuard<()> {
+        let mut changes = self.changed.subscribe();
+        loop {
+            let writing = self.shelf().writing(key);
+            let guard = writing.lock_owned().await;
+            if !self.shelf().is_leaving(key) {
+                return guard;
+            }
+            drop(guard);
+            if changes.changed().await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    async fn document(&self, record: &Record) -> Result<Option<Document>, LibraryError> {
+        let Some(ready) = &record.ready else { return Ok(None) };
+        let path = disk::text(&disk::directory(&self.root, &record.key()), &ready.hash);
+        let record = record.clone();
+        disk::blocking(&self.root, move || disk::document(&path, &record)).await.map(Some)
+    }
+}

@@ -1,0 +1,290 @@
+//! Files made to do harm, each with what must come of it. The numbers are those of the book of hostile inputs.
+
+use std::io::{Cursor, Write};
+
+use doran_retrieval::ingest::{FailureKind, ReadLimits};
+use doran_retrieval::{Document, split};
+use zip::write::SimpleFileOptions;
+
+use crate::{read, reader};
+
+type Expected = Result<&'static str, &'static [FailureKind]>;
+
+const TOO_LARGE: Expected = Err(&[FailureKind::TooLarge]);
+const CORRUPT: Expected = Err(&[FailureKind::Corrupt]);
+
+/// Reads in the jail and compares: the words that must be there, or the failures that are right.
+async fn check(case: &str, name: &str, bytes: &[u8], expected: Expected) {
+    let Some(found) = read(&reader(ReadLimits::default()), name, bytes).await else { return };
+    match (found, expected) {
+        (Ok(found), Ok(words)) => assert!(found.text.contains(words), "{case}: {}", found.text),
+        (Err(failure), Err(kinds)) => assert!(kinds.contains(&failure.kind), "{case}: {failure:?}"),
+        (found, expected) => panic!("{case}: {found:?} is not {expected:?}"),
+    }
+}
+
+fn zipped(parts: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut file = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in parts {
+        file.start_file(*name, SimpleFileOptions::default()).expect("a part");
+        file.write_all(bytes).expect("written");
+    }
+    file.finish().expect("a zip").into_inner()
+}
+
+const WORD: &str = "xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'";
+
+fn docx(body: &str) -> Vec<u8> {
+    let document = format!("<w:document {WORD}><w:body>{body}</w:body></w:document>");
+    zipped(&[("word/document.xml", document.as_bytes())])
+}
+
+fn xlsx(sheet: &str) -> Vec<u8> {
+    zipped(&[
+        ("xl/workbook.xml", b"<workbook><sheets><sheet name='S' id='r1'/></sheets></workbook>"),
+        ("xl/_rels/workbook.xml.rels", b"<R><Relationship Id='r1' Target='worksheets/sheet1.xml'/></R>"),
+        ("xl/worksheets/sheet1.xml", sheet.as_bytes()),
+    ])
+}
+
+#[tokio::test]
+async fn c110_a_zip_that_grows_without_end_is_too_large() {
+    let zeros = vec![b' '; 150 << 20];
+    check("one part", "a.docx", &zipped(&[("word/document.xml", &zeros)]), TOO_LARGE).await;
+    drop(zeros);
+    let bomb = zipped(&[("word/document.xml", &vec![b'x'; 50 << 20])]);
+    let nested = zipped(&[
+        ("inner.zip", &bomb),
+        ("word/media/a.zip", &bomb),
+        (
+            "word/document.xml",
+            format!("<w:document {WORD}><w:p><w:r><w:t>겉</w:t></w:r></w:p></w:document>").as_bytes(),
+        ),
+    ]);
+    check("zips in zips are not opened", "a.docx", &nested, Ok("겉")).await;
+    let names: Vec<String> = (0..10_001).map(|at| format!("p{at}")).collect();
+    let mut parts: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+    parts.push(("word/document.xml", b"<a/>"));
+    check("too many parts", "a.docx", &zipped(&parts), TOO_LARGE).await;
+}
+
+#[tokio::test]
+async fn c111_a_sheet_is_what_it_holds_not_what_it_declares() {
+    let sheet = "<worksheet><dimension ref='A1:XFD1048576'/><sheetData><row r='1048576'><c r='XFD1048576' t='inlineStr'><is><t>마지막 칸</t></is></c></row></sheetData></worksheet>";
+    check("one cell far away", "a.xlsx", &xlsx(sheet), Ok("| 마지막 칸 |")).await;
+    let cells = "<row>".to_owned() + &"<c><v>1</v></c>".repeat(20_000) + "</row>";
+    let wide = format!("<worksheet><sheetData>{cells}</sheetData></worksheet>");
+    check("a row of 20,000 cells", "a.xlsx", &xlsx(&wide), Ok("| 1 | 1 |")).await;
+}
+
+#[tokio::test]
+async fn c112_nothing_in_xml_expands_or_reaches_out() {
+    let laughs = "<!DOCTYPE l [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;&a;&a;&a;&a;&a;'><!ENTITY c '&b;&b;&b;&b;&b;&b;&b;&b;'>]>";
+    let document = format!("{laughs}<w:document {WORD}><w:p><w:r><w:t>&c;</w:t></w:r></w:p></w:document>");
+    check("billion laughs", "a.docx", &zipped(&[("word/document.xml", document.as_bytes())]), CORRUPT).await;
+    let canary = std::env::temp_dir().join("doran-canary");
+    std::fs::write(&canary, "CANARY").expect("a canary");
+    let outside = format!(
+        "<!DOCTYPE l [<!ENTITY a SYSTEM 'file://{}'>]><w:document {WORD}><w:p><w:r><w:t>&a;</w:t></w:r></w:p></w:document>",
+        canary.display()
+    );
+    check("an entity from outside", "a.docx", &zipped(&[("word/document.xml", outside.as_bytes())]), CORRUPT)
+        .await;
+    check("an unknown entity", "a.docx", &docx("<w:p><w:r><w:t>&nbsp;</w:t></w:r></w:p>"), CORRUPT).await;
+    let deep = docx(&"<w:p>".repeat(100_000));
+    check("elements 100,000 deep", "a.docx", &deep, CORRUPT).await;
+    let tables = docx(&("<w:tbl><w:tr><w:tc>".repeat(60) + &"</w:tc></w:tr></w:tbl>".repeat(60)));
+    check("tables 60 deep", "a.docx", &tables, TOO_LARGE).await;
+}
+
+#[cfg(feature = "pdf")]
+mod pdf {
+    use super::*;
+
+    const DIES: Expected = Err(&[
+        FailureKind::Corrupt,
+        FailureKind::NoText,
+        FailureKind::TooLarge,
+        FailureKind::TimedOut,
+        FailureKind::OutOfMemory,
+        FailureKind::Crashed,
+    ]);
+
+    fn with_objects(objects: &[String]) -> Vec<u8> {
+        let mut bytes = b"%PDF-1.7\n".to_vec();
+        let mut places = Vec::new();
+        for (at, object) in objects.iter().enumerate() {
+            places.push(bytes.len());
+            bytes.extend_from_slice(format!("{} 0 obj\n{object}\nendobj\n", at + 1).as_bytes());
+        }
+        let start = bytes.len();
+        let rows: String = places.iter().map(|place| format!("{place:010} 00000 n \n")).collect();
+        let size = objects.len() + 1;
+        bytes.extend_from_slice(format!("xref\n0 {size}\n0000000000 65535 f \n{rows}trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF").as_bytes());
+        bytes
+    }
+
+    #[tokio::test]
+    async fn c113_a_table_of_objects_without_end_is_a_failure() {
+        let stream = "1 0 obj\n<< /Type /XRef /Size 1 /W [0 0 0] /Index [0 9223372036854775807] /Length 0 >>\nstream\n\nendstream\nendobj\n";
+        let bytes = format!("%PDF-1.5\n{stream}startxref\n9\n%%EOF");
+        check("an endless index", "a.pdf", bytes.as_bytes(), DIES).await;
+    }
+
+    #[tokio::test]
+    async fn c114_a_stream_that_grows_without_end_is_a_failure() {
+        let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        let zeros = vec![b' '; 1 << 20];
+        for _ in 0..700 {
+            packed.write_all(&zeros).expect("packed");
+        }
+        let packed = packed.finish().expect("packed");
+        let objects = [
+            "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+            "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+            "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /MediaBox [0 0 10 10] >>".to_owned(),
+        ];
+        let mut bytes = b"%PDF-1.7\n".to_vec();
+        let mut places = Vec::new();
+        for (at, object) in objects.iter().enumerate() {
+            places.push(bytes.len());
+            bytes.extend_from_slice(format!("{} 0 obj\n{object}\nendobj\n", at + 1).as_bytes());
+        }
+        places.push(bytes.len());
+        bytes.extend_from_slice(
+            format!("4 0 obj\n<< /Filter /FlateDecode /Length {} >>\nstream\n", packed.len()).as_bytes(),
+        );
+        bytes.extend_from_slice(&packed);
+        bytes.extend_from_slice(b"\nendstream\nendobj\n");
+        let start = bytes.len();
+        let rows: String = places.iter().map(|place| format!("{place:010} 00000 n \n")).collect();
+        bytes.extend_from_slice(format!("xref\n0 5\n0000000000 65535 f \n{rows}trailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n{start}\n%%EOF").as_bytes());
+        check("700 MB of blanks", "a.pdf", &bytes, DIES).await;
+    }
+
+    #[tokio::test]
+    async fn c115_arrays_100_000_deep_cost_one_child_at_most() {
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        let objects = [
+            format!("<< /Type /Catalog /Pages 2 0 R /X {deep} >>"),
+            "<< /Type /Pages /Kids [] /Count 0 >>".to_owned(),
+        ];
+        check("deep arrays", "a.pdf", &with_objects(&objects), DIES).await;
+        let ring = [
+            "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+            "<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 2 >>".to_owned(),
+        ];
+        check("pages that are their own pages", "a.pdf", &with_objects(&ring), DIES).await;
+    }
+
+    #[tokio::test]
+    async fn c116_encrypted_truncated_and_pictures_are_told_apart() {
+        check("encrypted", "a.pdf", &crate::fixture("encrypted.pdf"), Err(&[FailureKind::Encrypted])).await;
+        check("truncated", "a.pdf", &crate::fixture("report.pdf")[..20_000], CORRUPT).await;
+        check("pictures", "a.pdf", &crate::fixture("picture.pdf"), Err(&[FailureKind::NoText])).await;
+    }
+}
+
+#[tokio::test]
+async fn c117_parts_that_point_outside_are_refused() {
+    for name in ["../../x", "/etc/xx", "a/../../x", "a\\..\\x", "C:/x"] {
+        // Whoever writes a zip honestly cannot write such a name, so another of its length is written and replaced.
+        let stand_in = "z".repeat(name.len());
+        let mut bytes = zipped(&[("word/document.xml", b"<w:document/>"), (&stand_in, b"x")]);
+        let places: Vec<usize> = (0..bytes.len() - name.len())
+            .filter(|at| bytes[*at..].starts_with(stand_in.as_bytes()))
+            .collect();
+        assert_eq!(places.len(), 2, "in the part and in the directory");
+        for at in places {
+            bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+        }
+        check(name, "a.docx", &bytes, CORRUPT).await;
+    }
+    let mut file = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    file.add_symlink("word/document.xml", "/etc/passwd", SimpleFileOptions::default()).expect("a link");
+    check("a link", "a.docx", &file.finish().expect("a zip").into_inner(), CORRUPT).await;
+}
+
+#[tokio::test]
+async fn c120_many_lines_and_one_endless_word_take_time_in_proportion() {
+    let lines = "짧다\n".repeat(1_000_000);
+    let word = "가".repeat(3_400_000);
+    for (case, text) in [("a million lines", &lines), ("a word of 10 MB", &word)] {
+        let Some(found) = read(&reader(ReadLimits::default()), "a.txt", text.as_bytes()).await else {
+            return;
+        };
+        let found = found.expect(case);
+        let passages = split(&Document::new("d", "t", found.text));
+        assert!(passages.len() > 1000, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn c123_sizes_at_the_edge_and_names_that_lie() {
+    let limits = ReadLimits { input: 100, ..ReadLimits::default() };
+    let small = reader(limits);
+    for (bytes, expected) in [(0, Some(FailureKind::Empty)), (100, None), (101, Some(FailureKind::TooLarge))]
+    {
+        let Some(found) = read(&small, "a.txt", &vec![b'x'; bytes]).await else { return };
+        assert_eq!(found.err().map(|failure| failure.kind), expected, "{bytes} bytes");
+    }
+    check(
+        "a Word file called PDF",
+        "a.pdf",
+        &docx("<w:p><w:r><w:t>속은 워드</w:t></w:r></w:p>"),
+        Ok("속은 워드"),
+    )
+    .await;
+    check("a program called text", "a.txt", b"\x7FELF\x02\x01\x01\0\0\0", Err(&[FailureKind::Unsupported]))
+        .await;
+    check("an old Word file", "a.docx", &cfb_with("/WordDocument"), Err(&[FailureKind::Unsupported])).await;
+    check("a locked Word file", "a.docx", &cfb_with("/EncryptedPackage"), Err(&[FailureKind::Encrypted]))
+        .await;
+}
+
+fn cfb_with(stream: &str) -> Vec<u8> {
+    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("a file");
+    file.create_stream(stream).expect("a stream").write_all(b"x").expect("written");
+    file.flush().expect("flushed");
+    file.into_inner().into_inner()
+}
+
+/// A HWP whose header has these flags.
+fn hwp(flags: u32, section: &[u8]) -> Vec<u8> {
+    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("a file");
+    let mut header = vec![0; 256];
+    header[..17].copy_from_slice(b"HWP Document File");
+    header[36..40].copy_from_slice(&flags.to_le_bytes());
+    file.create_stream("/FileHeader").expect("a stream").write_all(&header).expect("written");
+    file.create_storage("/BodyText").expect("a storage");
+    file.create_stream("/BodyText/Section0").expect("a stream").write_all(section).expect("written");
+    file.flush().expect("flushed");
+    file.into_inner().into_inner()
+}
+
+#[tokio::test]
+async fn a_hwp_says_that_it_is_locked_and_does_not_grow_without_end() {
+    check("a password", "a.hwp", &hwp(0b11, b""), Err(&[FailureKind::Encrypted])).await;
+    check("for distribution", "a.hwp", &hwp(0b101, b""), Err(&[FailureKind::Locked])).await;
+    let mut packed = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(&vec![0; 250 << 20]).expect("packed");
+    check("250 MB of zeros", "a.hwp", &hwp(1, &packed.finish().expect("packed")), TOO_LARGE).await;
+    let nested: Vec<u8> = (0..1000u32)
+        .flat_map(|level| [(66 | level << 10, ()), (71 | level << 10, ()), (72 | level << 10, ())])
+        .flat_map(|(head, ())| head.to_le_bytes())
+        .collect();
+    check(
+        "paragraphs 1,000 deep",
+        "a.hwp",
+        &hwp(0, &nested),
+        Err(&[FailureKind::Corrupt, FailureKind::NoText]),
+    )
+    .await;
+    check(
+        "a record longer than all",
+        "a.hwp",
+        &hwp(0, &[0x42, 0, 0xF0, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]),
+        CORRUPT,
+    )
+    .await;
+}

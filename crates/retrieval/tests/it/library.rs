@@ -1,0 +1,370 @@
+//! The library: what is taken in is found, what is taken out is gone, and nobody sees what is another's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use doran_retrieval::ingest::{FailureKind, ReadLimits};
+use doran_retrieval::{
+    Document, DocumentId, DocumentKind, Filter, Hit, Index, Library, LibraryError, LibraryOptions, Listed,
+    NewDocument, Passage, Question, RamKeyword, RetrieveError, Retriever, State, Status, Tenant,
+};
+
+use crate::{fresh, reader};
+
+fn options() -> LibraryOptions {
+    LibraryOptions { reader: reader(ReadLimits::default()), workers: 2, ..LibraryOptions::default() }
+}
+
+fn new(tenant: &str, name: &str, words: &str) -> NewDocument {
+    NewDocument {
+        tenant: Tenant::new(tenant),
+        name: name.into(),
+        collection: String::new(),
+        kind: DocumentKind::General,
+        bytes: words.as_bytes().to_vec(),
+    }
+}
+
+async fn open(root: &Path, index: &Arc<RamKeyword>) -> Library {
+    Library::open(root, index.clone(), options()).await.expect("a library")
+}
+
+async fn found(index: &dyn Index, tenant: &str, words: &str) -> Vec<String> {
+    let hits = index.retrieve(&Question::new(Tenant::new(tenant), words, 10)).await.expect("hits");
+    hits.into_iter().map(|hit| hit.passage.text).collect()
+}
+
+/// Every file below a directory.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(root).into_iter().flatten() {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { all.extend(files(&path)) } else { all.push(path) }
+    }
+    all
+}
+
+/// Whether the machine has a jail; without one nothing is read, and that is said.
+async fn has_jail() -> bool {
+    crate::read(&reader(ReadLimits::default()), "a.txt", b"x").await.is_some()
+}
+
+async fn settled(library: &Library, tenant: &str) -> Vec<Status> {
+    library.settled().await;
+    library.list(&Tenant::new(tenant))
+}
+
+#[tokio::test]
+async fn what_is_added_is_found_and_survives_a_restart() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh("added");
+    let index = Arc::new(RamKeyword::default());
+    let library = open(&root, &index).await;
+    let status =
+        library.add(new("t", "규정/휴가.md", "# 휴가 규정\n\n연차는 15일이다.")).await.expect("added");
+    assert_eq!((status.state, status.title.as_str()), (State::Queued, "휴가"));
+    let ready = settled(&library, "t").await.remove(0);
+    assert_eq!((ready.state, ready.title.as_str(), ready.passages), (State::Ready, "휴가 규정", 1));
+    assert_eq!(found(&*index, "t", "연차").await, ["연차는 15일이다."]);
+    let document = library.document(&Tenant::new("t"), &ready.id).await.expect("read").expect("there");
+    assert_eq!(
+        (document.version, document.text.as_str()),
+        (ready.version, "# 휴가 규정\n\n연차는 15일이다.")
+    );
+    library.close().await;
+
+    let empty = Arc::new(RamKeyword::default());
+    let again = open(&root, &empty).await;
+    assert_eq!(again.rebuild(&*empty).await.expect("rebuilt"), 1);
+    assert_eq!(found(&*empty, "t", "연차").await, ["연차는 15일이다."]);
+}
+
+#[tokio::test]
+async fn the_same_file_again_is_nothing_new_and_a_changed_one_takes_its_place() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh("again");
+    let index = Arc::new(RamKeyword::default());
+    let library = open(&root, &index).await;
+    library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+    let first = settled(&library, "t").await.remove(0);
+    let same = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+    assert_eq!(same, first);
+    let changed = library.add(new("t", "a.txt", "배 하나.")).await.expect("added");
+    assert_eq!(
+        (&changed.id, &changed.version),
+        (&first.id, &first.version),
+        "the old version stays until the new one is read"
+    );
+    let second = settled(&library, "t").await;
+    assert_eq!(second.len(), 1);
+    assert_ne!(second[0].version, first.version);
+    assert_eq!((found(&*index, "t", "사과").await.len(), found(&*index, "t", "배").await.len()), (0, 1));
+    assert_eq!(files(&root).len(), 4, "lock, record, original and text of one version: {:?}", files(&root));
+}
+
+#[tokio::test]
+async fn a_removed_document_is_gone_from_everywhere() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh("removed");
+    let index = Arc::new(RamKeyword::default());
+    let library = open(&root, &index).await;
+    let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+    library.settled().await;
+    let tenant = Tenant::new("t");
+    library.remove(&tenant, &status.id).await.expect("removed");
+    assert_eq!((library.list(&tenant), library.status(&tenant, &status.id)), (Vec::new(), None));
+    assert!(found(&*index, "t", "사과").await.is_empty());
+    assert_eq!(files(&root), [root.join("lock")]);
+    assert!(matches!(library.remove(&tenant, &status.id).await, Err(LibraryError::Unknown(_))));
+    library.add(new("t", "a.txt", "사과 하나.")).await.expect("added again");
+    assert_eq!(settled(&library, "t").await[0].state, State::Ready);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_says_why_and_can_be_tried_again() {
+    if !has_jail().await {
+        return;
+    }
+    let library = open(&fresh("failed"), &Arc::new(RamKeyword::default())).await;
+    let status = library.add(new("t", "a.docx", "PK\u{3}\u{4}broken")).await.expect("added");
+    let failed = settled(&library, "t").await.remove(0);
+    assert_eq!(
+        (failed.state, failed.failure.map(|failure| failure.kind)),
+        (State::Failed, Some(FailureKind::Corrupt))
+    );
+    let again = library.retry(&Tenant::new("t"), &status.id).await.expect("tried");
+    assert_eq!((again.state, again.failure), (State::Queued, None));
+    assert_eq!(settled(&library, "t").await[0].state, State::Failed);
+}
+
+#[tokio::test]
+async fn c118_a_name_is_data_and_never_a_path() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh("names");
+    let library = open(&root, &Arc::new(RamKeyword::default())).await;
+    let long = "가".repeat(4000);
+    let names = [
+        "../../../static/x.js",
+        "CON",
+        long.as_str(),
+        "a\r\nSet-Cookie: x",
+        "\u{202e}gpj.exe",
+        "/etc/passwd",
+        "a\0b",
+    ];
+    for name in names {
+        let document = NewDocument { collection: "../../c".into(), ..new("../t", name, "내용 하나.") };
+        let status = library.add(document).await.expect(name);
+        assert_eq!(status.name, name, "kept as it is");
+        assert!(status.id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    }
+    let ready = settled(&library, "../t").await;
+    assert_eq!(ready.iter().filter(|status| status.state == State::Ready).count(), names.len());
+    for path in files(&root).into_iter().filter(|path| !path.ends_with("lock")) {
+        let inside = path.strip_prefix(&root).expect("below the root");
+        assert_eq!(inside.components().count(), 4, "{inside:?}");
+        assert!(inside.to_str().expect("plain").bytes().all(|byte| byte.is_ascii_graphic()), "{inside:?}");
+    }
+}
+
+#[tokio::test]
+async fn c121_tenants_share_nothing_not_even_the_knowledge_of_a_file() {
+    if !has_jail().await {
+        return;
+    }
+    let index = Arc::new(RamKeyword::default());
+    let library = open(&fresh("tenants"), &index).await;
+    let one = library.add(new("a", "x.txt", "같은 글.")).await.expect("added");
+    library.settled().await;
+    let other = library.add(new("b", "x.txt", "같은 글.")).await.expect("added");
+    assert_eq!(other.state, State::Queued, "another's file does not make mine ready at once");
+    assert_ne!(one.id, other.id);
+    library.settled().await;
+    let b = Tenant::new("b");
+    assert!(library.status(&b, &one.id).is_none());
+    assert!(library.document(&b, &one.id).await.expect("looked").is_none());
+    assert!(matches!(library.remove(&b, &one.id).await, Err(LibraryError::Unknown(_))));
+    assert_eq!(library.list(&Tenant::new("a")).len(), 1);
+}
+
+#[tokio::test]
+async fn c121_there_is_a_limit_on_what_waits_and_on_what_is_kept() {
+    if !has_jail().await {
+        return;
+    }
+    let options = LibraryOptions { waiting: 3, bytes: 30, ..options() };
+    let library =
+        Library::open(&fresh("limits"), Arc::new(Stuck::default()), options).await.expect("a library");
+    let mut busy = 0;
+    for name in 0..10 {
+        match library.add(new("t", &name.to_string(), "글")).await {
+            Ok(_) => {}
+            Err(LibraryError::Busy(_)) => busy += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(busy, 7);
+    assert!(matches!(library.add(new("u", "x", &"x".repeat(31))).await, Err(LibraryError::Full(30))));
+    assert!(matches!(library.add(new("u", "x", "")).await, Err(LibraryError::Empty)));
+    assert!(matches!(library.add(new("", "x", "x")).await, Err(LibraryError::BadName)));
+}
+
+#[tokio::test]
+async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh("paused");
+    let stuck = Arc::new(Stuck::default());
+    let library = Library::open(&root, stuck.clone(), LibraryOptions { workers: 1, ..options() })
+        .await
+        .expect("a library");
+    let tenant = Tenant::new("t");
+    let first = library.add(new("t", "1.txt", "하나")).await.expect("added");
+    // The only worker is now held up by the index, so the others wait.
+    while library.status(&tenant, &first.id).is_none_or(|status| status.state != State::Indexing) {
+        tokio::task::yield_now().await;
+    }
+    let second = library.add(new("t", "2.txt", "둘")).await.expect("added");
+    let third = library.add(new("t", "3.txt", "셋")).await.expect("added");
+    assert_eq!(library.pause(&tenant, &second.id).await.expect("paused").state, State::Paused);
+    assert_eq!(library.cancel(&tenant, &third.id).await.expect("cancelled").state, State::Cancelled);
+    assert_eq!(
+        library.pause(&tenant, &first.id).await.expect("asked").state,
+        State::Indexing,
+        "too late to call back"
+    );
+    stuck.open.store(true, Ordering::SeqCst);
+    stuck.wake.notify_waiters();
+    library.settled().await;
+    let states = |library: &Library| {
+        [&first, &second, &third].map(|document| library.status(&tenant, &document.id).expect("there").state)
+    };
+    assert_eq!(states(&library), [State::Ready, State::Paused, State::Cancelled]);
+    library.close().await;
+
+    let index = Arc::new(RamKeyword::default());
+    let library = open(&root, &index).await;
+    library.settled().await;
+    assert_eq!(
+        states(&library),
+        [State::Ready, State::Paused, State::Cancelled],
+        "a restart changes nothing"
+    );
+    library.resume(&tenant, &second.id).await.expect("resumed");
+    library.retry(&tenant, &third.id).await.expect("tried again");
+    library.settled().await;
+    assert_eq!(states(&library), [State::Ready; 3]);
+    assert!(matches!(
+        library.pause(&tenant, &DocumentId::new("nobody")).await,
+        Err(LibraryError::Unknown(_))
+    ));
+}
+
+#[tokio::test]
+async fn c124_an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
+    if !has_jail().await {
+        return;
+    }
+    let index = Arc::new(Failing { inner: RamKeyword::default(), left: AtomicUsize::new(1) });
+    let library = Library::open(&fresh("index"), index.clone(), options()).await.expect("a library");
+    let words = (0..1000).map(|at| format!("문단 {at}번이다.")).collect::<Vec<_>>().join("\n\n");
+    let status = library.add(new("t", "a.txt", &words)).await.expect("added");
+    let failed = settled(&library, "t").await.remove(0);
+    assert_eq!(
+        (failed.state, failed.failure.map(|failure| failure.kind)),
+        (State::Failed, Some(FailureKind::NotIndexed))
+    );
+    assert!(found(&*index, "t", "문단").await.is_empty());
+    library.retry(&Tenant::new("t"), &status.id).await.expect("tried");
+    assert_eq!(settled(&library, "t").await[0].passages, 1000);
+}
+
+/// An index that takes nothing until it is opened.
+#[derive(Default)]
+struct Stuck {
+    open: AtomicBool,
+    wake: tokio::sync::Notify,
+}
+
+/// An index that fails so many times.
+struct Failing {
+    inner: RamKeyword,
+    left: AtomicUsize,
+}
+
+#[async_trait]
+impl Retriever for Stuck {
+    async fn retrieve(&self, _: &Question) -> Result<Vec<Hit>, RetrieveError> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Index for Stuck {
+    async fn put(&self, _: &Tenant, _: &Document, _: &[Passage]) -> Result<(), RetrieveError> {
+        let woken = self.wake.notified();
+        if !self.open.load(Ordering::SeqCst) {
+            woken.await;
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, _: &Tenant, _: &DocumentId) -> Result<bool, RetrieveError> {
+        Ok(false)
+    }
+
+    async fn list(&self, _: &Tenant, _: &Filter) -> Result<Vec<Listed>, RetrieveError> {
+        Ok(Vec::new())
+    }
+
+    async fn document(&self, _: &Tenant, _: &DocumentId) -> Result<Option<Document>, RetrieveError> {
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl Retriever for Failing {
+    async fn retrieve(&self, question: &Question) -> Result<Vec<Hit>, RetrieveError> {
+        self.inner.retrieve(question).await
+    }
+}
+
+#[async_trait]
+impl Index for Failing {
+    async fn put(
+        &self,
+        tenant: &Tenant,
+        document: &Document,
+        passages: &[Passage],
+    ) -> Result<(), RetrieveError> {
+        let fails =
+            self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        if fails {
+            return Err(RetrieveError::Unavailable { reason: "passage 500 of 1,000".into(), source: None });
+        }
+        self.inner.put(tenant, document, passages).await
+    }
+
+    async fn remove(&self, tenant: &Tenant, id: &DocumentId) -> Result<bool, RetrieveError> {
+        self.inner.remove(tenant, id).await
+    }
+
+    async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
+        self.inner.list(tenant, filter).await
+    }
+
+    async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError> {
+        self.inner.document(tenant, id).await
+    }
+}

@@ -1,0 +1,163 @@
+//! Asking an agent, whichever dialect the question came in: checks, the start of the run, and what came of it.
+
+use std::sync::Arc;
+
+use doran_agents::{Agent, AskOptions, Turn};
+use doran_engine::store::{Idempotency, IfBusy, RunRow, Status, StoreError};
+use doran_engine::{EngineError, RunHandle, StartOptions, ThreadId, ThreadKey};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::App;
+use crate::error::{ApiError, Code};
+use crate::identity::Caller;
+
+/// The most characters of a title made from a question.
+const TITLE: usize = 60;
+
+/// A question as any dialect brings it.
+pub(crate) struct Ask<'a> {
+    pub(crate) agent: &'a str,
+    pub(crate) thread: ThreadKey,
+    pub(crate) message: &'a str,
+    pub(crate) options: AskOptions,
+    pub(crate) if_busy: IfBusy,
+    /// The key of the client, and the bytes that it stands for.
+    pub(crate) idempotency: Option<(String, &'a [u8])>,
+}
+
+/// Starts the run. Its input is on disk when this returns.
+pub(crate) async fn start(app: &App, ask: Ask<'_>) -> Result<RunHandle, ApiError> {
+    let agent = agent(app, ask.agent)?;
+    check_message(app, ask.message)?;
+    let idempotency = ask.idempotency.map(|(key, bytes)| Idempotency { key, hash: hash(&ask.thread, bytes) });
+    name_thread(app, &ask.thread, agent, ask.message).await?;
+    let input = agent.input(ask.message, &ask.options);
+    let options = StartOptions { idempotency, if_busy: ask.if_busy, ..StartOptions::default() };
+    let run = app.runtime.start(&agent.name, &ask.thread, Some(&input), options).await?;
+    app.metrics.run_started();
+    tracing::info!(run = %run.id(), agent = %agent.name, "run started");
+    Ok(run)
+}
+
+/// What a run came to.
+pub(crate) struct Came {
+    pub(crate) row: RunRow,
+    /// What the person sees, once the run is over.
+    pub(crate) turn: Option<Turn>,
+}
+
+/// Waits until the run is over or asks something, or the time of the limits is over. The run goes on either way.
+pub(crate) async fn wait(app: &App, agent: &str, run: &RunHandle) -> Result<Came, ApiError> {
+    let waited = tokio::select! {
+        biased;
+        () = app.draining.cancelled() => return Err(Code::Stopping.into()),
+        waited = tokio::time::timeout(app.limits.wait, run.wait()) => waited,
+    };
+    let row = match waited {
+        Ok(row) => row?,
+        Err(_) => app.runtime.store().run(&run.key()).await.map_err(EngineError::from)?,
+    };
+    let turn = match row.status {
+        Status::Finished => Some(turn(app, agent, &row).await?),
+        _ => None,
+    };
+    Ok(Came { row, turn })
+}
+
+/// The turn that a finished run ended with, by the state after its last entry.
+pub(crate) async fn turn(app: &App, name: &str, row: &RunRow) -> Result<Turn, ApiError> {
+    let agent = agent(app, name)?;
+    let view = app.runtime.view(&agent.name, &row.thread, row.last_seq).await?;
+    agent.view(&view.state).map_err(|error| {
+        tracing::error!(%error, "the state of a thread does not fit its agent");
+        Code::Internal.into()
+    })
+}
+
+/// The agent of this name.
+pub(crate) fn agent<'a>(app: &'a App, name: &str) -> Result<&'a Agent, ApiError> {
+    app.agent(name).ok_or_else(|| {
+        let known: Vec<&str> = app.agents.iter().map(|agent| agent.name.as_str()).collect();
+        ApiError::because(Code::UnknownAgent, format!("there are: {}", known.join(", ")))
+    })
+}
+
+/// The thread of this name, of the caller's.
+pub(crate) fn thread(caller: &Caller, name: &str) -> Result<ThreadKey, ApiError> {
+    let thread = ThreadId::new(name).map_err(|error| ApiError::because(Code::BadPath, error.to_string()))?;
+    Ok(ThreadKey { tenant: caller.tenant.clone(), thread })
+}
+
+/// A thread nobody has used before.
+pub(crate) fn new_thread(caller: &Caller) -> ThreadKey {
+    ThreadKey { tenant: caller.tenant.clone(), thread: ThreadId::random() }
+}
+
+/// A new thread is called by its first question, until somebody calls it otherwise.
+async fn name_thread(app: &App, thread: &ThreadKey, agent: &Agent, message: &str) -> Result<(), ApiError> {
+    let store = app.runtime.store();
+    let named = match store.thread(thread).await {
+        Ok(row) => row.metadata.contains_key("title"),
+        Err(StoreError::NotFound { .. }) => false,
+        Err(error) => return Err(EngineError::from(error).into()),
+    };
+    if !named {
+        let metadata = Map::from_iter([
+            ("title".to_owned(), Value::String(title(message))),
+            ("agent".to_owned(), Value::String(agent.name.clone())),
+        ]);
+        store.put_thread(thread, &metadata).await.map_err(EngineError::from)?;
+    }
+    Ok(())
+}
+
+/// The first line of a question, cut.
+pub(crate) fn title(message: &str) -> String {
+    let line = message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let clean: String = line.chars().filter(|char| !char.is_control()).collect();
+    match clean.char_indices().nth(TITLE) {
+        Some((at, _)) => format!("{}…", clean[..at].trim_end()),
+        None => clean,
+    }
+}
+
+fn check_message(app: &App, message: &str) -> Result<(), ApiError> {
+    let most = app.limits.message_bytes;
+    let wrong = if message.len() > most {
+        format!("`message` has more than {most} bytes")
+    } else if message.contains('\0') {
+        "`message` holds a NUL character".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::because(Code::BadInput, wrong))
+}
+
+/// What was asked, and where. The tenant is part of the key already.
+fn hash(thread: &ThreadKey, body: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(thread.thread.as_str().as_bytes());
+    hash.update([0]);
+    hash.update(body);
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Agents as lists show them.
+pub(crate) fn agents(app: &App) -> Arc<[Agent]> {
+    app.agents.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_of_a_question_and_never_long() {
+        assert_eq!(title("\n  연차는 며칠인가요?\n두 번째 줄"), "연차는 며칠인가요?");
+        assert_eq!(title(""), "");
+        let long = title(&"가나다 ".repeat(100));
+        assert!(long.chars().count() <= TITLE + 1 && long.ends_with('…'), "{long}");
+        assert_eq!(title("a\u{7}b"), "ab");
+    }
+}

@@ -1,0 +1,225 @@
+//! Who calls. A key opens the things of one tenant; without any keys there is one tenant, and only this machine is
+//! answered.
+//!
+//! Keys are kept as hashes: who reads the file of keys cannot call with what is in it. A key is 256 random bits, so one
+//! round of SHA-256 is enough, and all hashes are compared in the same time whichever of them fits.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use doran_engine::Tenant;
+use sha2::{Digest, Sha256};
+
+use crate::App;
+use crate::error::{ApiError, Code};
+
+/// The most bytes of a key that is looked at.
+const MOST: usize = 200;
+
+/// The SHA-256 of a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyHash([u8; 32]);
+
+impl KeyHash {
+    /// The hash of a key.
+    pub fn of(secret: &str) -> Self {
+        Self(Sha256::digest(secret.as_bytes()).into())
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// Whether both are the same, in a time that does not tell where they differ.
+    fn fits(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).fold(0, |differs, (left, right)| differs | (left ^ right)) == 0
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyHash(…)")
+    }
+}
+
+/// A key as the server knows it.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// What a person calls it, for lists and logs.
+    pub name: String,
+    /// Whose things it opens.
+    pub tenant: Tenant,
+    /// By what it is known.
+    pub hash: KeyHash,
+}
+
+/// All keys. Cheap to clone; a change is seen by every clone at once.
+#[derive(Clone, Debug, Default)]
+pub struct Keys(Arc<RwLock<Arc<[Key]>>>);
+
+impl Keys {
+    /// These keys.
+    pub fn new(keys: Vec<Key>) -> Self {
+        Self(Arc::new(RwLock::new(keys.into())))
+    }
+
+    /// These keys from now on. A request that was let in goes on.
+    pub fn replace(&self, keys: Vec<Key>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys.into();
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
+    fn all(&self) -> Arc<[Key]> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn find(&self, secret: &str) -> Option<Key> {
+        let hash = KeyHash::of(secret);
+        let mut found = None;
+        for key in self.all().iter() {
+            if key.hash.fits(&hash) {
+                found = Some(key.clone());
+            }
+        }
+        found
+    }
+}
+
+/// Who sent a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// Whose things are asked for.
+    pub(crate) tenant: Tenant,
+    /// The name of the key; none where there are no keys.
+    pub(crate) key: Option<Arc<str>>,
+}
+
+/// Lets in who has a key, or everybody where there are none. What comes after finds the [`Caller`] in the request.
+pub(crate) async fn identify(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    match caller(&app.keys, request.headers()) {
+        Ok(caller) => {
+            if let Err(wait) = app.rates.take(&caller) {
+                return ApiError::wait(Code::TooMany, wait).into_response();
+            }
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(code) => ApiError::from(code).into_response(),
+    }
+}
+
+fn caller(keys: &Keys, headers: &HeaderMap) -> Result<Caller, Code> {
+    if keys.is_empty() {
+        return Ok(Caller { tenant: Tenant::local(), key: None });
+    }
+    let secret = secret(headers)?.ok_or(Code::NoKey)?;
+    let key = keys.find(secret).ok_or(Code::WrongKey)?;
+    Ok(Caller { tenant: key.tenant, key: Some(key.name.into()) })
+}
+
+/// `Authorization: Bearer KEY`, as OpenAI's clients send it, or `X-Api-Key: KEY`. Two different ones are refused.
+fn secret(headers: &HeaderMap) -> Result<Option<&str>, Code> {
+    let mut found: Option<&str> = None;
+    let bearer = headers.get_all(header::AUTHORIZATION).iter().map(|value| {
+        let text = value.to_str().map_err(|_| Code::WrongKey)?;
+        let (scheme, secret) = text.split_once(' ').ok_or(Code::WrongKey)?;
+        if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(Code::WrongKey) }
+    });
+    let plain = headers.get_all("x-api-key").iter().map(|value| value.to_str().map_err(|_| Code::WrongKey));
+    for secret in bearer.chain(plain) {
+        let secret = secret?;
+        if secret.is_empty() || secret.len() > MOST || found.is_some_and(|other| other != secret) {
+            return Err(Code::WrongKey);
+        }
+        found = Some(secret);
+    }
+    Ok(found)
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // A route that was not put behind `identify` lets nobody in.
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| Code::NoKey.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> Keys {
+        let key = |name: &str, secret: &str| Key {
+            name: name.into(),
+            tenant: Tenant::new(name).expect("a name"),
+            hash: KeyHash::of(secret),
+        };
+        Keys::new(vec![key("a", "doran_a"), key("b", "doran_b")])
+    }
+
+    fn check(headers: &[(&str, &str)], expected: Result<&str, Code>) {
+        let map: HeaderMap = headers
+            .iter()
+            .map(|(name, value)| {
+                (name.parse::<axum::http::HeaderName>().expect("name"), value.parse().expect("value"))
+            })
+            .collect();
+        let found = caller(&keys(), &map).map(|caller| caller.tenant.as_str().to_owned());
+        assert_eq!(found.as_deref().map_err(|code| *code), expected, "{headers:?}");
+    }
+
+    #[test]
+    fn a_key_opens_the_things_of_its_tenant_only() {
+        check(&[("authorization", "Bearer doran_a")], Ok("a"));
+        check(&[("authorization", "bearer doran_b")], Ok("b"));
+        check(&[("x-api-key", "doran_b")], Ok("b"));
+        check(&[("x-api-key", "doran_b"), ("authorization", "Bearer doran_b")], Ok("b"));
+        check(&[], Err(Code::NoKey));
+        for wrong in ["Bearer", "Bearer ", "Bearer doran_", "Bearer doran_A", "Basic doran_a", "doran_a"] {
+            check(&[("authorization", wrong)], Err(Code::WrongKey));
+        }
+        check(&[("x-api-key", "doran_a"), ("authorization", "Bearer doran_b")], Err(Code::WrongKey));
+    }
+
+    #[test]
+    fn a_key_that_was_taken_away_opens_nothing_more() {
+        let keys = keys();
+        let clone = keys.clone();
+        assert!(clone.find("doran_a").is_some());
+        keys.replace(Vec::new());
+        assert!(clone.find("doran_a").is_none() && clone.is_empty());
+    }
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written_and_printed_by_nobody() {
+        let hash = KeyHash::of("doran_a");
+        assert_eq!(KeyHash::parse(&hash.to_string()), Some(hash));
+        assert_eq!(KeyHash::parse("00"), None);
+        assert_eq!(KeyHash::parse(&"가".repeat(64)), None);
+        assert_eq!(format!("{hash:?}"), "KeyHash(…)");
+    }
+}

@@ -1,0 +1,80 @@
+//! How often a key may call: a bucket that fills at a steady rate and is emptied by requests.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::identity::Caller;
+
+/// Requests a key may send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// In the long run.
+    pub per_minute: f64,
+    /// At once.
+    pub burst: f64,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self { per_minute: 1200.0, burst: 200.0 }
+    }
+}
+
+/// The buckets of all keys. Callers without a key are programs of this machine and are not counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Rates {
+    rate: Rate,
+    buckets: Arc<Mutex<HashMap<Arc<str>, Bucket>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Rates {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self { rate, buckets: Arc::default() }
+    }
+
+    /// Counts a request, or tells how long to wait.
+    pub(crate) fn take(&self, caller: &Caller) -> Result<(), Duration> {
+        let Some(key) = &caller.key else { return Ok(()) };
+        self.take_at(key, Instant::now())
+    }
+
+    fn take_at(&self, key: &Arc<str>, now: Instant) -> Result<(), Duration> {
+        let Rate { per_minute, burst } = self.rate;
+        let per_second = (per_minute / 60.0).max(f64::MIN_POSITIVE);
+        // There are as many buckets as keys were ever used, so they need no clearing.
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets.entry(key.clone()).or_insert(Bucket { left: burst, at: now });
+        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
+        *bucket = Bucket { left: (bucket.left + since * per_second).min(burst), at: now };
+        if bucket.left < 1.0 {
+            let wait = (1.0 - bucket.left) / per_second;
+            return Err(Duration::try_from_secs_f64(wait).unwrap_or(Duration::from_secs(3600)));
+        }
+        bucket.left -= 1.0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_calls_too_often_waits_and_others_do_not() {
+        let rates = Rates::new(Rate { per_minute: 60.0, burst: 2.0 });
+        let (a, b, now): (Arc<str>, Arc<str>, Instant) = ("a".into(), "b".into(), Instant::now());
+        assert!(rates.take_at(&a, now).is_ok() && rates.take_at(&a, now).is_ok());
+        let wait = rates.take_at(&a, now).expect_err("empty");
+        assert!((0.9..=1.1).contains(&wait.as_secs_f64()), "{wait:?}");
+        assert!(rates.take_at(&b, now).is_ok());
+        assert!(rates.take_at(&a, now + wait).is_ok());
+        assert!(rates.take_at(&a, now + wait).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! What waits for a person, over all threads.
+
+use axum::extract::State;
+use axum::response::Response;
+use doran_engine::EngineError;
+use doran_engine::store::{RunFilter, Status};
+use serde_json::json;
+
+use super::json;
+use crate::App;
+use crate::api;
+use crate::error::ApiError;
+use crate::identity::Caller;
+
+/// The most runs looked at.
+const MOST: usize = 200;
+
+/// `GET /api/approvals`: the open questions of runs that wait, newest first.
+pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    let filter = RunFilter { status: Some(Status::Paused), limit: MOST, ..RunFilter::default() };
+    let paused = app.runtime.store().runs(&caller.tenant, &filter).await.map_err(EngineError::from)?;
+    let mut questions = Vec::new();
+    for run in paused {
+        // A run that went on or was removed in between asks nothing any more.
+        let asked = match app.runtime.questions(&run.thread).await {
+            Ok(asked) => asked,
+            Err(EngineError::Store(doran_engine::store::StoreError::NotFound { .. })) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        for (key, ask) in asked.iter().filter(|(key, _)| key.run == run.run) {
+            let mut shown = json!(api::Question::of(ask));
+            shown["thread"] = json!(run.thread.thread.as_str());
+            shown["run"] = json!(key.run.to_string());
+            shown["agent"] = json!(run.graph);
+            shown["since"] = json!(run.started_at);
+            questions.push(shown);
+        }
+    }
+    Ok(json(json!({ "questions": questions })))
+}

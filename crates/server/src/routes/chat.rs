@@ -1,0 +1,114 @@
+//! `POST /api/chat`: one question, one answer, in the shape that the design of the `react` agent gives.
+
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use doran_agents::AskOptions;
+use doran_engine::store::{IfBusy, Status};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::json;
+use super::runs::idempotency_key;
+use crate::App;
+use crate::ask::{self, Ask};
+use crate::body;
+use crate::error::ApiError;
+use crate::identity::Caller;
+
+/// Who answers when nobody is named.
+const AGENT: &str = "react";
+
+/// A question. An empty message is a question too: the agent says what is wrong with it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Chat {
+    #[serde(default)]
+    message: String,
+    session_id: Option<String>,
+    thread_id: Option<String>,
+    agent: Option<String>,
+    contract_id: Option<String>,
+    collection: Option<String>,
+}
+
+/// `POST /api/chat`
+pub(super) async fn chat(
+    State(app): State<App>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let begun = Instant::now();
+    let key = idempotency_key(request.headers())?;
+    let (chat, bytes) = body::json::<Chat>(request, &app.limits).await?;
+    let agent = chat.agent.as_deref().unwrap_or(AGENT);
+    let thread = match chat.session_id.as_deref().or(chat.thread_id.as_deref()) {
+        Some(name) => ask::thread(&caller, name)?,
+        None => ask::new_thread(&caller),
+    };
+    let session = thread.thread.to_string();
+    let ask = Ask {
+        agent,
+        thread,
+        message: &chat.message,
+        options: AskOptions { contract_id: chat.contract_id.clone(), collection: chat.collection.clone() },
+        if_busy: IfBusy::Enqueue,
+        idempotency: key.map(|key| (key, &bytes[..])),
+    };
+    let run = ask::start(&app, ask).await?;
+    let came = ask::wait(&app, agent, &run).await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let mut answer = json!({ "sessionId": session, "runId": run.id().to_string(), "executionTime": seconds });
+    match (came.turn, came.row.status) {
+        (Some(turn), _) => {
+            answer["response"] = json!(turn.response);
+            answer["toolsUsed"] = json!(turn.tools_used);
+            answer["sources"] = json!(turn.sources);
+            answer["modelCalls"] = json!(turn.model_calls);
+            answer["path"] = json!(turn.path);
+            if turn.error {
+                answer["error"] = json!(true);
+                answer["errorCode"] = json!(turn.error_code);
+            }
+        }
+        (None, Status::Paused) => {
+            let asked = app.runtime.questions(&came.row.thread).await?;
+            let questions: Vec<_> = asked.iter().map(|(_, ask)| crate::api::Question::of(ask)).collect();
+            answer["response"] = Value::Null;
+            answer["status"] = json!("paused");
+            answer["questions"] = json!(questions);
+        }
+        (None, status) => {
+            let (ko, en) = sorry(status);
+            let korean = chat.message.chars().any(|char| ('가'..='힣').contains(&char));
+            answer["response"] = json!(if korean { ko } else { en });
+            answer["error"] = json!(true);
+            let code = came.row.error.map_or_else(|| format!("run_{}", word(status)), |error| error.code);
+            answer["errorCode"] = json!(code);
+        }
+    }
+    Ok(json(answer))
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Cancelled => "cancelled",
+        Status::Failed => "failed",
+        Status::Queued | Status::Running | Status::Paused | Status::Finished => "not_finished",
+    }
+}
+
+fn sorry(status: Status) -> (&'static str, &'static str) {
+    match status {
+        Status::Cancelled => ("실행이 취소되었습니다.", "The run was cancelled."),
+        Status::Failed => (
+            "답을 만들지 못했습니다. 잠시 뒤에 다시 물어보세요.",
+            "No answer could be made. Please ask again in a moment.",
+        ),
+        Status::Queued | Status::Running | Status::Paused | Status::Finished => (
+            "아직 답이 나오지 않았습니다. 같은 대화에서 나중에 확인할 수 있습니다.",
+            "There is no answer yet. It can be looked up later in the same thread.",
+        ),
+    }
+}

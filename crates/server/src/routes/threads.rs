@@ -1,0 +1,265 @@
+//! Threads: made, found, renamed, removed, and looked into at any step.
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use doran_engine::store::{Entry, Seq, ThreadFilter, ThreadRow};
+use doran_engine::{EngineError, log};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{json, path, query};
+use crate::App;
+use crate::api;
+use crate::ask;
+use crate::body;
+use crate::error::{ApiError, Code};
+use crate::identity::Caller;
+
+/// The most things a list gives.
+const MOST: usize = 200;
+/// Threads looked through for one search.
+const LOOKED: usize = 5000;
+/// The most characters of a title.
+const TITLE: usize = 200;
+
+/// `POST /api/threads`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Make {
+    agent: Option<String>,
+    title: Option<String>,
+}
+
+/// `POST /api/threads`: makes an empty thread.
+pub(super) async fn make(
+    State(app): State<App>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (make, _) = body::json::<Make>(request, &app.limits).await?;
+    let mut metadata = Map::new();
+    if let Some(agent) = &make.agent {
+        metadata.insert("agent".into(), ask::agent(&app, agent)?.name.clone().into());
+    }
+    if let Some(title) = &make.title {
+        metadata.insert("title".into(), checked(title)?.into());
+    }
+    let thread = ask::new_thread(&caller);
+    let row = app.runtime.store().put_thread(&thread, &metadata).await.map_err(EngineError::from)?;
+    Ok((StatusCode::CREATED, json(api::Thread::of(&row))).into_response())
+}
+
+/// What may follow the path of the list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Find {
+    q: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<usize>,
+}
+
+/// `GET /api/threads`: the last changed first; with `q`, those whose title holds it.
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    find: Result<Query<Find>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Find { q, limit, cursor } = query(find)?;
+    let limit = limit.unwrap_or(50).clamp(1, MOST);
+    let mut offset = cursor.unwrap_or(0);
+    let wanted = q.map(|q| q.trim().to_lowercase()).filter(|q| !q.is_empty());
+    let mut threads = Vec::new();
+    let mut looked = 0;
+    let mut next = None;
+    'pages: while looked < LOOKED {
+        let filter = ThreadFilter { offset, limit: MOST, ..ThreadFilter::default() };
+        let page = app.runtime.store().threads(&caller.tenant, &filter).await.map_err(EngineError::from)?;
+        let last = page.len() < MOST;
+        for row in page {
+            if threads.len() == limit {
+                next = Some(offset);
+                break 'pages;
+            }
+            offset += 1;
+            looked += 1;
+            let thread = api::Thread::of(&row);
+            if wanted.as_ref().is_none_or(|wanted| thread.title.to_lowercase().contains(wanted)) {
+                threads.push(thread);
+            }
+        }
+        if last {
+            break;
+        }
+        next = Some(offset);
+    }
+    if looked < LOOKED && threads.len() < limit {
+        next = None;
+    }
+    Ok(json(json!({ "threads": threads, "next": next })))
+}
+
+/// `GET /api/threads/{thread}`
+pub(super) async fn one(
+    State(app): State<App>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    Ok(json(api::Thread::of(&row(&app, &caller, &path(name)?).await?)))
+}
+
+/// `PATCH /api/threads/{thread}`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rename {
+    title: String,
+}
+
+/// `PATCH /api/threads/{thread}`: calls it otherwise.
+pub(super) async fn rename(
+    State(app): State<App>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let found = row(&app, &caller, &path(name)?).await?;
+    let (rename, _) = body::json::<Rename>(request, &app.limits).await?;
+    let metadata = Map::from_iter([("title".to_owned(), Value::from(checked(&rename.title)?))]);
+    let row = app.runtime.store().put_thread(&found.key, &metadata).await.map_err(EngineError::from)?;
+    Ok(json(api::Thread::of(&row)))
+}
+
+/// `DELETE /api/threads/{thread}`: removes it with all it holds. A run under way ends.
+pub(super) async fn remove(
+    State(app): State<App>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let found = row(&app, &caller, &path(name)?).await?;
+    if let Some(run) = found.active {
+        app.runtime.cancel(&found.key.run(run)).await?;
+    }
+    app.runtime.store().delete_thread(&found.key).await.map_err(EngineError::from)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `GET /api/threads/{thread}/messages`: all that was said, whatever the agent still works with.
+pub(super) async fn messages(
+    State(app): State<App>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let found = row(&app, &caller, &path(name)?).await?;
+    let said = doran_agents::history::read(&**app.runtime.store(), &found.key).await;
+    let said: Vec<api::Said> = said.map_err(EngineError::from)?.into_iter().map(api::Said::of).collect();
+    Ok(json(json!({ "messages": said })))
+}
+
+/// What may follow the path of the history.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct After {
+    after: Option<Seq>,
+    limit: Option<usize>,
+}
+
+/// `GET /api/threads/{thread}/history`: the steps, oldest first.
+pub(super) async fn history(
+    State(app): State<App>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+    after: Result<Query<After>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let found = row(&app, &caller, &path(name)?).await?;
+    let After { after, limit } = query(after)?;
+    let limit = limit.unwrap_or(MOST).clamp(1, MOST);
+    let store = app.runtime.store();
+    let entries = store.entries(&found.key, number(after)?, limit).await.map_err(EngineError::from)?;
+    let next = entries.last().map(|last| last.seq).filter(|last| *last < found.head);
+    let steps = entries.iter().map(step).collect::<Result<Vec<Value>, ApiError>>()?;
+    Ok(json(json!({ "steps": steps, "next": next })))
+}
+
+fn step(entry: &Entry) -> Result<Value, ApiError> {
+    let damaged = |error: serde_json::Error| {
+        tracing::error!(%error, seq = entry.seq, "an entry cannot be read");
+        ApiError::from(Code::Internal)
+    };
+    let mut shown = json!({
+        "seq": entry.seq,
+        "parent": entry.parent,
+        "kind": entry.kind,
+        "run": entry.run.map(|run| run.to_string()),
+        "at": entry.at,
+    });
+    if let log::Body::Step(step) | log::Body::Inner(step) = entry.read().map_err(damaged)? {
+        let nodes: Vec<String> = step.tasks.iter().map(|task| task.node.to_string()).collect();
+        shown["step"] = json!(step.at.step);
+        shown["nodes"] = json!(nodes);
+        shown["next"] = json!(step.at.due_nodes());
+    }
+    Ok(shown)
+}
+
+/// What may follow the path of the state.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct At {
+    at: Option<Seq>,
+    /// Whose state it is, where the thread does not know.
+    agent: Option<String>,
+    /// Also what this node would ask models in that state.
+    explain: Option<String>,
+}
+
+/// `GET /api/threads/{thread}/state`: the state after an entry, the newest without `at`.
+pub(super) async fn state(
+    State(app): State<App>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+    at: Result<Query<At>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let found = row(&app, &caller, &path(name)?).await?;
+    let At { at, agent, explain } = query(at)?;
+    let known = found.metadata.get("agent").and_then(Value::as_str).map(str::to_owned);
+    let agent = agent.or(known).ok_or_else(|| ApiError::because(Code::BadInput, "name the `agent`"))?;
+    let agent = ask::agent(&app, &agent)?;
+    let at = at.map(|at| number(Some(at))).transpose()?;
+    let view = app.runtime.view(&agent.name, &found.key, at).await?;
+    let mut shown = json!({ "seq": view.seq, "next": view.at.due_nodes() });
+    if let Some(node) = explain {
+        let asked = agent.explain(&node, &view.state).map_err(|_| Code::Internal)?;
+        shown["asks"] = json!(asked);
+    }
+    shown["state"] = view.state;
+    Ok(json(shown))
+}
+
+async fn row(app: &App, caller: &Caller, name: &str) -> Result<ThreadRow, ApiError> {
+    let thread = ask::thread(caller, name)?;
+    Ok(app.runtime.store().thread(&thread).await.map_err(EngineError::from)?)
+}
+
+/// Databases count to 2^63.
+fn number(seq: Option<Seq>) -> Result<Seq, ApiError> {
+    let seq = seq.unwrap_or(0);
+    if seq > 1 << 53 {
+        return Err(ApiError::because(Code::BadInput, "no thread has that many entries"));
+    }
+    Ok(seq)
+}
+
+fn checked(title: &str) -> Result<String, ApiError> {
+    let title = title.trim();
+    let wrong = if title.is_empty() {
+        "`title` is empty".to_owned()
+    } else if title.chars().count() > TITLE {
+        format!("`title` has more than {TITLE} characters")
+    } else if title.chars().any(char::is_control) {
+        "`title` holds a control character".to_owned()
+    } else {
+        return Ok(title.to_owned());
+    };
+    Err(ApiError::because(Code::BadInput, wrong))
+}

@@ -1,0 +1,98 @@
+//! Tells a run to a listener that speaks some dialect, from its first event to its end.
+
+use std::collections::VecDeque;
+
+use doran_engine::{RunKey, Until, Watch};
+
+use crate::App;
+use crate::api::Event;
+use crate::ask;
+use crate::error::ApiError;
+use crate::fold::{End, Fold, Told};
+
+/// A run as it is told. The last thing is [`Told::Over`] or [`Told::Asks`].
+pub(crate) struct Tale {
+    app: App,
+    agent: String,
+    run: RunKey,
+    thread: String,
+    watch: Watch,
+    fold: Fold,
+    ready: VecDeque<Told>,
+    over: bool,
+}
+
+impl Tale {
+    /// The run from its beginning.
+    pub(crate) async fn of(app: &App, agent: &str, run: RunKey, thread: &str) -> Result<Self, ApiError> {
+        let watch = app.runtime.watch(&run, 0, Until::Rest).await?;
+        Ok(Self {
+            app: app.clone(),
+            agent: agent.to_owned(),
+            run,
+            thread: thread.to_owned(),
+            watch,
+            fold: Fold::default(),
+            ready: VecDeque::new(),
+            over: false,
+        })
+    }
+
+    /// The next thing, once it happens.
+    pub(crate) async fn next(&mut self) -> Option<Told> {
+        loop {
+            if let Some(told) = self.ready.pop_front() {
+                return Some(told);
+            }
+            if self.over {
+                return None;
+            }
+            self.read().await;
+        }
+    }
+
+    async fn read(&mut self) {
+        let event = tokio::select! {
+            biased;
+            () = self.app.draining.cancelled() => return self.end(End::Left),
+            event = self.watch.next() => event,
+        };
+        let event = match event {
+            Ok(Some(event)) => Event::of(&self.thread, &event),
+            Ok(None) => {
+                self.over = true;
+                return;
+            }
+            Err(error) => {
+                tracing::error!(%error, "a run cannot be watched on");
+                return self.end(End::Left);
+            }
+        };
+        let Ok(event) = event else { return self.end(End::Left) };
+        for told in self.fold.take(event) {
+            if told == Told::Over(End::Finished) {
+                self.last_words().await;
+            }
+            if matches!(told, Told::Over(_)) {
+                self.over = true;
+            }
+            self.ready.push_back(told);
+        }
+    }
+
+    /// What the turn holds and nobody was told.
+    async fn last_words(&mut self) {
+        let turn = match self.app.runtime.store().run(&self.run).await {
+            Ok(row) => ask::turn(&self.app, &self.agent, &row).await.ok(),
+            Err(_) => None,
+        };
+        if let Some(turn) = turn {
+            self.ready.extend(self.fold.end(&turn.response));
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        self.over = true;
+        self.ready.push_back(Told::Over(end));
+    }
+}

@@ -1,0 +1,45 @@
+//! A span for every request, and an id by which a person and a log mean the same one. Sheds load before any work.
+
+use axum::extract::{Request, State};
+use axum::http::HeaderValue;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+
+use crate::App;
+use crate::error::{ApiError, Code};
+
+/// Names the request, and turns it away when too many are being answered.
+pub(crate) async fn trace(State(app): State<App>, request: Request, next: Next) -> Response {
+    let id = given(&request).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+    let span = tracing::info_span!(
+        "request",
+        id = %id,
+        method = %request.method(),
+        path = %request.uri().path(),
+    );
+    let mut response = within_limit(&app, request, next).instrument(span.clone()).await;
+    span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    response
+}
+
+async fn within_limit(app: &App, request: Request, next: Next) -> Response {
+    let (_open, now) = app.metrics.request();
+    // Whether it is well is asked most when there is much to do.
+    let always = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
+    if !always && usize::try_from(now).is_ok_and(|now| now > app.limits.requests) {
+        app.metrics.turned_away();
+        return ApiError::from(Code::Overloaded).into_response();
+    }
+    next.run(request).await
+}
+
+/// The id that the client or a proxy gave, if it can stand in a log.
+fn given(request: &Request) -> Option<String> {
+    let id = request.headers().get("x-request-id")?.to_str().ok()?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    ((1..=64).contains(&id.len()) && id.bytes().all(plain)).then(|| id.to_owned())
+}
