@@ -1,8 +1,9 @@
 //! Cuts a document into passages: by its structure first, by size only where the structure is too coarse.
 //!
-//! Headings name the passages below them. An article is a passage; one too long is cut between its clauses. A table stays whole unless it is huge; then it is cut between rows, and its head goes into the title of
-//! every piece. Of the rest a paragraph is a passage, cut between sentences when it is long. Every passage is exactly
-//! the words of the document at its range.
+//! Headings name the passages below them. An article is a passage; one too long is cut between its clauses. A table
+//! stays whole unless it is huge; then it is cut between rows, and its head goes into the title of every piece. Of the
+//! rest a paragraph is a passage, cut between sentences when it is long. Every passage is exactly the words of the
+//! document at its range.
 
 mod articles;
 mod blocks;
