@@ -48,7 +48,10 @@ pub async fn check_tools(model: &dyn ChatModel) {
     assert_eq!(reply.finish, Finish::ToolCalls, "tools_are_called: told");
     assert_eq!(reply.tool_calls.len(), 2, "several_tools_are_called_at_once: {:?}", reply.tool_calls);
     let checked = check_calls(&request.tools, &reply.tool_calls);
-    assert!(checked.iter().all(|call| matches!(call, CheckedCall::Good(_))), "calls_fit_their_tools: {checked:?}");
+    assert!(
+        checked.iter().all(|call| matches!(call, CheckedCall::Good(_))),
+        "calls_fit_their_tools: {checked:?}"
+    );
     let results = reply.tool_calls.iter().map(|call| ToolResult {
         call: call.id.clone(),
         name: call.name.clone(),

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_agents::Agent;
-use doran_agents::retrieval::Index;
+use doran_agents::retrieval::{Index, Library};
 use doran_engine::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +50,8 @@ pub struct App {
     pub(crate) keys: Keys,
     /// Where documents are searched.
     pub(crate) index: Option<Arc<dyn Index>>,
+    /// Where documents are handed in.
+    pub(crate) library: Option<Library>,
     /// Names of this server beside those of this machine.
     pub(crate) hosts: Arc<[String]>,
     /// How much of anything is allowed.
@@ -70,6 +72,7 @@ impl App {
             agents: agents.into(),
             keys: Keys::default(),
             index: None,
+            library: None,
             hosts: Arc::from([]),
             limits,
             metrics: Metrics::default(),
@@ -90,6 +93,12 @@ impl App {
         self
     }
 
+    /// Documents are handed in here.
+    pub fn library(mut self, library: Library) -> Self {
+        self.library = Some(library);
+        self
+    }
+
     /// Answers to these names too.
     pub fn hosts(mut self, hosts: Vec<String>) -> Self {
         self.hosts = hosts.into();
@@ -100,6 +109,12 @@ impl App {
     pub fn limits(mut self, limits: Limits) -> Self {
         self.rates = Rates::new(limits.rate);
         self.limits = limits;
+        self
+    }
+
+    /// Ends every stream when this is cancelled.
+    pub fn stopped_by(mut self, draining: CancellationToken) -> Self {
+        self.draining = draining;
         self
     }
 

@@ -79,6 +79,10 @@ async fn text(found: &Found, name: &str, arguments: Value) -> String {
 /// A server on a port, as somebody else runs it. It ends with the test.
 async fn http(python: &Path, more: &[&str]) -> (Child, String) {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    http_on(port, python, more).await
+}
+
+async fn http_on(port: u16, python: &Path, more: &[&str]) -> (Child, String) {
     let child = Command::new(python)
         .arg(script())
         .args(["http", &port.to_string()])
@@ -257,6 +261,17 @@ async fn a_server_over_http_may_go_away_and_come_back() {
     server.kill().await.expect("kill");
     let error = run(&found, "test__add", json!({ "a": 1, "b": 1 })).await.expect_err("it is gone");
     assert!(!matches!(error, ToolError::BadArguments(_) | ToolError::Denied(_)), "{error:?}");
+    let port = url.split(['/', ':']).nth(4).and_then(|port| port.parse().ok()).expect("a port");
+    let (_again, _) = http_on(port, &python, &[]).await;
+    let mut told = Vec::new();
+    for _ in 0..60 {
+        match run(&found, "test__add", json!({ "a": 1, "b": 1 })).await {
+            Ok(output) => return assert_eq!(output.text, "2"),
+            Err(error) => told.push(error.to_string()),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    panic!("it was not reached again: {told:?}");
 }
 
 #[tokio::test]

@@ -95,11 +95,16 @@ fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Optio
         Wish::File(path) => text("read_file", &["path", "file_path", "file", "filename", "name"], path),
         Wish::Run(code) => text("python_repl", &["code", "source", "program", "script"], code),
         Wish::Title(title) => text("get_article_by_title", &["title", "name", "query"], title),
-        Wish::Time { zone, date } => {
+        Wish::Time { zone, date, days } => {
             let tool = tool_named(tools, "get_current_datetime")?;
             let mut arguments = Map::new();
             put(&mut arguments, tool, &["timezone", "time_zone", "tz", "zone"], *zone);
             put(&mut arguments, tool, &["date", "day", "on", "target_date"], date.as_deref());
+            if let (Some((name, _)), 1.. | ..=-1) =
+                (property(tool, &["add_days", "days", "offset_days"]), *days)
+            {
+                arguments.insert(name.into(), json!(days));
+            }
             complete(tool, arguments)
         }
         Wish::Article(article) => by_article(tool_named(tools, "get_article_by_index")?, *article),
@@ -113,7 +118,12 @@ fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Optio
             if let Some(article) = indexed {
                 return by_article(tool, article);
             }
-            made(tool, &["query", "topic", "title", "question", "q"], &Slot::Text(&query(turn)))
+            let title = all.iter().find_map(|wish| match wish {
+                Wish::Title(title) => Some(title.clone()),
+                _ => None,
+            });
+            let subject = article.map(|article| article.to_string()).or(title).unwrap_or_else(|| query(turn));
+            made(tool, &["query", "topic", "title", "question", "q"], &Slot::Text(&subject))
         }
         Wish::ComputeWhat | Wish::WeatherWhere => None,
     }

@@ -83,7 +83,12 @@ pub(super) fn classify(turn: &Turn<'_>) -> Decision {
     } else {
         ("question", ["질문입니다", "a question"])
     };
-    Decision { choice: Some(choice), reason: say(turn, reason), ..Decision::default() }
+    Decision {
+        choice: Some(choice),
+        reason: say(turn, reason),
+        question: question.into(),
+        ..Decision::default()
+    }
 }
 
 /// Whether the results and passages hold a sentence for everything that was asked.

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::text::{held, holds, wanted};
 use crate::model::{ModelError, ResponseSchema};
 
 /// What the rules decided, whatever the properties are called.
@@ -22,6 +23,8 @@ pub(super) struct Decision {
     pub(super) queries: Vec<String>,
     /// Why, in the language of the question.
     pub(super) reason: String,
+    /// What is decided about, for choices that only the schema knows.
+    pub(super) question: String,
 }
 
 /// The decision as the JSON that a schema describes; without a schema in the usual names.
@@ -121,9 +124,10 @@ fn value(name: &str, property: &Value, root: &Value, decision: &Decision) -> Opt
             "destination",
             "label",
             "next",
+            "choice",
         ])
     {
-        return chosen(choice, &names(property, root));
+        return chosen(choice, &names(property, root), &decision.question);
     }
     if has(&["query", "rewrite"]) {
         return decision.queries.first().map(|query| json!(query));
@@ -143,7 +147,7 @@ fn missing(property: &Value, root: &Value, decision: &Decision) -> Option<Value>
 }
 
 /// The name in the list that means the choice; the choice itself without a list.
-fn chosen(choice: &str, names: &[&str]) -> Option<Value> {
+fn chosen(choice: &str, names: &[&str], question: &str) -> Option<Value> {
     if names.is_empty() {
         return Some(json!(choice));
     }
@@ -156,7 +160,16 @@ fn chosen(choice: &str, names: &[&str]) -> Option<Value> {
     };
     let squeezed = |name: &str| name.to_lowercase().replace(['_', '-', ' '], "");
     let found = meant.iter().find_map(|word| names.iter().find(|name| squeezed(name).contains(word)));
-    found.map(|name| json!(name))
+    let own = || {
+        // Names that somebody made up: the one that shares most with the question, else the one for the rest.
+        let wanted = wanted(question);
+        let shared = |name: &&&str| held(name).intersection(&wanted).count();
+        let nearest = names.iter().rev().max_by_key(shared).filter(|name| shared(name) > 0);
+        let rest =
+            names.iter().find(|name| holds(&name.to_lowercase(), "other|else|default|기타|그외|일반|나머지"));
+        nearest.or(rest).or(names.last())
+    };
+    found.or_else(own).map(|name| json!(name))
 }
 
 /// The names that a property may take.
@@ -219,6 +232,19 @@ mod tests {
         let enough = Decision { sufficient: Some(true), ..Decision::default() };
         let shape = json!({"properties": {"isSufficient": {"type": "boolean"}, "missingInfo": {"type": ["string", "null"]}}});
         check(&enough, shape, r#"{"isSufficient":true,"missingInfo":null}"#);
+    }
+
+    #[test]
+    fn choices_of_others_go_by_their_names() {
+        let names =
+            json!({"properties": {"choice": {"type": "string", "enum": ["환불 문의", "배송 문의", "기타"]}}});
+        for (question, expected) in
+            [("환불은 언제 되나요?", "환불 문의"), ("배송이 늦어요", "배송 문의"), ("안녕", "기타")]
+        {
+            let decision =
+                Decision { choice: Some("question"), question: question.into(), ..Decision::default() };
+            check(&decision, names.clone(), &format!("{{\"choice\":\"{expected}\"}}"));
+        }
     }
 
     #[test]

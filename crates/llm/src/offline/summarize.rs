@@ -7,7 +7,7 @@ use super::decide::is_small_talk;
 use super::facts;
 use super::talk;
 use super::text::{Language, holds, language, sentences};
-use super::turn::{SAID_BY_MODEL, SAID_BY_USER, summary_lines, typed};
+use super::turn::{SAID_BY_MODEL, SAID_BY_USER, summary_lines};
 use super::{BYTES_PER_TOKEN, say::Say};
 use crate::message::{Message, Origin, Part, Role};
 
@@ -92,41 +92,39 @@ fn lines(messages: &[Message]) -> Vec<Line> {
         Language::Korean => marks[0],
         Language::English => marks[1],
     };
-    for message in messages {
-        match message.role {
-            Role::User => {
-                for sentence in sentences(&typed_or_told(message)) {
-                    add(mark(SAID_BY_USER), sentence, &weight_of_user);
+    for message in messages.iter().filter(|message| matches!(message.role, Role::User | Role::Assistant)) {
+        for (text, by_user) in message.parts.iter().flat_map(spoken) {
+            for sentence in sentences(text) {
+                match by_user {
+                    true => add(mark(SAID_BY_USER), unmarked(sentence, SAID_BY_USER), &weight_of_user),
+                    false => add(mark(SAID_BY_MODEL), unmarked(sentence, SAID_BY_MODEL), &weight_of_model),
                 }
             }
-            Role::Assistant => {
-                let text = message.text();
-                for sentence in sentences(&text) {
-                    add(mark(SAID_BY_MODEL), sentence, &weight_of_model);
-                }
-            }
-            Role::System | Role::Tool => {}
         }
     }
     lines
 }
 
-/// What the person typed; of a conversation told as text ("user: …"), the lines that carry a speaker.
-fn typed_or_told(message: &Message) -> String {
-    let typed = typed(message);
-    if !typed.trim().is_empty() {
-        return typed;
+/// The texts of a part, and whether the person said them. A transcript keeps where each part came from; one that is
+/// told in the words of the program names the speaker of each line.
+fn spoken(part: &Part) -> Vec<(&str, bool)> {
+    match part {
+        Part::Text { text, origin: Origin::User } => vec![(text, true)],
+        Part::Text { text, origin: Origin::Model } => vec![(text, false)],
+        Part::Text { text, origin: Origin::Program } => text.lines().filter_map(speaker).collect(),
+        _ => Vec::new(),
     }
-    let told = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text, origin: Origin::Program } => Some(text.as_str()),
-        _ => None,
-    });
-    let speakers = ["user: ", "human: ", "사용자: ", "User: ", "Human: "];
-    let lines: Vec<&str> = told
-        .flat_map(str::lines)
-        .filter_map(|line| speakers.iter().find_map(|speaker| line.trim().strip_prefix(speaker)))
-        .collect();
-    lines.join("\n")
+}
+
+fn speaker(line: &str) -> Option<(&str, bool)> {
+    let line = line.trim();
+    let of = |marks: &[&str]| marks.iter().find_map(|mark| line.strip_prefix(mark));
+    let user = of(&["user: ", "human: ", "사용자: ", "User: ", "Human: "]).map(|said| (said, true));
+    user.or_else(|| of(&["assistant: ", "ai: ", "답변: ", "Answer: ", "AI: "]).map(|said| (said, false)))
+}
+
+fn unmarked<'a>(sentence: &'a str, marks: [&str; 2]) -> &'a str {
+    marks.iter().find_map(|mark| sentence.strip_prefix(mark)).unwrap_or(sentence)
 }
 
 fn weight_of_user(sentence: &str) -> u32 {
@@ -226,6 +224,19 @@ mod tests {
         let text = "Summarize the following conversation:\nuser: My name is Ann.\nai: Noted.".into();
         message.parts = vec![Part::Text { text, origin: Origin::Program }];
         assert_eq!(summarize(&[message], Some(100)), "User: My name is Ann.");
+        let mut message = Message::user("u", "사용자: 내 이름은 철수야.\n");
+        message
+            .parts
+            .push(Part::Text {
+                text: "답변: \"연차는 15일이다.\" [1]\n".into(), origin: Origin::Model
+            });
+        message
+            .parts
+            .push(Part::Text { text: "도구: 내 이름은 영희야.\n".into(), origin: Origin::Tool });
+        assert_eq!(
+            summarize(&[message], Some(100)),
+            "사용자: 내 이름은 철수야.\n답변: \"연차는 15일이다.\"\n답변: [1]"
+        );
     }
 
     #[test]

@@ -129,7 +129,11 @@ fn heading(line: &str) -> Option<bool> {
         return Some(title.contains("요약") || title.contains("summary"));
     }
     let inner = line.strip_prefix('[')?.strip_suffix(']')?.to_lowercase();
-    Some(["요약", "대화 기록", "summar", "earlier conversation"].iter().any(|word| inner.contains(word)))
+    Some(
+        ["요약", "대화 기록", "summar", "conversation record", "earlier conversation"]
+            .iter()
+            .any(|word| inner.contains(word)),
+    )
 }
 
 fn is_break(line: &str) -> bool {

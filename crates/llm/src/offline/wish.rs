@@ -13,8 +13,8 @@ pub(super) enum Wish {
     Compute(String),
     /// Compute something that is not said.
     ComputeWhat,
-    /// Tell date, time, weekday or holidays, here or in a zone, now or of a day.
-    Time { zone: Option<&'static str>, date: Option<String> },
+    /// Tell date, time, weekday or holidays, here or in a zone, now, some days away, or of a date.
+    Time { zone: Option<&'static str>, date: Option<String>, days: i32 },
     /// Tell the weather of this place.
     Weather(String),
     /// Tell the weather of a place that is not said.
@@ -308,7 +308,7 @@ mod tests {
         match wish {
             Wish::Compute(formula) => format!("compute {formula}"),
             Wish::ComputeWhat => "compute ?".into(),
-            Wish::Time { zone, date } => {
+            Wish::Time { zone, date, .. } => {
                 format!("time {} {}", zone.unwrap_or("-"), date.as_deref().unwrap_or("-"))
             }
             Wish::Weather(place) => format!("weather {place}"),

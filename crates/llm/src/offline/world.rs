@@ -106,7 +106,13 @@ pub(super) fn time(prose: &str) -> Option<Wish> {
     let spoken = now && holds(&lower, ASKS);
     let of_day = date.is_some() && holds(&lower, "요일|공휴일|휴일|what day|weekday|holiday");
     let zone = words(prose).iter().find_map(|word| zone_of(place_of(word)));
-    (matched || spoken || of_day).then_some(Wish::Time { zone, date })
+    (matched || spoken || of_day).then_some(Wish::Time { zone, date, days: days_away(&lower) })
+}
+
+/// How many days from now a question looks.
+fn days_away(lower: &str) -> i32 {
+    let days = [("모레", 2), ("내일", 1), ("tomorrow", 1), ("그제", -2), ("어제", -1), ("yesterday", -1)];
+    days.iter().find(|(word, _)| lower.contains(word)).map_or(0, |(_, days)| *days)
 }
 
 fn has_digit(text: &str) -> bool {

@@ -1,20 +1,17 @@
-//! What every dialect has to say, and the model that speaks any of them.
+//! What every dialect has to say.
 //!
-//! A [`Dialect`] turns a request into bytes; its [`Decoder`] turns what comes back into deltas. Sending, waiting,
-//! limits, counting and the rules about how an answer may end are the same for all and live here.
+//! A [`Dialect`] turns a request into bytes; its [`Decoder`] turns what comes back into deltas. The limits, the count and
+//! the rules about how an answer may end are the same for all and live here.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
 use serde_json::Value;
 
 use crate::count::Tally;
 use crate::error::ModelError;
-use crate::http::{Answer, Call, Event, Http, Limits, SseDecoder, TooLong};
+use crate::http::{Call, Event, Limits, TooLong};
 use crate::message::ToolCall;
-use crate::model::{About, ChatModel, ChatRequest, Counted, Delta, DeltaStream, Finish, Usage};
+use crate::model::{ChatRequest, Counted, Delta, Finish, Usage};
 
 /// How a vendor wants to be asked.
 pub(crate) trait Dialect: Send + Sync + 'static {
@@ -161,8 +158,13 @@ impl Out {
         Ok(())
     }
 
+    /// The next piece to hand out.
+    pub(super) fn pop(&mut self) -> Option<Delta> {
+        self.deltas.pop_front()
+    }
+
     /// Adds the end, if the answer may end so.
-    fn finish(&mut self, ending: &Ending, request: &ChatRequest) -> Result<(), ModelError> {
+    pub(super) fn finish(&mut self, ending: &Ending, request: &ChatRequest) -> Result<(), ModelError> {
         let Some(finish) = ending.finish else {
             return Err(ModelError::Broken { reason: "it ended without saying so".into() });
         };
@@ -263,124 +265,6 @@ fn without_lone_surrogates(text: &str) -> Option<String> {
     }
     mended.push_str(rest);
     changed.then_some(mended)
-}
-
-/// A model behind HTTP.
-pub(crate) struct Remote {
-    pub(crate) about: About,
-    pub(crate) http: Http,
-    pub(crate) dialect: Arc<dyn Dialect>,
-}
-
-impl ChatModel for Remote {
-    fn about(&self) -> About {
-        self.about.clone()
-    }
-
-    fn stream(&self, request: ChatRequest) -> DeltaStream {
-        let start = Phase::Start { http: self.http.clone(), dialect: self.dialect.clone(), request };
-        stream::unfold(start, step).boxed()
-    }
-}
-
-/// Once an answer is whole its counts are worth this long a wait, not more.
-const PATIENCE_FOR_COUNTS: Duration = Duration::from_secs(3);
-
-enum Phase {
-    Start { http: Http, dialect: Arc<dyn Dialect>, request: ChatRequest },
-    Reading(Box<Reading>),
-    Over,
-}
-
-struct Reading {
-    answer: Answer,
-    events: SseDecoder,
-    decoder: Box<dyn Decoder>,
-    out: Out,
-    request: ChatRequest,
-    progress: Progress,
-    closed: bool,
-    failed: Option<ModelError>,
-}
-
-async fn step(phase: Phase) -> Option<(Result<Delta, ModelError>, Phase)> {
-    let mut reading = match phase {
-        Phase::Over => return None,
-        Phase::Reading(reading) => reading,
-        Phase::Start { http, dialect, request } => {
-            match Reading::open(&http, dialect.as_ref(), request).await {
-                Ok(reading) => Box::new(reading),
-                Err(error) => return Some((Err(error), Phase::Over)),
-            }
-        }
-    };
-    loop {
-        if let Some(delta) = reading.out.deltas.pop_front() {
-            let over = matches!(delta, Delta::Done { .. });
-            return Some((Ok(delta), if over { Phase::Over } else { Phase::Reading(reading) }));
-        }
-        if let Some(error) = reading.failed.take() {
-            return Some((Err(error), Phase::Over));
-        }
-        if reading.closed {
-            return None;
-        }
-        // What came before a fault in the same bytes is handed out before the fault is.
-        if let Err(error) = reading.more().await {
-            reading.failed = Some(error);
-        }
-    }
-}
-
-impl Reading {
-    async fn open(http: &Http, dialect: &dyn Dialect, request: ChatRequest) -> Result<Self, ModelError> {
-        let call = dialect.call(&request)?;
-        let answer = http.post(call).await?;
-        Ok(Self {
-            answer,
-            events: SseDecoder::new(http.limits.event_bytes),
-            decoder: dialect.decoder(&request),
-            out: Out::new(http.limits),
-            request,
-            progress: Progress::Going,
-            closed: false,
-            failed: None,
-        })
-    }
-
-    async fn more(&mut self) -> Result<(), ModelError> {
-        if !self.answer.is_stream {
-            let most = self.out.limits.event_bytes.max(self.out.limits.answer_bytes) * 2;
-            let body = self.answer.whole(most).await?;
-            self.decoder.whole(&body, &mut self.out)?;
-            return self.close();
-        }
-        let piece = match self.progress {
-            Progress::Over => return self.close(),
-            Progress::Going => self.answer.next().await?,
-            Progress::Answered => {
-                match tokio::time::timeout(PATIENCE_FOR_COUNTS, self.answer.next()).await {
-                    Ok(Ok(piece)) => piece,
-                    // The answer itself is whole; only its counts are lost.
-                    Ok(Err(_)) | Err(_) => return self.close(),
-                }
-            }
-        };
-        let Some(piece) = piece else { return self.close() };
-        let Self { events, decoder, out, progress, .. } = self;
-        events.feed(piece.as_ref(), |event| {
-            if *progress != Progress::Over {
-                *progress = decoder.event(event, out)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn close(&mut self) -> Result<(), ModelError> {
-        self.closed = true;
-        let ending = self.decoder.end(&mut self.out)?;
-        self.out.finish(&ending, &self.request)
-    }
 }
 
 impl From<TooLong> for ModelError {

@@ -2,11 +2,12 @@
 
 mod anthropic;
 mod by_role;
-mod data;
 mod dialect;
 mod discover;
 mod gemini;
+mod material;
 mod openai;
+mod remote;
 mod responses;
 mod vendors;
 
@@ -18,9 +19,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 pub use self::by_role::ByRole;
-use self::dialect::{Dialect, Remote};
+use self::dialect::Dialect;
 pub use self::discover::{Found, discover, list_models};
 pub use self::openai::HttpEmbedder;
+use self::remote::Remote;
 use self::vendors::KeyHeader;
 pub use self::vendors::{DialectKind, KeyNeed, Place, VENDORS, Vendor, vendor};
 use crate::error::ModelError;

@@ -79,7 +79,9 @@ impl Wire {
             Self::Chat => chat_whole(said),
             Self::Responses => responses_whole(said),
             Self::Messages => messages_whole(said),
-            Self::Gemini => gemini_answer(said, &said.reasoning.concat(), &said.text.concat(), &said.calls, true),
+            Self::Gemini => {
+                gemini_answer(said, &said.reasoning.concat(), &said.text.concat(), &said.calls, true)
+            }
         };
         Turn::json(200, body.to_string())
     }
@@ -186,7 +188,8 @@ fn responses_events(said: &Said) -> Vec<String> {
         named(kind, &value)
     };
     let whole = responses_whole(said);
-    let mut events = vec![event("response.created", json!({ "response": { "id": "resp_1", "status": "in_progress" } }))];
+    let mut events =
+        vec![event("response.created", json!({ "response": { "id": "resp_1", "status": "in_progress" } }))];
     for thought in &said.reasoning {
         events.push(event("response.reasoning_summary_text.delta", json!({ "delta": thought })));
     }
@@ -210,7 +213,9 @@ fn responses_whole(said: &Said) -> Value {
     let mut output = Vec::new();
     if !said.reasoning.is_empty() {
         let summary = json!([{ "type": "summary_text", "text": said.reasoning.concat() }]);
-        output.push(json!({ "type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "sealed" }));
+        output.push(
+            json!({ "type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "sealed" }),
+        );
     }
     if !said.text.is_empty() {
         let content = json!([{ "type": "output_text", "text": said.text.concat(), "annotations": [] }]);
@@ -265,9 +270,13 @@ fn messages_events(said: &Said) -> Vec<String> {
         index += 1;
     };
     if !said.reasoning.is_empty() {
-        let thoughts = said.reasoning.iter().map(|text| json!({ "type": "thinking_delta", "thinking": text }));
+        let thoughts =
+            said.reasoning.iter().map(|text| json!({ "type": "thinking_delta", "thinking": text }));
         let signature = json!({ "type": "signature_delta", "signature": "sealed" });
-        block(json!({ "type": "thinking", "thinking": "", "signature": "" }), thoughts.chain([signature]).collect());
+        block(
+            json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            thoughts.chain([signature]).collect(),
+        );
     }
     if !said.text.is_empty() {
         let texts = said.text.iter().map(|text| json!({ "type": "text_delta", "text": text }));
@@ -275,7 +284,8 @@ fn messages_events(said: &Said) -> Vec<String> {
     }
     for call in &said.calls {
         let arguments = call.arguments.to_string();
-        let pieces = halves(&arguments).map(|half| json!({ "type": "input_json_delta", "partial_json": half }));
+        let pieces =
+            halves(&arguments).map(|half| json!({ "type": "input_json_delta", "partial_json": half }));
         block(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} }), pieces.into());
     }
     let mut end = json!({ "delta": { "stop_reason": messages_finish(said.finish), "stop_sequence": null } });
@@ -290,14 +300,15 @@ fn messages_events(said: &Said) -> Vec<String> {
 fn messages_whole(said: &Said) -> Value {
     let mut content = Vec::new();
     if !said.reasoning.is_empty() {
-        content.push(json!({ "type": "thinking", "thinking": said.reasoning.concat(), "signature": "sealed" }));
+        content
+            .push(json!({ "type": "thinking", "thinking": said.reasoning.concat(), "signature": "sealed" }));
     }
     if !said.text.is_empty() {
         content.push(json!({ "type": "text", "text": said.text.concat() }));
     }
-    content.extend(said.calls.iter().map(|call| {
-        json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments })
-    }));
+    content.extend(said.calls.iter().map(
+        |call| json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments }),
+    ));
     let mut body = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "content": content,
         "stop_reason": messages_finish(said.finish),
@@ -343,7 +354,8 @@ fn gemini_answer(said: &Said, thought: &str, text: &str, calls: &[ToolCall], las
         parts.push(json!({ "text": text }));
     }
     parts.extend(calls.iter().enumerate().map(|(at, call)| {
-        let mut part = json!({ "functionCall": { "id": call.id, "name": call.name, "args": call.arguments } });
+        let mut part =
+            json!({ "functionCall": { "id": call.id, "name": call.name, "args": call.arguments } });
         if at == 0 {
             part["thoughtSignature"] = "sealed".into();
         }

@@ -76,11 +76,7 @@ fn make_strict(schema: &mut Value) {
 fn allow_null(property: &mut Value) {
     let Value::Object(schema) = property else { return };
     match schema.get_mut("type") {
-        Some(Value::Array(types)) => {
-            if !types.iter().any(|kind| kind == "null") {
-                types.push("null".into());
-            }
-        }
+        Some(Value::Array(types)) if !types.iter().any(|kind| kind == "null") => types.push("null".into()),
         Some(kind @ Value::String(_)) if kind != "null" => {
             *kind = Value::Array(vec![kind.clone(), "null".into()]);
             if let Some(Value::Array(choices)) = schema.get_mut("enum") {

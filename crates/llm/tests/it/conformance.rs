@@ -13,7 +13,8 @@ use crate::{MODES, Mode, model, question};
 /// Answers as a vendor's model would: keeps a limit, calls tools when it has them, writes JSON when a schema is there.
 fn vendor(heard: &Heard) -> Said {
     let body = &heard.body;
-    let limit = ["/max_completion_tokens", "/max_output_tokens", "/max_tokens", "/generationConfig/maxOutputTokens"];
+    let limit =
+        ["/max_completion_tokens", "/max_output_tokens", "/max_tokens", "/generationConfig/maxOutputTokens"];
     let limit = limit.iter().find_map(|path| body.pointer(path)).and_then(Value::as_u64);
     let text = body.to_string();
     let said = if text.contains("json_schema") || text.contains("responseJsonSchema") {
@@ -21,12 +22,24 @@ fn vendor(heard: &Heard) -> Said {
     } else if text.contains("27 도") {
         Said::text("서울은 27 도이고 부산은 27 도입니다.")
     } else if body.get("tools").is_some() {
-        let call = |id: &str, city: &str| ToolCall { id: id.into(), name: "weather".into(), arguments: json!({ "city": city }) };
+        let call = |id: &str, city: &str| ToolCall {
+            id: id.into(),
+            name: "weather".into(),
+            arguments: json!({ "city": city }),
+        };
         Said::calls([call("call_a", "서울"), call("call_b", "부산")])
     } else {
-        Said { reasoning: vec!["음… ".into(), "인사다.".into()], ..Said::text("안녕하세요, 무엇을 도와드릴까요?") }
+        Said {
+            reasoning: vec!["음… ".into(), "인사다.".into()],
+            ..Said::text("안녕하세요, 무엇을 도와드릴까요?")
+        }
     };
-    let counted = |output: u64| Usage { input_tokens: 30, cached_tokens: 10, output_tokens: output, ..Usage::default() };
+    let counted = |output: u64| Usage {
+        input_tokens: 30,
+        cached_tokens: 10,
+        output_tokens: output,
+        ..Usage::default()
+    };
     match limit {
         // Anthropic wants a limit with every request, so only a small one is one.
         Some(limit) if (limit as usize) < said.text.len() => {
@@ -44,7 +57,9 @@ fn vendor(heard: &Heard) -> Said {
 async fn every_dialect_keeps_the_contract() {
     for wire in Wire::ALL {
         for mode in MODES {
-            let server = ScriptedServer::answering(move |heard| mode.turn(wire, &vendor(heard))).await.expect("server");
+            let server = ScriptedServer::answering(move |heard| mode.turn(wire, &vendor(heard)))
+                .await
+                .expect("server");
             let model = model(wire, mode, &server);
             match mode {
                 Mode::Streamed => conformance::check(model.as_ref()).await,
@@ -61,8 +76,12 @@ async fn streamed_and_whole_give_the_same_reply() {
     for wire in Wire::ALL {
         let mut replies = Vec::new();
         for mode in MODES {
-            let server = ScriptedServer::answering(move |heard| mode.turn(wire, &vendor(heard))).await.expect("server");
-            replies.push(doran_llm::collect(model(wire, mode, &server).stream(question())).await.expect("reply"));
+            let server = ScriptedServer::answering(move |heard| mode.turn(wire, &vendor(heard)))
+                .await
+                .expect("server");
+            replies.push(
+                doran_llm::collect(model(wire, mode, &server).stream(question())).await.expect("reply"),
+            );
         }
         assert_eq!(replies[0], replies[1], "{wire:?}");
         assert_eq!(replies[0].usage.cached_tokens, 10, "{wire:?}");
@@ -95,9 +114,12 @@ async fn dropping_the_stream_closes_the_connection_and_reads_no_more() {
 
 #[tokio::test]
 async fn a_dropped_request_that_was_not_answered_yet_is_closed_too() {
-    let server = ScriptedServer::playing([Turn { pieces: vec![Piece::Stall], ..Turn::events([""]) }]).await.expect("server");
+    let server = ScriptedServer::playing([Turn { pieces: vec![Piece::Stall], ..Turn::events([""]) }])
+        .await
+        .expect("server");
     let model = model(Wire::Chat, Mode::Streamed, &server);
-    let waiting = tokio::time::timeout(Duration::from_millis(300), doran_llm::collect(model.stream(question())));
+    let waiting =
+        tokio::time::timeout(Duration::from_millis(300), doran_llm::collect(model.stream(question())));
     assert!(waiting.await.is_err(), "nothing was said");
     let dropped = Instant::now();
     while server.open() > 0 {

@@ -8,16 +8,18 @@ use crate::{KEY, config};
 /// A vector that tells how long its text is, given in the reverse order.
 fn vectors(heard: &Heard) -> Turn {
     let texts = heard.body["input"].as_array().cloned().unwrap_or_default();
-    let rows = texts.iter().enumerate().rev().map(|(index, text)| {
-        json!({ "index": index, "embedding": [text.as_str().map_or(0, str::len), 1] })
-    });
+    let rows =
+        texts.iter().enumerate().rev().map(
+            |(index, text)| json!({ "index": index, "embedding": [text.as_str().map_or(0, str::len), 1] }),
+        );
     Turn::json(200, json!({ "data": rows.collect::<Vec<Value>>() }).to_string())
 }
 
 #[tokio::test]
 async fn texts_become_vectors_in_batches_and_in_order() {
     let server = ScriptedServer::answering(vectors).await.expect("server");
-    let embedder = HttpEmbedder::open(&config("openai", "e", server.url()), Secret::new(KEY)).await.expect("open");
+    let embedder =
+        HttpEmbedder::open(&config("openai", "e", server.url()), Secret::new(KEY)).await.expect("open");
     assert_eq!((embedder.about().id.as_str(), embedder.about().dimension), ("openai:e", 2));
     let texts: Vec<String> = (0..150).map(|length| "x".repeat(length)).collect();
     let vectors = embedder.embed(&texts, Side::Passage).await.expect("vectors");
@@ -34,23 +36,31 @@ async fn a_failed_batch_is_asked_for_again() {
     let good = || Turn::json(200, r#"{"data":[{"index":0,"embedding":[1,0]}]}"#);
     let turns = [good(), Turn::json(429, "{}").header("retry-after", "0"), Turn::json(500, "{}"), good()];
     let server = ScriptedServer::playing(turns).await.expect("server");
-    let embedder = HttpEmbedder::open(&config("ollama", "bge-m3", server.url()), Secret::none()).await.expect("open");
+    let embedder =
+        HttpEmbedder::open(&config("ollama", "bge-m3", server.url()), Secret::none()).await.expect("open");
     let vectors = embedder.embed(&["질문".to_owned()], Side::Query).await.expect("vectors");
     assert_eq!((vectors, server.heard().len()), (vec![vec![1.0, 0.0]], 4));
 }
 
 #[tokio::test]
 async fn a_vector_of_another_dimension_is_refused() {
-    let turns = [r#"{"data":[{"embedding":[1,0]}]}"#, r#"{"data":[{"embedding":[1,0,0]}]}"#].map(|body| Turn::json(200, body));
+    let turns = [r#"{"data":[{"embedding":[1,0]}]}"#, r#"{"data":[{"embedding":[1,0,0]}]}"#]
+        .map(|body| Turn::json(200, body));
     let server = ScriptedServer::playing(turns).await.expect("server");
-    let embedder = HttpEmbedder::open(&config("vllm", "e5-large", server.url()), Secret::none()).await.expect("open");
+    let embedder =
+        HttpEmbedder::open(&config("vllm", "e5-large", server.url()), Secret::none()).await.expect("open");
     let error = embedder.embed(&["질문".to_owned()], Side::Query).await.expect_err("other");
     assert_eq!(error.code(), "rejected");
-    assert_eq!(server.heard()[1].body["input"], json!(["query: 질문"]), "what this family of models asks for");
+    assert_eq!(
+        server.heard()[1].body["input"],
+        json!(["query: 질문"]),
+        "what this family of models asks for"
+    );
 }
 
 #[tokio::test]
 async fn a_vendor_without_embeddings_says_so() {
-    let error = HttpEmbedder::open(&config("anthropic", "e", "http://127.0.0.1:9".into()), Secret::new(KEY)).await;
+    let error =
+        HttpEmbedder::open(&config("anthropic", "e", "http://127.0.0.1:9".into()), Secret::new(KEY)).await;
     assert!(error.expect_err("none").to_string().contains("no embeddings"));
 }

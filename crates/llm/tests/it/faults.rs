@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use doran_llm::{
-    ChatModel, Counted, Delta, Finish, ModelConfig, Piece, Said, ScriptedServer, Secret, Timeouts, ToolCall, Turn, Usage,
-    Wire, check_calls, collect, open,
+    ChatModel, Counted, Delta, Finish, Limits, ModelConfig, Piece, Said, ScriptedServer, Secret, Timeouts,
+    ToolCall, Turn, Usage, Wire, check_calls, collect, open,
 };
 use futures_util::StreamExt;
 use serde_json::json;
@@ -27,7 +27,8 @@ async fn told(model: &dyn ChatModel, server: &ScriptedServer) -> String {
     let outcome = match collect(model.stream(question())).await {
         Ok(reply) => format!("{:?} {:?}", reply.text, reply.finish),
         Err(error) => {
-            let shown = format!("{error} {error:?} {:?}", std::error::Error::source(&error).map(ToString::to_string));
+            let shown =
+                format!("{error} {error:?} {:?}", std::error::Error::source(&error).map(ToString::to_string));
             assert!(!shown.contains(KEY) && !shown.contains("<html"), "told too much: {shown}");
             error.code().to_owned()
         }
@@ -58,43 +59,33 @@ async fn f01_to_f03_a_rate_limit_is_honoured_within_patience() {
     let limited = || failing(429, r#"{"error":{"message":"slow down"}}"#);
     let soon = || {
         let in_a_second = std::time::SystemTime::now() + Duration::from_secs(1);
-        httpdate(in_a_second)
+        httpdate::fmt_http_date(in_a_second)
     };
-    check("F01 seconds", |w, m| vec![limited().header("retry-after", "0.01"), good(w, m)], ANSWERED_SECOND).await;
-    check("F02 date", |w, m| vec![limited().header("retry-after", soon()), good(w, m)], ANSWERED_SECOND).await;
+    check("F01 seconds", |w, m| vec![limited().header("retry-after", "0.01"), good(w, m)], ANSWERED_SECOND)
+        .await;
+    check("F02 date", |w, m| vec![limited().header("retry-after", soon()), good(w, m)], ANSWERED_SECOND)
+        .await;
     check("F03 absent", |w, m| vec![limited(), good(w, m)], ANSWERED_SECOND).await;
-    check("F03 a day", |w, m| vec![limited().header("retry-after", "86400"), good(w, m)], "rate_limited after 1").await;
-    check("F03 always", |_, _| vec![limited(), limited(), limited(), limited()], "rate_limited after 3").await;
-}
-
-fn httpdate(at: std::time::SystemTime) -> String {
-    // A second in the date is a whole one, so that a date one second ahead is at most that far.
-    let seconds = at.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
-    let days = seconds / 86_400;
-    let (hour, minute, second) = (seconds % 86_400 / 3_600, seconds % 3_600 / 60, seconds % 60);
-    // Days since 1970 to a date, by the usual count of eras of 400 years.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let weekday = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][(days % 7) as usize];
-    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let month = months[(month - 1) as usize];
-    format!("{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
+    check(
+        "F03 a day",
+        |w, m| vec![limited().header("retry-after", "86400"), good(w, m)],
+        "rate_limited after 1",
+    )
+    .await;
+    check("F03 always", |_, _| vec![limited(), limited(), limited(), limited()], "rate_limited after 3")
+        .await;
 }
 
 #[tokio::test]
 async fn f04_to_f06_a_broken_server_is_asked_again() {
-    let page = || Turn::json(502, "<html><body>Bad Gateway</body></html>").header("content-type", "text/html");
+    let page =
+        || Turn::json(502, "<html><body>Bad Gateway</body></html>").header("content-type", "text/html");
     check("F04", |w, m| vec![failing(500, "{}"), good(w, m)], ANSWERED_SECOND).await;
     check("F05", |w, m| vec![page(), good(w, m)], ANSWERED_SECOND).await;
     check("F05 always", |_, _| vec![page(), page(), page()], "unavailable after 3").await;
     check("F06 529", |w, m| vec![failing(529, "{}"), good(w, m)], ANSWERED_SECOND).await;
-    check("F06 503", |w, m| vec![failing(503, "").header("retry-after", "0"), good(w, m)], ANSWERED_SECOND).await;
+    check("F06 503", |w, m| vec![failing(503, "").header("retry-after", "0"), good(w, m)], ANSWERED_SECOND)
+        .await;
 }
 
 #[tokio::test]
@@ -110,7 +101,9 @@ async fn f07_a_refused_key_is_not_tried_again_nor_told() {
 async fn f08_nobody_there_or_not_who_it_should_be() {
     let nobody = ScriptedServer::playing([]).await.expect("server").url();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    for (url, why) in [(nobody.clone(), "no connection"), (nobody.replace("http:", "https:"), "no connection")] {
+    for (url, why) in
+        [(nobody.clone(), "no connection"), (nobody.replace("http:", "https:"), "no connection")]
+    {
         let config = config("openai", "m", url);
         let model = open(&config, Secret::new(KEY)).expect("open");
         let error = collect(model.stream(question())).await.expect_err("nobody");
@@ -164,7 +157,11 @@ async fn f10_a_torn_connection_is_not_an_answer() {
         let pieces = wire.streamed(&said).pieces.len();
         // Torn before any word: asked again. Torn after words: those words are not an answer.
         for cut in 0..pieces {
-            let torn = wire.streamed(&said).cut_after(cut).then(Piece::Pause(Duration::from_millis(20))).then(Piece::Reset);
+            let torn = wire
+                .streamed(&said)
+                .cut_after(cut)
+                .then(Piece::Pause(Duration::from_millis(20)))
+                .then(Piece::Reset);
             let server = ScriptedServer::playing([torn, wire.streamed(&said)]).await.expect("server");
             let model = model(wire, Mode::Streamed, &server);
             let mut words = String::new();
@@ -178,11 +175,18 @@ async fn f10_a_torn_connection_is_not_an_answer() {
                 }
             }
             match (failed, server.heard().len()) {
-                (None, 2) => assert_eq!(words, "하나 둘 셋 넷 다섯", "{wire:?} cut at {cut}: the second try is whole"),
-                (None, 1) => assert_eq!(words, "하나 둘 셋 넷 다섯", "{wire:?} cut at {cut}: only counts were lost"),
+                (None, 2) => {
+                    assert_eq!(words, "하나 둘 셋 넷 다섯", "{wire:?} cut at {cut}: the second try is whole");
+                }
+                (None, 1) => {
+                    assert_eq!(words, "하나 둘 셋 넷 다섯", "{wire:?} cut at {cut}: only counts were lost");
+                }
                 (Some(code), 1) => {
                     assert_eq!(code, "truncated", "{wire:?} cut at {cut}");
-                    assert!(!words.is_empty(), "{wire:?} cut at {cut}: a word was seen, so nothing was repeated");
+                    assert!(
+                        !words.is_empty(),
+                        "{wire:?} cut at {cut}: a word was seen, so nothing was repeated"
+                    );
                 }
                 other => panic!("{wire:?} cut at {cut}: {other:?}"),
             }
@@ -203,7 +207,8 @@ async fn f11_a_clean_close_without_an_end_is_not_an_answer() {
 
 #[tokio::test]
 async fn f12_an_error_inside_a_stream_ends_it() {
-    let error = |wire: Wire| match wire {
+    let error = |wire: Wire| {
+        match wire {
         Wire::Chat => "data: {\"error\":{\"message\":\"upstream died\",\"type\":\"server_error\"}}\n\n".to_owned(),
         Wire::Responses => {
             "data: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":\"upstream died\"}}}\n\n".to_owned()
@@ -212,15 +217,24 @@ async fn f12_an_error_inside_a_stream_ends_it() {
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n".to_owned()
         }
         Wire::Gemini => "data: {\"error\":{\"code\":503,\"message\":\"busy\",\"status\":\"UNAVAILABLE\"}}\n\n".to_owned(),
+    }
     };
     for wire in Wire::ALL {
         let said = Said::text("하나 둘 셋 넷 다섯");
         let late = wire.streamed(&said).cut_after(4).then(Piece::Bytes(error(wire).into_bytes()));
         let server = ScriptedServer::playing([late]).await.expect("server");
-        assert_eq!(told(model(wire, Mode::Streamed, &server).as_ref(), &server).await, "unavailable after 1", "{wire:?}");
+        assert_eq!(
+            told(model(wire, Mode::Streamed, &server).as_ref(), &server).await,
+            "unavailable after 1",
+            "{wire:?}"
+        );
         let early = Turn::events([error(wire)]);
         let server = ScriptedServer::playing([early, good(wire, Mode::Streamed)]).await.expect("server");
-        assert_eq!(told(model(wire, Mode::Streamed, &server).as_ref(), &server).await, ANSWERED_SECOND, "{wire:?}");
+        assert_eq!(
+            told(model(wire, Mode::Streamed, &server).as_ref(), &server).await,
+            ANSWERED_SECOND,
+            "{wire:?}"
+        );
     }
 }
 
@@ -237,10 +251,16 @@ async fn f13_why_it_ended_is_told_as_it_was() {
 async fn f15_bytes_may_be_cut_anywhere() {
     let said = Said::text("안녕 🎉 하세요");
     for wire in Wire::ALL {
-        let server = ScriptedServer::answering(move |_| wire.streamed(&said_again()).byte_by_byte()).await.expect("server");
+        let server = ScriptedServer::answering(move |_| wire.streamed(&said_again()).byte_by_byte())
+            .await
+            .expect("server");
         let model = model(wire, Mode::Streamed, &server);
         assert_eq!(told(model.as_ref(), &server).await, "\"안녕 🎉 하세요\" Stop after 1", "{wire:?}");
-        let ugly = |text: &str| text.replace("data: ", ": a comment\r\nid: 7\r\ndata:").replace('\n', "\r\n").replace("\r\r", "\r");
+        let ugly = |text: &str| {
+            text.replace("data: ", ": a comment\r\nid: 7\r\ndata:")
+                .replace('\n', "\r\n")
+                .replace("\r\r", "\r")
+        };
         let turn = wire.streamed(&said);
         let events: Vec<String> = turn
             .pieces
@@ -271,9 +291,20 @@ async fn f16_an_answer_without_end_is_cut_off() {
         pieces.find(|bytes| bytes.len() > size).expect("a piece with the words")
     };
     for wire in Wire::ALL {
-        for piece in [Piece::Forever(word(wire, 10_000)), Piece::Bytes(word(wire, 10_000_000 / 3)), Piece::Forever(b": ping\n".repeat(100_000))] {
+        for piece in [
+            Piece::Forever(word(wire, 10_000)),
+            Piece::Bytes(word(wire, 10_000_000 / 3)),
+            Piece::Forever(b": ping\n".repeat(100_000)),
+        ] {
             let server = ScriptedServer::playing([Turn::events([""]).then(piece)]).await.expect("server");
-            let model = model(wire, Mode::Streamed, &server);
+            let limits = Limits {
+                event_bytes: 1 << 20,
+                body_bytes: 4 << 20,
+                answer_bytes: 1 << 20,
+                ..Limits::default()
+            };
+            let config = ModelConfig { limits, ..config(wire.provider(), name(wire), server.url()) };
+            let model = open(&config, Secret::new(KEY)).expect("open");
             assert_eq!(told(model.as_ref(), &server).await, "limit_exceeded after 1", "{wire:?}");
         }
     }
@@ -282,7 +313,10 @@ async fn f16_an_answer_without_end_is_cut_off() {
 #[tokio::test]
 async fn f17_garbage_fails_and_half_a_character_is_replaced() {
     for wire in Wire::ALL {
-        let garbage = wire.streamed(&Said::text("하나 둘 셋 넷 다섯")).cut_after(4).then(Piece::Bytes(b"data: {\"choices\": [oops\n\n".to_vec()));
+        let garbage = wire
+            .streamed(&Said::text("하나 둘 셋 넷 다섯"))
+            .cut_after(4)
+            .then(Piece::Bytes(b"data: {\"choices\": [oops\n\n".to_vec()));
         let server = ScriptedServer::playing([garbage]).await.expect("server");
         let outcome = told(model(wire, Mode::Streamed, &server).as_ref(), &server).await;
         assert_eq!(outcome, "truncated after 1", "{wire:?}");
@@ -296,7 +330,11 @@ async fn f17_garbage_fails_and_half_a_character_is_replaced() {
                 }
                 let server = ScriptedServer::playing([turn]).await.expect("server");
                 let outcome = told(model(wire, mode, &server).as_ref(), &server).await;
-                assert_eq!(outcome, format!("{:?} Stop after 1", format!("{expected} 둘")), "{wire:?} {mode:?}");
+                assert_eq!(
+                    outcome,
+                    format!("{:?} Stop after 1", format!("{expected} 둘")),
+                    "{wire:?} {mode:?}"
+                );
             }
         }
     }
@@ -320,17 +358,27 @@ async fn f18_odd_tool_calls_become_errors_that_the_model_can_mend() {
         ("wrong shape", vec![call("a", "add", json!({"x": "one"}))], 0, 1),
         ("a megabyte", vec![call("a", "add", json!({"x": "y".repeat(1_000_000)}))], 0, 1),
         ("unknown tool", vec![call("a", "rm", json!({}))], 0, 1),
-        ("the same id twice", vec![call("a", "add", json!({"x": 1})), call("a", "add", json!({"x": 2}))], 2, 0),
+        (
+            "the same id twice",
+            vec![call("a", "add", json!({"x": 1})), call("a", "add", json!({"x": 2}))],
+            2,
+            0,
+        ),
         ("fifty at once", many, 16, 34),
     ];
     for (fault, calls, good, bad) in rows {
         for wire in Wire::ALL {
             for mode in MODES {
-                let server = ScriptedServer::playing([mode.turn(wire, &Said::calls(calls.clone()))]).await.expect("server");
+                let server = ScriptedServer::playing([mode.turn(wire, &Said::calls(calls.clone()))])
+                    .await
+                    .expect("server");
                 let request = doran_llm::ChatRequest { tools: vec![tool.clone()], ..question() };
                 let reply = collect(model(wire, mode, &server).stream(request)).await.expect("reply");
                 let checked = check_calls(std::slice::from_ref(&tool), &reply.tool_calls);
-                let runs = checked.iter().filter(|checked| matches!(checked, doran_llm::CheckedCall::Good(_))).count();
+                let runs = checked
+                    .iter()
+                    .filter(|checked| matches!(checked, doran_llm::CheckedCall::Good(_)))
+                    .count();
                 assert_eq!((runs, checked.len() - runs), (good, bad), "{fault}: {wire:?} {mode:?}");
                 assert_eq!(reply.finish, Finish::ToolCalls, "{fault}: {wire:?} {mode:?}");
             }
@@ -347,14 +395,19 @@ async fn f19_an_empty_answer_is_asked_for_once_more() {
 
 #[tokio::test]
 async fn f20_a_key_goes_to_its_host_and_no_other() {
-    let portal = || Turn::json(200, "<html>Please log in</html>").header("content-type", "text/html; charset=utf-8");
+    let portal =
+        || Turn::json(200, "<html>Please log in</html>").header("content-type", "text/html; charset=utf-8");
     check("F20 portal", |_, _| vec![portal(), portal(), portal()], "unreachable after 3").await;
     for wire in Wire::ALL {
         let elsewhere = ScriptedServer::answering(move |_| good(wire, Mode::Streamed)).await.expect("server");
         for status in [301, 302, 307, 308] {
             let moved = failing(status, "").header("location", format!("{}/v1", elsewhere.url()));
             let server = ScriptedServer::playing([moved]).await.expect("server");
-            assert_eq!(told(model(wire, Mode::Streamed, &server).as_ref(), &server).await, "rejected after 1", "{wire:?}");
+            assert_eq!(
+                told(model(wire, Mode::Streamed, &server).as_ref(), &server).await,
+                "rejected after 1",
+                "{wire:?}"
+            );
         }
         assert_eq!(elsewhere.heard().len(), 0, "{wire:?}: nobody followed");
     }

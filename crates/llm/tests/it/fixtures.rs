@@ -22,7 +22,11 @@ fn model_of(provider: &str) -> &'static str {
 }
 
 fn request() -> ChatRequest {
-    let tool = |name: &str| ToolSpec { name: name.into(), description: String::new(), parameters: json!({"type": "object"}) };
+    let tool = |name: &str| ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+    };
     ChatRequest { tools: vec![tool("get_weather"), tool("calculator")], ..question() }
 }
 
@@ -34,14 +38,17 @@ async fn printed(model: &dyn ChatModel) -> String {
         let line = match delta {
             Ok(Delta::Text { text }) => format!("text {text:?}"),
             Ok(Delta::Reasoning { text, signature: None }) => format!("thought {text:?}"),
-            Ok(Delta::Reasoning { text, signature: Some(signature) }) => format!("signed {text:?} {signature}"),
+            Ok(Delta::Reasoning { text, signature: Some(signature) }) => {
+                format!("signed {text:?} {signature}")
+            }
             Ok(Delta::ToolCall(call)) => {
                 // An id that the vendor did not give is made up afresh.
                 let id = if call.id.starts_with("call-") { "(new)" } else { call.id.as_str() };
                 format!("call {id} {} {}", call.name, call.arguments)
             }
             Ok(Delta::Done { usage, finish }) => {
-                let counted = if usage.counted == doran_llm::Counted::Reported { "reported" } else { "estimated" };
+                let counted =
+                    if usage.counted == doran_llm::Counted::Reported { "reported" } else { "estimated" };
                 format!(
                     "done {finish:?} in={} cached={} out={} thought={} {counted}",
                     usage.input_tokens, usage.cached_tokens, usage.output_tokens, usage.reasoning_tokens
@@ -93,7 +100,12 @@ async fn recorded_streams_mean_what_they_meant() {
         }
         let expected = std::fs::read_to_string(&beside).unwrap_or_default();
         assert_eq!(told, expected, "{}", path.display());
-        assert_eq!(answer(&provider, Turn::events([&bytes]).byte_by_byte()).await, expected, "{}: byte by byte", path.display());
+        assert_eq!(
+            answer(&provider, Turn::events([&bytes]).byte_by_byte()).await,
+            expected,
+            "{}: byte by byte",
+            path.display()
+        );
     }
 }
 
@@ -103,8 +115,11 @@ async fn a_stream_cut_anywhere_is_whole_or_an_error() {
         let bytes = std::fs::read(&path).expect("stream");
         let whole = std::fs::read_to_string(path.with_extension("txt")).expect("beside");
         let (words, _) = split(&whole);
-        // Every event boundary, and a few bytes around the end.
-        let ends: Vec<usize> = (1..bytes.len()).filter(|at| bytes[at - 1] == b'\n' || *at + 5 > bytes.len()).collect();
+        // Every end of an event, and a few bytes around the last.
+        let is_end = |at: &usize| {
+            bytes[..*at].ends_with(b"\n\n") || bytes[..*at].ends_with(b"\n\r\n") || *at + 5 > bytes.len()
+        };
+        let ends: Vec<usize> = (1..bytes.len()).filter(is_end).collect();
         for cut in ends {
             let told = answer(&provider, Turn::events([&bytes[..cut]])).await;
             let (some, end) = split(&told);
@@ -112,7 +127,11 @@ async fn a_stream_cut_anywhere_is_whole_or_an_error() {
                 assert_eq!(some, words, "{} cut at {cut} passes for whole", path.display());
             } else {
                 assert!(end.starts_with("error"), "{} cut at {cut}: {told}", path.display());
-                assert!(words.starts_with(&some) || whole.contains("error"), "{} cut at {cut}: {told}", path.display());
+                assert!(
+                    words.starts_with(&some) || whole.contains("error"),
+                    "{} cut at {cut}: {told}",
+                    path.display()
+                );
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The contract of models over real sockets: dialects, recorded streams, faults.
 
+#![allow(clippy::expect_used, reason = "a helper of a test fails as the test does")]
+
 mod conformance;
 mod embeddings;
 mod faults;
@@ -10,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_llm::{
-    ChatModel, ChatRequest, Message, ModelConfig, ModelId, Retries, ScriptedServer, Secret, Streaming, Timeouts, Turn,
-    Wire, open,
+    ChatModel, ChatRequest, Message, ModelConfig, ModelId, Retries, ScriptedServer, Secret, Streaming,
+    Timeouts, Turn, Wire, open,
 };
 
 /// A key that no message may ever hold.
@@ -62,7 +64,8 @@ impl Mode {
 
 /// A model of the dialect's vendor, at the scripted server.
 pub(crate) fn model(wire: Wire, mode: Mode, server: &ScriptedServer) -> Arc<dyn ChatModel> {
-    let config = ModelConfig { streaming: mode.streaming(), ..config(wire.provider(), name(wire), server.url()) };
+    let config =
+        ModelConfig { streaming: mode.streaming(), ..config(wire.provider(), name(wire), server.url()) };
     open(&config, Secret::new(KEY)).expect("open")
 }
 

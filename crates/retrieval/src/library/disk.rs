@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -154,13 +155,22 @@ pub(super) fn lock(root: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(root.join("lock"))?;
-    file.try_lock().map_err(|error| match error {
-        fs::TryLockError::WouldBlock => {
-            io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open")
+    // A child that is just being started shares every open file until it becomes another program, and with it a lock
+    // that was given up meanwhile. That takes moments.
+    let mut patience = 40;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) if patience > 0 => {
+                patience -= 1;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open"));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(error),
         }
-        fs::TryLockError::Error(error) => error,
-    })?;
-    Ok(file)
+    }
 }
 
 /// Every record below the root. What a crash left half made is removed: it was never acknowledged.
@@ -178,7 +188,7 @@ pub(super) fn load(root: &Path) -> io::Result<Vec<Record>> {
                         records.push(found);
                     }
                     Some(found) => {
-                        tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone")
+                        tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone");
                     }
                     None => erase(&document)?,
                 }

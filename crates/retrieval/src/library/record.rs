@@ -241,7 +241,8 @@ impl Record {
 pub(super) fn stem(name: &str) -> String {
     use unicode_normalization::UnicodeNormalization;
     let file = name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or(name);
-    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem });
+    let named = |stem: &&str| !stem.trim_matches('.').is_empty();
+    let stem = file.rsplit_once('.').map(|(stem, _)| stem).filter(named).unwrap_or(file);
     let shown = stem.chars().filter(|char| !char.is_control()).take(200).collect::<String>();
     shown.trim().nfc().collect()
 }

@@ -68,13 +68,17 @@ fn a_pdf_is_read_page_by_page() {
     for name in ["report.pdf"] {
         let found = read(name);
         assert_eq!((found.format, found.pages.len()), (Format::Pdf, 2), "{name}: {}", found.text);
-        for words in
-            ["월간 보고서", "3월 매출은", "7퍼센트 늘었다.", "서버 고장은 한 번 있었고 30분 만에 고쳤다."]
-        {
+        for words in [
+            "# 월간 보고서\n\n## 요약\n\n",
+            "| 구분 | 금액 |\n| --- | --- |\n| 매출 | 120 |\n| 비용 | 80 |",
+            "3월 매출은",
+            "7퍼센트 늘었다.",
+            "서버 고장은 한 번 있었고 30분 만에 고쳤다.",
+        ] {
             assert!(found.text.contains(words), "{name}: {words}\n{}", found.text);
         }
         assert!(
-            found.text[found.pages[1]..].starts_with("고장 현황"),
+            found.text[found.pages[1]..].starts_with("## 고장 현황"),
             "{name}: {:?}",
             &found.text[found.pages[1]..]
         );

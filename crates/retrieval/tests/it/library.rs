@@ -75,7 +75,7 @@ async fn what_is_added_is_found_and_survives_a_restart() {
         (document.version, document.text.as_str()),
         (ready.version, "# 휴가 규정\n\n연차는 15일이다.")
     );
-    drop(library);
+    library.close().await;
 
     let empty = Arc::new(RamKeyword::default());
     let again = open(&root, &empty).await;
@@ -251,7 +251,7 @@ async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
         [&first, &second, &third].map(|document| library.status(&tenant, &document.id).expect("there").state)
     };
     assert_eq!(states(&library), [State::Ready, State::Paused, State::Cancelled]);
-    drop(library);
+    library.close().await;
 
     let index = Arc::new(RamKeyword::default());
     let library = open(&root, &index).await;

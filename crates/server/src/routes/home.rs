@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::json;
 use crate::App;
+use crate::api;
 use crate::error::{ApiError, Code};
 use crate::ui;
 
@@ -26,7 +27,7 @@ pub(super) async fn home(State(app): State<App>, headers: HeaderMap) -> Response
 }
 
 fn about(app: &App) -> Response {
-    let agents: Vec<&str> = app.agents.iter().map(|agent| agent.name.as_str()).collect();
+    let agents: Vec<api::Agent> = app.agents.iter().map(api::Agent::of).collect();
     json(json!({ "name": "doran", "version": env!("CARGO_PKG_VERSION"), "agents": agents }))
 }
 

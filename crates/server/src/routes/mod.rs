@@ -5,6 +5,7 @@ mod approvals;
 mod chat;
 mod contract;
 mod docs;
+mod documents;
 mod home;
 mod openai;
 mod runs;
@@ -43,6 +44,11 @@ pub fn router(app: &App) -> Router {
         .route("/api/threads/{thread}/runs/{run}/cancel", post(runs::cancel))
         .route("/api/threads/{thread}/runs/{run}/retry", post(runs::retry))
         .route("/api/approvals", get(approvals::list))
+        .route("/api/documents", get(documents::list).post(documents::add))
+        .route("/api/documents/{document}", get(documents::one).delete(documents::remove))
+        .route("/api/documents/{document}/text", get(documents::text))
+        .route("/api/documents/{document}/{change}", post(documents::change))
+        .route("/api/search", get(documents::search))
         .route("/api/usage", get(usage::usage))
         .route("/api/models", get(agents::models))
         .route("/api/chat", post(chat::chat))

@@ -13,11 +13,10 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, header};
 use doran_agents::{Parts, all, samples};
 use doran_engine::store::RamStore;
-use doran_engine::{Runtime, Tenant};
+use doran_engine::Runtime;
 use doran_llm::{ChatModel, OfflineModel};
 use doran_retrieval::RamKeyword;
 use doran_server::{App, Limits, router};
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 fn app() -> App {
@@ -25,21 +24,13 @@ fn app() -> App {
 }
 
 fn app_with(model: Arc<dyn ChatModel>, limits: Limits) -> App {
-    let about = Arc::new(model.about());
     let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
-    let agents = all(&Parts::new(model, index)).expect("sound graphs");
+    let agents = all(&Parts::new(model, index.clone())).expect("sound graphs");
     let runtime = Runtime::new(Arc::new(RamStore::new()));
     for agent in &agents {
         agent.register(&runtime).expect("registered");
     }
-    App {
-        runtime,
-        tenant: Tenant::local(),
-        agents: agents.into(),
-        model: about,
-        limits,
-        draining: CancellationToken::new(),
-    }
+    App::new(runtime, agents).index(index).limits(limits)
 }
 
 fn get(path: &str) -> Request<Body> {

@@ -15,13 +15,14 @@ async fn the_front_door_says_what_is_here() {
     let app = app();
     let home: serde_json::Value =
         serde_json::from_str(&text(send(&app, get("/")).await).await).expect("JSON");
-    assert_eq!((&home["name"], &home["agents"][0]["name"]), (&"doran".into(), &"assistant".into()));
+    let agent = &home["agents"][0];
+    assert_eq!((&home["name"], &agent["id"]), (&"doran".into(), &"assistant".into()));
     assert_eq!(
-        (&home["model"]["name"], &home["model"]["kind"]),
+        (&agent["model"]["name"], &agent["model"]["kind"]),
         (&"offline-extractive-1".into(), &"extractive".into())
     );
     assert_eq!(text(send(&app, get("/healthz")).await).await, r#"{"status":"ok"}"#);
-    app.draining.cancel();
+    app.draining().cancel();
     assert_eq!(problem(&app, get("/healthz")).await, "503 stopping");
 }
 
@@ -29,7 +30,7 @@ async fn the_front_door_says_what_is_here() {
 async fn bodies_that_do_not_fit_are_refused() {
     let app = app();
     let mut table = String::new();
-    let long = format!(r#"{{"agent":"assistant","message":"{}"}}"#, "가".repeat(30_000));
+    let long = format!(r#"{{"agent":"assistant","message":"{}"}}"#, "가".repeat(200_000));
     for body in [
         "",
         "{}",

@@ -178,13 +178,13 @@ async fn a_stream_says_that_the_server_stops_and_can_be_gone_on_with() {
     let leave = Arc::new(Notify::new());
     let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
     let (place, mut frames, mut seen) = halfway(&app).await;
-    app.draining.cancel();
+    app.draining().cancel();
     while let Some(bytes) = frames.next().await {
         seen.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
     }
     assert!(seen.ends_with("event: draining\ndata: {\"type\":\"draining\"}\n\n"), "{seen}");
     leave.notify_one();
-    let next = App { draining: tokio_util::sync::CancellationToken::new(), ..app };
+    let next = app.stopped_by(tokio_util::sync::CancellationToken::new());
     let frames = text(send(&next, get(&format!("{place}?after=2"))).await).await;
     assert!(frames.contains("id: 3\nevent: step") && frames.contains("event: finished"), "{frames}");
 }

@@ -100,6 +100,7 @@ export function scriptFor(agent, message) {
   const copy = (script) => script.map((act) => ({ ...act }))
   if (/HOSTILE/.test(message)) return copy([{ node: 'agent', next: [], events: [{ type: 'thinking', step: 'planning', content: HOSTILE }, { type: 'tool_call', call: 'h', name: '<b>tool</b>', arguments: { html: HOSTILE } }, { type: 'tool_result', call: 'h', name: '<b>tool</b>', text: HOSTILE, failed: false, ms: 1 }, { type: 'sources', sources: [{ ...SOURCES[0], title: '<img src=x onerror="window.__hit=1">', quote: HOSTILE }] }], text: `${HOSTILE} [1]`, sources: [{ ...SOURCES[0], title: '<img src=x onerror="window.__hit=1">', quote: HOSTILE }], models: [call('answer', 1, 1, 1)] }])
   if (/HUGE/.test(message)) return copy([{ node: 'agent', next: [], text: `${'>'.repeat(50_000)}\n\n\`\`\`\n${'line\n'.repeat(100_000)}\`\`\`\n`.replace(/ /g, ''), models: [call('answer', 1, 1, 1)] }])
+  if (/TWICE/.test(message)) return copy([{ node: 'agent', next: ['check'], text: '첫 번째 말입니다.' }, { node: 'check', next: [], text: LONG }])
   if (/승인|approve/.test(message)) return copy(APPROVE)
   if (/실패|fail/.test(message)) return copy([CALC[0], CALC[1], { node: 'agent', fail: { code: 'model_failed', message: 'openai: 429 Too Many Requests (3번 시도)' } }])
   if (/길게|long/.test(message)) return copy([CALC[0], CALC[1], { node: 'agent', next: [], text: LONG, models: [call('answer', 400, 900, 900)] }])

@@ -31,6 +31,24 @@ export const scripted = [
     },
   },
   {
+    name: 'a reload keeps what earlier steps of the run said',
+    async run({ page, server }) {
+      server.settings.pace = 40
+      await ready(page)
+      await ask(page, 'TWICE')
+      await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('문장 3'))
+      await page.reload()
+      await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('문장 5'))
+      assert.match(await answerText(page), /^첫 번째 말입니다\.긴 답을/)
+      await page.click('.round.stop')
+      await page.waitForSelector('.answer[data-status=cancelled]')
+      assert.match(await answerText(page), /^첫 번째 말입니다\.긴 답을/)
+      await page.reload()
+      await page.waitForSelector('.answer[data-status=cancelled]')
+      assert.match(await answerText(page), /^첫 번째 말입니다\.긴 답을.*문장 5/)
+    },
+  },
+  {
     name: 'words of a try that failed are taken back',
     async run({ page, server }) {
       server.settings.pace = 60

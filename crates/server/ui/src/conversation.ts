@@ -26,12 +26,13 @@ export interface Turn {
 export interface Conversation {
   thread: string | null
   turns: Turn[]
-  known: ReadonlySet<string>
+  /** Messages that were there when the thread was opened, and the run each belongs to. */
+  known: ReadonlyMap<string, string | null>
   state: 'loading' | 'ready' | 'failed'
   error: unknown
 }
 
-const EMPTY: Conversation = { thread: null, turns: [], known: new Set(), state: 'ready', error: null }
+const EMPTY: Conversation = { thread: null, turns: [], known: new Map(), state: 'ready', error: null }
 
 export const conversation = signal<Conversation>(EMPTY)
 
@@ -55,21 +56,21 @@ export async function open(thread: string): Promise<void> {
   leaving.abort()
   leaving = new AbortController()
   const { signal: left } = leaving
-  conversation.value = { thread, turns: [], known: new Set(), state: 'loading', error: null }
+  conversation.value = { thread, turns: [], known: new Map(), state: 'loading', error: null }
   try {
     const [messages, runs] = await Promise.all([api.messages(thread), api.runs(thread)])
     if (left.aborted) return
     const turns = turnsOf(messages, runs)
-    const known = new Set(messages.map((message) => message.id))
+    const known = new Map(messages.map((message) => [message.id, message.run]))
     conversation.value = { thread, turns, known, state: 'ready', error: null }
     const status = new Map(runs.map((run) => [run.id, run.status]))
     turns.forEach((turn, index) => {
       const how = status.get(turn.id.value ?? '')
       // The newest may be under way; those that did not end well say so. The rest are read when asked for.
-      if (index === turns.length - 1 || how === 'failed' || how === 'cancelled' || how === 'paused') watch(turn)
+      if (index === turns.length - 1 || how === 'failed' || how === 'cancelled' || how === 'paused') watch(turn, hasEnded(how))
     })
   } catch (error) {
-    if (!left.aborted) conversation.value = { thread, turns: [], known: new Set(), state: 'failed', error }
+    if (!left.aborted) conversation.value = { thread, turns: [], known: new Map(), state: 'failed', error }
   }
 }
 
@@ -119,9 +120,13 @@ export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
 }
 
 /** Reads the events of a turn, from where it is, until its run rests. */
-export function watch(turn: Turn): void {
+export function watch(turn: Turn, isQuiet = false): void {
   const { thread } = conversation.value
-  if (thread !== null && turn.id.value !== null) void track(turn, thread, null)
+  if (thread !== null && turn.id.value !== null) void track(turn, thread, null, isQuiet)
+}
+
+function hasEnded(status: string | undefined): boolean {
+  return status === 'finished' || status === 'failed' || status === 'cancelled'
 }
 
 /** Asks. Gives null when it was taken, else what went wrong. */
@@ -135,7 +140,7 @@ export async function ask(agent: string, text: string, entered: (thread: string)
     }
     leaving.abort()
     leaving = new AbortController()
-    conversation.value = { thread, turns: [], known: new Set(), state: 'ready', error: null }
+    conversation.value = { thread, turns: [], known: new Map(), state: 'ready', error: null }
     entered(thread)
   }
   const turn = newTurn(text, Date.now(), agent, null)
@@ -151,7 +156,8 @@ interface Asked {
   once: string
 }
 
-async function track(turn: Turn, thread: string, asked: Asked | null): Promise<void> {
+/** A run that has ended is shown only when all of it was read: nobody wants to see an old answer come word by word. */
+async function track(turn: Turn, thread: string, asked: Asked | null, isQuiet = false): Promise<void> {
   const { signal: left } = leaving
   let run = turn.run.peek() ?? newRun(turn.id.peek() ?? '', thread, turn.agent)
   let timer: ReturnType<typeof setTimeout> | undefined
@@ -174,6 +180,7 @@ async function track(turn: Turn, thread: string, asked: Asked | null): Promise<v
       take(event: RunEvent) {
         run = fold(run, event)
         if (event.type === 'started') turn.id.value = run.id
+        if (isQuiet) return isResting(run.status) ? 'rest' : 'more'
         if (event.type !== 'delta') flush()
         else timer ??= setTimeout(flush, FLUSH_MS)
         return isResting(run.status) ? 'rest' : 'more'

@@ -34,6 +34,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for CappedLines<R> {
             None => self.line + read.len(),
         };
         if self.line > self.most {
+            // A failed read has read nothing: that is what its caller may rely on.
+            buffer.set_filled(before);
             return Poll::Ready(Err(io::Error::other(format!(
                 "a message is longer than {} bytes",
                 self.most

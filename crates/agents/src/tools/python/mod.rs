@@ -7,7 +7,7 @@
 //! A session is signed for its tenant. One that was changed, or that another version of the interpreter made, is not
 //! loaded: the call then starts with no variables and says so.
 
-mod session;
+mod variables;
 #[cfg(feature = "python")]
 mod worker;
 
@@ -20,7 +20,7 @@ use doran_llm::{Origin, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use session::Key;
+pub use variables::Key;
 
 use super::{About, Call, Class, Language, Output, Tool, ToolError};
 

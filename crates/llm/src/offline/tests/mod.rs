@@ -46,7 +46,11 @@ fn tools() -> Vec<ToolSpec> {
     let text = json!({"type": "string"});
     vec![
         tool("calculator", &json!({"expression": text}), &["expression"]),
-        tool("get_current_datetime", &json!({"timezone": text, "date": text}), &[]),
+        tool(
+            "get_current_datetime",
+            &json!({"timezone": text, "date": text, "add_days": {"type": "integer"}}),
+            &[],
+        ),
         tool("get_weather", &json!({"city": text}), &["city"]),
         tool("search_wikipedia", &json!({"query": text}), &["query"]),
         tool("web_search", &json!({"query": text}), &["query"]),
@@ -59,7 +63,11 @@ fn tools() -> Vec<ToolSpec> {
 fn contract_tools() -> Vec<ToolSpec> {
     let text = json!({"type": "string"});
     vec![
-        tool("hybrid_search", &json!({"query": text, "limit": {"type": "integer", "default": 5}}), &["query"]),
+        tool(
+            "hybrid_search",
+            &json!({"query": text, "limit": {"type": "integer", "default": 5}}),
+            &["query"],
+        ),
         tool("get_article_by_index", &json!({"index": {"type": "integer"}}), &["index"]),
         tool("get_article_by_title", &json!({"title": text}), &["title"]),
         tool("lookup_standard_contract", &json!({"query": text}), &["query"]),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Age, Messages, signed};
 use crate::message::{Image, Message, Part, Role};
 use crate::model::{ChatRequest, ToolChoice, ToolSpec};
-use crate::provider::data;
+use crate::provider::material;
 use crate::provider::openai::{answer_tool, object, shortest};
 use crate::structured::strict;
 
@@ -40,7 +40,7 @@ impl Messages {
     /// The system's words at the beginning, and the turns after them. Turns alternate, as the vendor wants it.
     fn turns(&self, messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
         let opening = messages.iter().take_while(|message| message.role == Role::System).count();
-        let system = messages[..opening].iter().map(|message| text(&data::words(message))).collect();
+        let system = messages[..opening].iter().map(|message| text(&material::words(message))).collect();
         let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
         for message in &messages[opening..] {
             let (role, blocks) = match message.role {
@@ -67,7 +67,7 @@ impl Messages {
 
     fn assistant(&self, message: &Message) -> Vec<Value> {
         let mut blocks: Vec<Value> = message.parts.iter().filter_map(|part| self.thought(part)).collect();
-        let words = data::words(message);
+        let words = material::words(message);
         if !words.trim().is_empty() {
             blocks.push(text(&words));
         }
@@ -126,8 +126,8 @@ fn tool(tool: &ToolSpec) -> Value {
 }
 
 fn user(message: &Message) -> Vec<Value> {
-    let mut blocks: Vec<Value> = data::images(message).map(image).collect();
-    let words = data::words(message);
+    let mut blocks: Vec<Value> = material::images(message).map(image).collect();
+    let words = material::words(message);
     if !words.trim().is_empty() {
         blocks.push(text(&words));
     }
@@ -139,7 +139,7 @@ fn results(message: &Message) -> Vec<Value> {
         json!({
             "type": "tool_result",
             "tool_use_id": id(&result.call),
-            "content": data::tool_result(result),
+            "content": material::tool_result(result),
             "is_error": result.failed,
         })
     });
@@ -147,7 +147,7 @@ fn results(message: &Message) -> Vec<Value> {
 }
 
 fn image(image: &Image) -> Value {
-    let source = match data::inline(image) {
+    let source = match material::inline(image) {
         Some((media_type, body)) => json!({ "type": "base64", "media_type": media_type, "data": body }),
         None => json!({ "type": "url", "url": image.url }),
     };

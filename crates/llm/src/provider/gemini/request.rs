@@ -6,7 +6,7 @@ use super::Gemini;
 use super::stream::{of_call, of_text};
 use crate::message::{Image, Message, Part, Role};
 use crate::model::{ChatRequest, ToolChoice};
-use crate::provider::data;
+use crate::provider::material;
 use crate::provider::openai::{object, shortest};
 
 impl Gemini {
@@ -72,7 +72,8 @@ fn settings(request: &ChatRequest) -> Map<String, Value> {
 /// The system's words at the beginning, and the turns after them, alternating.
 fn turns(messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
     let opening = messages.iter().take_while(|message| message.role == Role::System).count();
-    let system = messages[..opening].iter().map(|message| json!({ "text": data::words(message) })).collect();
+    let system =
+        messages[..opening].iter().map(|message| json!({ "text": material::words(message) })).collect();
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in &messages[opening..] {
         let (role, parts) = match message.role {
@@ -109,7 +110,7 @@ fn said(message: &Message) -> Vec<Value> {
         part
     };
     let mut parts = Vec::new();
-    let words = data::words(message);
+    let words = material::words(message);
     if !words.is_empty() {
         parts.push(sign(json!({ "text": words }), signature(&of_text(""))));
     }
@@ -121,8 +122,8 @@ fn said(message: &Message) -> Vec<Value> {
 }
 
 fn asked(message: &Message) -> Vec<Value> {
-    let mut parts: Vec<Value> = data::images(message).map(image).collect();
-    let words = data::words(message);
+    let mut parts: Vec<Value> = material::images(message).map(image).collect();
+    let words = material::words(message);
     if !words.is_empty() {
         parts.push(json!({ "text": words }));
     }
@@ -132,14 +133,14 @@ fn asked(message: &Message) -> Vec<Value> {
 fn results(message: &Message) -> Vec<Value> {
     let results = message.tool_results().map(|result| {
         let key = if result.failed { "error" } else { "result" };
-        let response = json!({ key: data::tool_result(result) });
+        let response = json!({ key: material::tool_result(result) });
         json!({ "functionResponse": { "name": result.name, "response": response } })
     });
     results.collect()
 }
 
 fn image(image: &Image) -> Value {
-    match data::inline(image) {
+    match material::inline(image) {
         Some((media_type, body)) => json!({ "inlineData": { "mimeType": media_type, "data": body } }),
         None => json!({ "fileData": { "mimeType": image.media_type, "fileUri": image.url } }),
     }

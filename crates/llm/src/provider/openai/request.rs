@@ -7,7 +7,7 @@ use super::{Chat, thinks};
 use crate::error::ModelError;
 use crate::message::{Message, Part, Role, ToolCall};
 use crate::model::{ChatRequest, ResponseSchema, ToolChoice, ToolSpec};
-use crate::provider::data;
+use crate::provider::material;
 use crate::provider::vendors::Json;
 use crate::structured::strict;
 
@@ -107,7 +107,7 @@ impl Chat {
                 Role::System => {
                     // Chat templates of many open models refuse a system message that is not the first.
                     let role = if talked && self.quirks.early_system { "user" } else { "system" };
-                    messages.push(json!({ "role": role, "content": data::words(message) }));
+                    messages.push(json!({ "role": role, "content": material::words(message) }));
                 }
                 Role::User => {
                     talked = true;
@@ -121,7 +121,7 @@ impl Chat {
                     json!({
                         "role": "tool",
                         "tool_call_id": self.id(&result.call),
-                        "content": data::tool_result(result),
+                        "content": material::tool_result(result),
                     })
                 })),
             }
@@ -140,7 +140,7 @@ impl Chat {
     fn assistant(&self, message: &Message) -> Value {
         let mut said = Map::new();
         said.insert("role".into(), "assistant".into());
-        let words = data::words(message);
+        let words = material::words(message);
         let calls: Vec<Value> = message.tool_calls().map(|call| self.call(call)).collect();
         if words.is_empty() && !calls.is_empty() {
             said.insert("content".into(), Value::Null);
@@ -221,11 +221,11 @@ fn tool(tool: &ToolSpec) -> Value {
 }
 
 fn content(message: &Message) -> Value {
-    let mut images = data::images(message).peekable();
+    let mut images = material::images(message).peekable();
     if images.peek().is_none() {
-        return data::words(message).into();
+        return material::words(message).into();
     }
-    let mut parts = vec![json!({ "type": "text", "text": data::words(message) })];
+    let mut parts = vec![json!({ "type": "text", "text": material::words(message) })];
     parts.extend(images.map(|image| json!({ "type": "image_url", "image_url": { "url": image.url } })));
     parts.into()
 }

@@ -178,10 +178,9 @@ impl Decoder for ChatDecoder {
     fn end(&mut self, out: &mut Out) -> Result<Ending, ModelError> {
         // The marker alone ends an answer too, but nobody said that it is whole.
         let finish = self.finish.or(self.done.then_some(Finish::Other));
+        // Words that were held back of an answer that broke off stay back: nothing was shown, so it may be asked again.
         if finish.is_some() {
             self.give_calls(out)?;
-        } else if let Some(held) = self.held.take() {
-            out.text(held)?;
         }
         Ok(Ending { finish, reported: self.reported })
     }
@@ -217,7 +216,7 @@ fn counts(usage: &Value) -> Reported {
     let at = |path: &str| Reported::at(usage, path);
     Reported {
         input: at("/prompt_tokens"),
-        cached: at("/prompt_tokens_details/cached_tokens").or_else(|| at("/prompt_cache_hit_tokens")),
+        cached: at("/prompt_tokens_details/cached_tokens").max(at("/prompt_cache_hit_tokens")),
         cache_written: None,
         output: at("/completion_tokens"),
         reasoning: at("/completion_tokens_details/reasoning_tokens"),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Responses, signed};
 use crate::message::{Message, Part, Role};
 use crate::model::{ChatRequest, ToolChoice};
-use crate::provider::data;
+use crate::provider::material;
 use crate::provider::openai::{cache_key, object, shortest, thinks};
 use crate::structured::strict;
 
@@ -74,7 +74,7 @@ impl Responses {
                     json!({
                         "type": "function_call_output",
                         "call_id": result.call,
-                        "output": data::tool_result(result),
+                        "output": material::tool_result(result),
                     })
                 })
                 .collect(),
@@ -83,7 +83,7 @@ impl Responses {
 
     fn assistant(&self, message: &Message) -> Vec<Value> {
         let mut items: Vec<Value> = message.parts.iter().filter_map(|part| self.thought(part)).collect();
-        if !data::words(message).is_empty() {
+        if !material::words(message).is_empty() {
             items.push(said("assistant", "output_text", message));
         }
         items.extend(message.tool_calls().map(|call| {
@@ -110,8 +110,9 @@ impl Responses {
 }
 
 fn said(role: &str, kind: &str, message: &Message) -> Value {
-    let mut content = vec![json!({ "type": kind, "text": data::words(message) })];
-    content
-        .extend(data::images(message).map(|image| json!({ "type": "input_image", "image_url": image.url })));
+    let mut content = vec![json!({ "type": kind, "text": material::words(message) })];
+    content.extend(
+        material::images(message).map(|image| json!({ "type": "input_image", "image_url": image.url })),
+    );
     json!({ "type": "message", "role": role, "content": content })
 }

@@ -114,7 +114,7 @@ impl Decoder for ResponsesDecoder {
         match wire.kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => out.text(grown())?,
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                out.reasoning(grown(), None)?
+                out.reasoning(grown(), None)?;
             }
             "response.function_call_arguments.delta" => {
                 self.growing += grown().len();

@@ -90,7 +90,7 @@ export function Chat({ thread }: { thread: string | null }) {
         )}
         {problem !== null && <ProblemCard error={problem} />}
         <ComposerBox
-          canSend={busy === null && !isFirst && agent.value !== ''}
+          canSend={busy === null && !isFirst && agent.value !== '' && turns.at(-1)?.run.value?.status !== 'paused'}
           send={(text) => void send(text)}
           stop={busy && busy.id.value !== null ? () => void stop(busy) : null}
           isStopping={busy?.stopping.value ?? false}

@@ -34,10 +34,12 @@ const LONG = 4000
 export function TurnView({ turn, isLast, retry, edit }: Props) {
   const run = turn.run.value
   const { known } = conversation.value
-  const told = useMemo(() => (run ? transcript(run, known) : null), [run, known])
+  const id = turn.id.value
+  const earlier = useMemo(() => new Set([...known].flatMap(([name, of]) => (of === id ? [] : [name]))), [known, id])
+  const told = useMemo(() => (run ? transcript(run, earlier) : null), [run, earlier])
   const kept = turn.said.value
-  const isLive = run ? run.status === 'running' || run.status === 'waiting' : turn.connection.value.state !== 'done'
-  const text = kept && !isLive ? kept.text : (told?.text ?? kept?.text ?? '')
+  const isLive = run ? run.status === 'running' || run.status === 'waiting' : kept === null && turn.connection.value.state !== 'done'
+  const text = kept && (run === null || run.status === 'finished') ? kept.text : (told?.text ?? kept?.text ?? '')
   const sources = useMemo(
     () => (kept && kept.sources.length > 0 ? kept.sources : (told?.sources ?? [])),
     [kept, JSON.stringify(told?.sources ?? null)],

@@ -1,0 +1,292 @@
+//! From characters with places to lines, and from lines to headings, paragraphs and tables.
+
+use std::collections::BTreeMap;
+
+/// A character on a page. `y` grows upwards.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glyph {
+    pub(super) char: char,
+    pub(super) x: f32,
+    pub(super) y: f32,
+    pub(super) width: f32,
+    pub(super) size: f32,
+}
+
+/// A line: pieces of text with wide gaps between them.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    y: f32,
+    size: f32,
+    pieces: Vec<String>,
+}
+
+/// What lines make together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Block {
+    Heading(usize, String),
+    Paragraph(String),
+    Table(Vec<Vec<String>>),
+}
+
+/// How much text of each size a document has, in tenths of a point.
+#[derive(Debug, Default)]
+pub(super) struct Sizes(BTreeMap<u32, usize>);
+
+impl Sizes {
+    pub(super) fn count(&mut self, line: &Line) {
+        *self.0.entry(tenths(line.size)).or_default() += line.len();
+    }
+
+    /// The size most of the text has.
+    fn body(&self) -> u32 {
+        self.0.iter().max_by_key(|(_, length)| **length).map_or(100, |(size, _)| *size)
+    }
+
+    /// The level of a heading of this size; none for the body and what is hardly larger.
+    fn level(&self, size: f32) -> Option<usize> {
+        let least = self.body() * 112 / 100;
+        let size = tenths(size);
+        let larger = self.0.keys().filter(|other| **other > size).count();
+        (size > least).then_some((larger + 1).min(4))
+    }
+}
+
+fn tenths(size: f32) -> u32 {
+    // Halves of a point: programs that scale pages leave 9.98 and 10.02 behind.
+    ((size * 2.0).round() * 5.0).clamp(0.0, 10_000.0) as u32
+}
+
+impl Line {
+    pub(super) fn len(&self) -> usize {
+        self.pieces.iter().map(String::len).sum()
+    }
+}
+
+/// The lines of a page, from top to bottom; two columns one after the other.
+pub(super) fn lines(mut glyphs: Vec<Glyph>) -> Vec<Line> {
+    glyphs.sort_by(|left, right| right.y.total_cmp(&left.y));
+    let mut rows: Vec<Vec<Glyph>> = Vec::new();
+    for glyph in glyphs {
+        match rows.last_mut() {
+            // Measured from the first of the row, so that a slope of small steps does not make one row of a page.
+            Some(row)
+                if row.first().is_some_and(|first| first.y - glyph.y < 0.4 * first.size.max(glyph.size)) =>
+            {
+                row.push(glyph);
+            }
+            Some(_) | None => rows.push(vec![glyph]),
+        }
+    }
+    let lines: Vec<Line> = rows.into_iter().filter_map(line).collect();
+    columns(without_numbers(lines))
+}
+
+fn line(mut row: Vec<Glyph>) -> Option<Line> {
+    row.sort_by(|left, right| left.x.total_cmp(&right.x));
+    let (mut pieces, mut words) = (Vec::new(), String::new());
+    let mut end: Option<f32> = None;
+    let mut blank = false;
+    let (mut size, mut y) = (0.0f32, 0.0);
+    let mut last: Option<Glyph> = None;
+    for glyph in row {
+        if glyph.char.is_whitespace() {
+            blank = true;
+            continue;
+        }
+        // The same character at the same place is bold made by printing twice.
+        if last.is_some_and(|last| {
+            last.char == glyph.char
+                && (last.x - glyph.x).abs() < 0.2 * glyph.size
+                && (last.y - glyph.y).abs() < 0.2 * glyph.size
+        }) {
+            continue;
+        }
+        let gap = end.map_or(0.0, |end| glyph.x - end) / glyph.size;
+        // Cells of a table stand apart with nothing between them; justified text has a blank in every gap.
+        if end.is_some() && gap > if blank { 1.6 } else { 0.9 } {
+            pieces.push(std::mem::take(&mut words));
+        } else if end.is_some() && (blank || gap > 0.22) {
+            words.push(' ');
+        }
+        words.push(glyph.char);
+        end = Some(glyph.x + glyph.width.max(0.0));
+        blank = false;
+        (size, y) = (size.max(glyph.size), glyph.y);
+        last = Some(glyph);
+    }
+    pieces.push(words);
+    pieces.retain(|piece| !piece.trim().is_empty());
+    (!pieces.is_empty()).then_some(Line { y, size, pieces })
+}
+
+/// Leaves out a page number that stands alone above or below the text.
+fn without_numbers(mut lines: Vec<Line>) -> Vec<Line> {
+    let is_number = |line: &Line| {
+        let words = line.pieces.join(" ");
+        let bare = words.trim_matches(|char: char| char.is_whitespace() || "-–—/|".contains(char));
+        line.pieces.len() == 1
+            && !bare.is_empty()
+            && bare.len() <= 9
+            && bare.chars().all(|char| char.is_ascii_digit() || " /".contains(char))
+    };
+    if lines.len() > 2 {
+        if lines.last().is_some_and(is_number) {
+            lines.pop();
+        }
+        if lines.first().is_some_and(is_number) {
+            lines.remove(0);
+        }
+    }
+    lines
+}
+
+/// Text in two columns looks like a table of two long cells on almost every line.
+fn columns(lines: Vec<Line>) -> Vec<Line> {
+    let pairs = lines.iter().filter(|line| line.pieces.len() == 2);
+    let long = pairs.filter(|line| line.pieces.iter().all(|piece| piece.chars().count() >= 15)).count();
+    if long < 8 || long * 10 < lines.len() * 6 {
+        return lines;
+    }
+    let (mut left, mut right, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+    for mut line in lines {
+        if line.pieces.len() == 2 {
+            let second = line.pieces.pop();
+            right.push(Line { pieces: second.into_iter().collect(), ..line.clone() });
+            left.push(line);
+        } else if left.is_empty() {
+            rest.push(line);
+        } else {
+            left.push(line);
+        }
+    }
+    rest.into_iter().chain(left).chain(right).collect()
+}
+
+/// Headings by their size, tables by their gaps, paragraphs by the space between lines.
+pub(super) fn blocks(lines: Vec<Line>, sizes: &Sizes) -> Vec<Block> {
+    let pitch = pitch(&lines);
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut above: Option<(f32, usize)> = None;
+    for line in lines {
+        let Line { y, size, pieces } = line;
+        let near = above.is_some_and(|(above, _)| above - y < pitch * 1.35 && above > y);
+        let width = pieces.len();
+        let level = sizes.level(size).filter(|_| width == 1 && pieces[0].chars().count() <= 80);
+        match (blocks.last_mut(), level) {
+            (Some(Block::Heading(before, words)), Some(level)) if *before == level && near => {
+                words.push(' ');
+                words.push_str(&pieces[0]);
+            }
+            (_, Some(level)) => blocks.push(Block::Heading(level, pieces.concat())),
+            (Some(Block::Table(rows)), None)
+                if width > 1 && above.is_some_and(|(_, before)| before == width) =>
+            {
+                rows.push(pieces);
+            }
+            (_, None) if width > 1 => blocks.push(Block::Table(vec![pieces])),
+            (Some(Block::Paragraph(words)), None) if near && !begins(&pieces[0]) => {
+                words.push('\n');
+                words.push_str(&pieces[0]);
+            }
+            (_, None) => blocks.push(Block::Paragraph(pieces.concat())),
+        }
+        above = Some((y, width));
+    }
+    // One row is no table.
+    blocks
+        .into_iter()
+        .map(|block| match block {
+            Block::Table(rows) if rows.len() == 1 => Block::Paragraph(rows.concat().join("  ")),
+            block => block,
+        })
+        .collect()
+}
+
+/// The usual distance between lines.
+fn pitch(lines: &[Line]) -> f32 {
+    let mut gaps: Vec<f32> =
+        lines.windows(2).map(|pair| pair[0].y - pair[1].y).filter(|gap| *gap > 1.0).collect();
+    gaps.sort_by(f32::total_cmp);
+    // The lower quarter: headings and paragraphs only widen gaps.
+    gaps.get(gaps.len() / 4).copied().unwrap_or(f32::MAX)
+}
+
+/// Whether a line begins an article, a clause or an item, whatever the space above.
+fn begins(words: &str) -> bool {
+    let mut chars = words.chars();
+    let first = chars.next().unwrap_or(' ');
+    let article = first == '제'
+        && chars.clone().take_while(|char| char.is_ascii_digit()).count() > 0
+        && words.chars().take(8).any(|char| "조장절".contains(char));
+    let circled = ('①'..='⑳').contains(&first);
+    let bullet = "•·○●□■◦▪-–".contains(first) && chars.clone().next().is_some_and(char::is_whitespace);
+    let digits = words.chars().take_while(char::is_ascii_digit).count();
+    let numbered = (1..=2).contains(&digits)
+        && words[digits..].starts_with(['.', ')'])
+        && words[digits + 1..].starts_with(' ');
+    article || circled || bullet || numbered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Glyphs of a text at a place, each as wide as it is high.
+    fn at(x: f32, y: f32, size: f32, words: &str) -> Vec<Glyph> {
+        words
+            .chars()
+            .enumerate()
+            .map(|(nth, char)| Glyph { char, x: x + nth as f32 * size, y, width: size, size })
+            .collect()
+    }
+
+    fn check(glyphs: &[Vec<Glyph>], expected: &[Block]) {
+        let lines = lines(glyphs.concat());
+        let mut sizes = Sizes::default();
+        lines.iter().for_each(|line| sizes.count(line));
+        assert_eq!(blocks(lines, &sizes), expected);
+    }
+
+    #[test]
+    fn headings_paragraphs_and_tables_are_told_by_size_space_and_gaps() {
+        check(
+            &[
+                at(0.0, 700.0, 16.0, "제목"),
+                at(0.0, 670.0, 10.0, "첫 줄이 길게 이어지고"),
+                at(0.0, 655.0, 10.0, "둘째 줄에서 끝난다."),
+                at(0.0, 640.0, 10.0, "① 항은 따로 선다."),
+                at(0.0, 600.0, 10.0, "떨어진 문단."),
+                at(0.0, 585.0, 10.0, "기기"),
+                at(90.0, 585.0, 10.0, "주기"),
+                at(0.0, 570.0, 10.0, "의자"),
+                at(90.0, 570.0, 10.0, "8년"),
+                at(50.0, 20.0, 10.0, "- 3 -"),
+            ],
+            &[
+                Block::Heading(1, "제목".into()),
+                Block::Paragraph("첫 줄이 길게 이어지고\n둘째 줄에서 끝난다.".into()),
+                Block::Paragraph("① 항은 따로 선다.".into()),
+                Block::Paragraph("떨어진 문단.".into()),
+                Block::Table(vec![vec!["기기".into(), "주기".into()], vec!["의자".into(), "8년".into()]]),
+            ],
+        );
+    }
+
+    #[test]
+    fn two_columns_are_read_one_after_the_other() {
+        let page: Vec<Vec<Glyph>> = (0..10)
+            .flat_map(|row| {
+                let y = 700.0 - 15.0 * row as f32;
+                [
+                    at(0.0, y, 10.0, &format!("왼쪽 단의 {row}번째 줄은 이만큼 길다")),
+                    at(300.0, y, 10.0, &format!("오른쪽 단의 {row}번째 줄도 이만큼 길다")),
+                ]
+            })
+            .collect();
+        let lines = lines(page.concat());
+        assert_eq!(lines.len(), 20);
+        assert!(
+            lines[9].pieces[0].starts_with("왼쪽 단의 9") && lines[10].pieces[0].starts_with("오른쪽 단의 0")
+        );
+    }
+}

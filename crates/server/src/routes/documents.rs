@@ -1,0 +1,230 @@
+//! Documents: handed in, followed while they are read, looked at, removed; and what is found in them.
+
+use axum::body::to_bytes;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use doran_agents::retrieval::{
+    DocumentId, DocumentKind, Filter, Library, LibraryError, NewDocument, Question, RetrieveError, Status, Tenant,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{json, path, query};
+use crate::App;
+use crate::error::{ApiError, Code};
+use crate::identity::Caller;
+
+/// The most hits a search gives.
+const MOST_HITS: usize = 50;
+/// The most bytes of a question.
+const QUESTION: usize = 8 * 1024;
+
+/// What comes with a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct About {
+    name: String,
+    #[serde(default)]
+    collection: String,
+    kind: Option<String>,
+}
+
+/// `POST /api/documents?name=…`: takes a file, as the body of the request. It is on disk when this answers, and read
+/// after that.
+pub(super) async fn add(
+    State(app): State<App>,
+    caller: Caller,
+    about: Result<Query<About>, QueryRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let library = library(&app)?;
+    let About { name, collection, kind } = query(about)?;
+    let kind = kind_of(kind.as_deref())?;
+    let reading = to_bytes(request.into_body(), app.limits.document_bytes);
+    let bytes = timeout(app.limits.document_time, reading)
+        .await
+        .map_err(|_| Code::TooSlow)?
+        .map_err(|_| Code::TooLarge)?;
+    let new = NewDocument { tenant: tenant(&caller), name, collection, kind, bytes: bytes.into() };
+    let status = library.add(new).await.map_err(sorted)?;
+    Ok((StatusCode::ACCEPTED, json(shown(&status))).into_response())
+}
+
+/// `GET /api/documents`
+pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    let documents: Vec<Value> = library(&app)?.list(&tenant(&caller)).iter().map(shown).collect();
+    Ok(json(json!({ "documents": documents })))
+}
+
+/// `GET /api/documents/{document}`
+pub(super) async fn one(
+    State(app): State<App>,
+    caller: Caller,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let id = DocumentId::new(path(id)?);
+    let status = library(&app)?.status(&tenant(&caller), &id);
+    Ok(json(shown(&status.ok_or(Code::NotFound)?)))
+}
+
+/// `GET /api/documents/{document}/text`: all of it, to show a quote in its place.
+pub(super) async fn text(
+    State(app): State<App>,
+    caller: Caller,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let id = DocumentId::new(path(id)?);
+    let tenant = tenant(&caller);
+    let kept = match &app.library {
+        Some(library) => library.document(&tenant, &id).await.map_err(sorted)?,
+        None => None,
+    };
+    // What was not handed in as a file, such as the samples, is in the index alone.
+    let document = match (kept, &app.index) {
+        (Some(document), _) => Some(document),
+        (None, Some(index)) => index.document(&tenant, &id).await.map_err(of_index)?,
+        (None, None) => None,
+    };
+    let document = document.ok_or(Code::NotFound)?;
+    Ok(json(json!({
+        "id": document.id,
+        "title": document.title,
+        "version": document.version,
+        "pages": document.pages,
+        "text": document.text,
+    })))
+}
+
+/// `DELETE /api/documents/{document}`: removes the file, its text and what is found of it.
+pub(super) async fn remove(
+    State(app): State<App>,
+    caller: Caller,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let id = DocumentId::new(path(id)?);
+    library(&app)?.remove(&tenant(&caller), &id).await.map_err(sorted)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /api/documents/{document}/{change}`: pause, resume, cancel or retry.
+pub(super) async fn change(
+    State(app): State<App>,
+    caller: Caller,
+    names: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let (id, change) = path(names)?;
+    let (library, tenant, id) = (library(&app)?, tenant(&caller), DocumentId::new(id));
+    let status = match change.as_str() {
+        "pause" => library.pause(&tenant, &id).await,
+        "resume" => library.resume(&tenant, &id).await,
+        "cancel" => library.cancel(&tenant, &id).await,
+        "retry" => library.retry(&tenant, &id).await,
+        _ => return Err(Code::NotFound.into()),
+    };
+    Ok(json(shown(&status.map_err(sorted)?)))
+}
+
+/// What may follow the path of a search.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Find {
+    q: String,
+    limit: Option<usize>,
+    collection: Option<String>,
+    document: Option<String>,
+}
+
+/// `GET /api/search`
+pub(super) async fn search(
+    State(app): State<App>,
+    caller: Caller,
+    find: Result<Query<Find>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Find { q, limit, collection, document } = query(find)?;
+    if q.len() > QUESTION {
+        return Err(ApiError::because(Code::BadInput, format!("`q` has more than {QUESTION} bytes")));
+    }
+    let index = app.index.as_ref().ok_or(Code::NotFound)?;
+    let mut question = Question::new(tenant(&caller), q, limit.unwrap_or(10).clamp(1, MOST_HITS));
+    question.filter =
+        Filter { collection, documents: document.into_iter().map(DocumentId::new).collect(), kinds: Vec::new() };
+    let hits = index.retrieve(&question).await.map_err(of_index)?;
+    let hits: Vec<Value> = hits
+        .iter()
+        .map(|hit| {
+            let passage = &hit.passage;
+            json!({
+                "passage": passage.id,
+                "document": passage.document,
+                "title": passage.title,
+                "text": passage.text,
+                "page": passage.page,
+                "article": passage.article.map(|article| article.to_string()),
+                "start": passage.range.start,
+                "end": passage.range.end,
+                "score": hit.score,
+            })
+        })
+        .collect();
+    Ok(json(json!({ "hits": hits })))
+}
+
+fn library(app: &App) -> Result<&Library, ApiError> {
+    app.library.as_ref().ok_or_else(|| Code::NotFound.into())
+}
+
+fn tenant(caller: &Caller) -> Tenant {
+    Tenant::new(caller.tenant.as_str())
+}
+
+fn shown(status: &Status) -> Value {
+    let mut shown = json!(status);
+    shown["status"] = json!(status.state.as_str());
+    if let Some(failure) = &status.failure {
+        shown["reason"] = json!(failure.kind.as_str());
+        shown["ko"] = json!(failure.kind.ko());
+        shown["en"] = json!(failure.kind.en());
+    }
+    shown
+}
+
+/// `general`, `contract`, or `standard:KIND`.
+fn kind_of(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
+    match kind {
+        None | Some("general" | "") => Ok(DocumentKind::General),
+        Some("contract") => Ok(DocumentKind::Contract),
+        Some(other) => match other.strip_prefix("standard:") {
+            Some(kind) if !kind.trim().is_empty() && kind.len() <= 100 => {
+                Ok(DocumentKind::Standard(kind.trim().to_owned()))
+            }
+            _ => Err(ApiError::because(
+                Code::BadInput,
+                "`kind` is `general`, `contract` or `standard:KIND`",
+            )),
+        },
+    }
+}
+
+fn sorted(error: LibraryError) -> ApiError {
+    let code = match &error {
+        LibraryError::Empty | LibraryError::BadName => Code::BadInput,
+        LibraryError::TooLarge { .. } => Code::TooLarge,
+        LibraryError::Busy(_) => Code::Overloaded,
+        LibraryError::Full(_) => Code::DiskFull,
+        LibraryError::Unknown(_) => Code::NotFound,
+        LibraryError::Disk { .. } => {
+            tracing::error!(error = &error as &dyn std::error::Error, "the library failed a request");
+            return Code::Unavailable.into();
+        }
+        LibraryError::Index(_) => return Code::IndexUnavailable.into(),
+    };
+    ApiError::because(code, error.to_string())
+}
+
+fn of_index(error: RetrieveError) -> ApiError {
+    tracing::error!(error = &error as &dyn std::error::Error, "the index failed a request");
+    Code::IndexUnavailable.into()
+}
