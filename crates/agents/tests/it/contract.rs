@@ -558,11 +558,7 @@ async fn a_kill_anywhere_gives_the_same_answer_and_sources() {
 #[tokio::test]
 async fn the_built_in_model_answers_about_contracts_too() {
     let contract = parts(ScriptedModel::new([]));
-    let parts = Parts {
-        model: Arc::new(OfflineModel::default()),
-        small: Arc::new(OfflineModel::default()),
-        ..contract
-    };
+    let parts = Parts { model: Arc::new(OfflineModel), small: Arc::new(OfflineModel), ..contract };
     let stage = stage("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
     stage.ask("제5조 내용이 뭐야?").await;
     let turn = stage.turn().await;

@@ -207,7 +207,7 @@ impl Stage {
                 }
                 EntryKind::Paused => lines.push_str("(waits for a person)\n"),
                 EntryKind::Failed => {
-                    writeln!(lines, "(failed) {}", String::from_utf8_lossy(&entry.body)).expect("text")
+                    writeln!(lines, "(failed) {}", String::from_utf8_lossy(&entry.body)).expect("text");
                 }
                 _ => {}
             }
