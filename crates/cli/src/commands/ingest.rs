@@ -65,7 +65,12 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
             Err(error) => {
                 refused += 1;
                 let (shown, ko) = (path.display(), error.ko());
-                bar.suspend(|| output.tell(&both!("`{shown}`: {ko}", "`{shown}`: {error}")));
+                bar.suspend(|| {
+                    output.tell(&both!(
+                        "`{shown}`을(를) 받지 않았습니다: {ko}",
+                        "`{shown}` was not taken: {error}"
+                    ))
+                });
                 bar.inc(1);
             }
         }
