@@ -160,29 +160,15 @@ pub(crate) async fn staff(
     let about = main.about();
     let (tools, notes) = tools::toolbox(config, keep).await?;
     let parts = Parts { model: main, small, index, tools: tools.clone(), named };
-    let mut agents = doran_agents::build(&config.tables.agents(), &parts).map_err(|error| {
+    let mut settings = config.tables.agents();
+    settings.graphs.extend(descriptions(config)?);
+    let agents = doran_agents::build(&settings, &parts).map_err(|error| {
         both!(
-            "에이전트를 만들 수 없습니다. 설정의 `[agents]`와 `[assistants]`를 고치세요",
-            "the agents cannot be made; correct `[agents]` and `[assistants]` in the settings"
+            "에이전트를 만들 수 없습니다. 설정의 `[agents]`, `[assistants]`, `[[graphs]]`와 `agents/`의 파일을 고치세요",
+            "the agents cannot be made; correct `[agents]`, `[assistants]`, `[[graphs]]` in the settings and the files in `agents/`"
         )
         .because(error)
     })?;
-    for description in descriptions(config)? {
-        let name = description.name.clone();
-        if agents.iter().any(|agent| agent.name == name) {
-            return Err(both!(
-                "에이전트 `{name}`이(가) 둘입니다. `agents/`의 파일에서 다른 이름을 고르세요",
-                "there are two agents `{name}`; choose another name in the file in `agents/`"
-            )
-            .into());
-        }
-        let others = descriptions(config)?;
-        let agent = described::agent(&description, &others, &parts).map_err(|error| {
-            both!("에이전트 `{name}`을(를) 만들 수 없습니다", "the agent `{name}` cannot be made")
-                .because(error)
-        })?;
-        agents.push(agent);
-    }
     Ok(Staff { agents, model: about, tools, notes })
 }
 

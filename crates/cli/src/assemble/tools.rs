@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use doran_agents::memory::{FileMemories, Memories, RamMemories};
-use doran_agents::tools::{self, Builtin, Policy, ReadsDocuments, Root, Tool, Toolbox, mcp};
+use doran_agents::tools::python::Key;
+use doran_agents::tools::{self, Builtin, Policy, ReadsDocuments, Root, Toolbox, mcp};
 use doran_retrieval::ingest::{ReadLimits, Reader};
 
 use super::Keep;
@@ -27,9 +28,6 @@ pub(super) async fn toolbox(config: &Config, keep: Keep) -> anyhow::Result<(Tool
         .because(error)
     })?;
     let mut toolbox = Toolbox::of(own)?;
-    if let Some(python) = python(config, keep)? {
-        toolbox.add(python, Policy::Allow)?;
-    }
     let mut notes = Notes::new();
     servers(config, keep, &mut toolbox, &mut notes).await?;
     for (name, policy) in &config.tables.tools.policies {
@@ -72,6 +70,7 @@ fn builtin(config: &Config, keep: Keep) -> anyhow::Result<Builtin> {
         forbidden,
         documents: Some(Arc::new(InJail(Reader::new(ReadLimits::default(), 1)))),
         memories: memories(config, keep)?,
+        python: python(config, keep)?,
         ..Builtin::default()
     };
     builtin.egress.proxy.clone_from(&tools.proxy);
@@ -99,17 +98,14 @@ fn memories(config: &Config, keep: Keep) -> anyhow::Result<Option<Arc<dyn Memori
 }
 
 #[cfg(feature = "python")]
-fn python(config: &Config, keep: Keep) -> anyhow::Result<Option<Arc<dyn Tool>>> {
-    use doran_agents::tools::python::{Bounds, Key, Python};
-
+fn python(config: &Config, keep: Keep) -> anyhow::Result<Option<Key>> {
     if config.tables.tools.python == Some(false) {
         return Ok(None);
     }
-    let key = match keep {
+    Ok(Some(match keep {
         Keep::Nothing => Key::of_this_process(),
         Keep::InDataDir => Key::new(python_key(&config.data_dir.join("python.key"))?),
-    };
-    Ok(Some(Arc::new(Python::new(Bounds::default(), key))))
+    }))
 }
 
 /// The bytes that sign variables of Python, made once.
@@ -131,7 +127,7 @@ fn python_key(path: &Path) -> Result<[u8; 32], Both> {
 }
 
 #[cfg(not(feature = "python"))]
-fn python(config: &Config, _keep: Keep) -> anyhow::Result<Option<Arc<dyn Tool>>> {
+fn python(config: &Config, _keep: Keep) -> anyhow::Result<Option<Key>> {
     if config.tables.tools.python == Some(true) {
         return Err(both!(
             "이 doran은 Python 없이 만들어졌습니다. `--features python`으로 다시 만들거나 `[tools] python`을 지우세요",
@@ -153,7 +149,7 @@ async fn servers(
     for (name, table) in &config.tables.mcp {
         let hidden = |values: &std::collections::BTreeMap<String, Secret>| {
             let one = |(key, value): (&String, &Secret)| {
-                Ok((key.clone(), mcp::Secret::new(config.secrets.resolved(value)?.reveal())))
+                Ok((key.clone(), tools::Secret::new(config.secrets.resolved(value)?.reveal())))
             };
             values.iter().map(one).collect::<Result<_, Both>>()
         };

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use doran_agents::described::Description;
 use doran_agents::tools::Policy;
 use doran_agents::{AgentSettings, Settings};
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use crate::output::{Both, both};
 use crate::secret::Secret;
 
 /// Their names in the file.
-pub(crate) const TABLES: [&str; 5] = ["tools", "mcp", "models", "agents", "assistants"];
+pub(crate) const TABLES: [&str; 6] = ["tools", "mcp", "models", "agents", "assistants", "graphs"];
 
 /// Variables that hold the keys of tools.
 pub(crate) const OPENWEATHER: &str = "OPENWEATHER_API_KEY";
@@ -26,6 +27,7 @@ pub(crate) struct Tables {
     pub(crate) models: BTreeMap<String, Model>,
     agents: BTreeMap<String, AgentSettings>,
     assistants: BTreeMap<String, AgentSettings>,
+    graphs: Vec<Description>,
 }
 
 /// `[tools]`
@@ -111,7 +113,8 @@ impl Tables {
 
     /// What is said about agents.
     pub(crate) fn agents(&self) -> Settings {
-        Settings { agents: self.agents.clone(), assistants: self.assistants.clone() }
+        let (agents, assistants) = (self.agents.clone(), self.assistants.clone());
+        Settings { agents, assistants, graphs: self.graphs.clone() }
     }
 
     /// The variables that are asked for by name.
@@ -133,6 +136,7 @@ impl Tables {
             .chain(named("models", self.models.keys().collect()))
             .chain(named("agents", self.agents.keys().collect()))
             .chain(named("assistants", self.assistants.keys().collect()))
+            .chain(named("graphs", self.graphs.iter().map(|graph| &graph.name).collect()))
             .collect()
     }
 }
