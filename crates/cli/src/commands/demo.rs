@@ -24,7 +24,7 @@ use crate::commands::ingest;
 use crate::commands::serve::{Serving, bind};
 use crate::config::Config;
 use crate::keys::Door;
-use crate::output::{Language, Output, both};
+use crate::output::{Both, Language, Output, both};
 
 /// Ports tried after the one in the settings.
 const MORE_PORTS: u16 = 20;
@@ -192,7 +192,7 @@ async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Re
     for row in rows.iter().filter(|row| !is(row, "ready")) {
         let (name, ko, en) =
             (&row["name"], row["ko"].as_str().unwrap_or("?"), row["en"].as_str().unwrap_or("?"));
-        output.tell(&both!("  {name}: {ko}", "  {name}: {en}"));
+        output.tell(&Both::new(format!("  {name}: {ko}"), format!("  {name}: {en}")));
     }
     // What cannot be read in isolation is not read. The samples are also in the program, as text.
     output.tell(&both!(

@@ -92,7 +92,8 @@ async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<
     }
     line(&both!("\n이 컴퓨터의 모델 서버", "\nmodel servers on this machine"));
     for Found { provider, base_url, .. } in &found {
-        line(&both!("  {provider}  {base_url}", "  {provider}  {base_url}"));
+        let server = format!("  {provider}  {base_url}");
+        line(&Both::new(server.clone(), server));
     }
     for server in &found {
         for name in server.models.iter().take(MOST) {

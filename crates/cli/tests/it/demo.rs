@@ -74,9 +74,9 @@ fn a_copy_of_the_database_is_a_database() {
 fn an_agent_is_drawn_without_making_anything() {
     let here = fresh("graph");
     let drawn = text(&told(&here, &["graph", "assistant"], "").stdout);
-    assert!(drawn.starts_with("flowchart") && drawn.contains("[\"call_model\"]"), "{drawn}");
+    assert!(drawn.starts_with("flowchart") && drawn.contains("router"), "{drawn}");
     let svg = text(&told(&here, &["graph", "assistant", "--format", "svg"], "").stdout);
-    assert!(svg.starts_with("<svg") && svg.contains("call_model"), "{svg}");
+    assert!(svg.starts_with("<svg") && svg.contains("router"), "{svg}");
     let unknown = told(&here, &["graph", "nobody"], "");
     assert!(text(&unknown.stderr).contains("there is no agent `nobody`; there are: assistant"));
     assert_eq!((unknown.status.code(), fs::read_dir(&here).expect("here").count()), (Some(1), 0));
