@@ -9,5 +9,6 @@ mod demo;
 mod ingest;
 mod keys;
 mod models;
+mod kills;
 mod program;
 mod serve;
