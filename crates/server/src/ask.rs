@@ -89,9 +89,15 @@ pub(crate) fn thread(caller: &Caller, name: &str) -> Result<ThreadKey, ApiError>
     Ok(ThreadKey { tenant: caller.tenant.clone(), thread })
 }
 
-/// A thread nobody has used before.
-pub(crate) fn new_thread(caller: &Caller) -> ThreadKey {
-    ThreadKey { tenant: caller.tenant.clone(), thread: ThreadId::random() }
+/// The thread of a request that names none: one nobody has used before, or, for a request that may be sent again, the
+/// one that its idempotency key stands for.
+pub(crate) fn new_thread(caller: &Caller, idempotency: Option<&str>) -> ThreadKey {
+    let named = idempotency.and_then(|key| {
+        let digest = Sha256::digest(key.as_bytes());
+        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        ThreadId::new(&format!("once-{name}")).ok()
+    });
+    ThreadKey { tenant: caller.tenant.clone(), thread: named.unwrap_or_else(ThreadId::random) }
 }
 
 /// A new thread is called by its first question, until somebody calls it otherwise.

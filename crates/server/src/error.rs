@@ -47,7 +47,7 @@ macro_rules! table {
 table! {
     BadJson 400 "bad_json" "the body is not the JSON this route takes" "본문이 이 경로가 받는 JSON이 아닙니다"
     BadInput 400 "bad_input" "a value does not fit" "값이 맞지 않습니다"
-    BadPath 400 "bad_path" "the path does not name a thread and a run" "경로가 대화와 실행을 가리키지 않습니다"
+    BadPath 400 "bad_path" "the path does not name a thing of this server" "경로가 이 서버의 것을 가리키지 않습니다"
     BadHeader 400 "bad_header" "a header does not fit" "헤더가 맞지 않습니다"
     NoHost 400 "no_host" "the request has no `Host` header" "요청에 `Host` 헤더가 없습니다"
     NoKey 401 "no_key" "this server wants a key: send `Authorization: Bearer KEY`; `doran keys new` makes one" "이 서버는 키가 필요합니다. `Authorization: Bearer 키`를 보내세요. 키는 `doran keys new`로 만듭니다"
@@ -62,6 +62,7 @@ table! {
     Conflict 409 "conflict" "the state changed in between" "그사이에 상태가 바뀌었습니다"
     TooLarge 413 "too_large" "the body is too large" "본문이 너무 큽니다"
     NotJson 415 "not_json" "send `Content-Type: application/json` without an encoding" "인코딩 없이 `Content-Type: application/json`으로 보내세요"
+    NotAFile 415 "not_a_file" "send the bytes of the file as the body, without a form around them or an encoding" "폼이나 인코딩 없이 파일의 바이트를 그대로 본문으로 보내세요"
     KeyReused 422 "key_reused" "the idempotency key was used for another request" "이 멱등 키는 다른 요청에 쓰였습니다"
     TooMany 429 "too_many_requests" "this key sends too many requests; wait and ask again" "이 키의 요청이 너무 많습니다. 잠시 뒤에 다시 물으세요"
     Internal 500 "internal" "something went wrong inside" "내부에서 문제가 생겼습니다"
@@ -90,11 +91,6 @@ impl ApiError {
     /// With the time after which to ask again.
     pub(crate) fn wait(code: Code, wait: Duration) -> Self {
         Self { code, detail: None, wait: Some(wait) }
-    }
-
-    /// What went wrong this time, beyond its code.
-    pub(crate) fn detail(&self) -> Option<&str> {
-        self.detail.as_deref()
     }
 
     /// The problem as JSON.

@@ -2,20 +2,25 @@
 //! that points its own name at this machine still sends that name, and is refused by it.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::App;
-use crate::error::Code;
+use crate::error::{ApiError, Code};
 
 /// Refuses what is not addressed to this machine, and marks every answer as data.
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    let mut response = match check(&app.hosts, request.headers(), request.uri().authority().is_some()) {
+    // Such a body can hide a request that a proxy before this server counted otherwise: nothing after it is read.
+    let is_last = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let mut response = match check(&app.hosts, &request) {
         Ok(()) => next.run(request).await,
-        Err(code) => crate::error::ApiError::from(code).into_response(),
+        Err(code) => ApiError::from(code).into_response(),
     };
     let headers = response.headers_mut();
+    if is_last {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
@@ -26,11 +31,25 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-fn check(names: &[String], headers: &HeaderMap, absolute: bool) -> Result<(), Code> {
+fn check(names: &[String], request: &Request) -> Result<(), Code> {
+    if [Method::CONNECT, Method::TRACE].contains(request.method()) {
+        return Err(Code::MethodNotAllowed);
+    }
+    // Only proxies are asked for addresses of other places.
+    if request.uri().authority().is_some() {
+        return Err(Code::BadPath);
+    }
+    check_names(names, request.headers())
+}
+
+fn check_names(names: &[String], headers: &HeaderMap) -> Result<(), Code> {
     let is_ours = |host: &str| is_loopback(host) || is_named(names, host);
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().ok_or(Code::NoHost)?;
-    if absolute || hosts.next().is_some() || !host.to_str().is_ok_and(is_ours) {
+    if hosts.next().is_some() {
+        return Err(Code::BadHeader);
+    }
+    if !host.to_str().is_ok_and(is_ours) {
         return Err(Code::HostNotAllowed);
     }
     match headers.get(header::ORIGIN) {

@@ -5,7 +5,7 @@
 //! round of SHA-256 is enough, and all hashes are compared in the same time whichever of them fits.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use doran_engine::Tenant;
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 
 use crate::App;
 use crate::error::{ApiError, Code};
@@ -74,17 +75,17 @@ pub struct Key {
 
 /// All keys. Cheap to clone; a change is seen by every clone at once.
 #[derive(Clone, Debug, Default)]
-pub struct Keys(Arc<RwLock<Arc<[Key]>>>);
+pub struct Keys(Arc<watch::Sender<Arc<[Key]>>>);
 
 impl Keys {
     /// These keys.
     pub fn new(keys: Vec<Key>) -> Self {
-        Self(Arc::new(RwLock::new(keys.into())))
+        Self(Arc::new(watch::Sender::new(keys.into())))
     }
 
-    /// These keys from now on. A request that was let in goes on.
+    /// These keys from now on. A request that was let in goes on; a stream whose key is gone ends.
     pub fn replace(&self, keys: Vec<Key>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys.into();
+        self.0.send_replace(keys.into());
     }
 
     /// Whether there are none.
@@ -93,7 +94,7 @@ impl Keys {
     }
 
     fn all(&self) -> Arc<[Key]> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.borrow().clone()
     }
 
     fn find(&self, secret: &str) -> Option<Key> {
@@ -106,6 +107,15 @@ impl Keys {
         }
         found
     }
+
+    /// Ends once the key of this caller opens nothing more. Never ends for a caller that needed none.
+    pub(crate) async fn taken_away(&self, caller: &Caller) {
+        let Some(hash) = caller.hash else { return std::future::pending().await };
+        let mut changes = self.0.subscribe();
+        let is_gone =
+            |keys: &Arc<[Key]>| !keys.iter().any(|key| key.hash == hash && key.tenant == caller.tenant);
+        drop(changes.wait_for(is_gone).await);
+    }
 }
 
 /// Who sent a request.
@@ -115,6 +125,8 @@ pub(crate) struct Caller {
     pub(crate) tenant: Tenant,
     /// The name of the key; none where there are no keys.
     pub(crate) key: Option<Arc<str>>,
+    /// By what the key is known.
+    pub(crate) hash: Option<KeyHash>,
 }
 
 /// Lets in who has a key, or everybody where there are none. What comes after finds the [`Caller`] in the request.
@@ -127,17 +139,22 @@ pub(crate) async fn identify(State(app): State<App>, mut request: Request, next:
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
+        // Guessing keys is slow; a right key never waits for wrong ones.
+        Err(Code::WrongKey) => match app.rates.take_wrong() {
+            Ok(()) => ApiError::from(Code::WrongKey).into_response(),
+            Err(wait) => ApiError::wait(Code::TooMany, wait).into_response(),
+        },
         Err(code) => ApiError::from(code).into_response(),
     }
 }
 
 fn caller(keys: &Keys, headers: &HeaderMap) -> Result<Caller, Code> {
     if keys.is_empty() {
-        return Ok(Caller { tenant: Tenant::local(), key: None });
+        return Ok(Caller { tenant: Tenant::local(), key: None, hash: None });
     }
     let secret = secret(headers)?.ok_or(Code::NoKey)?;
     let key = keys.find(secret).ok_or(Code::WrongKey)?;
-    Ok(Caller { tenant: key.tenant, key: Some(key.name.into()) })
+    Ok(Caller { tenant: key.tenant, key: Some(key.name.into()), hash: Some(key.hash) })
 }
 
 /// `Authorization: Bearer KEY`, as OpenAI's clients send it, or `X-Api-Key: KEY`. Two different ones are refused.

@@ -28,6 +28,7 @@ use std::time::Duration;
 use doran_agents::Agent;
 use doran_agents::retrieval::{Index, Library};
 use doran_engine::Runtime;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use error::{Code, Row};
@@ -35,7 +36,7 @@ pub use identity::{Key, KeyHash, Keys};
 pub use listen::{BindError, bind, serve};
 pub use metrics::Metrics;
 pub use rate::Rate;
-pub use routes::router;
+pub use routes::{Door, ROUTES, Route, router};
 
 use crate::rate::Rates;
 
@@ -61,6 +62,8 @@ pub struct App {
     /// Ends every stream with `draining`.
     pub(crate) draining: CancellationToken,
     pub(crate) rates: Rates,
+    /// Room for documents on their way in, which are held whole until they are on disk.
+    pub(crate) uploads: Arc<Semaphore>,
 }
 
 impl App {
@@ -78,6 +81,7 @@ impl App {
             metrics: Metrics::default(),
             draining: CancellationToken::new(),
             rates: Rates::new(limits.rate),
+            uploads: Arc::new(Semaphore::new(limits.uploads)),
         }
     }
 
@@ -108,6 +112,7 @@ impl App {
     /// With these limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.rates = Rates::new(limits.rate);
+        self.uploads = Arc::new(Semaphore::new(limits.uploads));
         self.limits = limits;
         self
     }
@@ -145,6 +150,8 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Bytes of a document.
     pub document_bytes: usize,
+    /// Documents on their way in at a time; more are turned away.
+    pub uploads: usize,
     /// Time to send a document.
     pub document_time: Duration,
     /// Requests answered at a time, open streams not counted; more are turned away.
@@ -173,6 +180,7 @@ impl Default for Limits {
             body_bytes: 1024 * 1024,
             message_bytes: 512 * 1024,
             document_bytes: 64 * 1024 * 1024,
+            uploads: 16,
             document_time: Duration::from_secs(300),
             requests: 512,
             streams: 8192,

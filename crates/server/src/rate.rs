@@ -21,11 +21,15 @@ impl Default for Rate {
     }
 }
 
+/// Wrong keys that are told so, all together; more are told to wait.
+const WRONG: Rate = Rate { per_minute: 60.0, burst: 100.0 };
+
 /// The buckets of all keys. Callers without a key are programs of this machine and are not counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Rates {
     rate: Rate,
     buckets: Arc<Mutex<HashMap<Arc<str>, Bucket>>>,
+    wrong: Arc<Mutex<Option<Bucket>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +40,7 @@ struct Bucket {
 
 impl Rates {
     pub(crate) fn new(rate: Rate) -> Self {
-        Self { rate, buckets: Arc::default() }
+        Self { rate, buckets: Arc::default(), wrong: Arc::default() }
     }
 
     /// Counts a request, or tells how long to wait.
@@ -45,19 +49,31 @@ impl Rates {
         self.take_at(key, Instant::now())
     }
 
+    /// Counts a request with a wrong key, or tells how long to wait. There is one bucket for all: who guesses has as
+    /// many keys and addresses as he likes.
+    pub(crate) fn take_wrong(&self) -> Result<(), Duration> {
+        let now = Instant::now();
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        wrong.get_or_insert(Bucket { left: WRONG.burst, at: now }).take(WRONG, now)
+    }
+
     fn take_at(&self, key: &Arc<str>, now: Instant) -> Result<(), Duration> {
-        let Rate { per_minute, burst } = self.rate;
-        let per_second = (per_minute / 60.0).max(f64::MIN_POSITIVE);
         // There are as many buckets as keys were ever used, so they need no clearing.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = buckets.entry(key.clone()).or_insert(Bucket { left: burst, at: now });
-        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
-        *bucket = Bucket { left: (bucket.left + since * per_second).min(burst), at: now };
-        if bucket.left < 1.0 {
-            let wait = (1.0 - bucket.left) / per_second;
+        buckets.entry(key.clone()).or_insert(Bucket { left: self.rate.burst, at: now }).take(self.rate, now)
+    }
+}
+
+impl Bucket {
+    fn take(&mut self, Rate { per_minute, burst }: Rate, now: Instant) -> Result<(), Duration> {
+        let per_second = (per_minute / 60.0).max(f64::MIN_POSITIVE);
+        let since = now.saturating_duration_since(self.at).as_secs_f64();
+        *self = Self { left: (self.left + since * per_second).min(burst), at: now };
+        if self.left < 1.0 {
+            let wait = (1.0 - self.left) / per_second;
             return Err(Duration::try_from_secs_f64(wait).unwrap_or(Duration::from_secs(3600)));
         }
-        bucket.left -= 1.0;
+        self.left -= 1.0;
         Ok(())
     }
 }

@@ -17,28 +17,39 @@ use tracing::Instrument;
 use crate::App;
 use crate::api::{self, Event};
 use crate::error::{ApiError, Code};
+use crate::identity::Caller;
 
 /// Frames between the log and the socket. Few, so that a slow client holds back only itself.
 const FRAMES: usize = 16;
+/// The least time after which a browser comes back by itself; the most is twice that.
+const RETRY_MS: u128 = 500;
 
 /// Streams the events of a run until it rests, the client goes, or the server stops.
-pub(crate) fn stream(app: &App, thread: &str, watch: Watch) -> Result<Response, ApiError> {
+pub(crate) fn stream(app: &App, caller: Caller, thread: &str, watch: Watch) -> Result<Response, ApiError> {
     let (app, thread) = (app.clone(), thread.to_owned());
-    respond(&app.clone(), move |frames| pump(app, thread, watch, frames))
+    respond(&app.clone(), caller, move |frames| async move {
+        // After a restart not everybody should come back at the same moment.
+        let retry = format!("retry: {}\n\n", RETRY_MS + uuid::Uuid::new_v4().as_u128() % RETRY_MS);
+        if frames.send(retry.into()).await.is_ok() {
+            pump(app, thread, watch, frames).await;
+        }
+    })
 }
 
 /// Streams what `tell` sends. Whoever tells stops when nobody listens any more.
 pub(crate) fn frames<F: Future<Output = ()> + Send + 'static>(
     app: &App,
+    caller: Caller,
     tell: impl FnOnce(Frames) -> F,
 ) -> Result<Response, ApiError> {
     let slow_reader = app.limits.slow_reader;
-    respond(app, move |to| tell(Frames { to, slow_reader }))
+    respond(app, caller, move |to| tell(Frames { to, slow_reader }))
 }
 
-/// A stream of frames, unless there are too many already.
+/// A stream of frames, unless there are too many already. It ends when the key it was opened with is taken away.
 fn respond<F: Future<Output = ()> + Send + 'static>(
     app: &App,
+    caller: Caller,
     tell: impl FnOnce(Sender<Bytes>) -> F,
 ) -> Result<Response, ApiError> {
     let (open, now) = app.metrics.stream();
@@ -48,10 +59,14 @@ fn respond<F: Future<Output = ()> + Send + 'static>(
     }
     let (frames, arriving) = channel(FRAMES);
     let telling = tell(frames);
+    let keys = app.keys.clone();
     tokio::spawn(
         async move {
             let _open = open;
-            telling.await;
+            tokio::select! {
+                () = telling => {}
+                () = keys.taken_away(&caller) => tracing::info!("a stream ended with its key"),
+            }
         }
         .in_current_span(),
     );

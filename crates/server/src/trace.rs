@@ -1,9 +1,13 @@
-//! A span for every request, and an id by which a person and a log mean the same one. Sheds load before any work.
+//! A span for every request, and an id by which a person and a log mean the same one. Sheds load before any work, and
+//! turns a panic into an answer.
+
+use std::panic::AssertUnwindSafe;
 
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 use tracing::Instrument;
 
 use crate::App;
@@ -34,7 +38,14 @@ async fn within_limit(app: &App, request: Request, next: Next) -> Response {
         app.metrics.turned_away();
         return ApiError::from(Code::Overloaded).into_response();
     }
-    next.run(request).await
+    // A route owns what it works with: what a panic leaves half-done is dropped with it.
+    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            tracing::error!("a route panicked");
+            ApiError::from(Code::Internal).into_response()
+        }
+    }
 }
 
 /// The id that the client or a proxy gave, if it can stand in a log.

@@ -3,14 +3,10 @@
 
 use std::sync::LazyLock;
 
-use axum::Router;
 use axum::extract::RawQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use sha2::{Digest, Sha256};
-
-use crate::App;
 
 /// What the page may do: run its own script, show its own style and pictures, and talk to this server. Text cannot
 /// become markup: the one place that parses has a name.
@@ -43,20 +39,24 @@ static SCRIPT: Asset = asset!("text/javascript; charset=utf-8", "app.js");
 static STYLE: Asset = asset!("text/css; charset=utf-8", "app.css");
 static ICON: Asset = asset!("image/svg+xml", "icon.svg");
 
-/// The files of the page, and the addresses within it: a reload anywhere gives the page again. The root is left to the
-/// caller, as programs ask for it too.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/t/{thread}", get(page))
-        .route("/documents", get(page))
-        .route("/app.js", get(async |query: RawQuery, headers: HeaderMap| SCRIPT.answer(query, &headers)))
-        .route("/app.css", get(async |query: RawQuery, headers: HeaderMap| STYLE.answer(query, &headers)))
-        .route("/icon.svg", get(async |query: RawQuery, headers: HeaderMap| ICON.answer(query, &headers)))
-}
-
-/// The page itself.
+/// The page itself, which every address within it gives: a reload anywhere shows the same again.
 pub(crate) async fn page(headers: HeaderMap) -> Response {
     PAGE.answer(RawQuery(None), &headers)
+}
+
+/// Its script.
+pub(crate) async fn script(query: RawQuery, headers: HeaderMap) -> Response {
+    SCRIPT.answer(query, &headers)
+}
+
+/// Its style.
+pub(crate) async fn style(query: RawQuery, headers: HeaderMap) -> Response {
+    STYLE.answer(query, &headers)
+}
+
+/// Its icon.
+pub(crate) async fn icon(query: RawQuery, headers: HeaderMap) -> Response {
+    ICON.answer(query, &headers)
 }
 
 /// Whether a browser asks to show something, rather than a program to read it.

@@ -22,7 +22,7 @@ const AGENT: &str = "react";
 
 /// A question. An empty message is a question too: the agent says what is wrong with it.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Chat {
     #[serde(default)]
     message: String,
@@ -45,7 +45,7 @@ pub(super) async fn chat(
     let agent = chat.agent.as_deref().unwrap_or(AGENT);
     let thread = match chat.session_id.as_deref().or(chat.thread_id.as_deref()) {
         Some(name) => ask::thread(&caller, name)?,
-        None => ask::new_thread(&caller),
+        None => ask::new_thread(&caller, key.as_deref()),
     };
     let session = thread.thread.to_string();
     let ask = Ask {

@@ -23,7 +23,7 @@ const AGENT: &str = "contract";
 
 /// A question about contracts.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Chat {
     message: String,
     thread_id: Option<String>,
@@ -45,7 +45,7 @@ pub(super) async fn chat(
     }
     let thread = match chat.thread_id.as_deref().or(chat.session_id.as_deref()) {
         Some(name) => ask::thread(&caller, name)?,
-        None => ask::new_thread(&caller),
+        None => ask::new_thread(&caller, key.as_deref()),
     };
     let name = thread.thread.to_string();
     let ask = Ask {
@@ -60,7 +60,7 @@ pub(super) async fn chat(
     let mut tale = Tale::of(&app, AGENT, run.key(), &name).await?;
     let about = json!({ "threadId": name, "runId": run.id().to_string() });
     let first = Frame::new("start", &about);
-    sse::frames(&app, move |frames| async move {
+    sse::frames(&app, caller, move |frames| async move {
         let mut listens = frames.send(first).await;
         while listens && let Some(told) = tale.next().await {
             listens = frames.send_all(frame(told, &about)).await;

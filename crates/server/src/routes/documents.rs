@@ -3,10 +3,11 @@
 use axum::body::to_bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use doran_agents::retrieval::{
-    DocumentId, DocumentKind, Filter, Library, LibraryError, NewDocument, Question, RetrieveError, Status, Tenant,
+    DocumentId, DocumentKind, Filter, Library, LibraryError, NewDocument, Question, RetrieveError, Status,
+    Tenant,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -43,6 +44,8 @@ pub(super) async fn add(
     let library = library(&app)?;
     let About { name, collection, kind } = query(about)?;
     let kind = kind_of(kind.as_deref())?;
+    check_head(request.headers(), app.limits.document_bytes)?;
+    let _room = app.uploads.try_acquire().map_err(|_| Code::Overloaded)?;
     let reading = to_bytes(request.into_body(), app.limits.document_bytes);
     let bytes = timeout(app.limits.document_time, reading)
         .await
@@ -149,8 +152,11 @@ pub(super) async fn search(
     }
     let index = app.index.as_ref().ok_or(Code::NotFound)?;
     let mut question = Question::new(tenant(&caller), q, limit.unwrap_or(10).clamp(1, MOST_HITS));
-    question.filter =
-        Filter { collection, documents: document.into_iter().map(DocumentId::new).collect(), kinds: Vec::new() };
+    question.filter = Filter {
+        collection,
+        documents: document.into_iter().map(DocumentId::new).collect(),
+        kinds: Vec::new(),
+    };
     let hits = index.retrieve(&question).await.map_err(of_index)?;
     let hits: Vec<Value> = hits
         .iter()
@@ -170,6 +176,19 @@ pub(super) async fn search(
         })
         .collect();
     Ok(json(json!({ "hits": hits })))
+}
+
+/// A form around the file, or one that has to be unpacked first, would be kept as if it were the file.
+fn check_head(headers: &HeaderMap, most: usize) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_form = text(header::CONTENT_TYPE).trim_start().to_ascii_lowercase().starts_with("multipart/");
+    if is_form || headers.contains_key(header::CONTENT_ENCODING) {
+        return Err(ApiError::because(Code::NotAFile, "`curl --data-binary @FILE` sends a file as it is"));
+    }
+    if text(header::CONTENT_LENGTH).parse::<usize>().is_ok_and(|length| length > most) {
+        return Err(Code::TooLarge.into());
+    }
+    Ok(())
 }
 
 fn library(app: &App) -> Result<&Library, ApiError> {
@@ -200,10 +219,7 @@ fn kind_of(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
             Some(kind) if !kind.trim().is_empty() && kind.len() <= 100 => {
                 Ok(DocumentKind::Standard(kind.trim().to_owned()))
             }
-            _ => Err(ApiError::because(
-                Code::BadInput,
-                "`kind` is `general`, `contract` or `standard:KIND`",
-            )),
+            _ => Err(ApiError::because(Code::BadInput, "`kind` is `general`, `contract` or `standard:KIND`")),
         },
     }
 }

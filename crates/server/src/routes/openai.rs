@@ -34,8 +34,7 @@ use crate::tell::Tale;
 pub(super) struct Completion {
     model: String,
     messages: Vec<Said>,
-    #[serde(default)]
-    stream: bool,
+    stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     n: Option<u32>,
     metadata: Option<Value>,
@@ -105,7 +104,7 @@ pub(super) async fn completions(
     let message = question(&asked.messages, named.is_some())?;
     let thread = match named {
         Some(name) => ask::thread(&caller, name)?,
-        None => ask::new_thread(&caller),
+        None => ask::new_thread(&caller, key.as_deref()),
     };
     let ask = Ask {
         agent: &asked.model,
@@ -117,8 +116,8 @@ pub(super) async fn completions(
     };
     let run = ask::start(&app, ask).await?;
     let head = Head { id: format!("chatcmpl-{}", run.id()), created: now(), model: asked.model };
-    let mut response = if asked.stream {
-        streamed(&app, head, &run, asked.stream_options.unwrap_or_default().include_usage).await?
+    let mut response = if asked.stream == Some(true) {
+        streamed(&app, caller, head, &run, asked.stream_options.unwrap_or_default().include_usage).await?
     } else {
         whole(&app, &head, &run).await?
     };
@@ -199,11 +198,17 @@ fn not_finished(row: &RunRow) -> ApiError {
     }
 }
 
-async fn streamed(app: &App, head: Head, run: &RunHandle, with_usage: bool) -> Result<Response, ApiError> {
+async fn streamed(
+    app: &App,
+    caller: Caller,
+    head: Head,
+    run: &RunHandle,
+    with_usage: bool,
+) -> Result<Response, ApiError> {
     let key = run.key();
     let mut tale = Tale::of(app, &head.model, key.clone(), run.thread().thread.as_str()).await?;
     let app = app.clone();
-    sse::frames(&app.clone(), move |frames| async move {
+    sse::frames(&app.clone(), caller, move |frames| async move {
         let mut listens = frames.send(head.chunk(&json!({ "role": "assistant", "content": "" }), None)).await;
         while listens && let Some(told) = tale.next().await {
             let goes_on = matches!(told, Told::Words(_));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, Status, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, Until};
 use serde::Deserialize;
@@ -64,7 +64,7 @@ pub(super) async fn start(
         outcome(&app, &asked.agent, &run).await?
     } else {
         let watch = app.runtime.watch(&run.key(), 0, Until::Rest).await?;
-        sse::stream(&app, thread.thread.as_str(), watch)?
+        sse::stream(&app, caller, thread.thread.as_str(), watch)?
     };
     let place = format!("/api/threads/{}/runs/{}/events", encoded(thread.thread.as_str()), run.id());
     if let Ok(place) = HeaderValue::from_str(&place) {
@@ -161,7 +161,7 @@ pub(super) async fn events(
         return Err(ApiError::because(Code::BadInput, "no run has that many events"));
     }
     let watch = app.runtime.watch(&key, after, Until::Rest).await?;
-    sse::stream(&app, row.thread.thread.as_str(), watch)
+    sse::stream(&app, caller, row.thread.thread.as_str(), watch)
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/resume`

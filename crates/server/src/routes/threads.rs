@@ -21,6 +21,8 @@ use crate::identity::Caller;
 const MOST: usize = 200;
 /// Threads looked through for one search.
 const LOOKED: usize = 5000;
+/// No tenant has more threads; a larger cursor is a mistake.
+const MOST_THREADS: usize = 1 << 40;
 /// The most characters of a title.
 const TITLE: usize = 200;
 
@@ -46,7 +48,7 @@ pub(super) async fn make(
     if let Some(title) = &make.title {
         metadata.insert("title".into(), checked(title)?.into());
     }
-    let thread = ask::new_thread(&caller);
+    let thread = ask::new_thread(&caller, None);
     let row = app.runtime.store().put_thread(&thread, &metadata).await.map_err(EngineError::from)?;
     Ok((StatusCode::CREATED, json(api::Thread::of(&row))).into_response())
 }
@@ -69,6 +71,9 @@ pub(super) async fn list(
     let Find { q, limit, cursor } = query(find)?;
     let limit = limit.unwrap_or(50).clamp(1, MOST);
     let mut offset = cursor.unwrap_or(0);
+    if offset > MOST_THREADS {
+        return Err(ApiError::because(Code::BadInput, "there are not that many threads"));
+    }
     let wanted = q.map(|q| q.trim().to_lowercase()).filter(|q| !q.is_empty());
     let mut threads = Vec::new();
     let mut looked = 0;
