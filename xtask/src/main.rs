@@ -1,7 +1,8 @@
-//! Chores of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|ui|ci`.
+//! Chores of this repository, in plain std Rust: `cargo xtask check|tidy|deny|test|torture|ui|browser|ci`.
 //!
 //! One file a chore. Each says what it does on stderr and ends with an [`Outcome`].
 
+mod browser;
 mod check;
 mod ci;
 mod command;
@@ -24,6 +25,7 @@ cargo xtask test [ARGS]    cargo test, with the results of all test programs sum
 cargo xtask torture        the short version of every torture
 cargo xtask ui             the web page, built anew
 cargo xtask ui --check     the web page type-checked, tested and compared with a new build
+cargo xtask browser        the web page in Chromium, against the program; needs `cargo xtask ui --check` before
 cargo xtask ci             all of the above, in this order";
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         (Some("torture"), true) => end(torture::run()),
         (Some("ui"), true) => end(ui::build()),
         (Some("ui"), false) if rest == ["--check"] => end(ui::check()),
+        (Some("browser"), true) => end(browser::run()),
         (Some("ci"), true) => ci::run(),
         _ => end(Err(USAGE.to_string())),
     }

@@ -1,12 +1,17 @@
-// The page in a real browser: `node e2e/run.mjs [--base http://127.0.0.1:7979] [--shots FOLDER] [--only WORD]`.
+// The page in a real browser:
+// `node e2e/run.mjs [--doran PROGRAM] [--slow PROGRAM] [--base ADDRESS] [--shots FOLDER] [--only WORD]`.
 //
-// What any server must do is checked against `--base`, a running doran, and against the scripted server here; what
-// needs a server that misbehaves on demand only against the latter.
+// What any server must do is checked against the program `--doran` and a server that runs already at `--base`, and
+// against the scripted server here. What takes a server that can be killed is checked against `--doran`, what takes
+// one whose words come slowly against `--slow` (the example `paced`), and what takes one that misbehaves on demand
+// against the scripted one.
 
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { start } from './mock.mjs'
 import { anywhere } from './anywhere.mjs'
+import { doran } from './doran.mjs'
+import { real, slow } from './real.mjs'
 import { scripted } from './scripted.mjs'
 
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync']
@@ -74,6 +79,12 @@ async function check(where, address, { name, options, run }, more = {}) {
   }
 }
 
+const house = option('doran') && (await doran(option('doran')))
+if (house) for (const test of [...anywhere, ...real]) await check('doran   ', house.base, test, { house })
+await house?.end()
+const paced = option('slow') && (await doran(option('slow'), []))
+if (paced) for (const test of slow) await check('slow    ', paced.base, test)
+await paced?.end()
 if (base) for (const test of anywhere) await check('server  ', base, test)
 for (const test of [...anywhere, ...scripted]) {
   const server = await start({ pace: 4 })

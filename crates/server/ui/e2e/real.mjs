@@ -1,0 +1,132 @@
+// What the page must do with the real program: every agent, a crash in the middle, and a document from upload to quote.
+
+import assert from 'node:assert/strict'
+import { accessible, answerText, ask, finished, noSideways, PHONE, ready } from './steps.mjs'
+
+const LOOKS = [
+  { locale: 'ko-KR', colorScheme: 'light' },
+  { locale: 'en-GB', colorScheme: 'dark' },
+  { locale: 'ko-KR', colorScheme: 'dark' },
+  { locale: 'en-GB', colorScheme: 'light' },
+]
+
+const agents = ['assistant', 'contract', 'react', 'docqa'].map((agent, at) => ({
+  name: `${agent} answers its own first question`,
+  options: LOOKS[at],
+  async run({ page, base, shoot }) {
+    const { agents } = await (await fetch(`${base}/api/agents`)).json()
+    const one = agents.findIndex(({ id }) => id === agent)
+    assert.notEqual(one, -1, `there is no agent ${agent}`)
+    await ready(page)
+    await page.click(`.agent >> nth=${one}`)
+    const question = agents[one].starters[LOOKS[at].locale.slice(0, 2)][0]
+    await page.click(`.starters button:has-text(${JSON.stringify(question)})`)
+    await finished(page)
+    assert.ok((await answerText(page)).trim().length > 0, 'no answer')
+    assert.equal(await page.locator('.card.problem').count(), 0)
+    await page.keyboard.press('Control+i')
+    await page.waitForSelector('.graph-frame svg .is-done')
+    await shoot(`agent-${agent}`)
+    await accessible(page, agent)
+    await page.reload()
+    await finished(page)
+    assert.equal(await page.locator('.turn').count(), 1)
+  },
+}))
+
+export const real = [
+  ...agents,
+  {
+    name: 'a server that is killed and started again finishes what it was asked, once',
+    async run({ page, house, shoot }) {
+      let turns = 0
+      await ready(page)
+      for (const wait of [0, 5, 20, 60, 150]) {
+        await ask(page, '연차휴가는 며칠인가요?')
+        turns += 1
+        await page.waitForFunction((count) => document.querySelectorAll('.turn').length === count, turns)
+        await page.waitForURL(/\/t\//)
+        // Whether the request came through is for the page to find out.
+        await page.waitForTimeout(wait)
+        await house.kill()
+        if (wait === 0) await shoot('server-away')
+        await house.start()
+        await finished(page)
+        assert.equal(await page.locator('.turn').count(), turns)
+        assert.equal(await page.locator('.bubble').count(), turns)
+        assert.match(await answerText(page), /15일/)
+      }
+      const thread = decodeURIComponent(new URL(page.url()).pathname.slice(3))
+      const { runs } = await (await fetch(`${house.base}/api/threads/${encodeURIComponent(thread)}/runs`)).json()
+      assert.deepEqual(runs.map(({ status }) => status), Array(turns).fill('finished'))
+      await page.reload()
+      await finished(page)
+      assert.equal(await page.locator('.turn').count(), turns)
+    },
+  },
+  {
+    name: 'a document goes from upload to a quote that is marked in it',
+    async run({ page, base, shoot }) {
+      await ready(page)
+      await page.click('a.place')
+      const name = '주차 규정.md'
+      const text = '# 주차 규정\n\n제1조(목적) 이 규정은 주차장 이용을 정한다.\n\n제2조(요금) 방문객의 주차 요금은 한 시간에 삼천원으로 한다.\n'
+      await page.setInputFiles('input[type=file]', { name, mimeType: 'text/markdown', buffer: Buffer.from(text) })
+      await page.locator('.doc.is-ready', { hasText: name }).waitFor()
+      await page.goto(base)
+      await ready(page)
+      await ask(page, '방문객의 주차 요금은 얼마인가요?')
+      await finished(page)
+      assert.match(await answerText(page), /삼천원/)
+      await page.click('.source >> nth=0')
+      await page.waitForSelector('.document-text mark')
+      const marked = (await page.locator('.document-text mark').allTextContents()).join('')
+      assert.ok(text.replace(/^# /, '').includes(marked.trim()), `the mark is not in the document: ${marked}`)
+      assert.match(marked, /삼천원/)
+      await shoot('uploaded-quote')
+      await accessible(page, 'source')
+    },
+  },
+]
+
+/** With a server whose words come slowly. */
+export const slow = [
+  {
+    name: 'a reload in the middle of a word goes on with the answer',
+    async run({ page, shoot }) {
+      await ready(page)
+      await ask(page, '연차휴가는 며칠인가요?')
+      await page.waitForFunction(() => (document.querySelector('.markdown')?.textContent?.trim().length ?? 0) > 3)
+      await shoot('in-the-middle')
+      await page.reload()
+      await page.waitForSelector('.turn')
+      assert.equal(await page.locator('.answer[data-status=finished]').count(), 0, 'the answer came too fast for this test')
+      await finished(page)
+      assert.match(await answerText(page), /15일/)
+      assert.equal(await page.locator('.turn').count(), 1)
+      assert.equal(await page.locator('.bubble').count(), 1)
+    },
+  },
+  {
+    name: 'stop stops the run on the server, and the next question is answered',
+    options: PHONE,
+    async run({ page, base, shoot }) {
+      await ready(page)
+      await ask(page, '연차휴가는 며칠인가요?')
+      await page.waitForFunction(() => (document.querySelector('.markdown')?.textContent?.trim().length ?? 0) > 3)
+      await page.click('.round.stop')
+      await page.waitForSelector('.answer[data-status=cancelled]')
+      const text = await answerText(page)
+      await noSideways(page)
+      await shoot('stopped-phone')
+      const thread = new URL(page.url()).pathname.slice(3)
+      const { runs } = await (await fetch(`${base}/api/threads/${thread}/runs`)).json()
+      assert.deepEqual(runs.map(({ status }) => status), ['cancelled'])
+      await page.waitForTimeout(500)
+      assert.equal(await answerText(page), text)
+      await ask(page, '육아휴직은 최대 얼마나 쓸 수 있나요?')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await finished(page)
+    },
+  },
+]
