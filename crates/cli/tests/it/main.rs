@@ -6,5 +6,6 @@ mod chat;
 mod config;
 mod demo;
 mod ingest;
+mod kills;
 mod program;
 mod serve;

@@ -1,22 +1,33 @@
-//! The server from outside: the router in process, frames as text, and one real socket.
+//! The server from outside: the router in process, frames as text, and real sockets where a socket is the point.
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod clients;
+mod cuts;
+mod hostile;
+mod identity;
 mod page;
+mod races;
 mod requests;
 mod runs;
 mod socket;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, header};
+use doran_agents::retrieval::{Library, LibraryOptions};
+use doran_agents::tools::{Calculator, Policy};
 use doran_agents::{Parts, all, samples};
 use doran_engine::store::RamStore;
-use doran_engine::Runtime;
-use doran_llm::{ChatModel, OfflineModel};
+use doran_engine::{Runtime, Tenant};
+use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, OfflineModel, Purpose};
 use doran_retrieval::RamKeyword;
-use doran_server::{App, Limits, router};
+use doran_server::{App, Key, KeyHash, Keys, Limits, router};
+use futures_util::{StreamExt, stream};
+use serde_json::Value;
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
 fn app() -> App {
@@ -24,13 +35,42 @@ fn app() -> App {
 }
 
 fn app_with(model: Arc<dyn ChatModel>, limits: Limits) -> App {
-    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
-    let agents = all(&Parts::new(model, index.clone())).expect("sound graphs");
+    let (app, _) = app_of(model, "local");
+    app.limits(limits)
+}
+
+/// A server whose samples belong to this tenant. Before it calculates, it asks a person.
+fn app_of(model: Arc<dyn ChatModel>, tenant: &str) -> (App, Arc<RamKeyword>) {
+    let documents = [samples::all(), samples::contracts()].concat();
+    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new(tenant), &documents));
+    let mut parts = Parts::new(model, index.clone());
+    parts.tools.add(Arc::new(Calculator::new()), Policy::Ask).expect("a sound tool");
+    let agents = all(&parts).expect("sound graphs");
     let runtime = Runtime::new(Arc::new(RamStore::new()));
     for agent in &agents {
         agent.register(&runtime).expect("registered");
     }
-    App::new(runtime, agents).index(index).limits(limits)
+    (App::new(runtime, agents).index(index.clone()), index)
+}
+
+/// Keys of two tenants, each opened by its own name: `key-a` and `key-b`.
+fn two_keys() -> Keys {
+    let key = |tenant: &str| Key {
+        name: format!("of {tenant}"),
+        tenant: Tenant::new(tenant).expect("a name"),
+        hash: KeyHash::of(&format!("key-{tenant}")),
+    };
+    Keys::new(vec![key("a"), key("b")])
+}
+
+/// A server of two tenants that takes documents; the samples belong to `a`.
+async fn shared(name: &str) -> App {
+    let (app, index) = app_of(Arc::new(OfflineModel), "a");
+    let path =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    std::fs::remove_dir_all(&path).ok();
+    let library = Library::open(&path, index, LibraryOptions::default()).await.expect("a library");
+    app.keys(two_keys()).library(library)
 }
 
 fn get(path: &str) -> Request<Body> {
@@ -38,11 +78,29 @@ fn get(path: &str) -> Request<Body> {
 }
 
 fn post(path: &str, body: &str) -> Request<Body> {
-    Request::post(path)
+    sent("post", path, body)
+}
+
+/// A request with a body of JSON.
+fn sent(method: &str, path: &str, body: &str) -> Request<Body> {
+    Request::builder()
+        .method(method.to_uppercase().as_str())
+        .uri(path)
         .header(header::HOST, "127.0.0.1:7979")
         .header(header::CONTENT_TYPE, "application/json")
         .body(Body::from(body.to_owned()))
         .expect("a request")
+}
+
+/// The same with a header more.
+fn with(mut request: Request<Body>, name: &'static str, value: &str) -> Request<Body> {
+    request.headers_mut().append(name, value.parse().expect("a header"));
+    request
+}
+
+/// The same from the tenant with this name.
+fn by(tenant: &str, request: Request<Body>) -> Request<Body> {
+    with(request, "authorization", &format!("Bearer key-{tenant}"))
 }
 
 async fn send(app: &App, request: Request<Body>) -> Response<Body> {
@@ -50,8 +108,16 @@ async fn send(app: &App, request: Request<Body>) -> Response<Body> {
 }
 
 async fn text(response: Response<Body>) -> String {
-    let bytes = to_bytes(response.into_body(), 1 << 20).await.expect("a body");
+    let bytes = to_bytes(response.into_body(), 1 << 24).await.expect("a body");
     String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+async fn json(app: &App, request: Request<Body>) -> Value {
+    let response = send(app, request).await;
+    let status = response.status();
+    let body = text(response).await;
+    assert!(status.is_success(), "{status} {body}");
+    serde_json::from_str(&body).expect("JSON")
 }
 
 /// Status and code of an answer that says what went wrong.
@@ -61,8 +127,56 @@ async fn problem(app: &App, request: Request<Body>) -> String {
     let kind = response.headers().get(header::CONTENT_TYPE).expect("a type").clone();
     let body = text(response).await;
     assert_eq!(kind, "application/problem+json", "{body}");
-    let json: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+    let json: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!(json["status"], status);
     assert!(json["title"].is_string() && json["title_ko"].is_string(), "{json}");
     format!("{status} {}", json["code"].as_str().expect("a code"))
+}
+
+/// Where the events of a run are.
+fn place(response: &Response<Body>) -> String {
+    response.headers()[header::LOCATION].to_str().expect("text").to_owned()
+}
+
+/// Says one word, waits for leave, and says the rest. What is not for the person it says at once.
+struct Halting(Arc<Notify>);
+
+impl ChatModel for Halting {
+    fn about(&self) -> About {
+        OfflineModel.about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        if request.purpose != Purpose::Answer {
+            return OfflineModel.stream(request);
+        }
+        let leave = self.0.clone();
+        let first = stream::once(async { Ok(Delta::Text { text: "음… ".into() }) });
+        let rest = stream::once(async move { leave.notified().await })
+            .flat_map(move |()| OfflineModel.stream(request.clone()));
+        first.chain(rest).boxed()
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % (most.max(1) as u64)).expect("small")
+    }
+}
+
+/// Waits until something holds, and not for ever.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..2000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it did not come about");
 }

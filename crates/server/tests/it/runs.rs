@@ -2,24 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{Response, header};
-use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, OfflineModel};
+use axum::http::header;
 use doran_server::{App, Limits, api};
 use expect_test::expect;
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
 use tokio::sync::Notify;
 
-use crate::{app, app_with, get, post, problem, send, text};
+use crate::{Halting, app, app_with, get, place, post, problem, send, text};
 
 const RUNS: &str = "/api/threads/%EB%8C%80%ED%99%94%201/runs";
 
 fn asked(message: &str) -> String {
     serde_json::json!({ "agent": "assistant", "message": message }).to_string()
-}
-
-fn place(response: &Response<Body>) -> String {
-    response.headers()[header::LOCATION].to_str().expect("text").to_owned()
 }
 
 /// The events of a stream that have a number, with what differs between two runs of the test taken out.
@@ -40,6 +34,14 @@ fn numbered(frames: &str) -> String {
         lines.push_str(&format!("{head}\ndata: {data}\n\n"));
     }
     lines
+}
+
+/// A stream begins by telling when to come back.
+fn after_retry(frames: &str) -> &str {
+    let (first, rest) = frames.split_once("\n\n").expect("a first frame");
+    let wait: u64 = first.strip_prefix("retry: ").and_then(|wait| wait.parse().ok()).expect("a time");
+    assert!((500..1000).contains(&wait), "{wait}");
+    rest
 }
 
 #[tokio::test]
@@ -74,12 +76,16 @@ async fn a_run_is_a_stream_of_numbered_frames() {
     let again = text(send(&app, get(&place)).await).await;
     assert_eq!(numbered(&again), numbered(&frames), "a late watcher gets everything");
     let rest = text(send(&app, get(&format!("{place}?after=2"))).await).await;
-    assert!(rest.starts_with("id: 3\nevent: step\n"), "{rest}");
+    assert!(after_retry(&rest).starts_with("id: 3\nevent: step\n"), "{rest}");
     let mut request = get(&format!("{place}?after=1"));
     request.headers_mut().insert("last-event-id", "3".parse().expect("a header"));
     let rest = text(send(&app, request).await).await;
-    assert!(rest.starts_with("id: 4\nevent: finished\n") && rest.matches("id: ").count() == 1, "{rest}");
-    assert_eq!(text(send(&app, get(&format!("{place}?after=4"))).await).await, "");
+    assert!(
+        after_retry(&rest).starts_with("id: 4\nevent: finished\n") && rest.matches("id: ").count() == 1,
+        "{rest}"
+    );
+    let nothing = text(send(&app, get(&format!("{place}?after=4"))).await).await;
+    assert_eq!(after_retry(&nothing), "");
     let elsewhere = place.replace("%201", "%202");
     assert_eq!(problem(&app, get(&elsewhere)).await, "404 not_found");
 }
@@ -88,7 +94,7 @@ async fn a_run_is_a_stream_of_numbered_frames() {
 async fn every_event_reads_back_as_it_was_written() {
     let app = app();
     let frames = text(send(&app, post(RUNS, &asked("연차휴가는 며칠인가요?"))).await).await;
-    for frame in frames.split_terminator("\n\n") {
+    for frame in after_retry(&frames).split_terminator("\n\n") {
         let (_, data) = frame.split_once("data: ").expect("a data line");
         let event: api::Event = serde_json::from_str(data).expect("an event");
         assert_eq!(serde_json::to_string(&event).expect("JSON"), data);
@@ -111,23 +117,6 @@ async fn the_same_key_starts_one_run() {
     assert_eq!(numbered(&first), numbered(&second));
     assert_eq!(problem(&app, with_key(RUNS, &asked("뭐?"))).await, "422 key_reused");
     assert_eq!(problem(&app, with_key("/api/threads/u/runs", &asked("안녕?"))).await, "422 key_reused");
-}
-
-/// Says one word, waits for leave, and says the rest.
-struct Halting(Arc<Notify>);
-
-impl ChatModel for Halting {
-    fn about(&self) -> About {
-        OfflineModel.about()
-    }
-
-    fn stream(&self, request: ChatRequest) -> DeltaStream {
-        let leave = self.0.clone();
-        let first = stream::once(async { Ok(Delta::Text { text: "음… ".into() }) });
-        let rest = stream::once(async move { leave.notified().await })
-            .flat_map(move |()| OfflineModel.stream(request.clone()));
-        first.chain(rest).boxed()
-    }
 }
 
 /// Starts a run that waits in the middle, and reads its stream up to the first words.
@@ -189,9 +178,10 @@ async fn a_stream_says_that_the_server_stops_and_can_be_gone_on_with() {
     assert!(frames.contains("id: 3\nevent: step") && frames.contains("event: finished"), "{frames}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_silent_stream_gives_signs_of_life() {
-    let app = app_with(Arc::new(Halting(Arc::new(Notify::new()))), Limits::default());
+    let limits = Limits { heartbeat: std::time::Duration::from_millis(20), ..Limits::default() };
+    let app = app_with(Arc::new(Halting(Arc::new(Notify::new()))), limits);
     let (_, mut frames, _) = halfway(&app).await;
     for _ in 0..2 {
         let bytes = frames.next().await.expect("more").expect("bytes");

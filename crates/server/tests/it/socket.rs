@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_llm::OfflineModel;
-use doran_server::{BindError, Limits, bind, serve};
+use doran_server::{App, BindError, Keys, Limits, bind, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -16,16 +16,22 @@ const ASK: &str = "POST /api/threads/t/runs HTTP/1.1\r\nHost: localhost\r\nConte
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(10);
 
-async fn started(limits: Limits) -> (std::net::SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
-    let listener = bind("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
+type Started = (std::net::SocketAddr, CancellationToken, tokio::task::JoinHandle<()>);
+
+async fn started(limits: Limits) -> Started {
+    listening(app_with(Arc::new(OfflineModel), limits)).await
+}
+
+/// Puts a server on a socket of its own.
+pub async fn listening(app: App) -> Started {
+    let listener = bind("127.0.0.1:0".parse().expect("an address"), &Keys::default()).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let stop = CancellationToken::new();
-    let app = app_with(Arc::new(OfflineModel), limits);
     (address, stop.clone(), tokio::spawn(serve(listener, app, stop)))
 }
 
 /// Sends some bytes and reads until the other side closes.
-async fn told(address: std::net::SocketAddr, bytes: &str) -> String {
+pub async fn told(address: std::net::SocketAddr, bytes: &str) -> String {
     let mut socket = TcpStream::connect(address).await.expect("connected");
     socket.write_all(bytes.as_bytes()).await.expect("sent");
     let mut answer = Vec::new();
@@ -66,9 +72,10 @@ async fn a_server_that_stops_lets_go_of_connections_that_do_nothing() {
 
 #[tokio::test]
 async fn an_address_that_others_can_reach_is_refused() {
-    let error = bind("0.0.0.0:0".parse().expect("an address")).await.expect_err("refused");
+    let error = bind("0.0.0.0:0".parse().expect("an address"), &Keys::default()).await.expect_err("refused");
     assert!(matches!(error, BindError::NotLoopback(_)), "{error}");
-    let taken = bind("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
-    let error = bind(taken.local_addr().expect("an address")).await.expect_err("taken");
+    bind("0.0.0.0:0".parse().expect("an address"), &crate::two_keys()).await.expect("there are keys");
+    let taken = bind("127.0.0.1:0".parse().expect("an address"), &Keys::default()).await.expect("a port");
+    let error = bind(taken.local_addr().expect("an address"), &Keys::default()).await.expect_err("taken");
     assert!(matches!(error, BindError::InUse(_)), "{error}");
 }

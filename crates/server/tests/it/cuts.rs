@@ -1,0 +1,150 @@
+//! Streams that are cut at any byte and gone on with end as if they had not been.
+
+use axum::body::BodyDataStream;
+use doran_server::App;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use crate::{Dice, app, get, place, post, send, text, with};
+
+const SEED: u64 = 0x2026_1115;
+
+/// What a client has of a run: the numbered events in order, and the words of the step in progress.
+#[derive(Default)]
+struct Client {
+    bytes: Vec<u8>,
+    events: Vec<Value>,
+    is_over: bool,
+}
+
+impl Client {
+    fn last(&self) -> u64 {
+        self.events.last().and_then(|event| event["n"].as_u64()).unwrap_or(0)
+    }
+
+    /// Takes bytes as a browser does: a frame counts once its empty line has come, half a frame is nothing.
+    fn take(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        while let Some(end) = self.bytes.windows(2).position(|pair| pair == b"\n\n") {
+            let frame: Vec<u8> = self.bytes.drain(..end + 2).collect();
+            let frame = String::from_utf8(frame).expect("a frame is text");
+            let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
+            let (Some(id), Some(data)) = (field("id: "), field("data: ")) else { continue };
+            let event: Value = serde_json::from_str(data).expect("JSON");
+            let n: u64 = id.parse().expect("a number");
+            assert_eq!(event["n"], n);
+            assert_eq!(n, self.last() + 1, "an event was lost or came twice");
+            self.is_over =
+                ["finished", "failed", "cancelled"].contains(&event["type"].as_str().expect("a type"));
+            self.events.push(event);
+        }
+    }
+
+    /// Reads so many bytes of a stream, then the line is cut.
+    async fn read(&mut self, mut stream: BodyDataStream, most: usize) {
+        self.bytes.clear();
+        let mut left = most;
+        while left > 0
+            && let Some(piece) = stream.next().await
+        {
+            let piece = piece.expect("bytes");
+            let part = &piece[..piece.len().min(left)];
+            self.take(part);
+            left -= part.len();
+        }
+    }
+}
+
+async fn again(app: &App, place: &str, client: &Client) -> BodyDataStream {
+    let request = with(get(place), "last-event-id", &client.last().to_string());
+    let response = send(app, request).await;
+    assert_eq!(response.status(), 200);
+    response.into_body().into_data_stream()
+}
+
+async fn log(app: &App, place: &str) -> Vec<Value> {
+    let mut client = Client::default();
+    client.take(text(send(app, get(place)).await).await.as_bytes());
+    assert!(client.is_over);
+    client.events
+}
+
+const QUESTIONS: [(&str, &str); 4] = [
+    ("assistant", "연차휴가는 며칠인가요?"),
+    ("react", "안녕하세요? 무엇을 할 수 있나요?"),
+    ("docqa", "When must receipts be uploaded?"),
+    ("contract", "중도에 해지하면 위약금은 얼마인가요?"),
+];
+
+#[tokio::test]
+async fn a_stream_cut_at_a_thousand_places_is_rebuilt_whole() {
+    let app = app();
+    let mut dice = Dice(SEED);
+    let mut cuts = 0;
+    for (agent, message) in QUESTIONS {
+        let body = json!({ "agent": agent, "message": message }).to_string();
+        let answer = send(&app, post(&format!("/api/threads/{agent}/runs"), &body)).await;
+        let place = place(&answer);
+        let whole = text(answer).await.len();
+        let log = log(&app, &place).await;
+        let said = crate::json(&app, get(&format!("/api/threads/{agent}/messages"))).await;
+        let mut here = 0;
+        while here < 300 {
+            let mut client = Client::default();
+            while !client.is_over {
+                let stream = again(&app, &place, &client).await;
+                client.read(stream, dice.below(whole) + 1).await;
+                here += 1;
+            }
+            assert_eq!(client.events, log, "{agent}");
+        }
+        cuts += here;
+        let last = said["messages"].as_array().and_then(|said| said.last()).expect("an answer");
+        assert_eq!(last["role"], "assistant", "{said}");
+        let told = serde_json::to_string(&log).expect("JSON");
+        let words = serde_json::to_string(last["text"].as_str().expect("words")).expect("JSON");
+        assert!(told.contains(words.trim_matches('"')), "{agent}: the answer is not in the log");
+    }
+    assert!(cuts >= 1000, "{cuts}");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_while_the_run_works_is_rebuilt_whole() {
+    let app = app();
+    let mut dice = Dice(SEED ^ 1);
+    for round in 0..150 {
+        let (agent, message) = QUESTIONS[round % QUESTIONS.len()];
+        let body = json!({ "agent": agent, "message": message }).to_string();
+        let answer = send(&app, post(&format!("/api/threads/{agent}-{round}/runs"), &body)).await;
+        let place = place(&answer);
+        let mut client = Client::default();
+        client.read(answer.into_body().into_data_stream(), dice.below(3000)).await;
+        while !client.is_over {
+            let stream = again(&app, &place, &client).await;
+            client.read(stream, dice.below(6000) + 1).await;
+        }
+        assert_eq!(client.events, log(&app, &place).await, "{agent} {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_that_is_none_is_refused_and_none_means_from_the_beginning() {
+    let app = app();
+    let body = json!({ "agent": "react", "message": "안녕?" }).to_string();
+    let answer = send(&app, post("/api/threads/t/runs", &body)).await;
+    let place = place(&answer);
+    text(answer).await;
+    for id in ["abc", "-1", "1.5", "0x1", "99999999999999999999999", "1 2"] {
+        assert_eq!(
+            crate::problem(&app, with(get(&place), "last-event-id", id)).await,
+            "400 bad_header",
+            "{id}"
+        );
+    }
+    let whole = log(&app, &place).await;
+    for id in ["", "0"] {
+        let mut client = Client::default();
+        client.take(text(send(&app, with(get(&place), "last-event-id", id)).await).await.as_bytes());
+        assert_eq!(client.events, whole);
+    }
+}

@@ -1,0 +1,186 @@
+//! Requests that were made to hurt, over a real socket, as tables.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use doran_llm::OfflineModel;
+use doran_server::Limits;
+use expect_test::expect;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::socket::{listening, told};
+use crate::{app, app_with, get, post, problem, send, sent, text, with};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// The first line of every answer in what came back, and whether the connection was closed (it always is: `told`
+/// reads to the end).
+fn answers(told: &str) -> String {
+    let lines: Vec<&str> = told.split("HTTP/1.1 ").skip(1).map(|one| &one[..3]).collect();
+    if lines.is_empty() { "closed".to_owned() } else { lines.join(" then ") }
+}
+
+#[tokio::test]
+async fn what_is_not_sound_http_is_refused_and_hides_nothing() {
+    let limits = Limits { head_time: SHORT, body_time: SHORT, ..Limits::default() };
+    let (address, _stop, _serving) = listening(app_with(Arc::new(OfflineModel), limits)).await;
+    let hidden = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let ask = "POST /api/threads/t/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let mut table = String::new();
+    for (name, bytes) in [
+        ("half a head", "GET / HTTP/1.1\r\nHost: localh".to_owned()),
+        ("half a body", format!("{ask}Content-Length: 100\r\n\r\n{{")),
+        ("300 headers", format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(300))),
+        ("a header of 64 kB", format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(65536))),
+        ("an address of 60 kB", format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(60_000))),
+        ("3 MB declared", format!("{ask}Content-Length: 3000000\r\n\r\n{{")),
+        ("a chunk of 1 GB", format!("{ask}Transfer-Encoding: chunked\r\n\r\n40000000\r\n{}", "x".repeat(1 << 21))),
+        ("a length and chunks", format!("{ask}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}")),
+        ("chunks and a length", format!("{ask}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n{hidden}")),
+        ("two lengths", format!("{ask}Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef{hidden}")),
+        ("chunks that are not last", format!("{ask}Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n{hidden}")),
+        ("no host", "GET /healthz HTTP/1.1\r\n\r\n".into()),
+        ("two hosts", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
+        ("somebody else's host", "GET /healthz HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n".into()),
+        ("an address of another place", "GET http://attacker.example/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
+        ("TRACE", "TRACE /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
+        ("CONNECT", "CONNECT attacker.example:443 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
+        ("a method of its own", "BREW /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
+        ("the beginning of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into()),
+        ("TLS", "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}\r\n\r\n".into()),
+        ("a NUL in a header", "GET / HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n".into()),
+        ("a wish for h2c", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n".into()),
+    ] {
+        table.push_str(&format!("{} ← {name}\n", answers(&told(address, &bytes).await)));
+    }
+    expect![[""]].assert_eq(&table);
+}
+
+#[tokio::test]
+async fn many_half_requests_do_not_keep_others_out() {
+    let limits = Limits { head_time: SHORT, ..Limits::default() };
+    let (address, _stop, _serving) = listening(app_with(Arc::new(OfflineModel), limits)).await;
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        let mut socket = TcpStream::connect(address).await.expect("connected");
+        socket.write_all(b"GET / HTTP/1.1\r\nHost: ").await.expect("sent");
+        held.push(socket);
+    }
+    let well = told(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert!(well.starts_with("HTTP/1.1 200 "), "{well}");
+    for mut socket in held {
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut rest)).await;
+        drop(closed.expect("every one is closed in time"));
+    }
+}
+
+#[tokio::test]
+async fn json_that_was_made_to_hurt_is_refused() {
+    let app = app();
+    let deep = format!(r#"{{"agent":"react","message":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    let keys: String = (0..60_000).map(|n| format!(r#""k{n}":1,"#)).collect();
+    let many = format!(r#"{{{keys}"agent":"react","message":"hi"}}"#);
+    let mut table = String::new();
+    for (name, body) in [
+        ("very deep", deep.as_bytes().to_vec()),
+        ("very many keys", many.into_bytes()),
+        ("a key twice", br#"{"agent":"react","message":"hi","agent":"docqa"}"#.to_vec()),
+        ("half a character", b"{\"agent\":\"react\",\"message\":\"\xed\x95\"}".to_vec()),
+        ("half a surrogate", br#"{"agent":"react","message":"\ud800"}"#.to_vec()),
+        ("a NUL", br#"{"agent":"react","message":"a\u0000b"}"#.to_vec()),
+        ("a number without end", br#"{"agent":"react","message":"hi","if_busy":1e999}"#.to_vec()),
+        ("NaN", br#"{"agent":"react","message":NaN}"#.to_vec()),
+        ("a number for a text", br#"{"agent":"react","message":9223372036854775808}"#.to_vec()),
+        ("two values", br#"{"agent":"react","message":"hi"}{}"#.to_vec()),
+        ("a byte order mark", b"\xef\xbb\xbf{\"agent\":\"react\",\"message\":\"hi\"}".to_vec()),
+    ] {
+        let mut request = post("/api/threads/t/runs", "");
+        *request.body_mut() = axum::body::Body::from(body);
+        table.push_str(&format!("{} ← {name}\n", problem(&app, request).await));
+    }
+    for title in ["a\u{0}b", "a\nb", "", "   ", &"가".repeat(201)] {
+        let told = problem(&app, post("/api/threads", &json!({ "title": title }).to_string())).await;
+        let shown: String = title.chars().take(5).collect();
+        table.push_str(&format!("{told} ← the title {shown:?}\n"));
+    }
+    expect![[""]].assert_eq(&table);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_can_do_nothing() {
+    let app = app();
+    let asked = r#"{"agent":"react","message":"안녕?"}"#;
+    let typed = |kind: &str| {
+        let mut request = post("/api/threads/t/runs", asked);
+        request.headers_mut().insert("content-type", kind.parse().expect("a header"));
+        request
+    };
+    let mut table = String::new();
+    for (name, request) in [
+        ("a form that says text", typed("text/plain")),
+        ("a form", typed("application/x-www-form-urlencoded")),
+        ("a form with files", typed("multipart/form-data; boundary=x")),
+        ("packed JSON", with(post("/api/threads/t/runs", asked), "content-encoding", "gzip")),
+        ("a page elsewhere", with(post("/api/threads/t/runs", asked), "origin", "https://evil.example")),
+        ("a page in a sandbox", with(get("/api/threads"), "origin", "null")),
+        (
+            "another method in a header",
+            with(post("/api/threads/t", "{}"), "x-http-method-override", "DELETE"),
+        ),
+        ("a question before a request", sent("options", "/api/threads", "")),
+        ("a path that climbs", get("/api/../healthz")),
+        ("a path that climbs, encoded", get("/api/%2e%2e/healthz")),
+        ("a doubled slash", get("//api/threads")),
+        ("an id that climbs", get("/api/documents/..%2f..%2fetc%2fpasswd")),
+    ] {
+        table.push_str(&format!("{} ← {name}\n", problem(&app, request).await));
+    }
+    expect![[""]].assert_eq(&table);
+}
+
+#[tokio::test]
+async fn every_answer_says_what_it_is_and_not_who_made_it() {
+    let app = app();
+    for path in
+        ["/", "/healthz", "/nowhere", "/api/threads", "/docs", "/v1/models", "/app.js", "/openapi.json"]
+    {
+        let response = send(&app, get(path)).await;
+        let header =
+            |name: &str| response.headers().get(name).map(|value| value.to_str().expect("text").to_owned());
+        assert_eq!(header("x-content-type-options").as_deref(), Some("nosniff"), "{path}");
+        assert_eq!(header("referrer-policy").as_deref(), Some("no-referrer"), "{path}");
+        let policy = header("content-security-policy").unwrap_or_default();
+        assert!(
+            policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
+            "{path}"
+        );
+        assert!(header("server").is_none() && header("x-powered-by").is_none(), "{path}");
+        assert!(header("access-control-allow-origin").is_none(), "{path}");
+        assert!(header("x-request-id").is_some(), "{path}");
+        text(response).await;
+    }
+}
+
+#[tokio::test]
+async fn a_document_is_taken_as_the_file_itself_or_not_at_all() {
+    let app = crate::shared("files").await;
+    let mut table = String::new();
+    for (query, header) in [
+        ("name=a.md", ("content-type", "multipart/form-data; boundary=x")),
+        ("name=a.md", ("content-encoding", "gzip")),
+        ("name=a.md", ("content-length", "99999999999")),
+        ("name=", ("x", "y")),
+        ("collection=c", ("x", "y")),
+        ("name=a.md&kind=poem", ("x", "y")),
+        ("name=a.md&kind=standard:", ("x", "y")),
+        ("name=a.md&tenant=b", ("x", "y")),
+    ] {
+        let mut request = crate::by("a", post(&format!("/api/documents?{query}"), "글"));
+        request.headers_mut().insert(header.0, header.1.parse().expect("a header"));
+        table.push_str(&format!("{} ← {query} {header:?}\n", problem(&app, request).await));
+    }
+    expect![[""]].assert_eq(&table);
+}

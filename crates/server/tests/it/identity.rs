@@ -1,0 +1,317 @@
+//! Who may do what: every route with every kind of caller, and everything of one tenant seen by another.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use doran_server::{App, Door, ROUTES, Route};
+use expect_test::expect;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use crate::{by, get, json, place, post, problem, send, sent, shared, text, until, with};
+
+/// Things of tenant `a`.
+struct Things {
+    thread: String,
+    run: String,
+    document: String,
+}
+
+async fn things(app: &App) -> Things {
+    let asked = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+    let answer = send(app, by("a", post("/api/threads/secret-thread/runs", asked))).await;
+    let run = place(&answer).split('/').nth(5).expect("a run").to_owned();
+    assert!(text(answer).await.contains("event: finished"));
+    let file = "# 비밀 규정\n\n제1조 비밀 수당은 매월 25일에 준다.\n";
+    let document = json(app, by("a", post("/api/documents?name=secret.md", file))).await;
+    let document = document["id"].as_str().expect("an id").to_owned();
+    until(async || json(app, by("a", get(&format!("/api/documents/{document}")))).await["status"] == "ready")
+        .await;
+    Things { thread: "secret-thread".into(), run, document }
+}
+
+/// A request for a route that a caller with a right to everything would get an answer to.
+fn request(route: &Route, things: &Things) -> Request<Body> {
+    let path = route
+        .path
+        .replace("{thread}", &things.thread)
+        .replace("{run}", &things.run)
+        .replace("{document}", &things.document)
+        .replace("{agent}", "react")
+        .replace("{model}", "react")
+        .replace("{change}", "retry");
+    let query = match (route.method, route.path) {
+        ("get", "/api/search") => "?q=%EC%97%B0%EC%B0%A8",
+        ("post", "/api/documents") => "?name=other.md",
+        _ => "",
+    };
+    let body = match (route.method, route.path) {
+        ("post", "/api/threads") => json!({ "title": "새 대화" }),
+        ("patch", _) => json!({ "title": "새 이름" }),
+        ("post", "/api/threads/{thread}/runs") => json!({ "agent": "react", "message": "안녕?" }),
+        ("post", "/api/threads/{thread}/runs/{run}/resume") => json!({ "answers": { "q": true } }),
+        ("post", "/api/chat" | "/api/contract/chat") => json!({ "message": "제5조는 무슨 뜻인가요?" }),
+        ("post", "/v1/chat/completions") => {
+            json!({ "model": "react", "messages": [{ "role": "user", "content": "안녕?" }] })
+        }
+        _ => json!({}),
+    };
+    sent(route.method, &format!("{path}{query}"), &body.to_string())
+}
+
+async fn status(app: &App, request: Request<Body>) -> u16 {
+    let response = send(app, request).await;
+    let status = response.status().as_u16();
+    // Reading to the end lets the run of a stream end before the next request.
+    text(response).await;
+    status
+}
+
+/// Routes in an order in which none takes away what a later one needs.
+fn routes() -> Vec<&'static Route> {
+    let mut routes: Vec<&Route> = ROUTES.iter().collect();
+    routes.sort_by_key(|route| {
+        (route.method == "delete", route.path == "/api/threads/{thread}/runs" && route.method == "post")
+    });
+    routes
+}
+
+#[tokio::test]
+async fn every_route_lets_in_whom_it_should() {
+    let app = shared("matrix").await;
+    let things = things(&app).await;
+    let mut lines = Vec::new();
+    for route in routes() {
+        let line = format!("{:6} {}", route.method, route.path);
+        let none = status(&app, request(route, &things)).await;
+        let wrong = status(&app, with(request(route, &things), "authorization", "Bearer key-c")).await;
+        let other = status(&app, by("b", request(route, &things))).await;
+        lines.push((line, route, none, wrong, other));
+    }
+    let mut table = String::from("no key, wrong key, other tenant, right key\n");
+    for (line, route, none, wrong, other) in lines {
+        let right = status(&app, by("a", request(route, &things))).await;
+        table.push_str(&format!("{none} {wrong} {other} {right}  {line}\n"));
+        let expected = match route.door {
+            Door::Open | Door::Page => (200, 200),
+            Door::Keyed | Door::OpenAi => (401, 401),
+        };
+        assert_eq!((none, wrong), expected, "{line}");
+    }
+    expect![[""]].assert_eq(&table);
+}
+
+#[tokio::test]
+async fn what_belongs_to_another_is_told_like_what_is_not_there() {
+    let app = shared("foreign").await;
+    let theirs = things(&app).await;
+    let absent = Things {
+        thread: "absent-thread".into(),
+        run: "00000000-0000-7000-8000-000000000000".into(),
+        document: "0".repeat(32),
+    };
+    let names = |text: String, things: &Things| {
+        text.replace(&things.thread, "THREAD")
+            .replace(&things.run, "RUN")
+            .replace(&things.document, "DOCUMENT")
+    };
+    let mut checked = 0;
+    for route in ROUTES.iter().filter(|route| route.door == Door::Keyed && route.path.contains('{')) {
+        // Agents are everybody's, and a thread that is asked something is made.
+        if route.path.contains("{agent}")
+            || (route.method, route.path) == ("post", "/api/threads/{thread}/runs")
+        {
+            continue;
+        }
+        let mut told = Vec::new();
+        for things in [&theirs, &absent] {
+            let response = send(&app, by("b", request(route, things))).await;
+            let (status, headers) = (response.status().as_u16(), response.headers().len());
+            told.push((status, headers, names(text(response).await, things)));
+        }
+        assert_eq!(told[0].0, 404, "{} {}", route.method, route.path);
+        assert_eq!(told[0], told[1], "{} {}", route.method, route.path);
+        checked += 1;
+    }
+    assert!(checked >= 15, "{checked}");
+}
+
+#[tokio::test]
+async fn lists_searches_and_sums_hold_nothing_of_another() {
+    let app = shared("lists").await;
+    let theirs = things(&app).await;
+    let pause = r#"{"agent":"react","message":"3450000 * 0.125는?"}"#;
+    let paused = text(send(&app, by("a", post("/api/threads/waits/runs", pause))).await).await;
+    assert!(paused.contains("event: paused"), "{paused}");
+    let mine = json(&app, by("a", get("/api/approvals"))).await;
+    assert_eq!(mine["questions"][0]["question"]["type"], "approve_tool", "{mine}");
+    let mut nothing = String::new();
+    for (path, key) in [
+        ("/api/threads", "threads"),
+        ("/api/threads?q=연차", "threads"),
+        ("/api/documents", "documents"),
+        ("/api/approvals", "questions"),
+        ("/api/search?q=비밀+수당", "hits"),
+        (&format!("/api/search?q=비밀&document={}", theirs.document), "hits"),
+        ("/api/usage", "runs"),
+    ] {
+        let path = path
+            .replace("연차", "%EC%97%B0%EC%B0%A8")
+            .replace("비밀", "%EB%B9%84%EB%B0%80")
+            .replace("수당", "%EC%88%98%EB%8B%B9");
+        let (a, b) = (json(&app, by("a", get(&path))).await, json(&app, by("b", get(&path))).await);
+        assert!(a[key] != json!([]) && a[key] != 0, "{path}: {a}");
+        nothing.push_str(&format!("{} ", b[key]));
+    }
+    assert_eq!(nothing, "[] [] [] [] [] [] 0 ");
+    assert_eq!(problem(&app, by("b", get("/api/usage?thread=secret-thread"))).await, "404 not_found");
+    // The same name means another thread, and asking there tells nothing and changes nothing.
+    let before = json(&app, by("a", get("/api/threads/secret-thread/messages"))).await;
+    let asked = r#"{"agent":"assistant","message":"앞에서 무엇을 물었나요?"}"#;
+    let answer = text(send(&app, by("b", post("/api/threads/secret-thread/runs", asked))).await).await;
+    assert!(answer.contains("event: finished") && !answer.contains("15일"), "{answer}");
+    assert_eq!(json(&app, by("a", get("/api/threads/secret-thread/messages"))).await, before);
+}
+
+#[tokio::test]
+async fn the_document_for_programs_lists_the_routes_that_there_are() {
+    let app = crate::app();
+    let document = json(&app, get("/openapi.json")).await;
+    let paths = document["paths"].as_object().expect("paths");
+    let listed: BTreeSet<(String, String)> = paths
+        .iter()
+        .flat_map(|(path, methods)| {
+            let methods = methods.as_object().expect("methods").keys().filter(|key| *key != "parameters");
+            methods.map(|method| (path.clone(), method.clone())).collect::<Vec<_>>()
+        })
+        .collect();
+    let routes: BTreeSet<(String, String)> = ROUTES
+        .iter()
+        .filter(|route| route.door != Door::Page)
+        .map(|route| (route.path.to_owned(), route.method.to_owned()))
+        .collect();
+    assert_eq!(listed, routes);
+    for (path, methods) in paths {
+        for (method, about) in methods.as_object().expect("methods") {
+            let ids: BTreeSet<&str> = about["parameters"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|one| one["in"] == "path")
+                .filter_map(|one| one["name"].as_str())
+                .collect();
+            let named: BTreeSet<&str> =
+                path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+            assert_eq!(ids, named, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_opens_the_same_by_either_header_and_by_no_other_way() {
+    let app = shared("headers").await;
+    let path = "/api/threads";
+    let mut table = String::new();
+    for (headers, query) in [
+        (vec![("authorization", "Bearer key-a")], ""),
+        (vec![("x-api-key", "key-a")], ""),
+        (vec![("x-api-key", "key-a"), ("authorization", "Bearer key-b")], ""),
+        (vec![("authorization", "Bearer key-a"), ("authorization", "Bearer key-b")], ""),
+        (vec![("authorization", "Basic key-a")], ""),
+        (vec![("cookie", "key=key-a")], ""),
+        (vec![], "?key=key-a"),
+        (vec![], "?api_key=key-a"),
+        (vec![("x-tenant-id", "a")], ""),
+        (vec![("authorization", "Bearer key-b"), ("x-tenant-id", "a")], ""),
+    ] {
+        let mut request = get(&format!("{path}{query}"));
+        for (name, value) in &headers {
+            request = with(request, name, value);
+        }
+        table.push_str(&format!("{} {headers:?} {query}\n", send(&app, request).await.status().as_u16()));
+    }
+    expect![[r#"
+        200 [("authorization", "Bearer key-a")] 
+        200 [("x-api-key", "key-a")] 
+        401 [("x-api-key", "key-a"), ("authorization", "Bearer key-b")] 
+        401 [("authorization", "Bearer key-a"), ("authorization", "Bearer key-b")] 
+        401 [("authorization", "Basic key-a")] 
+        401 [("cookie", "key=key-a")] 
+        401 [] ?key=key-a
+        401 [] ?api_key=key-a
+        401 [("x-tenant-id", "a")] 
+        200 [("authorization", "Bearer key-b"), ("x-tenant-id", "a")] 
+    "#]]
+    .assert_eq(&table);
+}
+
+#[tokio::test]
+async fn a_body_cannot_say_whose_it_is_or_who_it_is_from() {
+    let app = shared("fields").await;
+    for (method, path, body) in [
+        ("post", "/api/threads", json!({ "title": "t" })),
+        ("patch", "/api/threads/t", json!({ "title": "t" })),
+        ("post", "/api/threads/t/runs", json!({ "agent": "react", "message": "안녕?" })),
+        ("post", "/api/chat", json!({ "message": "안녕?" })),
+        ("post", "/api/contract/chat", json!({ "message": "안녕?" })),
+    ] {
+        json(&app, by("a", post("/api/threads/t/runs?wait=true", r#"{"agent":"react","message":"안녕?"}"#)))
+            .await;
+        for field in ["tenant_id", "tenant", "role", "created_at", "owner", "id"] {
+            let mut more: Value = body.clone();
+            more[field] = json!("b");
+            let told = problem(&app, by("a", sent(method, path, &more.to_string()))).await;
+            assert_eq!(told, "400 bad_json", "{method} {path} {field}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn guessing_keys_is_slowed_down_and_right_keys_are_not() {
+    let app = shared("guessing").await;
+    let mut told = Vec::new();
+    for guess in 0..300 {
+        let request = with(get("/api/threads"), "authorization", &format!("Bearer key-{guess}"));
+        let response = send(&app, request).await;
+        if response.status() == 429 {
+            assert!(response.headers().contains_key(header::RETRY_AFTER));
+        }
+        told.push(response.status().as_u16());
+    }
+    assert!(told[..100].iter().all(|status| *status == 401), "{told:?}");
+    assert!(told.iter().filter(|status| **status == 429).count() >= 150, "{told:?}");
+    assert_eq!(send(&app, by("a", get("/api/threads"))).await.status(), 200);
+    assert_eq!(problem(&app, get("/api/threads")).await, "401 no_key");
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_key_is_taken_away() {
+    let leave = std::sync::Arc::new(tokio::sync::Notify::new());
+    let (app, _) = crate::app_of(std::sync::Arc::new(crate::Halting(leave)), "a");
+    let keys = crate::two_keys();
+    let app = app.keys(keys.clone());
+    let asked = r#"{"agent":"assistant","message":"안녕?"}"#;
+    let run = send(&app, by("a", post("/api/threads/t/runs", asked))).await;
+    let words =
+        json!({ "model": "assistant", "stream": true, "messages": [{ "role": "user", "content": "안녕?" }] });
+    let openai = send(&app, by("a", post("/v1/chat/completions", &words.to_string()))).await;
+    let mut streams = [run.into_body().into_data_stream(), openai.into_body().into_data_stream()];
+    for stream in &mut streams {
+        stream.next().await.expect("a first frame").expect("bytes");
+    }
+    // A change that leaves the key alone leaves the streams alone.
+    let [a, b] = ["a", "b"].map(|tenant| doran_server::Key {
+        name: tenant.into(),
+        tenant: doran_engine::Tenant::new(tenant).expect("a name"),
+        hash: doran_server::KeyHash::of(&format!("key-{tenant}")),
+    });
+    keys.replace(vec![a]);
+    assert_eq!(problem(&app, by("b", get("/api/threads"))).await, "401 wrong_key");
+    keys.replace(vec![b]);
+    for mut stream in streams {
+        let rest = async { while stream.next().await.is_some() {} };
+        tokio::time::timeout(std::time::Duration::from_secs(5), rest).await.expect("it ends in time");
+    }
+    assert_eq!(problem(&app, by("a", get("/api/threads"))).await, "401 wrong_key");
+}
