@@ -1,6 +1,7 @@
 //! Settings of agents, as they stand in a file, and the agents they describe.
 //!
-//! `[agents.NAME]` changes a ready-made agent; `[assistants.NAME]` adds another one made after it, under its own name.
+//! `[agents.NAME]` changes a ready-made agent; `[assistants.NAME]` adds another one made after it, under its own name;
+//! `[[graphs]]` adds one whose graph is written there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use doran_llm::ChatModel;
 use serde::{Deserialize, Serialize};
 
 use crate::agents::{Agent, AgentError, Parts, assistant, contract, docqa, react};
+use crate::described::{self, Description};
 use crate::language::Language;
 use crate::prompt::Prompts;
 use crate::tools::Policy;
@@ -21,6 +23,9 @@ pub struct Settings {
     pub agents: BTreeMap<String, AgentSettings>,
     /// Further agents, by name.
     pub assistants: BTreeMap<String, AgentSettings>,
+    /// Agents without code, each a graph of ready nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub graphs: Vec<Description>,
 }
 
 /// What can be said about one agent. What is not said stays as it is.
@@ -196,6 +201,12 @@ pub fn build(settings: &Settings, parts: &Parts) -> Result<Vec<Agent>, AgentErro
             return Err(setting(name, "assistants", "a name has letters, digits, `-`, `_` and `.` only"));
         }
         agents.push(one(name, made, further, parts)?);
+    }
+    for description in &settings.graphs {
+        if agents.iter().any(|agent| agent.name == description.name) {
+            return Err(setting(&description.name, "graphs", "another agent has this name; choose another"));
+        }
+        agents.push(described::agent(description, &settings.graphs, parts)?);
     }
     Ok(agents)
 }

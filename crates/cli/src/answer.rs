@@ -1,23 +1,39 @@
 //! What a person sees of a run, gathered from its events: the words, the steps, the sources.
 
-use doran_agents::{Source, history};
+use doran_agents::{Progress, Source, history};
 use doran_llm::{Message, Role};
-use doran_server::api::{Body, Event, Task};
+use doran_server::api::{Body, Event, Question, Task};
+use serde_json::{Value, json};
 
-use crate::output::{Both, both};
+use crate::output::{Both, Language, both};
+
+/// The most characters of a tool's arguments or result on a line.
+const SHOWN: usize = 80;
 
 /// An answer on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
+    /// The run it is the answer of.
+    pub(crate) run: String,
+    /// The number of the newest event.
+    pub(crate) last: u64,
     /// The words so far.
     pub(crate) text: String,
     /// One line a node that finished.
     pub(crate) steps: Vec<Both>,
+    /// One line a tool call: what was called with what, and what it gave.
+    pub(crate) calls: Vec<String>,
     /// What the answer quotes.
     pub(crate) sources: Vec<Source>,
     /// Tokens in and out.
     pub(crate) tokens: u64,
-    /// Why there is none.
+    /// Nodes, tools and models of the turn.
+    pub(crate) progress: Progress,
+    /// What the run waits for.
+    pub(crate) questions: Vec<Question>,
+    /// Why the answer says that there is none.
+    pub(crate) error_code: Option<String>,
+    /// Why there is no answer.
     pub(crate) failure: Option<Both>,
     shown: String,
 }
@@ -26,7 +42,9 @@ impl Answer {
     /// Takes an event in and gives the words that came with it. Words of a try that was given up are void: what
     /// follows then starts anew.
     pub(crate) fn take(&mut self, event: &Event) -> anyhow::Result<String> {
+        self.last = event.n.unwrap_or(self.last);
         match &event.body {
+            Body::Started { run, .. } => self.run.clone_from(run),
             Body::Delta { text: Some(words), .. } => {
                 self.shown.push_str(words);
                 return Ok(words.clone());
@@ -42,39 +60,41 @@ impl Answer {
                 return Ok(self.rest());
             }
             Body::Failed { code, message, .. } => {
+                self.error_code = Some(code.clone());
                 self.failure = Some(both!(
                     "실행이 실패했습니다 ({code}): {message}",
                     "the run failed ({code}): {message}"
                 ));
             }
             Body::Cancelled { .. } => {
+                self.error_code = Some("cancelled".into());
                 self.failure = Some(both!("실행이 취소되었습니다", "the run was cancelled"));
             }
-            Body::Paused { questions } => {
-                let count = questions.len();
-                self.failure =
-                    Some(both!("실행이 답을 기다립니다: {count}", "the run waits for answers: {count}"));
-            }
+            Body::Paused { questions } => self.questions.clone_from(questions),
+            Body::Resumed { .. } => self.questions.clear(),
             Body::Draining | Body::Error { .. } => {
-                self.failure = Some(both!("서버가 멈추는 중입니다", "the server is stopping"));
+                self.error_code = Some("stopping".into());
+                self.failure = Some(both!(
+                    "서버가 멈추는 중입니다. 실행은 다음 시작에서 이어집니다",
+                    "the server is stopping; the run goes on at its next start"
+                ));
             }
-            Body::Started { .. }
-            | Body::Resumed { .. }
-            | Body::Restarted { .. }
-            | Body::Finished
-            | Body::Delta { .. } => {}
+            Body::Restarted { .. } | Body::Finished | Body::Delta { .. } => {}
         }
         Ok(String::new())
     }
 
     fn take_task(&mut self, task: &Task) -> anyhow::Result<()> {
-        let (node, ms) = (&task.node, task.ms);
-        let found = task.update.get("context").and_then(|found| found.as_array()).map_or(0, Vec::len);
-        self.steps.push(match found {
-            0 => both!("{node} {ms}밀리초", "{node} {ms} ms"),
-            found => both!("{node} 문단 {found}개 {ms}밀리초", "{node} {found} passages {ms} ms"),
-        });
+        let calls = calls(task);
+        self.steps.push(step(task, &calls));
+        self.calls.extend(calls);
         self.tokens += task.input_tokens + task.output_tokens;
+        if let Some(progress) = task.update.get("progress") {
+            self.progress = serde_json::from_value(progress.clone())?;
+        }
+        if let Some(code) = task.update.get("error_code") {
+            self.error_code = code.as_str().map(str::to_owned);
+        }
         let answers = history::said_in(&task.update)?;
         let is_answer =
             |said: &&(Message, Vec<Source>)| said.0.role == Role::Assistant && !said.0.text().is_empty();
@@ -96,6 +116,90 @@ impl Answer {
         }
         if self.text.is_empty() { String::new() } else { rest }
     }
+
+    /// The nodes in order.
+    pub(crate) fn path(&self) -> &[String] {
+        &self.progress.path
+    }
+
+    /// A line a source: its number, what it is called, the page and the document.
+    pub(crate) fn source_lines(&self, language: Language) -> Vec<String> {
+        let line = |source: &Source| {
+            let page = source.page.map(|page| both!("{page}쪽", "p. {page}").text(language).to_owned());
+            // What was handed in as a file goes by a number that tells a person nothing.
+            let is_number =
+                source.document.len() == 32 && source.document.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let document = (!is_number).then(|| source.document.clone());
+            let rest: Vec<String> = [source.article.clone(), page, document].into_iter().flatten().collect();
+            let rest = if rest.is_empty() { String::new() } else { format!("  ({})", rest.join(", ")) };
+            format!("[{}] {}{rest}", source.number, source.title)
+        };
+        self.sources.iter().map(line).collect()
+    }
+
+    /// The answer for programs.
+    pub(crate) fn json(&self, thread: &str, seconds: f64, language: Language) -> Value {
+        let mut shown = json!({
+            "response": self.text, "sessionId": thread, "toolsUsed": self.progress.tools_used,
+            "sources": self.sources, "modelCalls": self.progress.model_calls, "path": self.path(),
+            "executionTime": seconds,
+        });
+        if let Some(failure) = &self.failure {
+            shown["error"] = json!(failure.text(language));
+        }
+        if let Some(code) = &self.error_code {
+            shown["errorCode"] = json!(code);
+        }
+        if !self.questions.is_empty() {
+            shown["questions"] = json!(self.questions);
+        }
+        shown
+    }
+}
+
+/// What a node did, on a line.
+fn step(task: &Task, calls: &[String]) -> Both {
+    let (node, ms) = (&task.node, task.ms);
+    let found = task.update.get("context").and_then(|found| found.as_array()).map_or(0, Vec::len);
+    let called = calls.iter().map(|call| format!(" {call}")).collect::<String>();
+    match found {
+        0 => both!("{node}{called} {ms}밀리초", "{node}{called} {ms} ms"),
+        found => both!("{node} 문단 {found}개{called} {ms}밀리초", "{node} {found} passages{called} {ms} ms"),
+    }
+}
+
+/// The tool calls of a node, as it noted them.
+fn calls(task: &Task) -> Vec<String> {
+    let events = task.notes.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let field = |event: &Value, name: &str| event.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
+    let results = events.iter().filter(|event| event["type"] == "tool_result");
+    let told = results.map(|result| {
+        let id = field(result, "call");
+        let asked = |event: &&Value| event["type"] == "tool_call" && event["call"] == id.as_str();
+        let arguments = events.iter().find(asked).map(|event| arguments(&event["arguments"]));
+        let (name, text) = (field(result, "name"), cut(&field(result, "text")));
+        let sign = if result["failed"] == true { "✗" } else { "=" };
+        format!("{name}({}) {sign} {text}", arguments.unwrap_or_default())
+    });
+    told.collect()
+}
+
+/// Arguments as a person would write them: the value alone when there is one.
+fn arguments(arguments: &Value) -> String {
+    let values: Vec<&Value> = arguments.as_object().into_iter().flat_map(|fields| fields.values()).collect();
+    match values.as_slice() {
+        [] => String::new(),
+        [Value::String(only)] => cut(only),
+        _ => cut(&arguments.to_string()),
+    }
+}
+
+fn cut(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
 }
 
 #[cfg(test)]
@@ -108,18 +212,22 @@ mod tests {
             .into()
     }
 
-    fn step(text: &str) -> Event {
-        let update = serde_json::json!({ "messages": [{ "put": Message::assistant("m", text) }] });
-        let task = Task {
+    fn task(update: Value, notes: Value) -> Task {
+        Task {
             node: "call_model".into(),
             ms: 1,
             attempts: 1,
             input_tokens: 2,
             output_tokens: 3,
             update,
-            notes: Default::default(),
-        };
-        Body::Step { step: 2, path: String::new(), tasks: vec![task], next: Vec::new() }.into()
+            notes: serde_json::from_value(notes).expect("notes"),
+        }
+    }
+
+    fn step(text: &str) -> Event {
+        let update = json!({ "messages": [{ "put": Message::assistant("m", text) }] });
+        let tasks = vec![task(update, json!({}))];
+        Body::Step { step: 2, path: String::new(), tasks, next: Vec::new() }.into()
     }
 
     #[test]
@@ -133,5 +241,15 @@ mod tests {
             seen.push_str(&answer.take(&step("하나 둘")).expect("taken"));
             assert_eq!((seen.as_str(), answer.text.as_str(), answer.tokens), ("하나 둘", "하나 둘", 5));
         }
+    }
+
+    #[test]
+    fn a_tool_call_is_told_with_what_it_gave() {
+        let events = json!({ "events": [
+            { "type": "tool_call", "call": "a", "name": "calculator", "arguments": { "expression": "15-6.5" } },
+            { "type": "tool_result", "call": "a", "name": "calculator", "text": "8.5\n", "failed": false, "ms": 0 },
+            { "type": "tool_result", "call": "b", "name": "x", "text": "y", "failed": true, "ms": 0 },
+        ]});
+        assert_eq!(calls(&task(json!({}), events)), ["calculator(15-6.5) = 8.5", "x() ✗ y"]);
     }
 }

@@ -9,11 +9,15 @@ use crate::config::Flags;
 
 const EXAMPLES: &str = "Examples · 보기:
   doran demo                            a few questions, answered · 질문 몇 개와 답
+  doran ask 육아휴직은 얼마나 쓸 수 있나요?   one answer · 답 하나
   doran chat                            talk in the terminal · 터미널에서 대화
   echo '연차휴가는 며칠인가요?' | doran chat
   doran serve --port 8080               the HTTP server · HTTP 서버
   doran ingest 규정/                    read files, then ask about them · 파일을 읽어 두고 묻기
   doran search 육아휴직                 find passages, no model · 모델 없이 문단 찾기
+  doran models                          what can answer · 답할 수 있는 모델
+  doran keys new laptop                 let another machine in · 다른 컴퓨터를 들인다
+  doran doctor                          check this machine · 이 컴퓨터를 살핀다
   doran config                          every setting and its origin · 모든 설정과 그 출처";
 
 /// Durable chat agents in one program · 꺼져도 이어지는 대화 에이전트
@@ -64,6 +68,8 @@ pub(crate) struct SettingArgs {
 pub(crate) enum Command {
     /// Ask a few questions and print what happened · 질문 몇 개를 하고 일어난 일을 보여 준다
     Demo(commands::demo::Args),
+    /// Ask one question · 질문 하나를 한다
+    Ask(commands::ask::Args),
     /// Talk in the terminal · 터미널에서 대화한다
     Chat(commands::chat::Args),
     /// Serve HTTP with server-sent events · HTTP 서버를 연다
@@ -76,6 +82,14 @@ pub(crate) enum Command {
     Threads(commands::threads::Args),
     /// List runs · 실행을 나열한다
     Runs(commands::runs::Args),
+    /// List agents and tools · 에이전트와 도구를 나열한다
+    Agents(commands::agents::Args),
+    /// List models, and choose one · 모델을 나열하고 고른다
+    Models(commands::models::Args),
+    /// Make, list and revoke keys of the server · 서버의 키를 만들고 나열하고 없앤다
+    Keys(commands::keys::Args),
+    /// Check this machine and the settings · 이 컴퓨터와 설정을 살핀다
+    Doctor(commands::doctor::Args),
     /// Draw an agent · 에이전트를 그린다
     Graph(commands::graph::Args),
     /// Measure how well passages are found · 단락을 얼마나 잘 찾는지 잰다
@@ -127,15 +141,28 @@ mod tests {
 
     #[test]
     fn every_help_line_is_in_both_languages() {
-        let command = Args::command();
-        let hangul = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
-        let helps = command.get_arguments().filter_map(|arg| arg.get_help());
-        let abouts = command.get_subcommands().filter_map(|sub| sub.get_about());
-        let subs =
-            command.get_subcommands().flat_map(|sub| sub.get_arguments().filter_map(|arg| arg.get_help()));
-        for help in helps.chain(abouts).chain(subs).chain(command.get_about()) {
-            let help = help.to_string();
-            assert!(help.split_once(" · ").is_some_and(|(en, ko)| !hangul(en) && hangul(ko)), "{help}");
+        let mut command = Args::command();
+        // The lines that clap adds itself are English alone.
+        command.build();
+        let mut open = vec![&command];
+        let mut seen = 0;
+        while let Some(command) = open.pop() {
+            open.extend(command.get_subcommands().filter(|sub| sub.get_name() != "help"));
+            let helps =
+                command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()));
+            let helps = helps.map(|arg| (arg.get_id().to_string(), arg.get_help().map(ToString::to_string)));
+            let about = (command.get_name().to_owned(), command.get_about().map(ToString::to_string));
+            for (name, help) in helps.chain([about]) {
+                let help = help.unwrap_or_else(|| panic!("`{name}` has no help"));
+                let pair = help.split_once(" · ");
+                assert!(pair.is_some_and(|(en, ko)| !hangul(en) && hangul(ko)), "{name}: {help}");
+                seen += 1;
+            }
         }
+        assert!(seen > 50, "only {seen} lines were found: the search is broken");
+    }
+
+    fn hangul(text: &str) -> bool {
+        text.chars().any(|char| ('가'..='힣').contains(&char))
     }
 }

@@ -1,65 +1,199 @@
 //! Asks a server of ours over HTTP and reads its events, as any other client would.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use doran_server::api::{Event, StartRun};
-use hyper::body::{Body, Incoming};
+use doran_server::api::Event;
+use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::client::conn::http1;
-use hyper::{Request, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
-use crate::output::both;
+use crate::data_dir;
+use crate::output::{Both, both};
+use crate::secret::Secret;
 
-/// Starts a run on a thread and hands every event of it to `each`.
-pub(crate) async fn ask(
-    server: SocketAddr,
-    thread: &str,
-    run: &StartRun,
-    mut each: impl FnMut(&Event) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let socket = TcpStream::connect(server).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
-    let connection = tokio::spawn(connection);
-    let request = Request::post(format!("/api/threads/{thread}/runs"))
-        .header(header::HOST, server.to_string())
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(serde_json::to_string(run)?)?;
-    let response = sender.send_request(request).await?;
-    let status = response.status();
-    let mut body = response.into_body();
-    let mut text = Vec::new();
-    while let Some(more) = more(&mut body).await? {
-        text.extend_from_slice(&more);
-        while status.is_success()
-            && let Some(end) = text.windows(2).position(|pair| pair == b"\n\n")
-        {
-            let frame: Vec<u8> = text.drain(..end + 2).collect();
-            if let Some(event) = event(&frame)? {
-                each(&event)?;
-            }
-        }
-    }
-    drop(sender);
-    connection.await??;
-    if !status.is_success() {
-        let said = String::from_utf8_lossy(&text).into_owned();
-        return Err(both!("서버가 {status}로 답했습니다", "the server answered {status}")
-            .because(said)
-            .into());
-    }
-    Ok(())
+/// The file in the data directory that says where its server is.
+const FILE: &str = "server.json";
+/// A server of this machine takes a connection at once or not at all.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The most bytes of an answer that is read whole.
+const MOST: usize = 64 << 20;
+
+/// A server, and the key that opens it.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    key: Option<Secret>,
 }
 
-async fn more(body: &mut Incoming) -> anyhow::Result<Option<Vec<u8>>> {
+/// What the file says.
+#[derive(Serialize, Deserialize)]
+struct Place {
+    address: SocketAddr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+/// What came back: its status, what it says, and the connection that brings it.
+struct Answered {
+    status: StatusCode,
+    body: Incoming,
+    connection: JoinHandle<hyper::Result<()>>,
+}
+
+impl Client {
+    /// Asks the server at this address.
+    pub(crate) fn new(address: SocketAddr, key: Option<&str>) -> Self {
+        let address = match address.ip().is_unspecified() {
+            true => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()),
+            false => address,
+        };
+        Self { address, key: key.map(Secret::new) }
+    }
+
+    /// The server that has this data directory, if it said where it is.
+    pub(crate) fn of_data_dir(folder: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(folder.join(FILE)).ok()?;
+        let Place { address, key } = serde_json::from_str(&text).ok()?;
+        Some(Self::new(address, key.as_deref()))
+    }
+
+    /// Says in the data directory where the server is. Only the owner of the directory can read it.
+    pub(crate) fn announce(&self, folder: &Path) -> Result<(), Both> {
+        let place =
+            Place { address: self.address, key: self.key.as_ref().map(|key| key.reveal().to_owned()) };
+        let path = folder.join(FILE);
+        let shown = path.display();
+        let written = serde_json::to_vec(&place).map_err(std::io::Error::other);
+        written
+            .and_then(|text| data_dir::write_private(&path, &text))
+            .map_err(|error| both!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`").because(error))
+    }
+
+    /// Takes the word back.
+    pub(crate) fn leave(folder: &Path) {
+        // Gone already, or left over: the next server writes it anew, and nobody believes it without the lock.
+        std::fs::remove_file(folder.join(FILE)).ok();
+    }
+
+    /// Asks for JSON.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        self.json(Method::GET, path, Vec::new()).await
+    }
+
+    /// Sends JSON and reads JSON.
+    pub(crate) async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
+        self.json(Method::POST, path, serde_json::to_vec(body)?).await
+    }
+
+    /// Sends a file and reads JSON.
+    pub(crate) async fn upload(&self, path: &str, bytes: Vec<u8>) -> anyhow::Result<Value> {
+        let answered = self.send(Method::POST, path, "application/octet-stream", bytes).await?;
+        Ok(serde_json::from_slice(&whole(answered).await?)?)
+    }
+
+    /// Sends JSON and hands every event that comes back to `each`.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        body: Option<&impl Serialize>,
+        mut each: impl FnMut(&Event) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut answered = match body {
+            Some(body) => {
+                self.send(Method::POST, path, "application/json", serde_json::to_vec(body)?).await?
+            }
+            None => self.send(Method::GET, path, "application/json", Vec::new()).await?,
+        };
+        if !answered.status.is_success() {
+            whole(answered).await?;
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        while let Some(more) = more(&mut answered.body).await? {
+            text.extend_from_slice(&more);
+            while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
+                let frame: Vec<u8> = text.drain(..end + 2).collect();
+                if let Some(event) = event(&frame)? {
+                    each(&event)?;
+                }
+            }
+        }
+        answered.connection.await??;
+        Ok(())
+    }
+
+    async fn json(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Value> {
+        let answered = self.send(method, path, "application/json", body).await?;
+        Ok(serde_json::from_slice(&whole(answered).await?)?)
+    }
+
+    async fn send(&self, method: Method, path: &str, kind: &str, body: Vec<u8>) -> anyhow::Result<Answered> {
+        let server = self.address;
+        let gone =
+            || both!("서버 http://{server} 가 답하지 않습니다", "the server http://{server} does not answer");
+        let socket = tokio::time::timeout(PATIENCE, TcpStream::connect(server))
+            .await
+            .map_err(|late| gone().because(late))?
+            .map_err(|error| gone().because(error))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
+        let connection = tokio::spawn(connection);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, server.to_string())
+            .header(header::CONNECTION, "close")
+            .header(header::CONTENT_TYPE, kind);
+        if let Some(key) = &self.key {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()));
+        }
+        let response = sender.send_request(request.body(Whole(Some(body.into())))?).await?;
+        Ok(Answered { status: response.status(), body: response.into_body(), connection })
+    }
+}
+
+/// A name as a part of a path or a query.
+pub(crate) fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    name.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+/// All that was answered. A refusal becomes an error in the words of the server, in both languages.
+async fn whole(mut answered: Answered) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    while let Some(more) = more(&mut answered.body).await? {
+        text.extend_from_slice(&more);
+        anyhow::ensure!(text.len() <= MOST, "the answer of the server is too long");
+    }
+    let status = answered.status;
+    if status.is_success() {
+        return Ok(text);
+    }
+    let problem: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let field = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (ko, en, detail) = (field("title_ko"), field("title"), field("detail").to_owned());
+    let refused = both!("서버가 {status}로 답했습니다: {ko}", "the server answered {status}: {en}");
+    Err(if detail.is_empty() { refused.into() } else { refused.because(detail).into() })
+}
+
+async fn more(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
     loop {
         let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
         match frame.transpose()? {
             None => return Ok(None),
             // A frame that is not data is a trailer, and nothing of ours sends one.
             Some(frame) => match frame.into_data() {
-                Ok(data) => return Ok(Some(data.to_vec())),
+                Ok(data) => return Ok(Some(data)),
                 Err(_) => continue,
             },
         }
@@ -72,5 +206,60 @@ fn event(frame: &[u8]) -> anyhow::Result<Option<Event>> {
     match text.lines().find_map(|line| line.strip_prefix("data: ")) {
         Some(data) => Ok(Some(serde_json::from_str(data)?)),
         None => Ok(None),
+    }
+}
+
+/// Bytes, sent in one piece.
+struct Whole(Option<Bytes>);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.0.take().filter(|bytes| !bytes.is_empty()).map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(Bytes::is_empty)
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        hyper::body::SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_server_is_found_by_its_file_and_the_file_is_its_owners() {
+        let scratch = Scratch::new();
+        assert!(Client::of_data_dir(scratch.path()).is_none());
+        Client::new("0.0.0.0:81".parse().expect("address"), Some("hunter2"))
+            .announce(scratch.path())
+            .expect("written");
+        let found = Client::of_data_dir(scratch.path()).expect("found");
+        assert_eq!(found.address.to_string(), "127.0.0.1:81");
+        assert!(found.key.as_ref().is_some_and(|key| key.reveal() == "hunter2"));
+        assert!(!format!("{found:?}").contains("hunter2"));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(scratch.path().join(FILE)).expect("file").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        Client::leave(scratch.path());
+        assert!(Client::of_data_dir(scratch.path()).is_none());
+    }
+
+    #[test]
+    fn names_are_safe_in_a_path() {
+        assert_eq!(encoded("a/가 ?"), "a%2F%EA%B0%80%20%3F");
     }
 }

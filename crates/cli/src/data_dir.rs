@@ -17,16 +17,40 @@ pub(crate) struct DataDir {
 impl DataDir {
     /// Makes the directory if need be, readable by its owner only, and takes its lock.
     pub(crate) fn hold(path: &Path) -> Result<Self, Both> {
-        let shown = path.display();
-        make(path).map_err(|error| {
-            both!(
-                "데이터 디렉터리 `{shown}`을(를) 만들 수 없습니다. `--data-dir`로 다른 곳을 고르세요",
-                "cannot make the data directory `{shown}`; choose another with `--data-dir`"
-            )
-            .because(error)
-        })?;
+        ensure(path)?;
         Ok(Self { _lock: take(path)? })
     }
+}
+
+/// Whether another process has the directory.
+pub(crate) fn is_held(path: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(path.join("lock")) else { return false };
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+/// Makes the directory if need be, readable by its owner only, without taking it.
+pub(crate) fn ensure(path: &Path) -> Result<(), Both> {
+    let shown = path.display();
+    make(path).map_err(|error| {
+        both!(
+            "데이터 디렉터리 `{shown}`을(를) 만들 수 없습니다. `--data-dir`로 다른 곳을 고르세요",
+            "cannot make the data directory `{shown}`; choose another with `--data-dir`"
+        )
+        .because(error)
+    })
+}
+
+/// Writes a file that only its owner can read. It is there whole or as it was before.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)
 }
 
 fn make(path: &Path) -> std::io::Result<()> {

@@ -7,8 +7,10 @@ mod client;
 mod commands;
 mod config;
 mod data_dir;
+mod desk;
 mod environment;
 mod exit;
+mod keys;
 mod output;
 #[cfg(test)]
 mod scratch;
@@ -70,13 +72,18 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
     match &args.command {
         Command::Config(args) => commands::config::run(args, &loaded, output),
         Command::Demo(args) => wait(commands::demo::run(args, config, output)),
+        Command::Ask(args) => wait(commands::ask::run(args, config, output)),
         Command::Chat(args) => wait(commands::chat::run(args, config, output)),
         Command::Serve(args) => wait(commands::serve::run(args, config, output)),
         Command::Ingest(args) => wait(commands::ingest::run(args, config, output)),
         Command::Search(args) => wait(commands::search::run(args, config, output)),
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
-        Command::Graph(args) => commands::graph::run(args, config, output),
+        Command::Agents(args) => wait(commands::agents::run(args, config, output)),
+        Command::Models(args) => wait(commands::models::run(args, &loaded, output)),
+        Command::Keys(args) => commands::keys::run(args, config, output),
+        Command::Doctor(args) => wait(commands::doctor::run(args, &loaded, output)),
+        Command::Graph(args) => wait(commands::graph::run(args, config, output)),
         Command::Eval(args) => wait(commands::eval::run(args, output)),
         Command::Backup(args) => wait(commands::backup::run(args, config, output)),
         Command::Gc => wait(commands::gc::run(config, output)),

@@ -12,7 +12,7 @@ pub(crate) enum Language {
 }
 
 /// A sentence in both languages. It is also the error type of this crate; as such it keeps its cause.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Both {
     pub(crate) ko: String,
     pub(crate) en: String,
@@ -114,6 +114,11 @@ impl Output {
         // With stderr gone there is nobody left to tell.
         writeln!(io::stderr().lock(), "{text}").ok();
     }
+}
+
+/// An error with its causes, in one language.
+pub(crate) fn sentence(error: &anyhow::Error, language: Language) -> String {
+    chain(error.as_ref(), language)
 }
 
 fn chain(error: &(dyn Error + 'static), language: Language) -> String {

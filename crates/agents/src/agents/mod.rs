@@ -15,6 +15,7 @@ use doran_llm::{About, ChatModel, ChatRequest};
 use doran_retrieval::Index;
 use serde_json::Value;
 
+use crate::described::DescriptionError;
 use crate::nodes::Models;
 use crate::prompt::PromptError;
 use crate::settings::PersistenceMode;
@@ -77,6 +78,9 @@ pub enum AgentError {
         /// Why.
         reason: String,
     },
+    /// Its description is wrong.
+    #[error(transparent)]
+    Described(#[from] DescriptionError),
     /// A prompt of it is wrong.
     #[error("agent `{agent}`: {source}")]
     Prompt {

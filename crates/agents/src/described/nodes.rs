@@ -15,9 +15,7 @@ use serde_json::{Value, json};
 use super::form::Both;
 use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::Parts;
-use crate::nodes::{
-    Caller, Models, Step, Words, Work, call_tools, material, retrieve, transcript, verified,
-};
+use crate::nodes::{Caller, Models, Step, Words, Work, call_tools, material, retrieve, transcript, verified};
 use crate::source::Source;
 use crate::state::{cut, question, spoken};
 use crate::tools::{Taint, Toolbox};
@@ -68,7 +66,9 @@ impl Shop {
     pub(super) fn explain(&self, ready: &Ready, state: &DescribedState) -> Vec<ChatRequest> {
         let request = match ready {
             Ready::Choose { prompt, choices, .. } => choose_request(state, prompt, choices),
-            Ready::CallModel { prompt, tools, rounds, .. } => self.model_request(state, prompt, tools.as_deref(), *rounds),
+            Ready::CallModel { prompt, tools, rounds, .. } => {
+                self.model_request(state, prompt, tools.as_deref(), *rounds)
+            }
             Ready::Evaluate { prompt, .. } => evaluate_request(state, prompt),
             Ready::Respond { prompt } => self.model_request(state, prompt, Some(&[]), 0),
             Ready::Retrieve { .. }
@@ -113,7 +113,9 @@ pub(super) async fn run(
     let language = spoken(None, &state.messages);
     let work = Work::new(cx, language);
     let update = match &ready {
-        Ready::Choose { prompt, choices, into } => choose(&shop, &work, &state, prompt, choices, into).await?,
+        Ready::Choose { prompt, choices, into } => {
+            choose(&shop, &work, &state, prompt, choices, into).await?
+        }
         Ready::Retrieve { most } => look_up(&shop, &work, &state, *most).await?,
         Ready::CallModel { prompt, tools, rounds, into } => {
             let request = shop.model_request(&state, prompt, tools.as_deref(), *rounds)?;
@@ -123,7 +125,9 @@ pub(super) async fn run(
         }
         Ready::CallTools => return tools(&shop, &work, &state, &name).await,
         Ready::Summarize { most, keep } => summarize(&shop, &work, &state, *most, *keep).await?,
-        Ready::Evaluate { prompt, rounds, into } => evaluate(&shop, &work, &state, prompt, *rounds, into).await?,
+        Ready::Evaluate { prompt, rounds, into } => {
+            evaluate(&shop, &work, &state, prompt, *rounds, into).await?
+        }
         Ready::Interrupt { ask, into } => {
             let asked: Value = work.cx.ask(json!({ "type": "question", "ko": ask.ko, "en": ask.en })).await?;
             DescribedState::update().values([(into.clone(), asked)])
@@ -143,7 +147,11 @@ pub(super) async fn run(
     Ok(update.progress(progress))
 }
 
-fn choose_request(state: &DescribedState, prompt: &str, choices: &[String]) -> Result<ChatRequest, NodeError> {
+fn choose_request(
+    state: &DescribedState,
+    prompt: &str,
+    choices: &[String],
+) -> Result<ChatRequest, NodeError> {
     let mut messages = vec![Message::system("system", filled(prompt, state)?)];
     messages.extend(question(&state.messages).cloned());
     let schema = json!({
@@ -255,10 +263,10 @@ async fn tools(
 ) -> Result<DescribedStateUpdate, NodeError> {
     let last = state.messages.last().filter(|last| last.role == Role::Assistant);
     let calls: Vec<_> = last.into_iter().flat_map(Message::tool_calls).cloned().collect();
-    let caller = Caller { toolbox: &shop.tools, read: &state.messages, taint: state.taint, sessions: &state.sessions };
+    let caller =
+        Caller { toolbox: &shop.tools, read: &state.messages, taint: state.taint, sessions: &state.sessions };
     let called = call_tools(work, &caller, &calls).await?;
-    let names: Vec<String> = called.results.iter().map(|result| result.name.clone()).collect();
-    let progress = state.progress.after(name, 0).with_tools(names.iter().map(String::as_str));
+    let progress = state.progress.after(name, 0).with_tools(called.ran.iter().map(String::as_str));
     Ok(DescribedState::update()
         .messages(Message::tool_output(work.cx.new_id(), called.results))
         .sessions(called.sessions)
@@ -286,7 +294,10 @@ async fn summarize(
         role: ModelRole::Small,
         temperature: Some(0.0),
         max_output_tokens: Some(800),
-        ..ChatRequest::new(vec![Message::system("system", told), transcript("transcript", older, work.language)])
+        ..ChatRequest::new(vec![
+            Message::system("system", told),
+            transcript("transcript", older, work.language),
+        ])
     };
     let summary = work.ask(&shop.models, request, Words::Hidden).await?.text;
     let gone = Changes::remove(older.iter().map(|message| message.id.as_str()));
@@ -303,7 +314,11 @@ async fn evaluate(
 ) -> Result<DescribedStateUpdate, NodeError> {
     let count = format!("{into}_rounds");
     let round = state.values.get(&count).and_then(Value::as_u64).unwrap_or(0) + 1;
-    let judged = if round >= rounds as u64 { None } else { fitting(shop, work, evaluate_request(state, prompt)?).await? };
+    let judged = if round >= rounds as u64 {
+        None
+    } else {
+        fitting(shop, work, evaluate_request(state, prompt)?).await?
+    };
     let enough = judged.as_ref().is_none_or(|judged| judged["is_sufficient"] == true);
     let missing = judged.map(|judged| judged["missing_info"].clone()).unwrap_or(Value::Null);
     let verdict = if enough { "sufficient" } else { "insufficient" };
@@ -354,7 +369,10 @@ fn filled(prompt: &str, state: &DescribedState) -> Result<String, NodeError> {
     let values: BTreeMap<String, minijinja::Value> =
         state.values.iter().map(|(name, value)| (name.clone(), slot(value))).collect();
     let templates = Environment::new();
-    let text = templates.render_str(prompt, context! { question => asked, summary, values => minijinja::Value::from(values) })?;
+    let text = templates.render_str(
+        prompt,
+        context! { question => asked, summary, values => minijinja::Value::from(values) },
+    )?;
     Ok(text.trim().to_owned())
 }
 
@@ -362,11 +380,13 @@ fn slot(value: &Value) -> minijinja::Value {
     match value {
         Value::Null => minijinja::Value::from(()),
         Value::Bool(truth) => minijinja::Value::from(*truth),
-        Value::Number(number) => number.as_f64().map_or_else(|| minijinja::Value::from(number.to_string()), minijinja::Value::from),
+        Value::Number(number) => {
+            number.as_f64().map_or_else(|| minijinja::Value::from(number.to_string()), minijinja::Value::from)
+        }
         Value::String(text) => minijinja::Value::from(text.clone()),
         Value::Array(items) => minijinja::Value::from(items.iter().map(slot).collect::<Vec<_>>()),
-        Value::Object(fields) => {
-            minijinja::Value::from(fields.iter().map(|(name, value)| (name.clone(), slot(value))).collect::<BTreeMap<_, _>>())
-        }
+        Value::Object(fields) => minijinja::Value::from(
+            fields.iter().map(|(name, value)| (name.clone(), slot(value))).collect::<BTreeMap<_, _>>(),
+        ),
     }
 }

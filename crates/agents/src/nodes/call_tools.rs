@@ -35,6 +35,8 @@ pub(crate) struct Called {
     pub(crate) results: Vec<ToolResult>,
     /// What programs are told, a value for each result.
     pub(crate) data: Vec<Value>,
+    /// The tools that were really run, refused calls left out.
+    pub(crate) ran: Vec<String>,
     /// Sessions that changed.
     pub(crate) sessions: BTreeMap<String, String>,
     /// What the thread has read now.
@@ -73,9 +75,13 @@ pub(crate) async fn call_tools(
     }
     let mut outcomes: Vec<Option<Ran>> = calls.iter().map(|_| None).collect();
     let mut groups: Vec<Vec<(usize, Permit)>> = Vec::new();
+    let mut names = Vec::new();
     for (place, admission) in admitted(work, caller, calls).await?.into_iter().enumerate() {
         match admission {
-            Admission::Run(permit) => group(&mut groups, place, permit),
+            Admission::Run(permit) => {
+                names.push(permit.about().spec.name.clone());
+                group(&mut groups, place, permit);
+            }
             Admission::Refuse(result) => outcomes[place] = Some(refused(result)),
             Admission::Ask(ask) => outcomes[place] = Some(refused(ask.unanswered(work.language))),
         }
@@ -88,7 +94,7 @@ pub(crate) async fn call_tools(
             outcomes[place] = Some(ran);
         }
     }
-    let mut called = Called { taint: caller.taint, ..Called::default() };
+    let mut called = Called { taint: caller.taint, ran: names, ..Called::default() };
     let outcomes: Vec<Ran> = outcomes.into_iter().flatten().collect();
     work.note_events(outcomes.iter().map(shown));
     for ran in outcomes {

@@ -12,7 +12,7 @@ use super::read_file::{ReadFile, ReadsDocuments, Root, RootError};
 use super::weather::{GetWeather, OPENWEATHER};
 use super::web_search::{TAVILY, WebSearch};
 use super::wikipedia::{SearchWikipedia, WIKIPEDIA_EN, WIKIPEDIA_KO};
-use super::{Secret, Tool};
+use super::{Secret, Tool, python};
 use crate::memory::{Memories, memory_tools};
 
 /// What the tools are made of. The default is what works without any setting.
@@ -36,6 +36,8 @@ pub struct Builtin {
     pub roots: Vec<Root>,
     /// What no root may hold: the database, the settings, the keys.
     pub forbidden: Vec<PathBuf>,
+    /// What signs the variables that `python_repl` keeps through a thread; without it there is no `python_repl`.
+    pub python: Option<python::Key>,
     /// Who reads documents that are not plain text.
     pub documents: Option<Arc<dyn ReadsDocuments>>,
     /// Where facts are kept; without it there are no tools for them.
@@ -56,6 +58,7 @@ impl Default for Builtin {
             home: "Asia/Seoul".into(),
             roots: Vec::new(),
             forbidden: Vec::new(),
+            python: None,
             documents: None,
             memories: None,
             memory_space: "default".into(),
@@ -90,6 +93,9 @@ pub fn builtin(config: Builtin) -> Result<Vec<Arc<dyn Tool>>, BuiltinError> {
         Arc::new(WebSearch::new(egress, url(&config.tavily)?, config.tavily_key)),
         Arc::new(ReadFile::new(config.roots, &config.forbidden, config.documents)?),
     ];
+    if let Some(key) = config.python {
+        tools.push(Arc::new(python::Python::new(python::Bounds::default(), key)));
+    }
     if let Some(memories) = &config.memories {
         tools.extend(memory_tools(memories, &config.memory_space));
     }

@@ -7,35 +7,32 @@ use std::sync::atomic::Ordering;
 
 use doran_agents::Settings;
 use doran_engine::store::Store;
-use doran_llm::{Purpose, Script, ScriptedModel};
+use doran_llm::{ChatRequest, Purpose, Script};
 use expect_test::expect;
 use serde_json::json;
 
-use crate::stage::{Tools, killed_everywhere, parts, stage, tools};
+use crate::stage::{ByRequest, Tools, has_results, killed_everywhere, parts, stage, tools};
 
-/// As many replies as a turn could use if everything were asked twice.
-fn script() -> ScriptedModel {
-    let route = || Script::json(&json!({ "route": "agent", "reason": "계산" }));
-    let call = || Script::call("calculator", json!({ "expression": "123 * 456" }));
-    let model = ScriptedModel::new([]).on(Purpose::Route, route()).on(Purpose::Route, route());
-    for reply in [call(), Script::text("56088입니다."), Script::text("56088입니다.")] {
-        model.push(reply);
+fn decide(request: &ChatRequest) -> Script {
+    match request.purpose {
+        Purpose::Route => Script::json(&json!({ "route": "agent", "reason": "계산" })),
+        _ if has_results(request) => Script::text("56088입니다."),
+        _ => Script::call("calculator", json!({ "expression": "123 * 456" })),
     }
-    model
 }
 
 #[tokio::test]
 async fn a_kill_anywhere_repeats_at_most_the_call_in_flight() {
     let mut table = String::new();
     // Each death gets a script and tools of its own, shared by the two lives around it.
-    let mut lives: Vec<(ScriptedModel, Tools)> = Vec::new();
+    let mut lives: Vec<(ByRequest, Tools)> = Vec::new();
     let mut life = 0;
     let turns = {
         let lives = &mut lives;
         let life = &mut life;
         killed_everywhere("123 * 456 계산해줘", 9, move |store: Arc<dyn Store>| {
             if *life % 2 == 0 {
-                lives.push((script(), tools()));
+                lives.push((ByRequest::new(decide), tools()));
             }
             *life += 1;
             let (model, tools) = lives.last().expect("a life");
@@ -47,8 +44,28 @@ async fn a_kill_anywhere_repeats_at_most_the_call_in_flight() {
     for ((dies, turn), (model, tools)) in turns.iter().zip(&lives) {
         let turn = turn.as_ref().expect("nothing to ask");
         assert_eq!(turn.response, "56088입니다.", "{dies:?}");
-        let (asked, ran) = (model.requests().len(), tools.calculator.load(Ordering::SeqCst));
+        let (asked, ran) = (model.asked.load(Ordering::SeqCst), tools.calculator.load(Ordering::SeqCst));
         writeln!(table, "{dies:?}: models {asked} tools {ran}").expect("text");
     }
-    expect![[r#""#]].assert_eq(&table);
+    expect![[r#"
+        Before(1): models 4 tools 1
+        After(1): models 3 tools 1
+        Before(2): models 3 tools 1
+        After(2): models 3 tools 1
+        Before(3): models 3 tools 1
+        After(3): models 3 tools 1
+        Before(4): models 4 tools 1
+        After(4): models 3 tools 1
+        Before(5): models 3 tools 1
+        After(5): models 3 tools 1
+        Before(6): models 3 tools 2
+        After(6): models 3 tools 1
+        Before(7): models 3 tools 1
+        After(7): models 3 tools 1
+        Before(8): models 4 tools 1
+        After(8): models 3 tools 1
+        Before(9): models 3 tools 1
+        After(9): models 3 tools 1
+    "#]]
+    .assert_eq(&table);
 }

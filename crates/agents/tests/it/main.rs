@@ -2,9 +2,11 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod approvals;
 mod assistant;
 mod assistant_kills;
 mod contract;
+mod described;
 mod docqa;
 mod dying;
 mod egress;

@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_agents::tools::mcp::{self, Bounds, Found, Pins, Reach, Secret, Server, Trust};
-use doran_agents::tools::{Call, Class, Language, Output, Tool, ToolError};
+use doran_agents::tools::mcp::{self, Bounds, Found, Pins, Reach, Server, Trust};
+use doran_agents::tools::{Call, Class, Language, Output, Secret, Tool, ToolError};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 

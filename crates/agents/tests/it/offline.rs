@@ -7,7 +7,7 @@ use doran_agents::tools::Toolbox;
 
 #[tokio::test]
 async fn the_assistant_answers_from_documents_and_remembers_without_a_language_model() {
-    let stage = simple("assistant", OfflineModel::default(), Toolbox::new());
+    let stage = simple("assistant", OfflineModel, Toolbox::new());
     for (question, held) in [
         ("육아휴직은 최대 얼마나 쓸 수 있나요?", "육아휴직은 자녀 한 명당 1년 이내로 하며"),
         ("When must receipts be uploaded?", "Upload every receipt within seven days"),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use doran_agents::Settings;
 use doran_engine::store::Store;
-use doran_llm::{ModelError, Script, ScriptedModel};
+use doran_llm::{ChatRequest, ModelError, Script, ScriptedModel};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use crate::stage::{killed_everywhere, parts, simple, stage, tools};
+use crate::stage::{ByRequest, has_results, killed_everywhere, parts, simple, stage, tools};
 
 async fn check(question: &str, script: Vec<Script>, expected: Expect) {
     let model = ScriptedModel::new(script);
@@ -20,14 +20,49 @@ async fn check(question: &str, script: Vec<Script>, expected: Expect) {
 
 #[tokio::test]
 async fn an_answer_goes_through_input_llm_conditional_response() {
-    check("안녕", vec![Script::text("안녕하세요!")], expect![[r#""#]]).await;
+    check(
+        "안녕",
+        vec![Script::text("안녕하세요!")],
+        expect![[r#"
+        input
+          + user 안녕
+        llm · model×1
+          + assistant 안녕하세요!
+        conditional
+        response
+        = 안녕하세요!
+        models 1 · path input llm conditional response
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_tool_leads_back_to_the_model() {
     let script =
         vec![Script::call("calculator", json!({ "expression": "123 * 456" })), Script::text("56088입니다.")];
-    check("123 * 456 계산해줘", script, expect![[r#""#]]).await;
+    check(
+        "123 * 456 계산해줘",
+        script,
+        expect![[r#"
+        input
+          + user 123 * 456 계산해줘
+        llm · model×1
+          + assistant calculator
+        conditional
+        tool
+          ~ call calculator({"expression":"123 * 456"})
+          ~ gave 56088
+          + tool 56088
+        llm · model×1
+          + assistant 56088입니다.
+        conditional
+        response
+        = 56088입니다.
+        models 2 · path input llm conditional tool llm conditional response · tools calculator
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -36,19 +71,97 @@ async fn a_failed_tool_gives_an_error_as_its_result() {
         Script::call("calculator", json!({ "expression": "abc" })),
         Script::text("식이 잘못되었습니다."),
     ];
-    check("abc 계산해줘", script, expect![[r#""#]]).await;
+    check(
+        "abc 계산해줘",
+        script,
+        expect![[r#"
+        input
+          + user abc 계산해줘
+        llm · model×1
+          + assistant calculator
+        conditional
+        tool
+          ~ call calculator({"expression":"abc"})
+          ~ gave Error: invalid syntax
+          + tool Error: invalid syntax
+        llm · model×1
+          + assistant 식이 잘못되었습니다.
+        conditional
+        response
+        = 식이 잘못되었습니다.
+        models 2 · path input llm conditional tool llm conditional response · tools calculator
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn empty_input_ends_in_the_error_node() {
-    check("  ", vec![], expect![[r#""#]]).await;
+    check(
+        "  ",
+        vec![],
+        expect![[r#"
+        input
+        error
+          + assistant 질문이 비어 있습니다. 무엇이 궁금한지 적어 주세요.
+        = 질문이 비어 있습니다. 무엇이 궁금한지 적어 주세요.
+        models 0 · path input error · error empty_input
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn five_rounds_of_tools_are_allowed_and_the_sixth_reply_is_too_many() {
     let call = || Script::call("calculator", json!({ "expression": "1 + 1" }));
     let script = vec![call(), call(), call(), call(), call(), call()];
-    check("Keep calculating", script, expect![[r#""#]]).await;
+    check("Keep calculating", script, expect![[r#"
+        input
+          + user Keep calculating
+        llm · model×1
+          + assistant calculator
+        conditional
+        tool
+          ~ call calculator({"expression":"1 + 1"})
+          ~ gave 2
+          + tool 2
+        llm · model×1
+          + assistant calculator
+        conditional
+        tool
+          ~ call calculator({"expression":"1 + 1"})
+          ~ gave 2
+          + tool 2
+        llm · model×1
+          + assistant calculator
+        conditional
+        tool
+          ~ call calculator({"expression":"1 + 1"})
+          ~ gave 2
+          + tool 2
+        llm · model×1
+          + assistant calculator
+        conditional
+        tool
+          ~ call calculator({"expression":"1 + 1"})
+          ~ gave 2
+          + tool 2
+        llm · model×1
+          + assistant calculator
+        conditional
+        tool
+          ~ call calculator({"expression":"1 + 1"})
+          ~ gave 2
+          + tool 2
+        llm · model×1
+          + assistant calculator
+        conditional
+        error
+          + tool Error: not run, there were too many rounds
+          + assistant The request is too complex. Please ask again in smaller parts.
+        = The request is too complex. Please ask again in smaller parts.
+        models 6 · path input llm conditional tool llm conditional tool llm conditional tool llm conditional tool llm conditional tool llm conditional error · tools calculator · error max_iterations_exceeded
+    "#]]).await;
 }
 
 #[tokio::test]
@@ -74,9 +187,37 @@ fn away() -> ModelError {
 async fn a_model_is_tried_three_times() {
     let script =
         vec![Script::failure(away()), Script::text("반쯤").then_fails(away()), Script::text("됐습니다.")];
-    check("안녕", script, expect![[r#""#]]).await;
+    check(
+        "안녕",
+        script,
+        expect![[r#"
+        input
+          + user 안녕
+        llm · model×1 · tries 3
+          + assistant 됐습니다.
+        conditional
+        response
+        = 됐습니다.
+        models 1 · path input llm conditional response
+    "#]],
+    )
+    .await;
     let script = vec![Script::failure(away()), Script::failure(away()), Script::failure(away())];
-    check("안녕", script, expect![[r#""#]]).await;
+    check(
+        "안녕",
+        script,
+        expect![[r#"
+        input
+          + user 안녕
+        llm · tries 3
+        conditional
+        error
+          + assistant 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요.
+        = 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요.
+        models 3 · path input llm conditional error · error model_unavailable
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +281,19 @@ async fn every_error_has_its_code_and_a_sentence_in_both_languages() {
         }
         table.push(row.join(" | "));
     }
-    expect![[r#""#]].assert_eq(&table.join("\n"));
+    expect![[r#"
+        unavailable tries 3 | model_unavailable | 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요. | The model cannot answer right now. Please try again in a moment.
+        unreachable tries 3 | model_unavailable | 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요. | The model cannot answer right now. Please try again in a moment.
+        rate_limited tries 3 | model_unavailable | 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요. | The model cannot answer right now. Please try again in a moment.
+        truncated tries 3 | model_unavailable | 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요. | The model cannot answer right now. Please try again in a moment.
+        empty tries 3 | model_unavailable | 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요. | The model cannot answer right now. Please try again in a moment.
+        limit_exceeded tries 1 | model_rejected | 모델이 이 요청을 받아들이지 않았습니다. 질문을 바꾸어 다시 물어봐 주세요. | The model did not accept this request. Please ask in another way.
+        unauthorized tries 1 | model_unauthorized | 모델이 키를 받아들이지 않았습니다. 관리자에게 모델 키를 확인해 달라고 해 주세요. | The model did not accept the key. Please have an administrator check the model key.
+        out_of_credit tries 1 | model_out_of_credit | 모델 공급사 계정의 잔액이 다 되었습니다. 관리자에게 결제 정보를 확인해 달라고 해 주세요. | The account at the model's vendor has run out. Please have an administrator check its billing.
+        too_long tries 1 | model_context_too_long | 대화가 모델에게 너무 깁니다. 질문을 줄이거나 새 대화를 시작해 주세요. | The conversation is too long for the model. Please shorten the question or start a new conversation.
+        filtered tries 1 | model_filtered | 모델 공급사의 안전 필터에 막혔습니다. 질문을 다르게 표현해 주세요. | The vendor's safety filter held it back. Please put the question differently.
+        rejected tries 1 | model_rejected | 모델이 이 요청을 받아들이지 않았습니다. 질문을 바꾸어 다시 물어봐 주세요. | The model did not accept this request. Please ask in another way.
+        not_recorded tries 1 | model_rejected | 모델이 이 요청을 받아들이지 않았습니다. 질문을 바꾸어 다시 물어봐 주세요. | The model did not accept this request. Please ask in another way."#]].assert_eq(&table.join("\n"));
 }
 
 #[tokio::test]
@@ -160,7 +313,13 @@ async fn the_answer_has_the_shape_that_clients_know() {
 
 #[tokio::test]
 async fn a_kill_anywhere_gives_the_same_answer_and_orders_once() {
-    let mut model = ScriptedModel::new([]);
+    fn decide(request: &ChatRequest) -> Script {
+        if has_results(request) {
+            Script::text("주문했습니다.")
+        } else {
+            Script::call("order", json!({}))
+        }
+    }
     let mut used = tools();
     let mut life = 0;
     let mut once = Vec::new();
@@ -169,15 +328,11 @@ async fn a_kill_anywhere_gives_the_same_answer_and_orders_once() {
             if life > 0 {
                 once.push(used.order.load(std::sync::atomic::Ordering::SeqCst));
             }
-            model = ScriptedModel::new([
-                Script::call("order", json!({})),
-                Script::text("주문했습니다."),
-                Script::text("주문했습니다."),
-            ]);
             used = tools();
         }
         life += 1;
-        stage("react", &Settings::default(), &parts(Arc::new(model.clone()), used.toolbox.clone()), store)
+        let model = Arc::new(ByRequest::new(decide));
+        stage("react", &Settings::default(), &parts(model, used.toolbox.clone()), store)
     })
     .await;
     once.push(used.order.load(std::sync::atomic::Ordering::SeqCst));

@@ -29,7 +29,7 @@ async fn a_further_assistant_has_its_own_name_prompt_language_and_tools() {
         [agents.assistant]
         max_tool_rounds = 1
 
-        [assistants.법무]
+        [assistants."법무"]
         agent = "assistant"
         ko = "계약을 봅니다"
         language = "en"
@@ -82,5 +82,35 @@ fn what_cannot_work_is_refused_with_the_reason() {
         "[assistants.\"a b\"]",
     ]
     .map(|text| format!("{}\n  {}", text.replace('\n', " "), refused(text)));
-    expect![[r#""#]].assert_eq(&told.join("\n"));
+    expect![[r#"
+        [agents.asistant]
+          there is no agent `asistant`; there are: assistant, contract, react, docqa
+        [agents.assistant] max_mesages = 3
+          unknown field `max_mesages`, expected one of `agent`, `ko`, `en`, `language`, `prompts`, `model`, `small_model`, `tools`, `policies`, `collection`, `passages`, `max_messages`, `keep_recent`, `max_summaries`, `summary_tokens`, `max_tool_rounds`, `max_iterations`, `contextLength`, `context_length`, `compressionThreshold`, `compression_threshold`, `compressionTarget`, `compression_target`, `enable_cache`, `cache_seconds`, `persistence_mode`, `checkpoint_db_path`
+        [agents.assistant] max_iterations = 3
+          agent `assistant`, setting `max_iterations`: `assistant` has no such setting; it has: checkpoint_db_path, collection, en, keep_recent, ko, language, max_messages, max_summaries, max_tool_rounds, model, passages, persistence_mode, policies, prompts, small_model, summary_tokens, tools
+        [agents.assistant] keep_recent = 0
+          agent `assistant`, setting `keep_recent`: it must be at least 1
+        [agents.assistant] keep_recent = 11
+          agent `assistant`, setting `keep_recent`: it is 11, more than `max_messages` (10)
+        [agents.assistant] model = "gpt"
+          agent `assistant`, setting `model`: there is no model `gpt`; there are: 
+        [agents.assistant] tools = ["calculater"]
+          agent `assistant`, setting `tools`: there is no tool `calculater`; there are: calculator, get_current_datetime, order
+        [agents.assistant.policies] rocket = "ask"
+          agent `assistant`, setting `policies`: there is no tool `rocket`; there are: calculator, get_current_datetime, order
+        [agents.assistant.policies] calculator = "maybe"
+          unknown variant `maybe`, expected one of `allow`, `ask`, `deny`
+        [agents.assistant] agent = "react"
+          agent `assistant`, setting `agent`: only a further assistant is made after another agent
+        [agents.assistant.prompts] assistant = "{{ secret }}"
+          agent `assistant`: prompt `ko/assistant.md` uses `secret`, which it is not given; it may use: summaries
+        [agents.assistant] persistence_mode = "file"
+          agent `assistant`, setting `persistence_mode`: `file` needs `checkpoint_db_path`
+        [assistants.react] agent = "assistant"
+          agent `react`, setting `assistants`: a ready-made agent has this name; choose another
+        [assistants.x] agent = "y"
+          there is no agent `y`; there are: assistant, contract, react, docqa
+        [assistants."a b"]
+          agent `a b`, setting `assistants`: a name has letters, digits, `-`, `_` and `.` only"#]].assert_eq(&told.join("\n"));
 }

@@ -11,7 +11,7 @@ use doran_agents::{Agent, AskOptions, Parts, Settings, Turn, build, samples};
 use doran_engine::log::Step;
 use doran_engine::store::{EntryKind, RamStore, Status, Store};
 use doran_engine::{Event, RunHandle, Runtime, StartOptions, ThreadKey, Until};
-use doran_llm::{ChatModel, Origin, Role, ToolSpec};
+use doran_llm::{ChatModel, ChatRequest, DeltaStream, Origin, Role, Script, ScriptedModel, ToolSpec};
 use doran_retrieval::{Index, RamKeyword, Tenant};
 use serde_json::{Value, json};
 
@@ -76,6 +76,40 @@ pub fn multiplied(arguments: &Value) -> Result<String, ToolError> {
         Some("1 + 1") => Ok("2".into()),
         _ => Err(ToolError::BadArguments("invalid syntax".into())),
     }
+}
+
+/// A model that answers by what it is asked, so that asking again gives the same, and counts how often it was.
+#[derive(Clone)]
+pub struct ByRequest {
+    decide: fn(&ChatRequest) -> Script,
+    pub asked: Arc<AtomicU32>,
+}
+
+impl ByRequest {
+    pub fn new(decide: fn(&ChatRequest) -> Script) -> Self {
+        Self { decide, asked: Arc::default() }
+    }
+}
+
+impl ChatModel for ByRequest {
+    fn about(&self) -> doran_llm::About {
+        ScriptedModel::new([]).about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        ScriptedModel::new([(self.decide)(&request)]).stream(request)
+    }
+}
+
+/// Whether tools gave something back since the person spoke.
+pub fn has_results(request: &ChatRequest) -> bool {
+    request
+        .messages
+        .iter()
+        .rev()
+        .take_while(|message| message.role != Role::User)
+        .any(|message| message.role == Role::Tool)
 }
 
 /// A calculator, a search that must not be repeated, and how often each ran.
@@ -157,7 +191,8 @@ impl Stage {
                 EntryKind::Step => {
                     let step: Step = serde_json::from_slice(&entry.body).expect("a step");
                     for task in &step.tasks {
-                        let models = task.notes.get("models").and_then(Value::as_array).map_or(0, Vec::len);
+                        let models = task.notes.get("models").and_then(Value::as_array).into_iter().flatten();
+                        let models = models.filter(|model| model.get("cached").is_none()).count();
                         let calls = if models > 0 { format!(" · model×{models}") } else { String::new() };
                         let tries = if task.attempts > 1 {
                             format!(" · tries {}", task.attempts)
@@ -172,7 +207,7 @@ impl Stage {
                 }
                 EntryKind::Paused => lines.push_str("(waits for a person)\n"),
                 EntryKind::Failed => {
-                    writeln!(lines, "(failed) {}", String::from_utf8_lossy(&entry.body)).expect("text")
+                    writeln!(lines, "(failed) {}", String::from_utf8_lossy(&entry.body)).expect("text");
                 }
                 _ => {}
             }

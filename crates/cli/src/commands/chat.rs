@@ -1,17 +1,20 @@
 //! `doran chat`: talk in the terminal, or ask line by line through a pipe.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 
-use doran_agents::AskOptions;
-use doran_engine::{EngineError, StartOptions, ThreadId, ThreadKey, Until};
-use doran_server::api::Event;
+use doran_engine::ThreadId;
+use doran_llm::Kind;
+use doran_server::api::{Question, StartRun};
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::answer::Answer;
-use crate::assemble::{self, House};
+use crate::assemble::Tape;
 use crate::config::Config;
+use crate::desk::{self, Desk};
 use crate::exit;
-use crate::output::{Output, both};
+use crate::output::{Language, Output, both};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -19,93 +22,227 @@ pub(crate) struct Args {
     /// Conversation to go on with · 이어 갈 대화
     #[arg(long, value_name = "NAME", default_value = "main")]
     thread: String,
-    /// Who is asked · 물어볼 에이전트
+    /// Who is asked; `/agent NAME` changes it · 물어볼 에이전트. `/agent 이름`으로 바꾼다
     #[arg(long, value_name = "AGENT", default_value = "assistant")]
     agent: String,
+    /// Show no steps · 단계를 보이지 않는다
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    tape: Tape,
+}
+
+/// A conversation under way.
+struct Talk<'a> {
+    desk: &'a Desk,
+    thread: ThreadId,
+    agent: String,
+    quiet: bool,
+    typed: bool,
+    lines: Receiver<std::io::Result<String>>,
+    output: Output,
 }
 
 /// Answers each line of standard input until it ends.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let thread = ThreadId::new(&args.thread).map_err(|error| {
-        both!("`--thread`의 값이 맞지 않습니다", "the value of `--thread` does not fit").because(error)
-    })?;
-    let house = assemble::house(config).await?;
-    // A run that was cut off last time is finished first.
-    house.runtime.work().await?;
-    let thread = ThreadKey { tenant: house.tenant.clone(), thread };
-    let talk = async {
-        settle(&house, &thread).await?;
-        converse(args, &house, &thread, output).await
+    let thread = desk::thread(&args.thread)?;
+    let desk = Desk::open(config, &args.tape).await?;
+    let mut talk = Talk {
+        desk: &desk,
+        thread,
+        agent: args.agent.clone(),
+        quiet: args.quiet,
+        typed: std::io::stdin().is_terminal(),
+        lines: lines(),
+        output,
     };
     let ended = tokio::select! {
-        ended = talk => ended,
+        ended = talk.run() => ended,
         asked = exit::asked() => asked,
-        trouble = house.trouble() => Err(trouble.error().into()),
+        trouble = desk.trouble() => Err(trouble.error().into()),
     };
-    house.runtime.shutdown(std::time::Duration::from_secs(5)).await;
+    desk.close().await;
     ended
 }
 
-async fn converse(args: &Args, house: &House, thread: &ThreadKey, output: Output) -> anyhow::Result<()> {
-    let typed = std::io::stdin().is_terminal();
-    if typed {
-        let name = &house.model.name;
-        output.tell(&both!(
-            "{name} · LLM 아님. 글을 찾아 인용합니다. Ctrl-D로 마칩니다",
-            "{name} · not an LLM. It finds text and cites it. Ctrl-D ends"
-        ));
+impl Talk<'_> {
+    async fn run(&mut self) -> anyhow::Result<()> {
+        let agents = self.agents().await?;
+        self.known(&agents, &self.agent.clone())?;
+        self.greet();
+        self.desk.settle(&self.thread).await?;
+        let mut failed = None;
+        while let Some(line) = self.next("> ").await? {
+            let line = line.trim();
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix("/agent") {
+                self.change(&agents, name.trim());
+                continue;
+            }
+            // A run that fails does not end the conversation: it is told, and the next line is read.
+            failed = self.answer(line).await.err();
+            if let Some(error) = &failed {
+                self.output.fail(error);
+            }
+        }
+        match failed {
+            Some(_) if !self.typed => {
+                Err(both!("마지막 질문에 답하지 못했습니다", "the last question was not answered").into())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
-    let mut lines = lines();
-    loop {
-        if typed {
-            output.prompt("> ");
+
+    /// The agents that can be asked.
+    async fn agents(&self) -> anyhow::Result<Vec<String>> {
+        Ok(match self.desk {
+            Desk::Here(house) => house.agents.iter().map(|agent| agent.name.clone()).collect(),
+            Desk::There(client) => {
+                let listed = client.get("/api/agents").await?;
+                let rows = listed["agents"].as_array().cloned().unwrap_or_default();
+                rows.iter().filter_map(|row| row["id"].as_str().map(str::to_owned)).collect()
+            }
+        })
+    }
+
+    fn known(&self, agents: &[String], name: &str) -> anyhow::Result<()> {
+        if agents.iter().any(|agent| agent == name) {
+            return Ok(());
         }
-        let Some(line) = lines.recv().await else { return Ok(()) };
-        let line = line?;
-        if line.trim().is_empty() {
-            continue;
+        Err(desk::no_agent(name, agents.iter().map(String::as_str)).into())
+    }
+
+    fn change(&mut self, agents: &[String], name: &str) {
+        match self.known(agents, name) {
+            Ok(()) => {
+                name.clone_into(&mut self.agent);
+                // A thread holds the state of one kind of agent.
+                let thread = format!("{}-{name}", self.thread.as_str());
+                if let Ok(thread) = ThreadId::new(&thread) {
+                    self.thread = thread;
+                }
+                let thread = &self.thread;
+                self.output.tell(&both!(
+                    "{name}에게 묻습니다. 대화: {thread}",
+                    "asking {name}; conversation: {thread}"
+                ));
+            }
+            Err(error) => self.output.fail(&error),
         }
-        answer(args, house, thread, line.trim(), output).await?;
+    }
+
+    fn greet(&self) {
+        match self.desk {
+            Desk::There(client) => {
+                let server = client.address;
+                self.output.tell(&both!(
+                    "서버 http://{server} 가 데이터 디렉터리를 쓰고 있어 그 서버에 묻습니다",
+                    "the server http://{server} has the data directory and is asked"
+                ));
+            }
+            Desk::Here(house) => {
+                house.notes.iter().for_each(|note| self.output.tell(note));
+                if self.typed {
+                    let about = &house.model;
+                    let (name, ko, en) = (&about.name, &about.ko, &about.en);
+                    self.output.tell(&match about.kind {
+                        Kind::Extractive => both!(
+                            "{name} · LLM 아님. 글을 찾아 인용합니다. Ctrl-D로 마칩니다",
+                            "{name} · not an LLM. It finds text and cites it. Ctrl-D ends"
+                        ),
+                        Kind::Language => both!("{ko} Ctrl-D로 마칩니다", "{en} Ctrl-D ends"),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The next line; none at the end of the input.
+    async fn next(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
+        if self.typed {
+            self.output.prompt(prompt);
+        }
+        Ok(self.lines.recv().await.transpose()?)
+    }
+
+    async fn answer(&mut self, question: &str) -> anyhow::Result<()> {
+        let mut answer = Answer::default();
+        let (output, quiet) = (self.output, self.quiet);
+        let run = StartRun::new(&self.agent, question);
+        self.desk.ask(&self.thread, &run, |event| show(&mut answer, event, output, quiet)).await?;
+        while !answer.questions.is_empty() {
+            let answers = self.approvals(&answer.questions.clone()).await?;
+            let (id, last) = (answer.run.clone(), answer.last);
+            self.desk
+                .answer(&self.thread, &id, last, &answers, |event| show(&mut answer, event, output, quiet))
+                .await?;
+        }
+        let language = output.language;
+        let sources: String =
+            answer.source_lines(language).iter().map(|line| format!("  {line}\n")).collect();
+        output.data(&format!("\n{sources}"))?;
+        match answer.failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts each question to the person. What is not a clear yes is a no, and so is the end of the input.
+    async fn approvals(&mut self, questions: &[Question]) -> anyhow::Result<BTreeMap<String, Value>> {
+        let mut answers = BTreeMap::new();
+        for asked in questions {
+            let is_approval = asked.question["type"] == "approve_tool";
+            self.output.note(&put(asked, self.output.language));
+            let hint = match (is_approval, self.output.language) {
+                (true, Language::Korean) => "[예/아니요] ",
+                (true, Language::English) => "[y/N] ",
+                (false, _) => "? ",
+            };
+            let line = self.next(hint).await?.unwrap_or_default();
+            let line = line.trim();
+            let yes = matches!(line.to_lowercase().as_str(), "y" | "yes" | "예" | "네" | "ㅇ" | "응");
+            answers
+                .insert(asked.id.clone(), if is_approval { json!({ "approve": yes }) } else { json!(line) });
+        }
+        Ok(answers)
     }
 }
 
-/// Waits for a run of an earlier life that is still under way on the thread.
-async fn settle(house: &House, thread: &ThreadKey) -> anyhow::Result<()> {
-    let store = house.runtime.store();
-    let active = match store.thread(thread).await {
-        Ok(row) => row.active,
-        Err(doran_engine::store::StoreError::NotFound { .. }) => None,
-        Err(error) => return Err(error.into()),
+/// What a run asks, in the language of the person.
+pub(crate) fn put(asked: &Question, language: Language) -> String {
+    let question = &asked.question;
+    let words = match language {
+        Language::Korean => question["ko"].as_str(),
+        Language::English => question["en"].as_str(),
     };
-    if let Some(run) = active {
-        house.runtime.run(&thread.run(run)).await?.wait().await?;
+    let words = words.map_or_else(|| question.to_string(), str::to_owned);
+    let mut text = format!("? {words}");
+    if let (Some(name), Some(arguments)) = (question["name"].as_str(), question.get("arguments")) {
+        text.push_str(&format!("\n  {name} {arguments}"));
     }
-    Ok(())
+    if let Some(problem) = &asked.problem {
+        text.push_str(&format!("\n  ({problem})"));
+    }
+    text
 }
 
-async fn answer(
-    args: &Args,
-    house: &House,
-    thread: &ThreadKey,
-    question: &str,
+/// Shows what came: words on stdout, finished steps on stderr.
+fn show(
+    answer: &mut Answer,
+    event: &doran_server::api::Event,
     output: Output,
+    quiet: bool,
 ) -> anyhow::Result<()> {
-    let Some(agent) = house.agents.iter().find(|agent| agent.name == args.agent) else {
-        return Err(EngineError::UnknownGraph(args.agent.clone()).into());
-    };
-    let input = agent.input(question, &AskOptions::default());
-    let run = house.runtime.start(&args.agent, thread, Some(&input), StartOptions::default()).await?;
-    let mut watch = house.runtime.watch(&run.key(), 0, Until::Rest).await?;
-    let mut answer = Answer::default();
-    while let Some(event) = watch.next().await? {
-        output.data(&answer.take(&Event::of(thread.thread.as_str(), &event)?)?)?;
+    let before = answer.steps.len();
+    let words = answer.take(event)?;
+    if !quiet {
+        for step in &answer.steps[before..] {
+            output.note(&format!("· {}", step.text(output.language)));
+        }
     }
-    if let Some(failure) = answer.failure {
-        return Err(failure.into());
-    }
-    let sources: String =
-        answer.sources.iter().map(|source| format!("  [{}] {}\n", source.number, source.title)).collect();
-    output.data(&format!("\n{sources}"))
+    output.data(&words)
 }
 
 /// Lines of standard input. Read by a thread of their own, because reading cannot be given up.

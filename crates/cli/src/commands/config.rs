@@ -51,6 +51,14 @@ fn as_table(loaded: &Loaded, language: Language) -> String {
         table.push_str(&format!("{}  {}  {}\n", padded(&row[0], key), padded(&row[1], value), row[2]));
         table.push_str(&format!("    {}\n", row[3]));
     }
+    let config = &loaded.config;
+    for name in config.secrets.names() {
+        let line = both!("{name}  ***  환경 변수 {name}", "{name}  ***  env {name}");
+        table.push_str(&format!("{}\n", line.text(language)));
+    }
+    for name in config.tables.names() {
+        table.push_str(&format!("[{name}]\n"));
+    }
     table
 }
 
@@ -77,5 +85,10 @@ fn as_json(loaded: &Loaded) -> Json {
             })
         })
         .collect();
-    json!({ "file": loaded.file.as_ref().map(|path| path.display().to_string()), "settings": settings })
+    json!({
+        "file": loaded.file.as_ref().map(|path| path.display().to_string()),
+        "settings": settings,
+        "keys": loaded.config.secrets.names().collect::<Vec<_>>(),
+        "tables": loaded.config.tables.names(),
+    })
 }

@@ -1,30 +1,45 @@
-//! `doran demo`: a real server, asked a few questions over its real interface, with what it did printed.
+//! `doran demo`: a real server, given documents and asked a few questions over its real interface, with what it did
+//! printed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
+use doran_agents::samples;
 use doran_engine::ThreadId;
+use doran_llm::Kind;
+use doran_retrieval::DocumentKind;
 use doran_server::Keys;
 use doran_server::api::StartRun;
+use indicatif::ProgressBar;
+use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::answer::Answer;
-use crate::assemble::{self, House};
-use crate::client;
+use crate::assemble::{self, House, Samples, Tape};
+use crate::client::{Client, encoded};
+use crate::commands::ingest;
 use crate::commands::serve::{Serving, bind};
 use crate::config::Config;
-use crate::output::{Output, both};
+use crate::keys::Door;
+use crate::output::{Language, Output, both};
 
 /// Ports tried after the one in the settings.
 const MORE_PORTS: u16 = 20;
+/// How often the progress of documents is looked at, and for how long.
+const LOOK: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(300);
+/// The collection the samples are put into.
+const COLLECTION: &str = "samples";
 
-/// Two from documents, one that says something, one that wants it back.
-const QUESTIONS: [&str; 4] = [
-    "육아휴직은 최대 얼마나 쓸 수 있나요?",
-    "When must receipts be uploaded?",
-    "제 이름은 김도란입니다.",
-    "제 이름이 뭐라고 했죠?",
+/// Who is asked what, in Korean and in English.
+const QUESTIONS: [(&str, &str, &str); 4] = [
+    ("assistant", "육아휴직은 최대 얼마나 쓸 수 있나요?", "When must receipts be uploaded?"),
+    ("docqa", "모니터는 몇 년마다 교체하나요?", "How many days of annual leave are there?"),
+    ("contract", "계약을 해지하려면 며칠 전에 알려야 하나요?", "When are invoices due?"),
+    ("react", "연차 15일 중 6.5일을 썼으면 며칠 남았나요? 15 - 6.5를 계산해 주세요.", "What is 15 - 6.5?"),
 ];
 
 /// Options of the command.
@@ -33,78 +48,211 @@ pub(crate) struct Args {
     /// End after the questions; so it does when stdout is no terminal · 질문이 끝나면 마친다. 표준 출력이 터미널이 아니어도 그렇다
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    tape: Tape,
 }
 
-/// Asks, prints, and serves on.
+/// Names of files, by the id of their document.
+type Names = BTreeMap<String, &'static str>;
+
+/// What all questions took together.
+#[derive(Default)]
+struct Sum {
+    steps: usize,
+    tokens: u64,
+    calls: u32,
+    tools: usize,
+}
+
+/// Takes documents in, asks, prints, and serves on.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let listener = free_port(config.listen).await?;
-    let house = assemble::house(config).await?;
-    let serving = Serving::start(&house, listener, config.retention).await?;
+    let door = Door::of(&config.data_dir)?;
+    let listener = free_port(config.listen, &door.keys).await?;
+    let mut house = assemble::house_with(config, &args.tape, Samples::LeftOut).await?;
+    house.notes.iter().for_each(|note| output.tell(note));
+    let serving = Serving::start(&mut house, listener, config, door).await?;
     let asked = tokio::select! {
-        asked = questions(&house, config, serving.address, output) => asked,
+        asked = show(&house, config, &serving.client, output) => asked,
         trouble = house.trouble() => Err(trouble.error().into()),
     };
     if asked.is_err() || args.once || !std::io::stdout().is_terminal() {
         serving.end(&house).await?;
         return asked;
     }
-    let address = serving.address;
-    output.tell(&both!("열기: http://{address}   Ctrl-C로 멈춤", "open: http://{address}   Ctrl-C stops it"));
+    let address = serving.client.address;
+    output.tell(&both!(
+        "열기: http://{address}   (화면, API, 문서)   Ctrl-C로 멈춤",
+        "open: http://{address}   (page, API, docs)   Ctrl-C stops it"
+    ));
     serving.until_stopped(&house, output).await
 }
 
 /// The port in the settings, or the next that is free.
-async fn free_port(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let first = bind(address).await;
+async fn free_port(address: SocketAddr, keys: &Keys) -> anyhow::Result<TcpListener> {
+    let first = bind(address, keys).await;
     let (Err(error), true) = (&first, address.ip().is_loopback()) else { return Ok(first?) };
     tracing::debug!(%error, "the port is taken");
     for more in 1..=MORE_PORTS {
         let port = address.port().saturating_add(more);
-        if let Ok(listener) = doran_server::bind(SocketAddr::new(address.ip(), port), &Keys::default()).await
-        {
+        if let Ok(listener) = doran_server::bind(SocketAddr::new(address.ip(), port), keys).await {
             return Ok(listener);
         }
     }
-    Ok(bind(SocketAddr::new(address.ip(), 0)).await?)
+    Ok(bind(SocketAddr::new(address.ip(), 0), keys).await?)
 }
 
-async fn questions(house: &House, config: &Config, server: SocketAddr, output: Output) -> anyhow::Result<()> {
-    let (version, data) = (env!("CARGO_PKG_VERSION"), &config.database);
-    let model = &house.model.name;
-    let made = both!(" (새로 만듦)", " (new)");
-    let age = if house.new { made.text(output.language) } else { "" };
-    let head = both!(
-        "doran {version}   데이터: {data}{age}   모델: {model} (내장, LLM 아님: 글을 찾아 인용합니다)\n",
-        "doran {version}   data: {data}{age}   model: {model} (built in, NOT an LLM: it finds text and cites it)\n"
-    );
-    output.data(head.text(output.language))?;
-    let thread = format!("demo-{}", ThreadId::random());
-    let (mut steps, mut tokens) = (0, 0);
-    for (question, nth) in QUESTIONS.iter().zip(1..) {
-        let run = StartRun::new("assistant", *question);
+async fn show(house: &House, config: &Config, client: &Client, output: Output) -> anyhow::Result<()> {
+    output.data(&format!("{}\n", head(house, config, output.language)))?;
+    let names = documents(house, client, output).await?;
+    let mut sum = Sum::default();
+    let mark = ThreadId::random();
+    let mark = mark.as_str().split('-').next().unwrap_or_default();
+    for (nth, (agent, ko, en)) in (2..).zip(QUESTIONS) {
+        let question = match output.language {
+            Language::Korean => ko,
+            Language::English => en,
+        };
+        // A thread holds the state of one agent.
+        let path = format!("/api/threads/demo-{mark}-{agent}/runs");
         let mut answer = Answer::default();
-        client::ask(server, &thread, &run, |event| answer.take(event).map(drop)).await?;
+        client
+            .stream(&path, Some(&StartRun::new(agent, question)), |event| answer.take(event).map(drop))
+            .await?;
+        output.data(&told(nth, agent, question, &answer, &names, output.language)?)?;
+        sum.steps += answer.steps.len();
+        sum.tokens += answer.tokens;
+        sum.calls += answer.progress.model_calls;
+        sum.tools += answer.calls.len();
         if let Some(failure) = answer.failure {
             return Err(failure.into());
         }
-        (steps, tokens) = (steps + answer.steps.len(), tokens + answer.tokens);
-        output.data(&told(nth, question, &answer, output)?)?;
     }
-    let runs = QUESTIONS.len();
+    let (runs, Sum { steps, tokens, calls, tools }) = (QUESTIONS.len(), sum);
+    let cost = match house.model.kind {
+        Kind::Extractive => both!(", 밖으로 나간 것 없음, 비용 0원", ", nothing left this machine, cost 0"),
+        Kind::Language => Default::default(),
+    };
+    let (cost_ko, cost_en) = (cost.ko, cost.en);
     let sum = both!(
-        "실행 {runs}번, 단계 {steps}개, 토큰 약 {tokens}개(어림), 비용 0원. 대화 `{thread}`에 모두 남아 있습니다.\n",
-        "{runs} runs, {steps} steps, about {tokens} tokens (estimated), cost 0. All of it is kept in thread `{thread}`.\n"
+        "실행 {runs}번, 단계 {steps}개, 모델 호출 {calls}번, 도구 호출 {tools}번, 토큰 약 {tokens}개(어림){cost_ko}. 대화 `demo-{mark}-…`에 모두 남아 있습니다.\n",
+        "{runs} runs, {steps} steps, {calls} model calls, {tools} tool calls, about {tokens} tokens (estimated){cost_en}. All of it is kept in threads `demo-{mark}-…`.\n"
     );
     output.data(sum.text(output.language))
 }
 
-fn told(nth: usize, question: &str, answer: &Answer, output: Output) -> anyhow::Result<String> {
-    let steps: Vec<&str> = answer.steps.iter().map(|step| step.text(output.language)).collect();
-    let mut text = format!("[{nth}/{}] Q: {question}\n", QUESTIONS.len());
-    writeln!(text, "      {}", steps.join(" → "))?;
-    writeln!(text, "      A: {}", answer.text.replace('\n', "\n         "))?;
-    for source in &answer.sources {
-        writeln!(text, "         [{}] {}  ({})", source.number, source.title, source.document)?;
+fn head(house: &House, config: &Config, language: Language) -> String {
+    let (version, data, model) = (env!("CARGO_PKG_VERSION"), &config.database, &house.model.name);
+    let made = both!(" (새로 만듦)", " (new)");
+    let age = if house.new { made.text(language) } else { "" };
+    let what = match house.model.kind {
+        Kind::Extractive => both!(
+            " (내장, LLM 아님: 글을 찾아 인용합니다)",
+            " (built in, NOT an LLM: it finds text and cites it)"
+        ),
+        Kind::Language => Default::default(),
+    };
+    let (ko, en) = (what.ko, what.en);
+    let head = both!(
+        "doran {version}   데이터: {data}{age}   모델: {model}{ko}",
+        "doran {version}   data: {data}{age}   model: {model}{en}"
+    );
+    head.text(language).to_owned()
+}
+
+/// Hands the sample files in and waits until they can be found. Gives the names of the files by document.
+async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Result<Names> {
+    let begun = Instant::now();
+    let files = samples::files();
+    let bar = ingest::bar(files.len(), output);
+    let mut ids = Vec::new();
+    for file in &files {
+        let (name, kind) = (encoded(file.name), encoded(&kind(&file.kind)));
+        let path = format!("/api/documents?name={name}&collection={COLLECTION}&kind={kind}");
+        let taken = client.upload(&path, file.bytes.to_vec()).await?;
+        ids.push(taken["id"].as_str().unwrap_or_default().to_owned());
+    }
+    let rows = wait(client, &ids, &bar, begun).await?;
+    bar.finish_and_clear();
+    let is = |row: &&Value, state: &str| row["status"] == state;
+    let (ready, passages) = rows
+        .iter()
+        .filter(|row| is(row, "ready"))
+        .fold((0, 0), |(count, sum), row| (count + 1, sum + row["passages"].as_u64().unwrap_or(0)));
+    let (all, seconds) = (files.len(), begun.elapsed().as_secs_f32());
+    let steps = QUESTIONS.len() + 1;
+    let line = both!(
+        "[1/{steps}] 문서 넣기  보기 규정과 계약서 {ready}/{all}개 (HWPX, DOCX, PDF, MD)  문단 {passages}개  {seconds:.1}초\n",
+        "[1/{steps}] ingest  sample rules and contracts {ready}/{all} files (HWPX, DOCX, PDF, MD)  {passages} passages  {seconds:.1} s\n"
+    );
+    output.data(line.text(output.language))?;
+    let names = ids.into_iter().zip(files.iter().map(|file| file.name)).collect();
+    if ready == all {
+        return Ok(names);
+    }
+    for row in rows.iter().filter(|row| !is(row, "ready")) {
+        let (name, ko, en) =
+            (&row["name"], row["ko"].as_str().unwrap_or("?"), row["en"].as_str().unwrap_or("?"));
+        output.tell(&both!("  {name}: {ko}", "  {name}: {en}"));
+    }
+    // What cannot be read in isolation is not read. The samples are also in the program, as text.
+    output.tell(&both!(
+        "  읽지 못한 파일 대신 프로그램에 든 같은 글을 씁니다. `doran doctor`가 이유를 알려 줍니다",
+        "  the same texts from inside the program stand in for files that could not be read; `doran doctor` says why"
+    ));
+    assemble::add_samples(house.index.as_ref()).await?;
+    Ok(names)
+}
+
+async fn wait(
+    client: &Client,
+    ids: &[String],
+    bar: &ProgressBar,
+    begun: Instant,
+) -> anyhow::Result<Vec<Value>> {
+    loop {
+        let mut listed = client.get("/api/documents").await?;
+        let rows: Vec<Value> = serde_json::from_value(listed["documents"].take())?;
+        let ours = rows
+            .into_iter()
+            .filter(|row| row["id"].as_str().is_some_and(|id| ids.iter().any(|known| known == id)));
+        let ours: Vec<Value> = ours.collect();
+        let at_rest = |row: &&Value| {
+            matches!(row["status"].as_str(), Some("ready" | "failed" | "cancelled" | "paused"))
+        };
+        let done = ours.iter().filter(at_rest).count();
+        bar.set_position(done as u64);
+        if done >= ids.len() || begun.elapsed() > LONGEST {
+            return Ok(ours);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn kind(kind: &DocumentKind) -> String {
+    match kind {
+        DocumentKind::General => "general".into(),
+        DocumentKind::Contract => "contract".into(),
+        DocumentKind::Standard(of) => format!("standard:{of}"),
+    }
+}
+
+fn told(
+    nth: usize,
+    agent: &str,
+    question: &str,
+    answer: &Answer,
+    names: &Names,
+    language: Language,
+) -> anyhow::Result<String> {
+    let mut text = format!("[{nth}/{}] {agent}  Q: {question}\n", QUESTIONS.len() + 1);
+    writeln!(text, "      {}", answer.path().join(" → "))?;
+    for call in &answer.calls {
+        writeln!(text, "      {call}")?;
+    }
+    writeln!(text, "      A: {}", answer.text.trim_end().replace('\n', "\n         "))?;
+    for (source, line) in answer.sources.iter().zip(answer.source_lines(language)) {
+        let file = names.get(&source.document).map(|file| format!("  {file}")).unwrap_or_default();
+        writeln!(text, "         {line}{file}")?;
     }
     Ok(text)
 }

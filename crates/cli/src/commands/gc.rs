@@ -8,9 +8,9 @@ use crate::output::{Output, both};
 
 /// Removes what is older than `retention_days`, and what nobody can use any more.
 pub(crate) async fn run(config: &Config, output: Output) -> anyhow::Result<()> {
-    let house = assemble::house(config).await?;
+    let records = assemble::records(config).await?;
     let retention = Retention { old_entries: config.retention, ..Retention::default() };
-    let Cleared { threads, entries, keys, cached } = house.runtime.store().gc(&retention).await?;
+    let Cleared { threads, entries, keys, cached } = records.store.gc(&retention).await?;
     output.tell(&both!(
         "지웠습니다: 대화 {threads}, 단계 {entries}, 멱등 키 {keys}, 캐시 {cached}",
         "removed: {threads} threads, {entries} steps, {keys} idempotency keys, {cached} cached results"

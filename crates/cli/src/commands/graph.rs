@@ -1,6 +1,10 @@
 //! `doran graph`: draws an agent. No store is opened.
 
-use crate::assemble;
+use std::sync::Arc;
+
+use doran_retrieval::RamKeyword;
+
+use crate::assemble::{self, Keep, Tape};
 use crate::config::Config;
 use crate::output::{Output, both};
 
@@ -24,8 +28,10 @@ enum Format {
 }
 
 /// Prints the drawing.
-pub(crate) fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let agents = assemble::agents(config, assemble::samples())?.0;
+pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+    let index = Arc::new(RamKeyword::default());
+    let staff = assemble::staff(config, &Tape::default(), index, Keep::Nothing).await?;
+    let agents = staff.agents;
     let Some(agent) = agents.iter().find(|agent| agent.name == args.agent) else {
         let asked = &args.agent;
         let known = agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");

@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     for path in &args.paths {
         gather(path, path, 0, &mut files)?;
     }
-    let house = assemble::house(config).await?;
+    let house = assemble::house(config, &assemble::Tape::default()).await?;
     let bar = bar(files.len(), output);
     let mut documents = Vec::new();
     let mut refused = 0;
@@ -65,7 +65,12 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
             Err(error) => {
                 refused += 1;
                 let (shown, ko) = (path.display(), error.ko());
-                bar.suspend(|| output.tell(&both!("`{shown}`: {ko}", "`{shown}`: {error}")));
+                bar.suspend(|| {
+                    output.tell(&both!(
+                        "`{shown}`을(를) 받지 않았습니다: {ko}",
+                        "`{shown}` was not taken: {error}"
+                    ))
+                });
                 bar.inc(1);
             }
         }
@@ -116,7 +121,8 @@ fn unreadable(path: &Path, error: std::io::Error) -> Both {
     both!("`{shown}`을(를) 읽을 수 없습니다", "cannot read `{shown}`").because(error)
 }
 
-fn bar(files: usize, output: Output) -> ProgressBar {
+/// A bar of progress on stderr, where that is a terminal.
+pub(crate) fn bar(files: usize, output: Output) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(files as u64), ProgressDrawTarget::stderr());
     let template = "[{bar:30}] {pos}/{len}  {percent:>3} %  {msg}";
     if let Ok(style) = ProgressStyle::with_template(template) {

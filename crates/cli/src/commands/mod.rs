@@ -1,13 +1,18 @@
 //! One file a command. A command reads what it was given, hands over, and prints.
 
+pub(crate) mod agents;
+pub(crate) mod ask;
 pub(crate) mod backup;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod eval;
 pub(crate) mod gc;
 pub(crate) mod graph;
 pub(crate) mod ingest;
+pub(crate) mod keys;
+pub(crate) mod models;
 pub(crate) mod runs;
 pub(crate) mod search;
 pub(crate) mod serve;

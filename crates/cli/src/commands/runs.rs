@@ -1,11 +1,14 @@
 //! `doran runs`: the runs, newest first.
 
-use doran_engine::ThreadId;
-use doran_engine::store::RunFilter;
+use doran_engine::store::{RunFilter, RunRow};
+use doran_engine::{Tenant, ThreadId};
+use doran_server::api::Run;
 use serde_json::json;
 
 use crate::assemble;
+use crate::client::{Client, encoded};
 use crate::config::Config;
+use crate::desk;
 use crate::output::{Output, padded};
 
 /// Options of the command.
@@ -22,27 +25,71 @@ pub(crate) struct Args {
     limit: usize,
 }
 
-/// Lists them.
+/// Lists them, from the database or from the server that has it.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let house = assemble::house(config).await?;
-    let filter = RunFilter { thread: args.thread.clone(), limit: args.limit, ..RunFilter::default() };
+    let runs = match desk::server(config) {
+        Some(client) => of_server(args, &client).await?,
+        None => {
+            let records = assemble::records(config).await?;
+            let filter = RunFilter { thread: args.thread.clone(), limit: args.limit, ..RunFilter::default() };
+            let rows = records.store.runs(&Tenant::local(), &filter).await?;
+            rows.into_iter().map(of_row).collect()
+        }
+    };
     let mut lines = String::new();
-    for row in house.runtime.store().runs(&house.tenant, &filter).await? {
-        let (run, thread) = (row.run.to_string(), row.thread.thread.as_str());
-        let status = serde_json::to_value(row.status)?;
+    for run in runs {
+        let status = serde_json::to_value(run.status)?;
         let line = if args.json {
-            let failure = row.error.map(|error| json!({ "code": error.code, "message": error.message }));
+            let failure = run.error_code.map(|code| json!({ "code": code, "message": run.error_message }));
             json!({
-                "run": run, "thread": thread, "agent": row.graph, "status": status, "steps": row.steps,
-                "input_tokens": row.usage.input_tokens, "output_tokens": row.usage.output_tokens,
-                "created_at": row.created_at, "ended_at": row.ended_at, "error": failure,
+                "run": run.id, "thread": run.thread, "agent": run.agent, "status": status, "steps": run.steps,
+                "input_tokens": run.usage.input_tokens, "output_tokens": run.usage.output_tokens,
+                "created_at": run.created, "ended_at": run.ended, "error": failure,
             })
             .to_string()
         } else {
             let status = padded(status.as_str().unwrap_or_default(), 9);
-            format!("{run}  {status}  {:>4}  {}  {thread}", row.steps, row.graph)
+            format!("{}  {status}  {:>4}  {}  {}", run.id, run.steps, run.agent, run.thread)
         };
         lines.push_str(&format!("{line}\n"));
     }
     output.data(&lines)
+}
+
+/// A server lists the runs of one thread at a time.
+async fn of_server(args: &Args, client: &Client) -> anyhow::Result<Vec<Run>> {
+    let threads = match &args.thread {
+        Some(thread) => vec![thread.as_str().to_owned()],
+        None => {
+            let listed = client.get(&format!("/api/threads?limit={}", args.limit)).await?;
+            let rows = listed["threads"].as_array().cloned().unwrap_or_default();
+            rows.iter().filter_map(|row| row["id"].as_str().map(str::to_owned)).collect()
+        }
+    };
+    let mut runs: Vec<Run> = Vec::new();
+    for thread in threads {
+        let path = format!("/api/threads/{}/runs?limit={}", encoded(&thread), args.limit);
+        let mut listed = client.get(&path).await?;
+        runs.extend(serde_json::from_value::<Vec<Run>>(listed["runs"].take())?);
+    }
+    runs.sort_by(|left, right| right.created.cmp(&left.created).then(right.id.cmp(&left.id)));
+    runs.truncate(args.limit);
+    Ok(runs)
+}
+
+fn of_row(row: RunRow) -> Run {
+    let (error_code, error_message) = row.error.map(|error| (error.code, error.message)).unzip();
+    Run {
+        id: row.run.to_string(),
+        thread: row.thread.thread.to_string(),
+        agent: row.graph,
+        status: row.status,
+        created: row.created_at,
+        started: row.started_at,
+        ended: row.ended_at,
+        steps: row.steps,
+        usage: row.usage,
+        error_code,
+        error_message,
+    }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 /// Looks and prints.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let house = assemble::house(config).await?;
+    let house = assemble::house(config, &assemble::Tape::default()).await?;
     let mut question = Question::new(Tenant::new(house.tenant.as_str()), &args.words, args.limit.min(100));
     question.filter = Filter { collection: args.collection.clone(), ..Filter::default() };
     let hits = house.index.retrieve(&question).await?;

@@ -1,6 +1,7 @@
 //! `doran serve`: the HTTP server, until it is asked to stop.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use doran_engine::Runtime;
@@ -10,9 +11,12 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::assemble::{self, House};
+use crate::assemble::{self, House, Tape};
+use crate::client::Client;
 use crate::config::Config;
+use crate::data_dir;
 use crate::exit;
+use crate::keys::Door;
 use crate::output::{Both, Output, both};
 
 /// Time for steps in flight once the connections are gone. With the time of the server it stays below ten seconds.
@@ -24,6 +28,8 @@ pub(crate) struct Args {
     /// Port, instead of that of `listen` · 포트. `listen`의 포트 대신 쓴다
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
+    #[command(flatten)]
+    tape: Tape,
 }
 
 /// Serves until a signal, or until a write has an unknown outcome.
@@ -31,9 +37,11 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     let mut address = config.listen;
     address.set_port(args.port.unwrap_or(address.port()));
     // The address first: a mistake in it should not make a database.
-    let listener = bind(address).await?;
-    let house = assemble::house(config).await?;
-    let serving = Serving::start(&house, listener, config.retention).await?;
+    let door = Door::of(&config.data_dir)?;
+    let listener = bind(address, &door.keys).await?;
+    let mut house = assemble::house(config, &args.tape).await?;
+    house.notes.iter().for_each(|note| output.tell(note));
+    let serving = Serving::start(&mut house, listener, config, door).await?;
     let address = serving.address;
     output.tell(&both!(
         "http://{address} 에서 요청을 기다립니다. Ctrl-C로 멈춥니다",
@@ -43,11 +51,11 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
 }
 
 /// Takes an address, or says in both languages why not.
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Both> {
-    doran_server::bind(address, &Keys::default()).await.map_err(|error| match error {
+pub(crate) async fn bind(address: SocketAddr, keys: &Keys) -> Result<TcpListener, Both> {
+    doran_server::bind(address, keys).await.map_err(|error| match error {
         BindError::NotLoopback(_) => both!(
-            "`{address}`에는 다른 컴퓨터도 닿을 수 있는데, 그것을 지킬 키가 아직 없습니다. `127.0.0.1:7979` 같은 루프백 주소를 쓰세요",
-            "other machines can reach `{address}`, and there are no keys yet to protect it; use a loopback address such as `127.0.0.1:7979`"
+            "`{address}`에는 다른 컴퓨터도 닿을 수 있는데, 그것을 지킬 키가 없습니다. `doran keys new 이름`으로 키를 만들거나, `127.0.0.1:7979` 같은 루프백 주소를 쓰세요",
+            "other machines can reach `{address}`, and there are no keys to protect it; make one with `doran keys new NAME`, or use a loopback address such as `127.0.0.1:7979`"
         ),
         BindError::InUse(_) => both!(
             "`{address}`은(는) 다른 프로그램이 쓰고 있습니다. `--port`로 다른 포트를 고르세요",
@@ -62,23 +70,32 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Both> {
 /// A server at work.
 pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
+    /// The way to it, with the key that opens it.
+    pub(crate) client: Client,
+    data_dir: PathBuf,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Serving {
-    /// Takes up what was left undone, and answers.
+    /// Takes up what was left undone, answers, and says in the data directory where.
     pub(crate) async fn start(
-        house: &House,
+        house: &mut House,
         listener: TcpListener,
-        retention: Option<Duration>,
+        config: &Config,
+        door: Door,
     ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
+        house.keys = door.keys.clone();
         house.runtime.work().await?;
-        let stop = CancellationToken::new();
+        let (stop, data_dir) = (CancellationToken::new(), config.data_dir.clone());
         let task = tokio::spawn(doran_server::serve(listener, house.app(), stop.clone()));
-        tokio::spawn(clear_now_and_then(house.runtime.clone(), retention, stop.clone()));
-        Ok(Self { address, stop, task })
+        tokio::spawn(clear_now_and_then(house.runtime.clone(), config.retention, stop.clone()));
+        let client = door.client(address);
+        data_dir::ensure(&data_dir)?;
+        client.announce(&data_dir)?;
+        tokio::spawn(door.follow(client.clone(), data_dir.clone(), stop.clone()));
+        Ok(Self { address, client, data_dir, stop, task })
     }
 
     /// Serves until a signal, then lets go in order.
@@ -96,6 +113,7 @@ impl Serving {
 
     /// Ends streams, then runs at their next step. Nothing is lost: the next start goes on with them.
     pub(crate) async fn end(self, house: &House) -> anyhow::Result<()> {
+        Client::leave(&self.data_dir);
         self.stop.cancel();
         self.task.await?;
         house.runtime.shutdown(PATIENCE).await;

@@ -6,10 +6,14 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::table::{SETTINGS, Setting};
+use super::tables::{TABLES, Tables};
 use crate::output::{Both, both};
 
-/// The values of a settings file by key, as text, each checked.
-pub(super) fn read(path: &Path) -> Result<BTreeMap<&'static str, String>, Both> {
+/// What a file says: its values by key, as text, each checked; and its tables.
+pub(super) type Read = (BTreeMap<&'static str, String>, Tables);
+
+/// Reads a settings file.
+pub(super) fn read(path: &Path) -> Result<Read, Both> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         both!("설정 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the settings file `{shown}`")
@@ -18,7 +22,7 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<&'static str, String>, Both> 
     parse(&shown, &text)
 }
 
-fn parse(path: &str, text: &str) -> Result<BTreeMap<&'static str, String>, Both> {
+fn parse(path: &str, text: &str) -> Result<Read, Both> {
     // The parser's own report quotes the line, and with it perhaps a password; only its reason is passed on.
     let table = DeTable::parse(text).map_err(|error| {
         let line = line(text, error.span().map_or(0, |span| span.start));
@@ -27,13 +31,20 @@ fn parse(path: &str, text: &str) -> Result<BTreeMap<&'static str, String>, Both>
     })?;
     let mut values = BTreeMap::new();
     for (key, value) in table.get_ref() {
+        if TABLES.contains(&key.get_ref().as_ref()) {
+            continue;
+        }
         let setting = setting(path, text, key)?;
         let line = line(text, value.span().start);
         let value = plain(setting, path, line, value.get_ref())?;
         setting.check(&value).map_err(|wrong| wrong.on_line(setting, path, line))?;
         values.insert(setting.key, value);
     }
-    Ok(values)
+    let tables = Tables::read(text).map_err(|(at, Both { ko, en, .. })| {
+        let line = line(text, at);
+        both!("{path} {line}번째 줄: {ko}", "{path} line {line}: {en}")
+    })?;
+    Ok((values, tables))
 }
 
 fn setting(
@@ -46,7 +57,7 @@ fn setting(
         return Ok(setting);
     }
     let line = line(text, key.span().start);
-    let near = nearest(name, &SETTINGS.iter().map(|setting| setting.key).collect::<Vec<_>>());
+    let near = nearest(name, &SETTINGS.iter().map(|setting| setting.key).chain(TABLES).collect::<Vec<_>>());
     Err(both!(
         "{path} {line}번째 줄: `{name}`이라는 설정은 없습니다. 가장 비슷한 이름: `{near}`",
         "{path} line {line}: there is no setting `{name}`; the nearest is `{near}`"
@@ -100,7 +111,7 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         let shown = match parse("doran.toml", text) {
-            Ok(values) => format!("{values:?}"),
+            Ok((values, _)) => format!("{values:?}"),
             Err(error) => {
                 assert!(!error.ko.is_empty() && !error.ko.contains("hunter2"), "{}", error.ko);
                 error.en

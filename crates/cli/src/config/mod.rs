@@ -5,6 +5,7 @@
 
 mod file;
 mod table;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,12 +18,13 @@ use crate::output::{Both, Language, both};
 use crate::secret::{Secret, without_password};
 
 pub(crate) use table::{SETTINGS, Setting};
+pub(crate) use tables::{OPENWEATHER, Secrets, TAVILY, Tables};
 
 /// Values given as flags: the key of the setting and the text.
 pub(crate) type Flags = BTreeMap<&'static str, String>;
 
 /// Everything the rest of the program may be told by a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) database: Database,
@@ -30,12 +32,24 @@ pub(crate) struct Config {
     pub(crate) language: Language,
     pub(crate) log: String,
     pub(crate) model: String,
+    /// Another model for quick decisions.
+    pub(crate) small_model: Option<String>,
+    /// Names of this server beside those of this machine.
+    pub(crate) allowed_hosts: Vec<String>,
     pub(crate) worker: String,
     pub(crate) lease: Duration,
     pub(crate) max_steps: u32,
     pub(crate) run_timeout: Duration,
     /// None keeps finished runs for ever.
     pub(crate) retention: Option<Duration>,
+    /// The tables of the settings file.
+    pub(crate) tables: Tables,
+    /// Keys found in the environment.
+    pub(crate) secrets: Secrets,
+    /// The settings file that was read, if there was one.
+    pub(crate) file: Option<PathBuf>,
+    /// The home directory, for paths that begin with `~/`.
+    home: Option<PathBuf>,
 }
 
 /// Where threads are kept.
@@ -79,10 +93,10 @@ pub(crate) struct Loaded {
 
 /// Finds and checks every setting. `file` is the settings file named by a flag.
 pub(crate) fn load(flags: &Flags, file: Option<&Path>, environment: &Environment) -> Result<Loaded, Both> {
-    let file = find(file, environment)?;
-    let from_file = match &file {
+    let file = find(file, environment)?.or_else(|| in_data_dir(flags, environment));
+    let (from_file, tables) = match &file {
         Some(path) => file::read(path)?,
-        None => BTreeMap::new(),
+        None => (BTreeMap::new(), Tables::default()),
     };
     let mut values = Vec::new();
     for setting in SETTINGS {
@@ -98,7 +112,15 @@ pub(crate) fn load(flags: &Flags, file: Option<&Path>, environment: &Environment
         setting.check(&text).map_err(|wrong| wrong.in_value_from(setting, &origin))?;
         values.push(Value { setting, text, origin });
     }
-    let config = config(&mut values, environment)?;
+    let secrets = Secrets::of(environment, &tables);
+    let home = environment.home();
+    let config = Config { tables, secrets, file: file.clone(), home, ..config(&mut values, environment)? };
+    for key in ["model", "small_model"] {
+        let (name, from) = (text(&values, key), origin(&values, key));
+        if !config.knows_model(name) && !(key == "small_model" && name == "same") {
+            return Err(table::no_model(key, name, from));
+        }
+    }
     let language = config.language;
     Ok(Loaded { config, values, file, notes: unknown_variables(environment, language), language })
 }
@@ -106,6 +128,26 @@ pub(crate) fn load(flags: &Flags, file: Option<&Path>, environment: &Environment
 /// The language for sentences said before the settings are known: the flag, the environment, the locale.
 pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> Language {
     language(flag.or_else(|| environment.get("DORAN_LANGUAGE")).unwrap_or("auto"), environment)
+}
+
+impl Config {
+    /// Whether this is a model: the built-in one, one of the tables, or `provider:model`.
+    pub(crate) fn knows_model(&self, name: &str) -> bool {
+        name == doran_llm::OFFLINE_MODEL
+            || self.tables.models.contains_key(name)
+            || name.parse::<doran_llm::ModelId>().is_ok()
+    }
+
+    /// A path of the settings file starts where that file is.
+    pub(crate) fn path_in_file(&self, path: &str) -> PathBuf {
+        if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), &self.home) {
+            return home.join(rest);
+        }
+        match self.file.as_deref().and_then(Path::parent) {
+            Some(folder) => folder.join(path),
+            None => PathBuf::from(path),
+        }
+    }
 }
 
 impl Value {
@@ -178,6 +220,16 @@ fn find(flag: Option<&Path>, environment: &Environment) -> Result<Option<PathBuf
     Ok([Some(here), usual].into_iter().flatten().find(|path| path.is_file()))
 }
 
+/// The settings file in the data directory, where the program writes a choice when no other file is in use.
+fn in_data_dir(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
+    let given = flags.get("data_dir").map(String::as_str).or_else(|| environment.get("DORAN_DATA_DIR"));
+    let folder = match given {
+        None | Some("auto") => usual_data_dir(environment),
+        Some(path) => absolute(path, &Origin::Default, environment),
+    };
+    Some(folder.ok()?.join("doran.toml")).filter(|path| path.is_file())
+}
+
 /// Makes the typed settings, and puts into `values` what a default means here.
 fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Both> {
     let data_dir = match text(values, "data_dir") {
@@ -204,11 +256,17 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         language: language(text(values, "language"), environment),
         log: text(values, "log").to_owned(),
         model: text(values, "model").to_owned(),
+        small_model: Some(text(values, "small_model")).filter(|name| *name != "same").map(str::to_owned),
+        allowed_hosts: list(text(values, "allowed_hosts")),
         worker,
         lease: Duration::from_secs(number(values, "lease_seconds")?.into()),
         max_steps: number(values, "max_steps")?,
         run_timeout: Duration::from_secs(number(values, "run_timeout_seconds")?.into()),
         retention: (days > 0).then(|| Duration::from_secs(days * 24 * 60 * 60)),
+        tables: Tables::default(),
+        secrets: Secrets::default(),
+        file: None,
+        home: None,
     };
     let meant = [
         ("data_dir", config.data_dir.display().to_string()),
@@ -221,6 +279,12 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         }
     }
     Ok(config)
+}
+
+/// Words between commas; `none` means none.
+fn list(text: &str) -> Vec<String> {
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none");
+    words.map(str::to_owned).collect()
 }
 
 fn text<'a>(values: &'a [Value], key: &str) -> &'a str {

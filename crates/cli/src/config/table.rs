@@ -41,6 +41,8 @@ pub(crate) enum Kind {
     LogFilter,
     /// A whole number within bounds.
     Whole { least: u32, most: u32 },
+    /// The name of a model.
+    Model,
     /// One of a few words.
     OneOf(&'static [&'static str]),
 }
@@ -78,8 +80,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: Kind::Address,
         default: "127.0.0.1:7979",
         secret: false,
-        en: "Address and port of the HTTP server. Only a loopback address is taken: there are no keys yet to protect any other.",
-        ko: "HTTP 서버의 주소와 포트. 루프백 주소만 받는다. 다른 주소를 지킬 키가 아직 없기 때문이다.",
+        en: "Address and port of the HTTP server. One that other machines can reach is taken only when there are keys (`doran keys new`); `allowed_hosts` names it.",
+        ko: "HTTP 서버의 주소와 포트. 다른 컴퓨터가 닿을 수 있는 주소는 키(`doran keys new`)가 있을 때만 받는다. 그 이름은 `allowed_hosts`에 적는다.",
     },
     Setting {
         key: "language",
@@ -105,11 +107,31 @@ pub(crate) const SETTINGS: &[Setting] = &[
         key: "model",
         env: "DORAN_MODEL",
         flag: Some("--model"),
-        kind: Kind::OneOf(&[OFFLINE_MODEL]),
+        kind: Kind::Model,
         default: OFFLINE_MODEL,
         secret: false,
-        en: "Model that answers. `offline-extractive-1` is built in, needs no key and is not an LLM: it quotes documents.",
-        ko: "답하는 모델. `offline-extractive-1`은 내장되어 있고 키가 필요 없으며, LLM이 아니라 문서를 인용한다.",
+        en: "Model that answers: `provider:model` such as `ollama:qwen3:8b` or `openai:gpt-4.1-mini`, or a name of `[models]`. `offline-extractive-1` is built in, needs no key and is not an LLM: it quotes documents. A key in the environment is used only for the model chosen here.",
+        ko: "답하는 모델: `ollama:qwen3:8b`나 `openai:gpt-4.1-mini` 같은 `provider:model`, 또는 `[models]`의 이름. `offline-extractive-1`은 내장되어 있고 키가 필요 없으며, LLM이 아니라 문서를 인용한다. 환경 변수의 키는 여기에서 고른 모델에만 쓴다.",
+    },
+    Setting {
+        key: "small_model",
+        env: "DORAN_SMALL_MODEL",
+        flag: None,
+        kind: Kind::Model,
+        default: "same",
+        secret: false,
+        en: "Model for quick decisions, such as where a question goes. `same` is the one that answers.",
+        ko: "질문을 어디로 보낼지 같은 빠른 판단을 하는 모델. `same`은 답하는 모델과 같은 것.",
+    },
+    Setting {
+        key: "allowed_hosts",
+        env: "DORAN_ALLOWED_HOSTS",
+        flag: None,
+        kind: Kind::Text,
+        default: "none",
+        secret: false,
+        en: "Names by which other machines reach the HTTP server, with commas between, such as `doran.example.com`. Requests to any other name are refused; `none` leaves only this machine.",
+        ko: "다른 컴퓨터가 HTTP 서버에 닿을 때 쓰는 이름. `doran.example.com`처럼 적고 쉼표로 나눈다. 다른 이름으로 온 요청은 거절한다. `none`이면 이 컴퓨터만 쓴다.",
     },
     Setting {
         key: "worker",
@@ -167,7 +189,8 @@ impl Setting {
     /// Whether the text may stand here.
     pub(crate) fn check(&self, text: &str) -> Result<(), Wrong> {
         let fits = match self.kind {
-            Kind::Text => !text.trim().is_empty(),
+            // Whether there is such a model is known once the tables are.
+            Kind::Text | Kind::Model => !text.trim().is_empty(),
             Kind::Address => text.parse::<SocketAddr>().is_ok(),
             Kind::Database => {
                 let path = text.strip_prefix("sqlite:");
@@ -203,6 +226,10 @@ impl Kind {
             Self::Whole { least, most } => {
                 both!("{least}부터 {most}까지의 정수", "a whole number from {least} to {most}")
             }
+            Self::Model => both!(
+                "`offline-extractive-1`, `ollama:qwen3:8b` 같은 `provider:model`, `[models]`의 이름 가운데 하나",
+                "one of `offline-extractive-1`, `provider:model` such as `ollama:qwen3:8b`, a name of `[models]`"
+            ),
             Self::OneOf(words) => {
                 let words = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
                 both!("다음 가운데 하나: {words}", "one of {words}")
@@ -214,9 +241,23 @@ impl Kind {
     pub(crate) fn is_number(self) -> bool {
         match self {
             Self::Whole { .. } => true,
-            Self::Text | Self::Address | Self::Database | Self::LogFilter | Self::OneOf(_) => false,
+            Self::Text | Self::Address | Self::Database | Self::LogFilter | Self::Model | Self::OneOf(_) => {
+                false
+            }
         }
     }
+}
+
+/// The sentence for a model that there is not. Names of models are no secrets, and what is wrong with them helps.
+pub(super) fn no_model(key: &str, name: &str, origin: &Origin) -> Both {
+    let from = origin.sentence();
+    let (ko_from, en_from) = (from.ko, from.en);
+    let Both { ko, en, .. } = Kind::Model.wanted();
+    let why = name.parse::<doran_llm::ModelId>().err().map(|error| error.to_string()).unwrap_or_default();
+    both!(
+        "`{key}`의 값이 맞지 않습니다 ({ko_from}). 필요한 것: {ko}. `doran models`가 쓸 수 있는 모델을 보여 줍니다: {why}",
+        "the value of `{key}` ({en_from}) does not fit; it must be {en}. `doran models` lists what can be used: {why}"
+    )
 }
 
 impl Wrong {

@@ -9,7 +9,10 @@ fn the_next_process_remembers() {
     let stdout = text(&first.stdout);
     assert!(first.status.success(), "{}", text(&first.stderr));
     assert!(stdout.contains("이 대화에 적어 두었습니다: 이름 = 김도란.\n"), "{stdout}");
-    assert!(stdout.contains("연차휴가 15일을 준다.\" [3]\n  [3] 휴가 규정 › 연차휴가\n"), "{stdout}");
+    assert!(
+        stdout.contains("연차휴가 15일을 준다.\" [3]\n  [3] 휴가 규정 › 연차휴가  (samples/ko/휴가.md)\n"),
+        "{stdout}"
+    );
     let second = text(&told(&here, &["chat"], "\n내 이름이 뭐라고 했지?\n").stdout);
     assert!(second.starts_with("김도란입니다.") && second.matches("김도란입니다.").count() == 1, "{second}");
     let other = text(&told(&here, &["chat", "--thread", "다른 대화"], "내 이름이 뭐라고 했지?\n").stdout);
@@ -17,18 +20,28 @@ fn the_next_process_remembers() {
 }
 
 #[test]
-fn a_second_process_is_told_who_has_the_data() {
+fn a_second_process_asks_the_server_that_has_the_data() {
     let here = fresh("second");
     let server = Server::start(&here, None);
-    let output = told(&here, &["chat"], "안녕?\n");
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1));
-    let pid = server.child.id();
+    let output = told(&here, &["chat"], "15 * 3\n/agent react\n7 * 8\n");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
     assert!(
-        stderr.contains(&format!("another doran (process {pid}) is using the data directory")),
+        stderr.contains(&format!("the server http://{} has the data directory", server.address)),
         "{stderr}"
     );
-    assert!(output.stdout.is_empty());
+    assert!(stdout.contains("45") && stdout.contains("56"), "{stdout}");
+    assert!(stderr.contains("calculator(15 * 3) = 45") && stderr.contains("asking react"), "{stderr}");
+    let threads = text(&told(&here, &["threads"], "").stdout);
+    assert!(threads.contains("main") && threads.contains("main-react"), "{threads}");
+    let runs = text(&told(&here, &["runs", "--json"], "").stdout);
+    assert_eq!(runs.matches("\"status\":\"finished\"").count(), 2, "{runs}");
+    // What has no way over HTTP still says who has the data.
+    let refused = told(&here, &["gc"], "");
+    let pid = server.child.id();
+    assert!(
+        text(&refused.stderr).contains(&format!("another doran (process {pid}) is using the data directory"))
+    );
 }
 
 #[test]
@@ -37,4 +50,20 @@ fn an_agent_that_does_not_exist_is_named() {
     let output = told(&here, &["chat", "--agent", "nobody"], "안녕?\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("`nobody`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_person_is_asked_before_a_tool_and_a_failure_does_not_end_the_talk() {
+    let here = fresh("approval");
+    std::fs::write(here.join("doran.toml"), "[tools.policies]\ncalculator = \"ask\"\n").expect("written");
+    let yes = told(&here, &["chat"], "15 * 3\ny\n");
+    assert!(text(&yes.stdout).contains("45"), "{}", text(&yes.stdout));
+    assert!(text(&yes.stderr).contains("May `calculator` be run with these arguments?\n  calculator {"));
+    let no = told(&here, &["chat", "--thread", "no"], "15 * 3\nn\n연차휴가는 며칠인가요?\n");
+    let stdout = text(&no.stdout);
+    assert!(!stdout.contains("45") && stdout.contains("연차휴가 15일을 준다."), "{stdout}");
+    let told_json = told(&here, &["ask", "--json", "15 * 4"], "");
+    let json: serde_json::Value = serde_json::from_slice(&told_json.stdout).expect("one object");
+    assert_eq!(json["errorCode"], "waits_for_approval", "{json}");
+    assert_eq!(told_json.status.code(), Some(1));
 }

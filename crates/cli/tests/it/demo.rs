@@ -6,41 +6,49 @@ use std::net::TcpListener;
 use crate::program::{fresh, text, told};
 
 #[test]
-fn the_demo_answers_cites_recalls_and_ends() {
+fn the_demo_reads_files_answers_cites_calculates_and_ends() {
     let here = fresh("demo");
     // The usual port may be taken by the test itself: the demo finds another.
     let _taken = TcpListener::bind("127.0.0.1:7979");
-    let output = told(&here, &["demo", "--once", "--lang", "en"], "");
+    let output = told(&here, &["demo", "--once", "--lang", "ko"], "");
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
-    let steady: Vec<&str> = stdout.lines().filter(|line| !line.contains(" ms")).collect();
-    let steady = steady.join("\n");
     let data = here.join(".local/share/doran/doran.db");
     let head =
-        format!("data: sqlite:{} (new)   model: offline-extractive-1 (built in, NOT an LLM", data.display());
-    assert!(steady.contains(&head), "{steady}");
+        format!("데이터: sqlite:{} (새로 만듦)   모델: offline-extractive-1 (내장, LLM 아님", data.display());
     for line in [
-        "[1/4] Q: 육아휴직은 최대 얼마나 쓸 수 있나요?",
+        head.as_str(),
+        "[1/5] 문서 넣기  보기 규정과 계약서 ",
+        "[2/5] assistant  Q: 육아휴직은 최대 얼마나 쓸 수 있나요?\n      router → rag → memory → agent\n",
         "육아휴직은 자녀 한 명당 1년 이내로 하며",
-        "[1] 휴가 규정 › 육아휴직  (samples/ko/휴가.md)",
-        "[2/4] Q: When must receipts be uploaded?",
-        "Upload every receipt within seven days of paying.",
-        "(samples/en/handbook.md)",
-        "A: 김도란입니다.",
-        "4 runs, 8 steps, about ",
+        "[1] 휴가 규정 › 육아휴직",
+        "[3/5] docqa  Q: 모니터는 몇 년마다 교체하나요?",
+        "6년",
+        "[4/5] contract  Q: 계약을 해지하려면 며칠 전에 알려야 하나요?",
+        "→ planner → executor → evaluator → respond",
+        "② 갑은 30일 전에 서면으로 알리고 언제든지 계약을 해지할 수 있다.",
+        "[5/5] react  Q: ",
+        "      calculator(15 - 6.5) = 8.5\n      A: 계산 결과: 8.5",
+        "실행 4번, ",
+        "비용 0원",
     ] {
-        assert!(steady.contains(line), "{line}\n{steady}");
+        assert!(stdout.contains(line), "{line}\n{stdout}");
     }
-    assert_eq!(
-        stdout.lines().filter(|line| line.contains("retrieve ") && line.contains(" → call_model ")).count(),
-        4
-    );
+    if stdout.contains(" 12/12개") {
+        assert!(stdout.contains("ko/휴가.md") && stdout.contains("ko/자산.pdf"), "{stdout}");
+    } else {
+        assert!(std::env::var_os("DORAN_REQUIRE_PARTS").is_none(), "no jail here: {stderr}");
+        eprintln!("SKIPPED: no jail on this machine / 이 기계에서는 격리할 수 없음");
+    }
     assert!(fs::metadata(&data).is_ok_and(|file| file.len() > 0));
 
     let listed = text(&told(&here, &["runs", "--json"], "").stdout);
     assert_eq!(listed.matches("\"status\":\"finished\"").count(), 4, "{listed}");
     let threads = text(&told(&here, &["threads"], "").stdout);
-    assert!(threads.starts_with("demo-") && threads.lines().count() == 1, "{threads}");
+    assert!(
+        threads.lines().count() == 4 && threads.lines().all(|line| line.starts_with("demo-")),
+        "{threads}"
+    );
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod ask;
 mod chat;
 mod config;
 mod demo;
 mod ingest;
+mod keys;
 mod kills;
+mod models;
 mod program;
 mod serve;

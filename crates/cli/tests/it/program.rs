@@ -50,12 +50,22 @@ impl Server {
         if let Some(failpoint) = failpoint {
             command.env("DORAN_FAILPOINT", failpoint);
         }
+        Self::of(command)
+    }
+
+    /// Starts `doran serve` with these flags.
+    pub fn start_with(here: &Path, flags: &[&str]) -> Self {
+        Self::of(doran(here, &[&["serve"], flags].concat()))
+    }
+
+    fn of(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the program starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut line = String::new();
         stderr.read_line(&mut line).expect("a line");
         let address = line.split("http://").nth(1).and_then(|rest| rest.split(';').next());
-        let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+        let address =
+            address.unwrap_or_else(|| panic!("no address in {line:?}")).replace("0.0.0.0", "127.0.0.1");
         Self { child, address, stderr }
     }
 

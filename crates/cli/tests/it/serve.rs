@@ -22,11 +22,11 @@ fn a_run_that_was_killed_is_finished_by_the_next_start() {
 
     let server = Server::start(&here, None);
     let events = server.request(&format!("GET {place}?after=1"), "");
-    for (n, kind) in [(2, "step"), (3, "restarted"), (4, "step"), (5, "finished")] {
+    for (n, kind) in [(2, "step"), (3, "restarted"), (4, "step"), (5, "step"), (6, "step"), (7, "finished")] {
         assert!(events.contains(&format!("id: {n}\nevent: {kind}\n")), "{n} {kind}\n{events}");
     }
     assert!(events.contains("연차휴가 15일을 준다."), "{events}");
-    assert!(!events.contains("id: 6\n") && !events.contains("id: 1\n"), "{events}");
+    assert!(!events.contains("id: 8\n") && !events.contains("id: 1\n"), "{events}");
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_server_that_is_asked_to_stop_ends_well_and_remembers() {
     assert!(status.success(), "{stderr}");
     let server = Server::start(&here, None);
     let events = server.request(&format!("GET {}", place(&answer)), "");
-    assert!(events.contains("id: 4\nevent: finished"), "{events}");
+    assert!(events.contains("id: 6\nevent: finished"), "{events}");
 }
 
 #[test]

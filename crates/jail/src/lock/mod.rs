@@ -8,12 +8,12 @@ mod calls;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
-mod process;
+mod limits;
 
 #[cfg(target_os = "linux")]
 pub use linux::lock_down;
 #[cfg(target_os = "linux")]
-pub(crate) use process::take_stdout;
+pub(crate) use limits::take_stdout;
 
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::lock_down;
@@ -22,7 +22,7 @@ pub(crate) use elsewhere::take_stdout;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::{calls, files, process};
+    use super::{calls, files, limits};
     use crate::error::JailError;
     use crate::limits::{Layer, Rules};
 
@@ -42,11 +42,11 @@ mod linux {
         };
         // The order matters: a new user namespace gives privileges that are then dropped, dropping them forgets the
         // parent's death signal, and after the list of system calls none of the others could be put up.
-        put_up(Layer::Namespaces, &|| process::leave_namespaces(&rules.limits));
-        put_up(Layer::ResourceLimits, &|| process::limit_resources(rules));
-        put_up(Layer::NoPrivileges, &process::drop_privileges);
+        put_up(Layer::Namespaces, &|| limits::leave_namespaces(&rules.limits));
+        put_up(Layer::ResourceLimits, &|| limits::limit_resources(rules));
+        put_up(Layer::NoPrivileges, &limits::drop_privileges);
         put_up(Layer::Landlock, &|| files::restrict(&rules.read));
-        put_up(Layer::DiesWithParent, &|| process::die_with(rules.parent));
+        put_up(Layer::DiesWithParent, &|| limits::die_with(rules.parent));
         put_up(Layer::SystemCalls, &|| calls::restrict(rules));
         if rules.are_met_by(&layers) {
             Ok(layers)

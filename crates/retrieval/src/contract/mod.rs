@@ -7,6 +7,7 @@
 
 mod compare;
 mod line;
+mod marker;
 mod numeral;
 mod parse;
 mod reference;

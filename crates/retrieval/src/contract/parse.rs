@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::line::{Line, Marker, Style, marker, read};
+use super::line::{Line, Style, read};
+use super::marker::{Marker, marker};
 use super::numeral::circled;
 use super::{Appendix, Article, Chapter, Clause, Contract};
 use crate::passage::ArticleNumber;

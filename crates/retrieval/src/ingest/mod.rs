@@ -7,7 +7,7 @@
 
 mod archive;
 mod failure;
-mod flow;
+mod manuscript;
 mod numbering;
 mod read;
 mod sniff;

@@ -74,7 +74,8 @@ impl Reader {
         let mut input = serde_json::to_vec(&Task { name, limits: self.limits }).map_err(Failure::corrupt)?;
         input.push(b'\n');
         input.extend_from_slice(bytes);
-        let output = self.jail.run(Worker { argument: WORKER, input: &input }).await.map_err(told)?;
+        let output =
+            self.jail.run(Worker { argument: WORKER, input: &input }).await.map_err(|error| told(&error))?;
         // The child has read a hostile file: its answer is believed no more than the file.
         let found: Result<Extracted, Failure> = serde_json::from_slice(&output)
             .map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
@@ -104,8 +105,8 @@ fn work(input: &[u8]) -> Result<Extracted, Failure> {
     read.unwrap_or_else(|_| Err(Failure::corrupt("the reader gave up")))
 }
 
-fn told(error: JailError) -> Failure {
-    let kind = match &error {
+fn told(error: &JailError) -> Failure {
+    let kind = match error {
         JailError::TimedOut(_) => FailureKind::TimedOut,
         JailError::OutOfMemory(_) => FailureKind::OutOfMemory,
         JailError::TooMuchOutput(_) | JailError::TooMuchInput(_) => FailureKind::TooLarge,

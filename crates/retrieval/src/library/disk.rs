@@ -188,7 +188,7 @@ pub(super) fn load(root: &Path) -> io::Result<Vec<Record>> {
                         records.push(found);
                     }
                     Some(found) => {
-                        tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone")
+                        tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone");
                     }
                     None => erase(&document)?,
                 }

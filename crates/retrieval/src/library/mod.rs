@@ -13,6 +13,7 @@
 //! ```
 
 mod disk;
+mod error;
 mod record;
 mod shelf;
 mod work;
@@ -25,8 +26,9 @@ use tokio::task::JoinHandle;
 
 use crate::ingest::{ReadLimits, Reader};
 use crate::passage::{Document, DocumentId, DocumentKind, Tenant};
-use crate::retriever::{Index, RetrieveError};
+use crate::retriever::Index;
 use crate::split::split;
+pub use error::LibraryError;
 pub use record::{State, Status};
 
 use record::{Incoming, Key, Record};
@@ -57,68 +59,6 @@ impl Default for LibraryOptions {
         let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1);
         let reader = Reader::new(ReadLimits::default(), workers);
         Self { reader, workers, waiting: 10_000, bytes: 10 << 30 }
-    }
-}
-
-/// Why a document was not taken or not found, by remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum LibraryError {
-    /// Hand in a file that has bytes.
-    #[error("the file is empty")]
-    Empty,
-    /// Hand in a smaller file.
-    #[error("the file has {bytes} bytes, the most is {most}")]
-    TooLarge {
-        /// What it has.
-        bytes: usize,
-        /// What it may have.
-        most: usize,
-    },
-    /// Use a shorter name.
-    #[error("the name of a tenant, collection or file is empty or too long")]
-    BadName,
-    /// Wait until some have been read.
-    #[error("{0} documents are waiting already")]
-    Busy(usize),
-    /// Remove something first.
-    #[error("there is no room for more than {0} bytes")]
-    Full(u64),
-    /// There is no such document.
-    #[error("there is no document `{0}`")]
-    Unknown(DocumentId),
-    /// Look at the disk.
-    #[error("the library cannot use its directory `{}`", path.display())]
-    Disk {
-        /// Where.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The index did not do its part.
-    #[error("the index did not follow")]
-    Index(#[from] RetrieveError),
-}
-
-impl LibraryError {
-    /// What happened and what to do, in Korean.
-    pub fn ko(&self) -> String {
-        match self {
-            Self::Empty => "빈 파일입니다. 내용이 있는 파일을 올리세요".into(),
-            Self::TooLarge { bytes, most } => {
-                format!("파일이 {bytes}바이트인데 {most}바이트까지 받습니다. 나누어 올리세요")
-            }
-            Self::BadName => "이름이 비었거나 너무 깁니다. 더 짧은 이름을 쓰세요".into(),
-            Self::Busy(waiting) => {
-                format!("이미 문서 {waiting}개가 기다리고 있습니다. 잠시 뒤에 다시 올리세요")
-            }
-            Self::Full(most) => {
-                format!("{most}바이트까지 둘 수 있습니다. 필요 없는 문서를 지우고 다시 올리세요")
-            }
-            Self::Unknown(id) => format!("문서 `{id}`이(가) 없습니다. 목록에서 고르세요"),
-            Self::Disk { path, .. } => format!("`{}`에 쓸 수 없습니다. 디스크를 살펴보세요", path.display()),
-            Self::Index(_) => "색인이 따라오지 못했습니다. 잠시 뒤 다시 시도하세요".into(),
-        }
     }
 }
 

@@ -43,17 +43,20 @@ async fn one(inner: &Arc<Inner>, job: Job) -> Result<(), Failure> {
         return Ok(());
     }
     // The attempt is on disk before the file is touched, so that one that kills the process is not read for ever.
-    inner.keep(&key).await.map_err(disk_failed)?;
+    inner.keep(&key).await.map_err(|error| disk_failed(&error))?;
     let directory = disk::directory(&inner.root, &key);
     let text = disk::text(&directory, &incoming.hash);
     let path = text.clone();
-    let before = disk::blocking(&inner.root, move || disk::extracted(&path)).await.map_err(disk_failed)?;
+    let before = disk::blocking(&inner.root, move || disk::extracted(&path))
+        .await
+        .map_err(|error| disk_failed(&error))?;
     let extracted = match before {
         Some(extracted) => extracted,
         None => {
             let original = disk::original(&directory, &incoming.hash);
-            let bytes =
-                disk::blocking(&inner.root, move || std::fs::read(&original)).await.map_err(disk_failed)?;
+            let bytes = disk::blocking(&inner.root, move || std::fs::read(&original))
+                .await
+                .map_err(|error| disk_failed(&error))?;
             let read = tokio::select! {
                 read = inner.options.reader.read(&record.name, &bytes) => read,
                 () = stop.notified() => return Ok(()),
@@ -76,7 +79,7 @@ async fn kept(inner: &Inner, path: &std::path::Path, extracted: Extracted) -> Re
         Ok(extracted)
     })
     .await
-    .map_err(disk_failed)
+    .map_err(|error| disk_failed(&error))
 }
 
 async fn index(
@@ -94,7 +97,7 @@ async fn index(
         let passages = split(&document);
         Ok((document, passages))
     });
-    let (document, passages): (Document, Vec<Passage>) = cut.await.map_err(disk_failed)?;
+    let (document, passages): (Document, Vec<Passage>) = cut.await.map_err(|error| disk_failed(&error))?;
     if passages.is_empty() {
         return Err(Failure::new(FailureKind::NoText, "no passages"));
     }
@@ -117,7 +120,7 @@ async fn index(
     let writing = inner.shelf().writing(key);
     let _writing = writing.lock().await;
     let old = inner.shelf().found(key, wanted, ready);
-    inner.write_record(key).await.map_err(disk_failed)?;
+    inner.write_record(key).await.map_err(|error| disk_failed(&error))?;
     if let Some(old) = old {
         let directory = disk::directory(&inner.root, key);
         let dropped = disk::blocking(&inner.root, move || disk::drop_version(&directory, &old)).await;
@@ -129,7 +132,7 @@ async fn index(
     Ok(())
 }
 
-fn disk_failed(error: LibraryError) -> Failure {
-    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+fn disk_failed(error: &LibraryError) -> Failure {
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     Failure::new(FailureKind::Disk, format!("{error}: {cause}"))
 }

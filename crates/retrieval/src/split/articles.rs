@@ -14,13 +14,15 @@ pub(super) fn parts(document: &Document) -> Option<Vec<Part>> {
     if contract.articles.is_empty() || !believed {
         return None;
     }
-    let mut parts: Vec<Part> = contract.articles.iter().map(|article| part(&contract, article)).collect();
+    let text = &document.text;
+    let mut parts: Vec<Part> =
+        contract.articles.iter().map(|article| part(&contract, article, text)).collect();
     for appendix in &contract.appendices {
         let heading = format!("{} {}", appendix.label, appendix.title).trim().to_owned();
         let mut start = appendix.range.start;
         for article in &appendix.articles {
             parts.push(between(start..article.range.start, &heading));
-            let mut inner = part(&contract, article);
+            let mut inner = part(&contract, article, text);
             inner.headings.insert(0, heading.clone());
             parts.push(inner);
             start = article.range.end;
@@ -28,15 +30,17 @@ pub(super) fn parts(document: &Document) -> Option<Vec<Part>> {
         parts.push(between(start..appendix.range.end, &heading));
     }
     parts.sort_by_key(|part| part.range.start);
-    Some(filled(parts, &contract, &document.text))
+    Some(filled(parts, &contract, text))
 }
 
-fn part(contract: &Contract, article: &Article) -> Part {
+fn part(contract: &Contract, article: &Article, text: &str) -> Part {
     let seams = article.clauses.iter().flat_map(|clause| {
         let items = clause.items.iter().map(|item| item.range.start);
         [clause.range.start].into_iter().chain(items)
     });
+    let alone = text[article.range.start..article.body.start].contains('\n') && !article.body.is_empty();
     Part {
+        words: if alone { article.body.clone() } else { article.range.clone() },
         range: article.range.clone(),
         headings: contract.headings(article),
         article: Some(article.number),
@@ -45,7 +49,7 @@ fn part(contract: &Contract, article: &Article) -> Part {
 }
 
 fn between(range: Range<usize>, heading: &str) -> Part {
-    Part { range, headings: vec![heading.to_owned()], article: None, seams: Vec::new() }
+    Part { words: range.clone(), range, headings: vec![heading.to_owned()], article: None, seams: Vec::new() }
 }
 
 /// Adds what no part holds, so that no word is lost: the preamble, chapters' headings with text, signatures.
@@ -69,7 +73,13 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
         cuts.into_iter()
             .map(|range| range.start..range.start + text[range.clone()].trim_end_matches(is_mark).len())
             .filter(|range| !text[range.clone()].trim_matches(is_mark).is_empty())
-            .map(|range| Part { range, headings: Vec::new(), article: None, seams: Vec::new() })
+            .map(|range| Part {
+                words: range.clone(),
+                range,
+                headings: Vec::new(),
+                article: None,
+                seams: Vec::new(),
+            })
             .collect::<Vec<_>>()
     };
     for part in parts {

@@ -1,9 +1,9 @@
 //! Cuts a document into passages: by its structure first, by size only where the structure is too coarse.
 //!
-//! Headings name the passages below them. An article is a passage with its heading; one too long is cut between its
-//! clauses. A table stays whole unless it is huge; then it is cut between rows, and its head goes into the title of
-//! every piece. Of the rest a paragraph is a passage, cut between sentences when it is long. Every passage is exactly
-//! the words of the document at its range.
+//! Headings name the passages below them. An article is a passage; one too long is cut between its clauses. A table
+//! stays whole unless it is huge; then it is cut between rows, and its head goes into the title of every piece. Of the
+//! rest a paragraph is a passage, cut between sentences when it is long. Every passage is exactly the words of the
+//! document at its range.
 
 mod articles;
 mod blocks;
@@ -37,6 +37,8 @@ pub fn split(document: &Document) -> Vec<Passage> {
 /// A stretch of the document under headings of its own.
 struct Part {
     range: Range<usize>,
+    /// What of it is passages: a heading that stands alone is in the titles already.
+    words: Range<usize>,
     headings: Vec<String>,
     article: Option<ArticleNumber>,
     /// Where it may be cut when it is too long, in order.
@@ -52,7 +54,7 @@ struct Cutting<'a> {
 
 impl Cutting<'_> {
     fn part(&mut self, part: Part) {
-        let Part { range, headings, article, seams } = part;
+        let Part { words: range, headings, article, seams, .. } = part;
         let text = &self.document.text;
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
         if article.is_none() {

@@ -9,10 +9,12 @@ use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use super::Assistant;
+use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::language::Language;
-use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified};
+use crate::nodes::{
+    Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified,
+};
 use crate::source::Source;
 use crate::state::{cut, question, spoken};
 use crate::tools::Taint;
@@ -137,8 +139,7 @@ pub(super) async fn tools(
     let read = own.answer_request(&state)?.messages;
     let caller = Caller { toolbox: &own.tools, read: &read, taint: state.taint, sessions: &state.sessions };
     let called = call_tools(&work, &caller, &state.pending()).await?;
-    let names: Vec<String> = called.results.iter().map(|result| result.name.clone()).collect();
-    let progress = state.progress.after("tools", 0).with_tools(names.iter().map(String::as_str));
+    let progress = state.progress.after("tools", 0).with_tools(called.ran.iter().map(String::as_str));
     Ok(AssistantState::update()
         .messages(Message::tool_output(work.cx.new_id(), called.results))
         .sessions(called.sessions)

@@ -12,6 +12,7 @@
 mod nodes;
 mod plan;
 mod quote;
+mod requests;
 mod scope;
 mod state;
 mod tools;

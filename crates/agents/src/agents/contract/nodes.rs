@@ -5,50 +5,23 @@ use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{
-    ChatRequest, Message, ModelRole, Part, Purpose, Role, ToolCall, ToolChoice, ToolResult, ToolSpec,
-    schema_of,
-};
-use doran_llm::{MessageId, Origin};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use doran_llm::{Message, ToolCall, ToolResult};
 use serde_json::json;
 
 use super::Contracts;
 use super::plan::{fresh, proposed};
 use super::quote::cited;
+use super::requests::{InScope, NeedsPrevious, Sufficiency};
 use super::scope::{Scope, points_back, scope};
 use super::state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun, signature};
-use super::tools::{Desk, Findings};
+use super::tools::Findings;
 use crate::language::Language;
 use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, sorted, tenant, verified};
-use crate::prompt::PlanPrompt;
 use crate::source::{Source, SourceKind};
-use crate::state::{question, spoken};
+use crate::state::spoken;
 
 /// Messages that stay in the working state: this turn and the one before.
 const KEPT_MESSAGES: usize = 4;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-struct InScope {
-    in_scope: bool,
-    need_previous_context: bool,
-    reason: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-struct NeedsPrevious {
-    need_previous_context: bool,
-    #[allow(dead_code, reason = "asked for because a model decides better when it says why")]
-    reason: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-struct Sufficiency {
-    is_sufficient: bool,
-    reasoning: String,
-    missing_info: Option<String>,
-}
 
 /// Decides whether the question is about contracts, and whether a word of it points back. Rules first; a model only
 /// where they cannot tell.
@@ -324,140 +297,6 @@ pub(super) async fn respond(
         .final_response(Some(text))
         .sources(sources)
         .progress(state.progress.after("respond", work.calls())))
-}
-
-impl Contracts {
-    fn desk(&self, state: &ContractState) -> Desk {
-        Desk { index: self.index.clone(), contract: state.contract_id.clone() }
-    }
-
-    fn specs(&self, state: &ContractState) -> Result<Vec<ToolSpec>, NodeError> {
-        Ok(self.desk(state).toolbox()?.specs())
-    }
-
-    /// A small decision about the question, with the turn before it.
-    fn small(&self, state: &ContractState, system: String, purpose: Purpose) -> ChatRequest {
-        let mut messages = vec![Message::system("system", system)];
-        messages.extend(state.previous_turn());
-        messages.extend(question(&state.messages).cloned());
-        ChatRequest { purpose, role: ModelRole::Small, temperature: Some(0.0), ..ChatRequest::new(messages) }
-    }
-
-    fn scope_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
-        let system = self.prompts.scope(spoken(self.language, &state.messages))?;
-        Ok(ChatRequest { schema: Some(schema_of::<InScope>()), ..self.small(state, system, Purpose::Scope) })
-    }
-
-    fn previous_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
-        let system = self.prompts.previous(state.progress.language)?;
-        let request = self.small(state, system, Purpose::PreviousContext);
-        Ok(ChatRequest { schema: Some(schema_of::<NeedsPrevious>()), ..request })
-    }
-
-    fn plan_request(
-        &self,
-        state: &ContractState,
-        rules: &[ToolCall],
-        documents: Vec<String>,
-    ) -> Result<ChatRequest, NodeError> {
-        let plan = PlanPrompt {
-            missing_info: state.missing_info.clone().unwrap_or_default(),
-            proposed: rules.iter().map(signature).collect(),
-            done: state.tool_history.iter().map(|run| signature(&run.call)).collect(),
-            explored: state.explored_articles.clone(),
-            unexplored: state.unexplored_articles.clone(),
-            documents,
-        };
-        let system = self.prompts.plan(state.progress.language, plan)?;
-        Ok(ChatRequest {
-            purpose: Purpose::Plan,
-            tools: self.specs(state)?,
-            tool_choice: ToolChoice::Auto,
-            ..ChatRequest::new(worked(state, system))
-        })
-    }
-
-    fn evaluate_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
-        let (explored, unexplored) = (&state.explored_articles, &state.unexplored_articles);
-        let system = self.prompts.evaluate(state.progress.language, explored, unexplored)?;
-        Ok(ChatRequest {
-            purpose: Purpose::Sufficiency,
-            schema: Some(schema_of::<Sufficiency>()),
-            temperature: Some(0.0),
-            // Vendors want to know the tools whose calls and results they are shown.
-            tools: self.specs(state)?,
-            tool_choice: ToolChoice::None,
-            ..ChatRequest::new(worked(state, system))
-        })
-    }
-
-    fn answer_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
-        let language = state.progress.language;
-        let previous = state.need_previous_context == Some(true);
-        let mut messages = vec![Message::system("system", self.prompts.contract(language, previous)?)];
-        messages.extend(kept_apart(&state.collected_info, language));
-        if previous {
-            messages.extend(state.previous_turn());
-        }
-        messages.extend(question(&state.messages).cloned());
-        Ok(ChatRequest::new(messages))
-    }
-
-    pub(super) fn explain(&self, node: &str, state: &ContractState) -> Vec<ChatRequest> {
-        let request = match node {
-            "scope_validator" => self.scope_request(state),
-            "check_previous_context" => self.previous_request(state),
-            "planner" => self.plan_request(state, &[], Vec::new()),
-            "evaluator" => self.evaluate_request(state),
-            "respond" => self.answer_request(state),
-            _ => return Vec::new(),
-        };
-        request.into_iter().collect()
-    }
-}
-
-/// The question with what was looked up for it, as calls and results of the model.
-fn worked(state: &ContractState, system: String) -> Vec<Message> {
-    let mut messages = vec![Message::system("system", system)];
-    if state.need_previous_context == Some(true) {
-        messages.extend(state.previous_turn());
-    }
-    messages.extend(question(&state.messages).cloned());
-    if !state.tool_history.is_empty() {
-        let calls = state.tool_history.iter().map(|run| Part::ToolCall(run.call.clone())).collect();
-        messages.push(Message { id: MessageId::new("calls"), role: Role::Assistant, parts: calls });
-        let results = state.tool_history.iter().map(|run| ToolResult {
-            call: run.call.id.clone(),
-            name: run.call.name.clone(),
-            text: run.text.clone(),
-            failed: run.failed,
-            origin: Origin::Document,
-        });
-        messages.push(Message::tool_output("results", results));
-    }
-    messages
-}
-
-/// What was collected, the user's contract and the standard contract each under its own heading.
-fn kept_apart(collected: &[Source], language: Language) -> Vec<Message> {
-    let shelf = |kind: SourceKind, id: &str, ko: &str, en: &str| {
-        let of_kind: Vec<&Source> = collected
-            .iter()
-            .filter(|source| (source.kind == SourceKind::Standard) == (kind == SourceKind::Standard))
-            .collect();
-        let heading = language.pick(ko, en);
-        let titled = of_kind.iter().map(|source| {
-            let mut material = source.material();
-            material.title = format!("{heading} › {}", material.title);
-            Part::Passage(material)
-        });
-        let mut parts = vec![Part::Text { text: format!("[{heading}]\n"), origin: Origin::Program }];
-        parts.extend(titled);
-        (!of_kind.is_empty()).then(|| Message { id: MessageId::new(id), role: Role::System, parts })
-    };
-    let user = shelf(SourceKind::User, "user", "사용자 계약서", "The user's contract");
-    let standard = shelf(SourceKind::Standard, "standard", "표준계약서", "The standard contract");
-    user.into_iter().chain(standard).collect()
 }
 
 fn out_of_scope(language: Language) -> &'static str {

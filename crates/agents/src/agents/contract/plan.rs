@@ -39,7 +39,7 @@ fn call(name: &str, arguments: serde_json::Value) -> ToolCall {
 /// What stands in quotation marks, if it is short enough to be a title.
 fn quoted(question: &str) -> Vec<&str> {
     let mut found = Vec::new();
-    for (open, close) in [('"', '"'), ('“', '”'), ('\'', '\''), ('‘', '’'), ('「', '」')] {
+    for (open, close) in [('"', '"'), ('“', '”'), ('\'', '\''), ('‘', '’')] {
         let mut rest = question;
         while let Some(start) = rest.find(open) {
             let after = &rest[start + open.len_utf8()..];

@@ -219,6 +219,7 @@ fn parsed<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
     serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]
 fn away(error: RetrieveError) -> ToolError {
     match error {
         RetrieveError::Unavailable { .. } => ToolError::Unavailable(error.to_string()),

@@ -17,6 +17,9 @@ use crate::source::Source;
 use crate::state::{question, spoken};
 use crate::summaries::Summaries;
 
+/// Most pieces of a conversation that are summed up one by one.
+const MOST_PIECES: usize = 16;
+
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Classified {
     r#type: QueryType,
@@ -167,8 +170,13 @@ impl Docqa {
 
     fn conversation(&self, state: &DocqaState) -> Vec<Message> {
         let whole = transcript("transcript", &state.messages, state.progress.language);
-        // Half of what the model can take leaves room for the prompt, the summary so far and the new one.
-        pieces(&whole, (self.limits.context_length / 2 * 3).max(1))
+        // Four fifths of what the model can take leave room for the prompt, the summary so far and the new one.
+        let mut all = pieces(&whole, (self.limits.context_length * 12 / 5).max(1));
+        // A conversation of many times what the model can take is told by how it began and by its newest part.
+        if all.len() > MOST_PIECES {
+            all.drain(1..=all.len() - MOST_PIECES);
+        }
+        all
     }
 
     /// A summary of at most so many bytes. One that is too long is asked for again, shorter, and then cut.

@@ -97,8 +97,7 @@ pub(super) async fn tool(
     let read = own.request(&state)?.messages;
     let caller = Caller { toolbox: &own.tools, read: &read, taint: state.taint, sessions: &state.sessions };
     let called = call_tools(&work, &caller, &state.tool_execution_requests).await?;
-    let names: Vec<String> = called.results.iter().map(|result| result.name.clone()).collect();
-    let progress = state.progress.after("tool", 0).with_tools(names.iter().map(String::as_str));
+    let progress = state.progress.after("tool", 0).with_tools(called.ran.iter().map(String::as_str));
     Ok(ReactState::update()
         .current_step("tool")
         .messages(Message::tool_output(work.cx.new_id(), called.results.clone()))

@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use super::Secret;
+use crate::tools::Secret;
 
 const SESSION: &str = "mcp-session-id";
 const BOTH: &str = "text/event-stream, application/json";

@@ -18,7 +18,6 @@ mod tool;
 mod words;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ pub use pin::Pins;
 
 use self::connection::Connection;
 use self::tool::Remote;
-use super::Tool;
+use super::{Secret, Tool};
 
 /// A server, as the settings name it.
 #[derive(Clone, Debug)]
@@ -60,27 +59,6 @@ pub enum Reach {
         /// Headers of every request, such as `Authorization`. They are not sent anywhere else: redirects are refused.
         headers: BTreeMap<String, Secret>,
     },
-}
-
-/// Words that are not printed.
-#[derive(Clone)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Hides `words`.
-    pub fn new(words: impl Into<String>) -> Self {
-        Self(words.into())
-    }
-
-    fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
 }
 
 /// Whether a server is believed when it says what its tools do.

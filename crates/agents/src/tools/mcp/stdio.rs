@@ -7,8 +7,8 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::Secret;
 use super::capped::CappedLines;
+use crate::tools::Secret;
 
 /// A running server. It is killed when this is dropped.
 #[derive(Debug)]

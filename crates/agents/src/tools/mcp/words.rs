@@ -2,20 +2,19 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
+use crate::tools::clean;
+
 /// What stands for content of a kind that a later version of the protocol may bring.
 const NEWER: &str = "[content of a kind that is not known here]";
 
 /// `text` without what people cannot see, cut after `most` bytes.
 pub(super) fn plain(text: &str, most: usize) -> String {
-    let mut kept = String::new();
-    for one in text.chars().filter(|one| is_visible(*one)) {
-        if kept.len() + one.len_utf8() > most {
-            kept.push('…');
-            break;
-        }
-        kept.push(one);
+    let mut text = clean(text).text;
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
     }
-    kept
+    text
 }
 
 /// What a call gave, as text. Links are named and not followed; one to anything but the web is not even named.
@@ -64,16 +63,6 @@ fn linked(name: &str, address: &str) -> String {
     } else {
         let scheme = plain(address.split(':').next().unwrap_or_default(), 20);
         format!("[link: {name}, refused: `{scheme}:` is not the web]")
-    }
-}
-
-/// Control characters, marks of direction, invisible spaces and tags can hide instructions from the person who reads.
-fn is_visible(one: char) -> bool {
-    match one {
-        '\n' | '\t' => true,
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => false,
-        '\u{e0000}'..='\u{e007f}' => false,
-        other => !other.is_control(),
     }
 }
 

@@ -7,7 +7,7 @@
 //! A session is signed for its tenant. One that was changed, or that another version of the interpreter made, is not
 //! loaded: the call then starts with no variables and says so.
 
-mod session;
+mod variables;
 #[cfg(feature = "python")]
 mod worker;
 
@@ -20,7 +20,7 @@ use doran_llm::{Origin, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use session::Key;
+pub use variables::Key;
 
 use super::{About, Call, Class, Language, Output, Tool, ToolError};
 
@@ -140,8 +140,7 @@ impl Python {
             line(error);
         }
         if lost == Lost::Earlier || reply.session_was_foreign {
-            line(pick(
-                call.language,
+            line(call.language.pick(
                 "[이전 변수를 되살릴 수 없어 빈 상태에서 실행했습니다]",
                 "[the earlier variables could not be restored; this ran without them]",
             ));
@@ -154,7 +153,7 @@ impl Python {
             }
         };
         if text.is_empty() {
-            text.push_str(pick(call.language, "[출력 없음]", "[no output]"));
+            text.push_str(call.language.pick("[출력 없음]", "[no output]"));
         }
         let kind = reply.kind.unwrap_or_default();
         Output { text, data: json!({ "ok": reply.error.is_none(), "error": kind }), session: Some(session) }
@@ -245,15 +244,15 @@ const REST: usize = 16 << 10;
 fn check(code: &str, bounds: &Bounds, language: Language) -> Result<(), ToolError> {
     let why = if !cfg!(feature = "python") {
         return Err(ToolError::NotConfigured(
-            pick(
-                language,
-                "이 프로그램은 Python 없이 빌드되었습니다. `python` 기능을 켜고 다시 빌드하세요",
-                "this program was built without Python; build it with the feature `python`",
-            )
-            .to_string(),
+            language
+                .pick(
+                    "이 프로그램은 Python 없이 빌드되었습니다. `python` 기능을 켜고 다시 빌드하세요",
+                    "this program was built without Python; build it with the feature `python`",
+                )
+                .to_string(),
         ));
     } else if code.trim().is_empty() {
-        pick(language, "실행할 코드가 없습니다", "there is no code to run").to_string()
+        language.pick("실행할 코드가 없습니다", "there is no code to run").to_string()
     } else if code.len() > bounds.code {
         let (bytes, most) = (code.len(), bounds.code);
         match language {
@@ -261,7 +260,7 @@ fn check(code: &str, bounds: &Bounds, language: Language) -> Result<(), ToolErro
             Language::En => format!("the code is too long: {bytes} bytes (at most {most})"),
         }
     } else if code.contains('\0') {
-        pick(language, "코드에 NUL 문자가 있습니다", "the code contains a NUL character").to_string()
+        language.pick("코드에 NUL 문자가 있습니다", "the code contains a NUL character").to_string()
     } else {
         return Ok(());
     };
@@ -298,13 +297,6 @@ fn dropped(bytes: usize, most: usize, language: Language) -> String {
                 "[the variables take {bytes} KiB, more than the {most} KiB that are kept; the next call starts without any]"
             )
         }
-    }
-}
-
-fn pick<'a>(language: Language, ko: &'a str, en: &'a str) -> &'a str {
-    match language {
-        Language::Ko => ko,
-        Language::En => en,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::archive::Archive;
-use super::super::flow::{Flow, Role};
+use super::super::manuscript::{Manuscript, Role};
 use super::super::numbering::{LEVELS, Level, Lists, Shape};
 use super::super::xml::{Element, Piece, Xml};
 use super::super::{Extracted, Failure, Format, ReadLimits};
@@ -19,26 +19,26 @@ pub(in super::super) fn docx(bytes: &[u8], limits: &ReadLimits) -> Result<Extrac
         Some(text) => lists(&text)?,
         None => Lists::default(),
     };
-    let mut flow = Flow::new(limits);
+    let mut out = Manuscript::new(limits);
     if let Some(text) = archive.optional_xml("docProps/core.xml")? {
-        title(&text, &mut flow)?;
+        title(&text, &mut out)?;
     }
     let text = archive.xml("word/document.xml")?;
-    let mut body = Body { flow, styles, lists, paragraphs: Vec::new(), spans: Vec::new() };
+    let mut body = Body { out, styles, lists, paragraphs: Vec::new(), spans: Vec::new() };
     if text.contains("lastRenderedPageBreak") {
-        body.flow.page()?;
+        body.out.page()?;
     }
     body.read(&text)?;
-    body.flow.finish(Format::Docx)
+    body.out.finish(Format::Docx)
 }
 
-fn title(text: &str, flow: &mut Flow) -> Result<(), Failure> {
+fn title(text: &str, out: &mut Manuscript) -> Result<(), Failure> {
     let mut xml = Xml::new(text);
     while let Some(piece) = xml.next()? {
         if let Piece::Start(element) = piece
             && element.name() == "title"
         {
-            flow.writer.title(&xml.inner_text()?);
+            out.writer.title(&xml.inner_text()?);
         }
     }
     Ok(())
@@ -66,12 +66,12 @@ fn styles(text: &str) -> Result<HashMap<String, Style>, Failure> {
                 match element.name() {
                     "name" => {
                         style.heading =
-                            style.heading.or(element.get("val").and_then(|name| heading_name(&name)))
+                            style.heading.or(element.get("val").and_then(|name| heading_name(&name)));
                     }
                     "basedOn" => style.base = element.get("val"),
                     "outlineLvl" => {
                         style.heading =
-                            element.number("val").filter(|level| *level < 9).map(|level| level + 1)
+                            element.number("val").filter(|level| *level < 9).map(|level| level + 1);
                     }
                     "numId" => style.list = element.get("val"),
                     "ilvl" => style.level = element.number("val"),
@@ -165,7 +165,7 @@ struct Paragraph {
 }
 
 struct Body {
-    flow: Flow,
+    out: Manuscript,
     styles: HashMap<String, Style>,
     lists: Lists,
     /// The paragraphs open: text boxes stand inside paragraphs.
@@ -193,10 +193,10 @@ impl Body {
             // Word writes text boxes twice, the second time for readers of its past; deleted text is deleted.
             "Fallback" | "del" | "moveFrom" | "instrText" | "pPrChange" | "rPrChange" => return xml.skip(),
             "p" => self.paragraphs.push(Paragraph::default()),
-            "tbl" => return self.flow.open_table(),
-            "tr" => self.flow.row(),
+            "tbl" => return self.out.open_table(),
+            "tr" => self.out.row(),
             "tc" => {
-                self.flow.open_cell(None);
+                self.out.open_cell(None);
                 self.spans.push(1);
             }
             "gridSpan" => {
@@ -222,7 +222,7 @@ impl Body {
                     "pStyle" => paragraph.style = value(),
                     "outlineLvl" => {
                         paragraph.heading =
-                            element.number("val").filter(|level| *level < 9).map(|level| level + 1)
+                            element.number("val").filter(|level| *level < 9).map(|level| level + 1);
                     }
                     "numId" => paragraph.list = value(),
                     "ilvl" => paragraph.level = element.number("val"),
@@ -241,10 +241,10 @@ impl Body {
             }
             "tc" => {
                 let span = self.spans.pop().unwrap_or(1);
-                self.flow.close_cell(span);
+                self.out.close_cell(span);
                 Ok(())
             }
-            "tbl" => self.flow.close_table(),
+            "tbl" => self.out.close_table(),
             _ => Ok(()),
         }
     }
@@ -258,7 +258,7 @@ impl Body {
     fn paragraph(&mut self, paragraph: Paragraph) -> Result<(), Failure> {
         let Paragraph { words, style, heading, list, level, new_page } = paragraph;
         if new_page {
-            self.flow.page()?;
+            self.out.page()?;
         }
         let style = self.resolved(style.as_deref());
         let heading = heading.or(style.heading);
@@ -277,7 +277,7 @@ impl Body {
             (None, false) if !mark.starts_with('제') => Role::Item,
             (None, _) => Role::Body,
         };
-        self.flow.paragraph(role, &words)
+        self.out.paragraph(role, &words)
     }
 
     /// What a style says, with what it takes from the styles it is based on.

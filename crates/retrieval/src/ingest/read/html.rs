@@ -10,7 +10,7 @@ use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
-use super::super::flow::{Flow, Role};
+use super::super::manuscript::{Manuscript, Role};
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
 use super::decode;
 
@@ -19,7 +19,7 @@ pub(in super::super) fn html(bytes: &[u8], limits: &ReadLimits) -> Result<Extrac
     let text = decode(bytes, declared(bytes))
         .ok_or_else(|| Failure::new(FailureKind::Unsupported, "a page in an unknown encoding"))?;
     let sink = Sink(RefCell::new(Page {
-        flow: Flow::new(limits),
+        out: Manuscript::new(limits),
         words: String::new(),
         role: Role::Body,
         skipped: Vec::new(),
@@ -37,7 +37,7 @@ pub(in super::super) fn html(bytes: &[u8], limits: &ReadLimits) -> Result<Extrac
     page.end();
     match page.failed {
         Some(failure) => Err(failure),
-        None => page.flow.finish(Format::Html),
+        None => page.out.finish(Format::Html),
     }
 }
 
@@ -53,7 +53,7 @@ fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
 struct Sink(RefCell<Page>);
 
 struct Page {
-    flow: Flow,
+    out: Manuscript,
     words: String,
     role: Role,
     /// The elements open that are not read, outermost first.
@@ -111,7 +111,7 @@ impl Page {
         if name == "title" && self.skipped.iter().all(|skipped| skipped != "svg") {
             if !start && self.in_title {
                 let title = std::mem::take(&mut self.words);
-                self.flow.writer.title(&title);
+                self.out.writer.title(&title);
             }
             self.in_title = start;
             return if start { TokenSinkResult::RawData(RawKind::Rcdata) } else { TokenSinkResult::Continue };
@@ -159,27 +159,27 @@ impl Page {
                 done
             }
             ("li", true) => self.item(),
-            ("table", true) => self.block(Role::Body).and_then(|()| self.flow.open_table()),
+            ("table", true) => self.block(Role::Body).and_then(|()| self.out.open_table()),
             ("tr", start) => {
                 let done = self.block(Role::Body);
-                self.flow.close_cell(1);
+                self.out.close_cell(1);
                 if start {
-                    self.flow.row();
+                    self.out.row();
                 }
                 done
             }
             ("td" | "th", true) => {
                 let done = self.block(Role::Body);
-                self.flow.close_cell(1);
-                self.flow.open_cell(None);
+                self.out.close_cell(1);
+                self.out.open_cell(None);
                 done
             }
             ("td" | "th", false) => {
                 let done = self.block(Role::Body);
-                self.flow.close_cell(1);
+                self.out.close_cell(1);
                 done
             }
-            ("table", false) => self.block(Role::Body).and_then(|()| self.flow.close_table()),
+            ("table", false) => self.block(Role::Body).and_then(|()| self.out.close_table()),
             ("pre", _) => {
                 let done = self.block(Role::Body);
                 self.pre = if start { self.pre + 1 } else { self.pre.saturating_sub(1) };
@@ -196,7 +196,7 @@ impl Page {
     fn block(&mut self, next: Role) -> Result<(), Failure> {
         let words = std::mem::take(&mut self.words);
         let role = std::mem::replace(&mut self.role, next);
-        self.flow.paragraph(role, &words)
+        self.out.paragraph(role, &words)
     }
 
     fn item(&mut self) -> Result<(), Failure> {

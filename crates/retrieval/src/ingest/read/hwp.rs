@@ -5,7 +5,7 @@ use std::io::{Cursor, Read};
 use cfb::CompoundFile;
 use flate2::read::DeflateDecoder;
 
-use super::super::flow::{Flow, Role};
+use super::super::manuscript::{Manuscript, Role};
 use super::super::numbering::{Level, Lists, Shape};
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
 
@@ -44,7 +44,7 @@ pub(in super::super) fn hwp(bytes: &[u8], limits: &ReadLimits) -> Result<Extract
         left -= bytes.len() as u64;
         Ok::<Vec<u8>, Failure>(bytes)
     };
-    let mut body = Body { flow: Flow::new(limits), heads: Vec::new(), lists: Lists::default() };
+    let mut body = Body { out: Manuscript::new(limits), heads: Vec::new(), lists: Lists::default() };
     if file.is_stream("/DocInfo") {
         let info = part(&mut file, "/DocInfo")?;
         body.read_info(&records(&info)?);
@@ -60,7 +60,7 @@ pub(in super::super) fn hwp(bytes: &[u8], limits: &ReadLimits) -> Result<Extract
         let bytes = part(&mut file, &path)?;
         body.list(&records(&bytes)?, 0)?;
     }
-    body.flow.finish(Format::Hwp)
+    body.out.finish(Format::Hwp)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ struct Head {
 }
 
 struct Body {
-    flow: Flow,
+    out: Manuscript,
     heads: Vec<Head>,
     lists: Lists,
 }
@@ -193,7 +193,7 @@ impl Body {
                 2 | 3 if !mark.starts_with('제') => Role::Item,
                 _ => Role::Body,
             };
-            self.flow.paragraph(role, &words)?;
+            self.out.paragraph(role, &words)?;
         }
         let mut at = 0;
         while at < below.len() {
@@ -224,7 +224,7 @@ impl Body {
     }
 
     fn table(&mut self, below: &[Record<'_>], level: u32, depth: usize) -> Result<(), Failure> {
-        self.flow.open_table()?;
+        self.out.open_table()?;
         let cells: Vec<usize> = (0..below.len())
             .filter(|at| below[*at].tag == LIST_HEADER && below[*at].level == level)
             .collect();
@@ -237,17 +237,17 @@ impl Body {
             if let Some((column, at_row)) = address {
                 if row != Some(at_row) {
                     row = Some(at_row);
-                    self.flow.row();
+                    self.out.row();
                 }
-                self.flow.open_cell(Some(usize::from(column)));
+                self.out.open_cell(Some(usize::from(column)));
             } else {
-                self.flow.row();
-                self.flow.open_cell(None);
+                self.out.row();
+                self.out.open_cell(None);
             }
             self.list(&below[at + 1..end], depth + 1)?;
-            self.flow.close_cell(1);
+            self.out.close_cell(1);
         }
-        self.flow.close_table()
+        self.out.close_table()
     }
 }
 

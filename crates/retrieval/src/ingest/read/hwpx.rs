@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::super::archive::Archive;
-use super::super::flow::{Flow, Role};
+use super::super::manuscript::{Manuscript, Role};
 use super::super::numbering::{LEVELS, Level, Lists, Shape};
 use super::super::xml::{Element, Piece, Xml};
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
@@ -17,15 +17,15 @@ pub(in super::super) fn hwpx(bytes: &[u8], limits: &ReadLimits) -> Result<Extrac
     {
         return Err(Failure::new(FailureKind::Encrypted, "a HWPX with a password"));
     }
-    let mut flow = Flow::new(limits);
+    let mut out = Manuscript::new(limits);
     if let Some(text) = archive.optional_xml("Contents/content.hpf")? {
-        title(&text, &mut flow)?;
+        title(&text, &mut out)?;
     }
     let (heads, lists) = match archive.optional_xml("Contents/header.xml")? {
         Some(text) => header(&text)?,
         None => (Heads::default(), Lists::default()),
     };
-    let mut body = Body { flow, heads, lists, paragraphs: Vec::new(), cells: Vec::new() };
+    let mut body = Body { out, heads, lists, paragraphs: Vec::new(), cells: Vec::new() };
     let sections = sections(archive.names());
     if sections.is_empty() {
         return Err(Failure::corrupt("a HWPX without sections"));
@@ -34,7 +34,7 @@ pub(in super::super) fn hwpx(bytes: &[u8], limits: &ReadLimits) -> Result<Extrac
         let text = archive.xml(&section)?;
         body.read(&text)?;
     }
-    body.flow.finish(Format::Hwpx)
+    body.out.finish(Format::Hwpx)
 }
 
 /// The sections in their order: section10 comes after section9.
@@ -50,13 +50,13 @@ fn sections(names: &[String]) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-fn title(text: &str, flow: &mut Flow) -> Result<(), Failure> {
+fn title(text: &str, out: &mut Manuscript) -> Result<(), Failure> {
     let mut xml = Xml::new(text);
     while let Some(piece) = xml.next()? {
         if let Piece::Start(element) = piece
             && element.name() == "title"
         {
-            flow.writer.title(&xml.inner_text()?);
+            out.writer.title(&xml.inner_text()?);
         }
     }
     Ok(())
@@ -144,7 +144,7 @@ struct Paragraph {
 }
 
 struct Body {
-    flow: Flow,
+    out: Manuscript,
     heads: Heads,
     lists: Lists,
     paragraphs: Vec<Paragraph>,
@@ -190,11 +190,11 @@ impl Body {
             "tbl" => {
                 // The words before a table come before it.
                 self.flush()?;
-                self.flow.open_table()?;
+                self.out.open_table()?;
             }
-            "tr" => self.flow.row(),
+            "tr" => self.out.row(),
             "tc" => {
-                self.flow.open_cell(None);
+                self.out.open_cell(None);
                 self.cells.push(1);
             }
             "cellSpan" => {
@@ -225,10 +225,10 @@ impl Body {
             }
             "tc" => {
                 let span = self.cells.pop().unwrap_or(1);
-                self.flow.close_cell(span);
+                self.out.close_cell(span);
                 Ok(())
             }
-            "tbl" => self.flow.close_table(),
+            "tbl" => self.out.close_table(),
             _ => Ok(()),
         }
     }
@@ -252,7 +252,7 @@ impl Body {
             paragraph.shape.clone()
         };
         let Some(head) = self.heads.shapes.get(&shape).cloned() else {
-            return self.flow.paragraph(Role::Body, &words);
+            return self.out.paragraph(Role::Body, &words);
         };
         let mark = match head.kind.as_str() {
             "NUMBER" => self.lists.mark(&head.list, head.level),
@@ -270,6 +270,6 @@ impl Body {
             "NUMBER" | "BULLET" if !mark.starts_with('제') => Role::Item,
             _ => Role::Body,
         };
-        self.flow.paragraph(role, &words)
+        self.out.paragraph(role, &words)
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn lines(mut glyphs: Vec<Glyph>) -> Vec<Line> {
             Some(row)
                 if row.first().is_some_and(|first| first.y - glyph.y < 0.4 * first.size.max(glyph.size)) =>
             {
-                row.push(glyph)
+                row.push(glyph);
             }
             Some(_) | None => rows.push(vec![glyph]),
         }
@@ -181,7 +181,7 @@ pub(super) fn blocks(lines: Vec<Line>, sizes: &Sizes) -> Vec<Block> {
             (Some(Block::Table(rows)), None)
                 if width > 1 && above.is_some_and(|(_, before)| before == width) =>
             {
-                rows.push(pieces)
+                rows.push(pieces);
             }
             (_, None) if width > 1 => blocks.push(Block::Table(vec![pieces])),
             (Some(Block::Paragraph(words)), None) if near && !begins(&pieces[0]) => {
@@ -240,7 +240,7 @@ mod tests {
             .collect()
     }
 
-    fn check(glyphs: Vec<Vec<Glyph>>, expected: &[Block]) {
+    fn check(glyphs: &[Vec<Glyph>], expected: &[Block]) {
         let lines = lines(glyphs.concat());
         let mut sizes = Sizes::default();
         lines.iter().for_each(|line| sizes.count(line));
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn headings_paragraphs_and_tables_are_told_by_size_space_and_gaps() {
         check(
-            vec![
+            &[
                 at(0.0, 700.0, 16.0, "제목"),
                 at(0.0, 670.0, 10.0, "첫 줄이 길게 이어지고"),
                 at(0.0, 655.0, 10.0, "둘째 줄에서 끝난다."),

@@ -1,4 +1,4 @@
-//! The flow of a word processor's document: paragraphs, and tables inside tables.
+//! The manuscript of a word processor's document: paragraphs, and tables inside tables.
 
 use super::writer::Writer;
 use super::{Extracted, Failure, FailureKind, Format, ReadLimits};
@@ -19,7 +19,7 @@ pub(super) enum Role {
 
 /// Where paragraphs go: to the text, or to the cell that is open.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct Manuscript {
     pub(super) writer: Writer,
     tables: Vec<Table>,
 }
@@ -30,7 +30,7 @@ struct Table {
     cell: Option<String>,
 }
 
-impl Flow {
+impl Manuscript {
     pub(super) fn new(limits: &ReadLimits) -> Self {
         Self { writer: Writer::new(limits), tables: Vec::new() }
     }

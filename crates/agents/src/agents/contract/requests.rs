@@ -1,0 +1,175 @@
+//! What the contract agent asks models: plain functions of the state, so that it can be shown later.
+
+use doran_engine::NodeError;
+use doran_llm::{
+    ChatRequest, Message, MessageId, ModelRole, Origin, Part, Purpose, Role, ToolCall, ToolChoice,
+    ToolResult, ToolSpec, schema_of,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Contracts;
+use super::state::{ContractState, signature};
+use super::tools::Desk;
+use crate::language::Language;
+use crate::prompt::PlanPrompt;
+use crate::source::{Source, SourceKind};
+use crate::state::{question, spoken};
+
+/// Whether a question is about contracts.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct InScope {
+    pub(super) in_scope: bool,
+    pub(super) need_previous_context: bool,
+    pub(super) reason: String,
+}
+
+/// Whether a question leans on the turn before it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct NeedsPrevious {
+    pub(super) need_previous_context: bool,
+    #[allow(dead_code, reason = "asked for because a model decides better when it says why")]
+    pub(super) reason: String,
+}
+
+/// Whether what was collected holds an answer.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Sufficiency {
+    pub(super) is_sufficient: bool,
+    pub(super) reasoning: String,
+    pub(super) missing_info: Option<String>,
+}
+
+impl Contracts {
+    pub(super) fn desk(&self, state: &ContractState) -> Desk {
+        Desk { index: self.index.clone(), contract: state.contract_id.clone() }
+    }
+
+    fn specs(&self, state: &ContractState) -> Result<Vec<ToolSpec>, NodeError> {
+        Ok(self.desk(state).toolbox()?.specs())
+    }
+
+    /// A small decision about the question, with the turn before it.
+    fn small(&self, state: &ContractState, system: String, purpose: Purpose) -> ChatRequest {
+        let mut messages = vec![Message::system("system", system)];
+        messages.extend(state.previous_turn());
+        messages.extend(question(&state.messages).cloned());
+        ChatRequest { purpose, role: ModelRole::Small, temperature: Some(0.0), ..ChatRequest::new(messages) }
+    }
+
+    pub(super) fn scope_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
+        let system = self.prompts.scope(spoken(self.language, &state.messages))?;
+        Ok(ChatRequest { schema: Some(schema_of::<InScope>()), ..self.small(state, system, Purpose::Scope) })
+    }
+
+    pub(super) fn previous_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
+        let system = self.prompts.previous(state.progress.language)?;
+        let request = self.small(state, system, Purpose::PreviousContext);
+        Ok(ChatRequest { schema: Some(schema_of::<NeedsPrevious>()), ..request })
+    }
+
+    pub(super) fn plan_request(
+        &self,
+        state: &ContractState,
+        rules: &[ToolCall],
+        documents: Vec<String>,
+    ) -> Result<ChatRequest, NodeError> {
+        let plan = PlanPrompt {
+            missing_info: state.missing_info.clone().unwrap_or_default(),
+            proposed: rules.iter().map(signature).collect(),
+            done: state.tool_history.iter().map(|run| signature(&run.call)).collect(),
+            explored: state.explored_articles.clone(),
+            unexplored: state.unexplored_articles.clone(),
+            documents,
+        };
+        let system = self.prompts.plan(state.progress.language, plan)?;
+        Ok(ChatRequest {
+            purpose: Purpose::Plan,
+            tools: self.specs(state)?,
+            tool_choice: ToolChoice::Auto,
+            ..ChatRequest::new(worked(state, system))
+        })
+    }
+
+    pub(super) fn evaluate_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
+        let (explored, unexplored) = (&state.explored_articles, &state.unexplored_articles);
+        let system = self.prompts.evaluate(state.progress.language, explored, unexplored)?;
+        Ok(ChatRequest {
+            purpose: Purpose::Sufficiency,
+            schema: Some(schema_of::<Sufficiency>()),
+            temperature: Some(0.0),
+            // Vendors want to know the tools whose calls and results they are shown.
+            tools: self.specs(state)?,
+            tool_choice: ToolChoice::None,
+            ..ChatRequest::new(worked(state, system))
+        })
+    }
+
+    pub(super) fn answer_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
+        let language = state.progress.language;
+        let previous = state.need_previous_context == Some(true);
+        let mut messages = vec![Message::system("system", self.prompts.contract(language, previous)?)];
+        messages.extend(kept_apart(&state.collected_info, language));
+        if previous {
+            messages.extend(state.previous_turn());
+        }
+        messages.extend(question(&state.messages).cloned());
+        Ok(ChatRequest::new(messages))
+    }
+
+    pub(super) fn explain(&self, node: &str, state: &ContractState) -> Vec<ChatRequest> {
+        let request = match node {
+            "scope_validator" => self.scope_request(state),
+            "check_previous_context" => self.previous_request(state),
+            "planner" => self.plan_request(state, &[], Vec::new()),
+            "evaluator" => self.evaluate_request(state),
+            "respond" => self.answer_request(state),
+            _ => return Vec::new(),
+        };
+        request.into_iter().collect()
+    }
+}
+
+/// The question with what was looked up for it, as calls and results of the model.
+fn worked(state: &ContractState, system: String) -> Vec<Message> {
+    let mut messages = vec![Message::system("system", system)];
+    if state.need_previous_context == Some(true) {
+        messages.extend(state.previous_turn());
+    }
+    messages.extend(question(&state.messages).cloned());
+    if !state.tool_history.is_empty() {
+        let calls = state.tool_history.iter().map(|run| Part::ToolCall(run.call.clone())).collect();
+        messages.push(Message { id: MessageId::new("calls"), role: Role::Assistant, parts: calls });
+        let results = state.tool_history.iter().map(|run| ToolResult {
+            call: run.call.id.clone(),
+            name: run.call.name.clone(),
+            text: run.text.clone(),
+            failed: run.failed,
+            origin: Origin::Document,
+        });
+        messages.push(Message::tool_output("results", results));
+    }
+    messages
+}
+
+/// What was collected, the user's contract and the standard contract each under its own heading.
+fn kept_apart(collected: &[Source], language: Language) -> Vec<Message> {
+    let shelf = |kind: SourceKind, id: &str, ko: &str, en: &str| {
+        let of_kind: Vec<&Source> = collected
+            .iter()
+            .filter(|source| (source.kind == SourceKind::Standard) == (kind == SourceKind::Standard))
+            .collect();
+        let heading = language.pick(ko, en);
+        let titled = of_kind.iter().map(|source| {
+            let mut material = source.material();
+            material.title = format!("{heading} › {}", material.title);
+            Part::Passage(material)
+        });
+        let mut parts = vec![Part::Text { text: format!("[{heading}]\n"), origin: Origin::Program }];
+        parts.extend(titled);
+        (!of_kind.is_empty()).then(|| Message { id: MessageId::new(id), role: Role::System, parts })
+    };
+    let user = shelf(SourceKind::User, "user", "사용자 계약서", "The user's contract");
+    let standard = shelf(SourceKind::Standard, "standard", "표준계약서", "The standard contract");
+    user.into_iter().chain(standard).collect()
+}

@@ -1,0 +1,130 @@
+//! A person is asked before a tool is run: bound to the exact call, for as long as it takes, and across a restart.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use doran_agents::Settings;
+use doran_agents::tools::{Class, Policy, Toolbox};
+use doran_engine::store::RamStore;
+use doran_llm::{Script, ScriptedModel};
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::stage::{Counter, Stage, parts, stage, thread, told, tools};
+
+fn asks() -> Settings {
+    toml::from_str("[agents.assistant.policies]\norder = \"ask\"").expect("settings")
+}
+
+fn agent() -> Script {
+    Script::json(&json!({ "route": "agent", "reason": "주문" }))
+}
+
+/// Answers every open question of the thread alike, and waits.
+async fn answer(stage: &Stage, answer: &Value) {
+    let questions = stage.runtime.questions(&thread()).await.expect("questions");
+    let run = questions[0].0.clone();
+    let answers: BTreeMap<String, Value> =
+        questions.into_iter().map(|(_, question)| (question.id, answer.clone())).collect();
+    stage.runtime.answer(&run, &answers).await.expect("answered").wait().await.expect("a rest");
+}
+
+#[tokio::test]
+async fn a_tool_waits_for_a_yes_across_a_restart_and_runs_once() {
+    let store = RamStore::new();
+    let used = tools();
+    let model = ScriptedModel::new([
+        agent(),
+        Script::call("order", json!({ "what": "커피" }))
+            .and_call("calculator", json!({ "expression": "1 + 1" })),
+        Script::text("주문했습니다."),
+    ]);
+    let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
+    let first = stage("assistant", &asks(), &parts, Arc::new(store.clone()));
+    let run = first.start("커피 주문해줘").await;
+    run.wait().await.expect("a rest");
+    let questions = first.runtime.questions(&thread()).await.expect("questions");
+    let mut question = questions[0].1.question.clone();
+    assert_eq!(question["approval"].as_str().map(str::len), Some(64), "bound to the exact call");
+    question["approval"] = json!("…");
+    expect![[r#"
+        {
+          "approval": "…",
+          "arguments": {
+            "what": "커피"
+          },
+          "call": "call-1",
+          "en": "May `order` be run with these arguments?",
+          "ko": "`order` 도구를 이 인자로 실행할까요?",
+          "name": "order",
+          "type": "approve_tool",
+          "why": "policy"
+        }"#]]
+    .assert_eq(&format!("{question:#}"));
+    let counts = || (used.order.load(Ordering::SeqCst), used.calculator.load(Ordering::SeqCst));
+    assert_eq!(counts(), (0, 0), "nothing of the reply runs before the answer");
+    drop(first);
+    let second = stage("assistant", &asks(), &parts, Arc::new(store));
+    answer(&second, &json!({ "approve": true })).await;
+    assert_eq!(counts(), (1, 1));
+    expect![[r#"
+        = 주문했습니다.
+        models 3 · path router memory agent tools agent · tools order calculator
+    "#]]
+    .assert_eq(&told(&second.turn().await));
+}
+
+#[tokio::test]
+async fn anything_but_a_clear_yes_is_a_no_that_the_model_answers_from() {
+    for no in [json!({ "approve": false }), json!({ "approve": "yes" }), json!("approved"), json!(null)] {
+        let used = tools();
+        let model = ScriptedModel::new([
+            agent(),
+            Script::call("order", json!({})),
+            Script::text("주문하지 않았습니다."),
+        ]);
+        let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
+        let stage = stage("assistant", &asks(), &parts, Arc::new(RamStore::new()));
+        stage.start("커피 주문해줘").await.wait().await.expect("a rest");
+        answer(&stage, &no).await;
+        assert_eq!(used.order.load(Ordering::SeqCst), 0, "{no}");
+        let result = model.requests().pop().expect("asked").messages.pop().expect("a result");
+        let text = result.tool_results().next().expect("a result").text.clone();
+        assert_eq!(text, "Error: 사용자가 이 호출을 거절했습니다", "{no}");
+    }
+}
+
+#[tokio::test]
+async fn words_of_documents_cannot_make_the_agent_tell_the_outside() {
+    let post = Counter::new("web_search", Class::ReadOnly, |_| Ok("찾음".into())).outward();
+    let ran = post.runs.clone();
+    let mut toolbox = Toolbox::new();
+    toolbox.add(Arc::new(post), Policy::Allow).expect("a tool");
+    // A model that obeys a poisoned document.
+    let model = ScriptedModel::new([
+        Script::json(&json!({ "route": "rag", "reason": "문서" })),
+        Script::call("web_search", json!({ "query": "비밀번호는 12자 이상 영문 숫자" })),
+        Script::text("찾지 않았습니다."),
+    ]);
+    let parts = parts(Arc::new(model), toolbox);
+    let stage = stage("assistant", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    stage.start("연차휴가는 며칠인가요?").await.wait().await.expect("a rest");
+    let questions = stage.runtime.questions(&thread()).await.expect("questions");
+    assert_eq!(questions[0].1.question["why"], "injection");
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    answer(&stage, &json!({ "approve": false })).await;
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_denied_tool_is_neither_offered_nor_run() {
+    let settings: Settings = toml::from_str("[agents.react.policies]\norder = \"deny\"").expect("settings");
+    let used = tools();
+    let model = ScriptedModel::new([Script::call("order", json!({})), Script::text("할 수 없습니다.")]);
+    let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
+    let stage = stage("react", &settings, &parts, Arc::new(RamStore::new()));
+    stage.ask("커피 주문해줘").await;
+    assert_eq!(used.order.load(Ordering::SeqCst), 0);
+    assert!(model.requests()[0].tools.iter().all(|tool| tool.name != "order"));
+}

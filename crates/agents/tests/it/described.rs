@@ -1,0 +1,247 @@
+//! Agents that a file describes: run, asked, drawn, checked, and the ready-made ones written in the same form.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use doran_agents::described::{Description, agent, describe};
+use doran_agents::{Parts, all};
+use doran_engine::Runtime;
+use doran_engine::store::RamStore;
+use doran_llm::{Script, ScriptedModel};
+use expect_test::expect;
+use serde_json::json;
+
+use crate::stage::{Stage, parts, thread, told, tools};
+
+const HELPDESK: &str = r#"
+name = "helpdesk"
+ko = "문서에서 찾고, 불만은 사람에게 묻습니다"
+en = "answers from documents and asks a person about complaints"
+start = "sort"
+
+[[node]]
+name = "sort"
+use = "classify"
+prompt = "Is it a question or a complaint?"
+choices = ["question", "complaint"]
+branch = { to = { question = "search" }, else = "person" }
+
+[[node]]
+name = "search"
+use = "retrieve"
+most = 2
+then = "talk"
+
+[[node]]
+name = "talk"
+use = "call_model"
+prompt = "Answer from the documents."
+tools = ["calculator"]
+branch = { to = { tools = "run", answer = "end" } }
+
+[[node]]
+name = "run"
+use = "call_tools"
+then = "talk"
+
+[[node]]
+name = "person"
+use = "interrupt"
+ask = { ko = "이 불만에 어떻게 답할까요?", en = "How should this complaint be answered?" }
+then = "answer"
+
+[[node]]
+name = "answer"
+use = "respond"
+prompt = "Answer briefly.{% if values.person %} A colleague says: {{ values.person }}{% endif %}"
+then = "end"
+"#;
+
+fn described(text: &str, others: &[Description], parts: &Parts) -> Stage {
+    let description = Description::from_toml(text).expect("a description");
+    let agent = agent(&description, others, parts).expect("sound");
+    let runtime = Runtime::new(Arc::new(RamStore::new()));
+    agent.register(&runtime).expect("registered");
+    Stage { agent, runtime }
+}
+
+fn choice(choice: &str) -> Script {
+    Script::json(&json!({ "choice": choice }))
+}
+
+#[tokio::test]
+async fn a_described_agent_looks_up_calls_tools_and_cites() {
+    let model = ScriptedModel::new([
+        choice("question"),
+        Script::call("calculator", json!({ "expression": "1 + 1" })),
+        Script::text("연차휴가는 15일입니다. [1]"),
+    ]);
+    let stage = described(HELPDESK, &[], &parts(Arc::new(model.clone()), tools().toolbox));
+    expect![[r#"
+        sort · model×1
+          ~ routing: question
+        search
+          ~ searching: 문서를 찾고 있습니다
+        talk · model×1
+          + assistant calculator
+        run
+          ~ call calculator({"expression":"1 + 1"})
+          ~ gave 2
+          + tool 2
+        talk · model×1
+          + assistant 연차휴가는 15일입니다. [1]
+        = 연차휴가는 15일입니다. [1]
+          [1] 휴가 규정 › 연차휴가
+        models 3 · path sort search talk run talk · tools calculator
+    "#]]
+    .assert_eq(&stage.ask("연차휴가는 며칠인가요?").await);
+    assert_eq!(model.requests()[1].tools.len(), 1, "only the tools it names");
+}
+
+#[tokio::test]
+async fn a_described_agent_waits_for_a_person_and_uses_the_answer_as_a_value() {
+    let model = ScriptedModel::new([choice("complaint"), Script::text("바로 환불해 드리겠습니다.")]);
+    let stage = described(HELPDESK, &[], &parts(Arc::new(model.clone()), tools().toolbox));
+    stage.start("너무 늦어요!").await.wait().await.expect("a rest");
+    let questions = stage.runtime.questions(&thread()).await.expect("questions");
+    assert_eq!(questions[0].1.question["ko"], "이 불만에 어떻게 답할까요?");
+    let answers = BTreeMap::from([(questions[0].1.id.clone(), json!("환불 {{ 7 * 7 }}"))]);
+    stage.runtime.answer(&questions[0].0, &answers).await.expect("answered").wait().await.expect("a rest");
+    let system = model.requests().pop().expect("asked").messages.remove(0).text();
+    assert_eq!(system, "Answer briefly. A colleague says: 환불 {{ 7 * 7 }}");
+    expect![[r#"
+        = 바로 환불해 드리겠습니다.
+        models 2 · path sort person answer
+    "#]]
+    .assert_eq(&told(&stage.turn().await));
+}
+
+#[tokio::test]
+async fn a_described_agent_runs_inside_another() {
+    let outer = r#"
+name = "outer"
+start = "help"
+
+[[node]]
+name = "help"
+use = "subgraph"
+graph = "helpdesk"
+then = "bye"
+
+[[node]]
+name = "bye"
+use = "respond"
+text = "더 궁금한 것이 있으면 물어보세요."
+then = "end"
+"#;
+    let model = ScriptedModel::new([choice("question"), Script::text("15일입니다. [1]")]);
+    let inner = Description::from_toml(HELPDESK).expect("a description");
+    let stage = described(outer, &[inner], &parts(Arc::new(model), tools().toolbox));
+    stage.ask("연차휴가는 며칠인가요?").await;
+    let turn = stage.turn().await;
+    assert_eq!(turn.response, "더 궁금한 것이 있으면 물어보세요.");
+    assert_eq!(turn.path, ["sort", "search", "talk", "bye"]);
+    assert!(stage.agent.drawing().mermaid().contains("search"), "the inner graph is drawn");
+}
+
+#[test]
+fn the_ready_made_agents_are_described_and_read_back() {
+    let parts = parts(Arc::new(ScriptedModel::new([])), tools().toolbox);
+    let mut texts = Vec::new();
+    for ready in all(&parts).expect("agents") {
+        let description = describe(&ready);
+        let text = description.to_toml().expect("TOML");
+        assert_eq!(Description::from_toml(&text).expect("read"), description);
+        let again = agent(&description, &[], &parts).expect("sound");
+        assert_eq!(again.drawing(), ready.drawing());
+        texts.push(text);
+    }
+    expect![[r#"
+        name = "assistant"
+        agent = "assistant"
+        ko = "이야기하고, 도구를 쓰고, 문서에서 찾아 인용하며, 긴 대화도 요약으로 기억합니다"
+        en = "talks, uses tools, answers from documents with citations, and remembers long conversations"
+        start = "router"
+
+        [[node]]
+        name = "router"
+        use = "assistant.router"
+
+        [node.branch.to]
+        memory = "memory"
+        rag = "rag"
+
+        [[node]]
+        name = "rag"
+        use = "assistant.rag"
+        then = "memory"
+
+        [[node]]
+        name = "memory"
+        use = "assistant.memory"
+        then = "agent"
+
+        [[node]]
+        name = "agent"
+        use = "assistant.agent"
+
+        [node.branch.to]
+        end = "end"
+        tools = "tools"
+
+        [[node]]
+        name = "tools"
+        use = "assistant.tools"
+        then = "agent"
+    "#]]
+    .assert_eq(&texts[0]);
+}
+
+#[test]
+fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
+    let parts = parts(Arc::new(ScriptedModel::new([])), tools().toolbox);
+    let changed = |from: &str, to: &str| {
+        assert!(HELPDESK.contains(from), "{from}");
+        HELPDESK.replace(from, to)
+    };
+    let told: Vec<String> = [
+        changed("use = \"retrieve\"", "use = \"retreive\""),
+        changed("most = 2", "keep = 2"),
+        changed("start = \"sort\"", "start = \"begin\""),
+        changed("then = \"talk\"\n\n[[node]]\nname = \"talk\"", "then = \"tlak\"\n\n[[node]]\nname = \"talk\""),
+        changed("question = \"search\" }, else = \"person\"", "quesiton = \"search\" }, else = \"person\""),
+        changed("{ question = \"search\" }, else = \"person\"", "{ question = \"search\" }"),
+        changed("choices = [\"question\", \"complaint\"]", "choices = [\"question\"]"),
+        changed("tools = [\"calculator\"]", "tools = [\"rocket\"]"),
+        changed("{{ values.person }}", "{{ secret }}"),
+        changed("{{ values.person }}", "{{ values.person"),
+        changed("name = \"run\"", "name = \"end\""),
+        changed("use = \"call_tools\"\nthen = \"talk\"", "use = \"call_tools\""),
+        changed("to = { question = \"search\" }, else = \"person\"", "to = { question = \"search\" }, else = \"search\""),
+        changed("use = \"respond\"", "use = \"subgraph\"\ngraph = \"helpdesk\"").replace("prompt = \"Answer briefly.{% if values.person %} A colleague says: {{ values.person }}{% endif %}\"\n", ""),
+        format!("colour = 1\n{HELPDESK}"),
+    ]
+    .iter()
+    .filter_map(|text| {
+        let description = Description::from_toml(text);
+        let others = description.clone().ok().into_iter().collect::<Vec<_>>();
+        description.and_then(|description| agent(&description, &others, &parts)).err().map(|error| error.to_string())
+    })
+    .collect();
+    expect![[r#"
+        agent `helpdesk`, node `search`: there is no ready node `retreive`; there are: route, classify, retrieve, call_model, call_tools, summarize, evaluate, interrupt, subgraph, respond
+        agent `helpdesk`, node `search`: `retrieve` does not take `keep`; it takes: most
+        agent `helpdesk`: it starts at `begin`, which is no node of it; there are: answer, person, run, search, sort, talk
+        agent `helpdesk`, node `search`: it leads to `tlak`, which is no node; there are: answer, person, run, search, sort, talk, end
+        agent `helpdesk`, node `sort`: `sort` is never `quesiton`; it may be: question, complaint
+        agent `helpdesk`, node `sort`: nothing is said for `complaint`: name a target for it or an `else`
+        agent `helpdesk`, node `sort`: `classify` needs at least two `choices`
+        agent `helpdesk`, node `talk`: there is no tool `rocket`; there are: calculator, get_current_datetime, order
+        agent `helpdesk`, node `answer`: its prompt uses `secret`; it may use: question, summary, values
+        agent `helpdesk`, node `answer`: its prompt is not a template: syntax error: unexpected `{`, expected end of variable block (in prompt:1)
+        agent `helpdesk`, node `talk`: it leads to `run`, which is no node; there are: answer, end, person, search, sort, talk, end
+        agent `helpdesk`, node `run`: it leads nowhere: say `then = "end"` if it is the last
+        agent `helpdesk`: nothing leads to node `person`
+        agent `helpdesk`: it runs itself as a subgraph: helpdesk → helpdesk
+        the description cannot be read: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `start`, `node`"#]].assert_eq(&told.join("\n"));
+}

@@ -1,0 +1,211 @@
+//! Where concrete parts meet: settings become a store, a runtime and agents. Nothing else names them all.
+
+pub(crate) mod model;
+mod tools;
+
+use std::sync::Arc;
+
+use doran_agents::tools::Toolbox;
+use doran_agents::{About, Agent, Parts, PersistenceMode, described};
+use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
+use doran_retrieval::{Index, Library, LibraryOptions, RamKeyword};
+use doran_server::{App, Keys};
+use doran_store::{Keeper, Opened};
+
+use crate::config::{Config, Database};
+use crate::data_dir::DataDir;
+use crate::exit::Trouble;
+use crate::output::{Both, both};
+
+pub(crate) use model::Tape;
+
+/// Whether building may write to the data directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    InDataDir,
+    Nothing,
+}
+
+/// The agents with what they are made of.
+pub(crate) struct Staff {
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) model: About,
+    pub(crate) tools: Toolbox,
+    /// What a person should know and need not stop for.
+    pub(crate) notes: Vec<Both>,
+}
+
+/// Everything a command works with.
+pub(crate) struct House {
+    pub(crate) runtime: Runtime,
+    pub(crate) tenant: Tenant,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) model: Arc<About>,
+    /// What a person should know and need not stop for.
+    pub(crate) notes: Vec<Both>,
+    hosts: Vec<String>,
+    /// What was handed in, and where it is found.
+    pub(crate) library: Library,
+    pub(crate) index: Arc<dyn Index>,
+    /// Who may ask over HTTP; empty lets this machine in.
+    pub(crate) keys: Keys,
+    /// For a store whose file is ours.
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    /// Whether the store was made just now.
+    pub(crate) new: bool,
+    _held: Option<DataDir>,
+}
+
+/// What is on disk, without anybody who works with it.
+pub(crate) struct Records {
+    pub(crate) store: Arc<dyn doran_engine::store::Store>,
+    /// For a store whose file is ours.
+    keeper: Option<Arc<dyn Keeper>>,
+    /// Whether the store was made just now.
+    new: bool,
+    held: Option<DataDir>,
+}
+
+/// Takes the data directory and opens the store in it.
+pub(crate) async fn records(config: &Config) -> anyhow::Result<Records> {
+    let (held, new) = match &config.database {
+        Database::Sqlite(path) => (Some(DataDir::hold(&config.data_dir)?), !path.exists()),
+        // Replicas share a server; each brings its own process and no directory.
+        Database::Postgres(_) => (None, false),
+    };
+    let database = &config.database;
+    let Opened { store, keeper } = doran_store::open(&database.url()).await.map_err(|error| {
+        both!("저장소 `{database}`을(를) 열 수 없습니다", "cannot open the store `{database}`").because(error)
+    })?;
+    Ok(Records { store, keeper, new, held })
+}
+
+/// Whether the texts of the samples are there when there is nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Samples {
+    WhileEmpty,
+    LeftOut,
+}
+
+/// Builds the house that the settings describe.
+pub(crate) async fn house(config: &Config, tape: &Tape) -> anyhow::Result<House> {
+    house_with(config, tape, Samples::WhileEmpty).await
+}
+
+/// The same, with or without the samples.
+pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -> anyhow::Result<House> {
+    let Records { store, keeper, new, held } = records(config).await?;
+    let limits = Limits { steps: config.max_steps, active: Some(config.run_timeout), ..Limits::default() };
+    let options = RuntimeOptions {
+        worker: Some(config.worker.clone()),
+        lease: config.lease,
+        limits,
+        ..RuntimeOptions::default()
+    };
+    let runtime = Runtime::with(store, options);
+    let index = Arc::new(RamKeyword::default());
+    let library = library(config, index.clone()).await?;
+    // Samples are there to ask about until there are documents of one's own.
+    let empty = library.list(&doran_retrieval::Tenant::new(Tenant::local().as_str())).is_empty();
+    if empty && samples == Samples::WhileEmpty {
+        add_samples(index.as_ref()).await?;
+    }
+    let Staff { agents, model, notes, .. } = staff(config, tape, index.clone(), Keep::InDataDir).await?;
+    for agent in &agents {
+        let name = &agent.name;
+        if agent.persistence != PersistenceMode::Store {
+            return Err(both!(
+                "에이전트 `{name}`: 이 프로그램은 모든 대화를 한 저장소에 둡니다. `persistence_mode = \"store\"`만 쓸 수 있습니다",
+                "agent `{name}`: this program keeps all threads in one store; only `persistence_mode = \"store\"` works"
+            )
+            .into());
+        }
+        agent.register(&runtime)?;
+    }
+    let (tenant, model, keys) = (Tenant::local(), Arc::new(model), Keys::default());
+    let hosts = config.allowed_hosts.clone();
+    Ok(House { runtime, tenant, agents, model, notes, hosts, library, index, keys, keeper, new, _held: held })
+}
+
+/// Puts the sample documents into an index.
+pub(crate) async fn add_samples(index: &dyn Index) -> anyhow::Result<()> {
+    let tenant = doran_retrieval::Tenant::new(Tenant::local().as_str());
+    for document in [doran_agents::samples::all(), doran_agents::samples::contracts()].concat() {
+        index.put(&tenant, &document, &doran_retrieval::split(&document)).await?;
+    }
+    Ok(())
+}
+
+/// The library in the data directory, with all that is ready in it put into the index.
+async fn library(config: &Config, index: Arc<RamKeyword>) -> anyhow::Result<Library> {
+    let path = config.data_dir.join("library");
+    let library = Library::open(&path, index.clone(), LibraryOptions::default()).await.map_err(|error| {
+        let (shown, ko) = (path.display(), error.ko());
+        both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
+            .because(error)
+    })?;
+    library.rebuild(index.as_ref()).await?;
+    Ok(library)
+}
+
+/// The agents, what answers in them and what they may use: the ready-made ones as the settings change them, those that
+/// the settings add, and those that files in `agents/` of the data directory describe.
+pub(crate) async fn staff(
+    config: &Config,
+    tape: &Tape,
+    index: Arc<dyn Index>,
+    keep: Keep,
+) -> anyhow::Result<Staff> {
+    let model::Opened { main, small, named } = model::open(config, tape)?;
+    let about = main.about();
+    let (tools, notes) = tools::toolbox(config, keep).await?;
+    let parts = Parts { model: main, small, index, tools: tools.clone(), named };
+    let mut settings = config.tables.agents();
+    settings.graphs.extend(descriptions(config)?);
+    let agents = doran_agents::build(&settings, &parts).map_err(|error| {
+        both!(
+            "에이전트를 만들 수 없습니다. 설정의 `[agents]`, `[assistants]`, `[[graphs]]`와 `agents/`의 파일을 고치세요",
+            "the agents cannot be made; correct `[agents]`, `[assistants]`, `[[graphs]]` in the settings and the files in `agents/`"
+        )
+        .because(error)
+    })?;
+    Ok(Staff { agents, model: about, tools, notes })
+}
+
+/// The agents that files describe, by the names of the files.
+fn descriptions(config: &Config) -> anyhow::Result<Vec<described::Description>> {
+    let folder = config.data_dir.join("agents");
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
+    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    files.sort();
+    let read = |path: &std::path::PathBuf| -> anyhow::Result<described::Description> {
+        let shown = path.display();
+        let wrong = || {
+            both!("에이전트 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the agent file `{shown}`")
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong().because(error))?;
+        Ok(described::Description::from_toml(&text).map_err(|error| wrong().because(error))?)
+    };
+    files.iter().map(read).collect()
+}
+
+impl House {
+    /// What the server works with.
+    pub(crate) fn app(&self) -> App {
+        App::new(self.runtime.clone(), self.agents.clone())
+            .index(self.index.clone())
+            .library(self.library.clone())
+            .keys(self.keys.clone())
+            .hosts(self.hosts.clone())
+    }
+
+    /// Ends when a write to our file failed in a way that only a new start can settle, with the reason. A database
+    /// server settles that by itself: the run concerned is read again and goes on.
+    pub(crate) async fn trouble(&self) -> Trouble {
+        match &self.keeper {
+            Some(keeper) => Trouble(keeper.failed().await.to_string()),
+            None => std::future::pending().await,
+        }
+    }
+}

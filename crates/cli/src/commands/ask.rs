@@ -1,0 +1,143 @@
+//! `doran ask`: one question, one answer. Steps and sources go to stderr, the answer to stdout.
+
+use std::io::{IsTerminal, Read};
+use std::time::Instant;
+
+use doran_engine::ThreadId;
+use doran_server::api::StartRun;
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::assemble::Tape;
+use crate::commands::chat;
+use crate::config::Config;
+use crate::desk::{self, Desk};
+use crate::exit;
+use crate::output::{Output, both};
+
+/// The most bytes of a question.
+const MOST: u64 = 512 * 1024;
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran ask 육아휴직은 얼마나 쓸 수 있나요?
+  doran ask --agent react --json '15 * 4 + 3'
+  cat question.txt | doran ask -")]
+pub(crate) struct Args {
+    /// Who is asked · 물어볼 에이전트
+    #[arg(long, value_name = "AGENT", default_value = "assistant")]
+    agent: String,
+    /// Conversation to go on with; a new one without it · 이어 갈 대화. 없으면 새 대화
+    #[arg(long, value_name = "NAME")]
+    thread: Option<String>,
+    /// Document id of the contract that is asked about · 물어볼 계약서의 문서 ID
+    #[arg(long, value_name = "ID")]
+    contract: Option<String>,
+    /// Print exactly one JSON object · JSON 하나만 출력한다
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    tape: Tape,
+    /// The question; `-` reads it from stdin · 질문. `-`이면 표준 입력에서 읽는다
+    #[arg(value_name = "TEXT")]
+    text: Vec<String>,
+}
+
+/// Asks.
+pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+    let thread = match &args.thread {
+        Some(name) => desk::thread(name)?,
+        None => ThreadId::random(),
+    };
+    let begun = Instant::now();
+    let mut answer = Answer::default();
+    let came = asked(args, config, &thread, &mut answer, output).await;
+    if !args.json {
+        came?;
+        let lines = answer.source_lines(output.language);
+        lines.iter().for_each(|line| output.note(&format!("  {line}")));
+        return match answer.failure {
+            Some(failure) => Err(failure.into()),
+            None => output.data(&format!("{}\n", answer.text)),
+        };
+    }
+    // Programs get one object whatever happens; what happened is also told by the exit code.
+    let mut shown = answer.json(thread.as_str(), begun.elapsed().as_secs_f64(), output.language);
+    if let Err(error) = &came {
+        shown["error"] = json!(crate::output::sentence(error, output.language));
+        shown["errorCode"] = json!("not_asked");
+    }
+    output.data(&format!("{shown}\n"))?;
+    came?;
+    answer.failure.map_or(Ok(()), |failure| Err(failure.into()))
+}
+
+async fn asked(
+    args: &Args,
+    config: &Config,
+    thread: &ThreadId,
+    answer: &mut Answer,
+    output: Output,
+) -> anyhow::Result<()> {
+    let question = question(&args.text)?;
+    let desk = Desk::open(config, &args.tape).await?;
+    if let Desk::Here(house) = &desk {
+        house.notes.iter().for_each(|note| output.tell(note));
+    }
+    let run = StartRun { contract_id: args.contract.clone(), ..StartRun::new(&args.agent, question) };
+    let asking = async {
+        desk.settle(thread).await?;
+        desk.ask(thread, &run, |event| {
+            let before = answer.steps.len();
+            answer.take(event)?;
+            for step in &answer.steps[before..] {
+                output.note(&format!("· {}", step.text(output.language)));
+            }
+            Ok(())
+        })
+        .await
+    };
+    let ended = tokio::select! {
+        ended = asking => ended,
+        stopped = exit::asked() => stopped.and_then(|()| Err(both!("멈추었습니다", "stopped").into())),
+        trouble = desk.trouble() => Err(trouble.error().into()),
+    };
+    desk.close().await;
+    ended?;
+    if !answer.questions.is_empty() {
+        let asked: Vec<String> =
+            answer.questions.iter().map(|asked| chat::put(asked, output.language)).collect();
+        let (asked, thread, agent) = (asked.join("\n"), thread.as_str(), &args.agent);
+        answer.error_code = Some("waits_for_approval".into());
+        answer.failure = Some(both!(
+            "실행이 승인을 기다립니다. 웹 화면에서 답하거나 `doran chat --agent {agent}`로 다시 물어보세요. 대화: {thread}\n{asked}",
+            "the run waits for an approval; answer it on the page, or ask again with `doran chat --agent {agent}`. Conversation: {thread}\n{asked}"
+        ));
+    }
+    Ok(())
+}
+
+/// The words of the command line, or standard input.
+fn question(words: &[String]) -> anyhow::Result<String> {
+    let piped = match words {
+        [] => !std::io::stdin().is_terminal(),
+        [only] => only == "-",
+        _ => false,
+    };
+    let text = if piped {
+        let mut text = String::new();
+        std::io::stdin().lock().take(MOST).read_to_string(&mut text)?;
+        text
+    } else {
+        words.join(" ")
+    };
+    if text.trim().is_empty() {
+        return Err(both!(
+            "질문이 비어 있습니다. `doran ask 질문`처럼 적거나 파이프로 넣으세요",
+            "the question is empty; write `doran ask QUESTION`, or pipe it in"
+        )
+        .into());
+    }
+    Ok(text.trim().to_owned())
+}

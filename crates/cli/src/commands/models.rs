@@ -1,0 +1,210 @@
+//! `doran models`: what can answer, what answers now, and a way to choose. Keys found in the environment are offered,
+//! never used before somebody chose their model.
+
+use std::path::{Path, PathBuf};
+
+use doran_llm::{Found, KeyNeed, OFFLINE_MODEL, Place, VENDORS, Vendor};
+use serde_json::json;
+
+use crate::assemble::model;
+use crate::config::{Config, Loaded, Origin};
+use crate::data_dir;
+use crate::output::{Both, Output, both};
+
+/// The most models of one server that are listed.
+const MOST: usize = 20;
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran models
+  doran models use ollama:qwen3:8b
+  doran models use offline-extractive-1")]
+pub(crate) struct Args {
+    /// Print one JSON object · JSON 하나로 출력
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+/// What to do about models.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Choose the model that answers · 답할 모델을 고른다
+    Use {
+        /// `provider:model`, a name of `[models]`, or offline-extractive-1 · 모델의 이름
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Choose the model for quick decisions instead · 대신 빠른 판단을 할 모델을 고른다
+        #[arg(long)]
+        small: bool,
+    },
+}
+
+/// Lists or chooses.
+pub(crate) async fn run(args: &Args, loaded: &Loaded, output: Output) -> anyhow::Result<()> {
+    match &args.what {
+        Some(What::Use { id, small }) => {
+            choose(loaded, id, if *small { "small_model" } else { "model" }, output)
+        }
+        None => list(args.json, loaded, output).await,
+    }
+}
+
+async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<()> {
+    let config = &loaded.config;
+    let found = doran_llm::discover().await;
+    let offered: Vec<&Vendor> = VENDORS.iter().filter(|vendor| has_key(config, vendor)).collect();
+    if as_json {
+        let vendors: Vec<_> = offered
+            .iter()
+            .map(|vendor| json!({ "provider": vendor.id, "variable": vendor.key_variable }))
+            .collect();
+        let shown = json!({
+            "model": config.model, "small_model": config.small_model, "built_in": [OFFLINE_MODEL],
+            "named": config.tables.models.keys().collect::<Vec<_>>(), "keys": vendors, "servers": found,
+        });
+        return output.data(&format!("{shown:#}\n"));
+    }
+    let language = output.language;
+    let mut text = String::new();
+    let mut line = |sentence: &Both| {
+        text.push_str(sentence.text(language));
+        text.push('\n');
+    };
+    let (now, from) = (&config.model, loaded.values.iter().find(|value| value.setting.key == "model"));
+    let from = from.map(|value| loaded.origin(&value.origin)).unwrap_or_default();
+    line(&both!("지금 답하는 모델: {now} ({from})", "answering now: {now} ({from})"));
+    if let Some(small) = &config.small_model {
+        line(&both!("빠른 판단: {small}", "quick decisions: {small}"));
+    }
+    line(&both!(
+        "\n내장\n  {OFFLINE_MODEL}  LLM 아님. 글을 찾아 인용합니다. 키도 네트워크도 필요 없습니다",
+        "\nbuilt in\n  {OFFLINE_MODEL}  not an LLM. It finds text and cites it; no key, no network"
+    ));
+    for (name, table) in &config.tables.models {
+        let id = &table.id;
+        line(&both!(
+            "  {name}  설정의 `[models.{name}]`: {id}",
+            "  {name}  `[models.{name}]` of the settings: {id}"
+        ));
+    }
+    line(&both!("\n이 컴퓨터의 모델 서버", "\nmodel servers on this machine"));
+    for Found { provider, base_url, .. } in &found {
+        line(&both!("  {provider}  {base_url}", "  {provider}  {base_url}"));
+    }
+    for server in &found {
+        for name in server.models.iter().take(MOST) {
+            let id = server.id(name);
+            line(&both!(
+                "    {id}   쓰려면: doran models use {id}",
+                "    {id}   to use it: doran models use {id}"
+            ));
+        }
+    }
+    if found.is_empty() {
+        line(&both!(
+            "  없음. Ollama, LM Studio, llama.cpp, vLLM을 켜면 여기에 나옵니다",
+            "  none. Start Ollama, LM Studio, llama.cpp or vLLM, and it is listed here"
+        ));
+    }
+    line(&both!(
+        "\n환경 변수에 있는 키 (고르기 전에는 쓰지 않습니다)",
+        "\nkeys in the environment (offered, not used before you choose)"
+    ));
+    for vendor in &offered {
+        let (variable, id, name) = (vendor.key_variable, vendor.id, vendor.name);
+        line(&both!(
+            "  {variable}  {name}   쓰려면: doran models use {id}:모델",
+            "  {variable}  {name}   to use it: doran models use {id}:MODEL"
+        ));
+    }
+    if offered.is_empty() {
+        line(&both!(
+            "  없음. 예: OPENAI_API_KEY를 넣고 doran models use openai:gpt-4.1-mini",
+            "  none. For example: set OPENAI_API_KEY, then doran models use openai:gpt-4.1-mini"
+        ));
+    }
+    output.data(&text)
+}
+
+fn has_key(config: &Config, vendor: &Vendor) -> bool {
+    vendor.key == KeyNeed::Required && config.secrets.get(vendor.key_variable).is_some()
+}
+
+/// Writes the choice into the settings file in use, or into the one in the data directory.
+fn choose(loaded: &Loaded, id: &str, key: &'static str, output: Output) -> anyhow::Result<()> {
+    let config = &loaded.config;
+    if !(key == "small_model" && id == "same") {
+        let chosen = model::one(config, id)?;
+        let (ko, en) = (chosen.about().ko, chosen.about().en);
+        output.tell(&Both::new(ko, en));
+    }
+    let path = loaded.file.clone().unwrap_or_else(|| config.data_dir.join("doran.toml"));
+    if loaded.file.is_none() {
+        data_dir::ensure(&config.data_dir)?;
+    }
+    write(&path, key, id)?;
+    let shown = path.display();
+    output.tell(&both!("`{shown}`에 적었습니다: {key} = \"{id}\"", "written to `{shown}`: {key} = \"{id}\""));
+    let origin = loaded.values.iter().find(|value| value.setting.key == key).map(|value| &value.origin);
+    if let Some(Origin::Environment(name)) = origin {
+        output.tell(&both!(
+            "환경 변수 `{name}`이(가) 파일보다 앞섭니다. 이 선택을 쓰려면 그 변수를 지우세요",
+            "the variable `{name}` beats the file; unset it to use this choice"
+        ));
+    }
+    let is_cloud =
+        id.split(':').next().and_then(doran_llm::vendor).is_some_and(|vendor| vendor.place == Place::Cloud);
+    if is_cloud {
+        output.tell(&both!(
+            "이제부터 질문과 찾은 문단이 그 회사의 서버로 갑니다. 되돌리려면: doran models use {OFFLINE_MODEL}",
+            "from now on questions and passages go to that vendor; to undo: doran models use {OFFLINE_MODEL}"
+        ));
+    }
+    Ok(())
+}
+
+/// Sets one flat setting in a file and leaves all else as it is.
+fn write(path: &Path, key: &str, value: &str) -> Result<(), Both> {
+    let shown = path.display();
+    let cannot = || both!("설정 파일 `{shown}`에 쓸 수 없습니다", "cannot write the settings file `{shown}`");
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(cannot().because(error)),
+    };
+    let real = path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
+    data_dir::write_private(&real, changed(&text, key, value).as_bytes())
+        .map_err(|error| cannot().because(error))
+}
+
+/// The text with the line of the key replaced, or added before the first table.
+fn changed(text: &str, key: &str, value: &str) -> String {
+    let new = format!("{key} = {}", toml::Value::from(value));
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let flat = lines.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(lines.len());
+    let is_it =
+        |line: &String| line.split('=').next().is_some_and(|name| name.trim() == key) && line.contains('=');
+    match lines[..flat].iter().position(is_it) {
+        Some(at) => lines[at] = new,
+        None => lines.insert(0, new),
+    }
+    format!("{}\n", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_changes_one_line_and_nothing_else() {
+        let check = |text: &str, expected: &str| assert_eq!(changed(text, "model", "ollama:x"), expected);
+        check("", "model = \"ollama:x\"\n");
+        check("# note\nlog = \"info\"\n", "model = \"ollama:x\"\n# note\nlog = \"info\"\n");
+        check("log = \"info\"\nmodel = 'y' # old\n", "log = \"info\"\nmodel = \"ollama:x\"\n");
+        check("[agents.react]\nmodel = \"y\"\n", "model = \"ollama:x\"\n[agents.react]\nmodel = \"y\"\n");
+        check("small_model = \"y\"", "model = \"ollama:x\"\nsmall_model = \"y\"\n");
+    }
+}

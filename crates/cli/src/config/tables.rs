@@ -1,0 +1,249 @@
+//! The tables of `doran.toml`: tools, MCP servers, models and agents. What is one value stands in the flat table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use doran_agents::described::Description;
+use doran_agents::tools::Policy;
+use doran_agents::{AgentSettings, Settings};
+use serde::Deserialize;
+
+use crate::environment::Environment;
+use crate::output::{Both, both};
+use crate::secret::Secret;
+
+/// Their names in the file.
+pub(crate) const TABLES: [&str; 6] = ["tools", "mcp", "models", "agents", "assistants", "graphs"];
+
+/// Variables that hold the keys of tools.
+pub(crate) const OPENWEATHER: &str = "OPENWEATHER_API_KEY";
+pub(crate) const TAVILY: &str = "TAVILY_API_KEY";
+
+/// All tables.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Tables {
+    pub(crate) tools: Tools,
+    pub(crate) mcp: BTreeMap<String, Mcp>,
+    pub(crate) models: BTreeMap<String, Model>,
+    agents: BTreeMap<String, AgentSettings>,
+    assistants: BTreeMap<String, AgentSettings>,
+    graphs: Vec<Description>,
+}
+
+/// `[tools]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Tools {
+    /// Directories that `read_file` reads, by the name they have in paths.
+    pub(crate) read_roots: BTreeMap<String, String>,
+    /// Whether facts are kept across threads. Without it, where one process has the data directory.
+    pub(crate) memory: Option<bool>,
+    /// Whether Python is offered. Without it, where it was compiled in.
+    pub(crate) python: Option<bool>,
+    /// The time zone that is meant when none is named.
+    pub(crate) time_zone: Option<String>,
+    /// A proxy for what leaves the house.
+    pub(crate) proxy: Option<String>,
+    /// `allow`, `ask` or `deny`, by the name of the tool.
+    pub(crate) policies: BTreeMap<String, Policy>,
+}
+
+/// `[mcp.NAME]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Mcp {
+    /// A program to start, for a server on standard streams.
+    pub(crate) command: Option<String>,
+    pub(crate) args: Vec<String>,
+    /// Its whole environment. `$NAME` takes the value of a variable.
+    pub(crate) env: BTreeMap<String, Secret>,
+    /// An address, for a server on HTTP.
+    pub(crate) url: Option<String>,
+    /// Headers of every request. `$NAME` takes the value of a variable.
+    pub(crate) headers: BTreeMap<String, Secret>,
+    /// Whether what it says about its tools counts.
+    pub(crate) trust_hints: bool,
+    /// What is done with its calls; `ask` without it.
+    pub(crate) policy: Option<Policy>,
+}
+
+/// `[models.NAME]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Model {
+    /// `provider:model`
+    pub(crate) id: String,
+    /// Another address than the vendor's own.
+    pub(crate) base_url: Option<String>,
+    /// Another variable than the vendor's own.
+    pub(crate) key_variable: Option<String>,
+    /// Whether answers come whole.
+    pub(crate) whole: bool,
+}
+
+impl Tables {
+    /// Reads them; on failure the place in the text and why, without any value of a table that may hold secrets.
+    pub(super) fn read(text: &str) -> Result<Self, (usize, Both)> {
+        let tables: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let reason = error.message();
+            (
+                at,
+                if is_in_mcp(text, at) {
+                    takes()
+                } else {
+                    both!("맞지 않습니다: {reason}", "it does not fit: {reason}")
+                },
+            )
+        })?;
+        for (name, server) in &tables.mcp {
+            let at = text.find(&format!("[mcp.{name}")).unwrap_or(0);
+            if server.command.is_some() == server.url.is_some() {
+                return Err((at, takes()));
+            }
+        }
+        for (name, model) in &tables.models {
+            if let Err(error) = model.id.parse::<doran_llm::ModelId>() {
+                let at = text.find(&format!("[models.{name}")).unwrap_or(0);
+                return Err((at, both!("모델 `{name}`: {error}", "model `{name}`: {error}")));
+            }
+        }
+        Ok(tables)
+    }
+
+    /// What is said about agents.
+    pub(crate) fn agents(&self) -> Settings {
+        let (agents, assistants) = (self.agents.clone(), self.assistants.clone());
+        Settings { agents, assistants, graphs: self.graphs.clone() }
+    }
+
+    /// The variables that are asked for by name.
+    pub(super) fn variables(&self) -> BTreeSet<&str> {
+        let servers = self.mcp.values().flat_map(|server| server.env.values().chain(server.headers.values()));
+        let named = servers.filter_map(|value| value.reveal().strip_prefix('$'));
+        named.chain(self.models.values().filter_map(|model| model.key_variable.as_deref())).collect()
+    }
+
+    /// What there is, for a list: `mcp.files`, `models.local`.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let named = |table: &'static str, names: Vec<&String>| {
+            names.into_iter().map(move |name| format!("{table}.{name}")).collect::<Vec<_>>()
+        };
+        let tools = (self.tools != Tools::default()).then(|| "tools".to_owned());
+        tools
+            .into_iter()
+            .chain(named("mcp", self.mcp.keys().collect()))
+            .chain(named("models", self.models.keys().collect()))
+            .chain(named("agents", self.agents.keys().collect()))
+            .chain(named("assistants", self.assistants.keys().collect()))
+            .chain(named("graphs", self.graphs.iter().map(|graph| &graph.name).collect()))
+            .collect()
+    }
+}
+
+fn takes() -> Both {
+    both!(
+        "MCP 서버에는 `command`(와 `args`, `env`)나 `url`(과 `headers`) 가운데 하나, 그리고 `trust_hints`, `policy`를 적습니다. 값은 따옴표로 묶은 문자열입니다",
+        "an MCP server takes `command` (with `args`, `env`) or `url` (with `headers`), and `trust_hints`, `policy`; values are text in quotes"
+    )
+}
+
+/// Whether the table that holds this place is one of a server.
+fn is_in_mcp(text: &str, at: usize) -> bool {
+    let before = &text[..text.floor_char_boundary(at.saturating_add(4))];
+    let head = before.lines().rev().find(|line| line.trim_start().starts_with('['));
+    head.is_none_or(|line| line.trim_start().starts_with("[mcp"))
+}
+
+/// Keys in the environment, by the name of their variable. Prints nothing of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Secrets(BTreeMap<String, Secret>);
+
+impl Secrets {
+    /// Those of vendors and tools, and those that the tables ask for.
+    pub(super) fn of(environment: &Environment, tables: &Tables) -> Self {
+        let vendors = doran_llm::VENDORS.iter().map(|vendor| vendor.key_variable);
+        let names: BTreeSet<&str> = vendors
+            .filter(|name| !name.is_empty())
+            .chain([OPENWEATHER, TAVILY])
+            .chain(tables.variables())
+            .collect();
+        let found = names
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), Secret::new(environment.get(name)?.trim()))));
+        Self(found.collect())
+    }
+
+    /// The key in a variable.
+    pub(crate) fn get(&self, variable: &str) -> Option<&Secret> {
+        self.0.get(variable)
+    }
+
+    /// The variables that are set.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// A value of a table: itself, or what the variable that it names holds.
+    pub(crate) fn resolved(&self, value: &Secret) -> Result<Secret, Both> {
+        let Some(name) = value.reveal().strip_prefix('$') else { return Ok(value.clone()) };
+        self.get(name).cloned().ok_or_else(|| {
+            both!(
+                "환경 변수 `{name}`이(가) 비어 있습니다. 값을 넣고 다시 시작하세요",
+                "the variable `{name}` is not set; set it and start again"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let told = match Tables::read(text) {
+            Ok(tables) => tables.names().join(" "),
+            Err((_, both)) => {
+                assert!(!both.ko.contains("hunter2"), "{}", both.ko);
+                both.en
+            }
+        };
+        assert!(told.contains(expected) && !told.contains("hunter2"), "{told}");
+    }
+
+    #[test]
+    fn tables_are_read_beside_the_flat_settings() {
+        check(
+            "log = \"info\"\n[tools.policies]\nweb_search = \"ask\"\n[mcp.files]\ncommand = \"x\"",
+            "tools mcp.files",
+        );
+        check(
+            "[models.local]\nid = \"ollama:qwen3:8b\"\n[agents.react]\nmodel = \"local\"",
+            "models.local agents.react",
+        );
+        check("[assistants.hr]\nko = \"인사\"", "assistants.hr");
+    }
+
+    #[test]
+    fn a_mistake_is_told_without_a_secret() {
+        check("[tools]\nmemry = true", "unknown field `memry`");
+        check("[tools.policies]\nx = \"perhaps\"", "unknown variant `perhaps`");
+        check("[mcp.a]\nurl = \"http://h\"\nheaders = \"Bearer hunter2\"", "an MCP server takes");
+        check("[mcp.a]\nurl = \"http://h\"\ncommand = \"x\"", "an MCP server takes");
+        check("mcp.a.headers.x = 1\n[mcp.b]\nenv = { KEY = [\"hunter2\"] }", "an MCP server takes");
+        check("[models.m]\nid = \"gpt\"", "is not `provider:model`");
+    }
+
+    #[test]
+    fn keys_come_from_the_environment_and_print_nothing() {
+        let tables =
+            Tables::read("[mcp.a]\nurl = \"http://h\"\nheaders = { x = \"$MY_TOKEN\" }").expect("tables");
+        let environment =
+            Environment::of("/", &[("MY_TOKEN", "hunter2"), ("OPENAI_API_KEY", "hunter2"), ("OTHER", "x")]);
+        let secrets = Secrets::of(&environment, &tables);
+        assert_eq!(secrets.names().collect::<Vec<_>>(), ["MY_TOKEN", "OPENAI_API_KEY"]);
+        assert_eq!(secrets.resolved(&Secret::new("$MY_TOKEN")).expect("set").reveal(), "hunter2");
+        assert!(secrets.resolved(&Secret::new("$GONE")).is_err());
+        assert!(!format!("{secrets:?} {tables:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,179 @@
+//! Where questions are put: to the agents of this process, or to the server that has the data directory already.
+
+use std::collections::BTreeMap;
+
+use doran_agents::AskOptions;
+use doran_engine::store::StoreError;
+use doran_engine::{EngineError, RunKey, StartOptions, ThreadId, ThreadKey, Until};
+use doran_server::api::{Event, StartRun};
+use serde_json::{Map, Value, json};
+
+use crate::assemble::{self, House, Tape};
+use crate::client::{Client, encoded};
+use crate::config::{Config, Database};
+use crate::data_dir;
+use crate::output::{Both, both};
+
+/// Who is asked.
+pub(crate) enum Desk {
+    /// The agents here.
+    Here(Box<House>),
+    /// A server of ours.
+    There(Client),
+}
+
+/// The server that has the data directory, if one does.
+pub(crate) fn server(config: &Config) -> Option<Client> {
+    let alone = matches!(config.database, Database::Sqlite(_));
+    (alone && data_dir::is_held(&config.data_dir)).then(|| Client::of_data_dir(&config.data_dir)).flatten()
+}
+
+/// A thread by the name a person gave.
+pub(crate) fn thread(name: &str) -> Result<ThreadId, Both> {
+    ThreadId::new(name).map_err(|error| {
+        both!("`--thread`의 값이 맞지 않습니다", "the value of `--thread` does not fit").because(error)
+    })
+}
+
+impl Desk {
+    /// Finds out who is to be asked.
+    pub(crate) async fn open(config: &Config, tape: &Tape) -> anyhow::Result<Self> {
+        if let Some(client) = server(config) {
+            if tape.record.is_some() || tape.replay.is_some() {
+                return Err(both!(
+                    "데이터 디렉터리를 쓰는 서버가 답합니다. `--record`와 `--replay`는 그 서버를 시작할 때 주세요",
+                    "the server that has the data directory answers; give `--record` and `--replay` when it is started"
+                )
+                .into());
+            }
+            return Ok(Self::There(client));
+        }
+        let house = assemble::house(config, tape).await?;
+        // A run that was cut off last time is finished first.
+        house.runtime.work().await?;
+        Ok(Self::Here(Box::new(house)))
+    }
+
+    /// Asks, and hands every event to `each`, until the answer is there or the run waits.
+    pub(crate) async fn ask(
+        &self,
+        thread: &ThreadId,
+        run: &StartRun,
+        each: impl FnMut(&Event) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::There(client) => {
+                let path = format!("/api/threads/{}/runs", encoded(thread.as_str()));
+                client.stream(&path, Some(run), each).await
+            }
+            Self::Here(house) => {
+                let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
+                let started = start(house, &key, run).await?;
+                watch(house, &started, 0, each).await
+            }
+        }
+    }
+
+    /// Answers what a run asked, and hands the events after that to `each`.
+    pub(crate) async fn answer(
+        &self,
+        thread: &ThreadId,
+        run: &str,
+        after: u64,
+        answers: &BTreeMap<String, Value>,
+        each: impl FnMut(&Event) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::There(client) => {
+                let path = format!("/api/threads/{}/runs/{run}", encoded(thread.as_str()));
+                client.post(&format!("{path}/resume"), &json!({ "answers": answers })).await?;
+                client.stream(&format!("{path}/events?after={after}"), None::<&Value>, each).await
+            }
+            Self::Here(house) => {
+                let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
+                let run = key.run(run.parse()?);
+                house.runtime.answer(&run, answers).await?;
+                watch(house, &run, after, each).await
+            }
+        }
+    }
+
+    /// Waits for a run of an earlier life that is still under way on the thread.
+    pub(crate) async fn settle(&self, thread: &ThreadId) -> anyhow::Result<()> {
+        let Self::Here(house) = self else { return Ok(()) };
+        let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
+        let active = match house.runtime.store().thread(&key).await {
+            Ok(row) => row.active,
+            Err(StoreError::NotFound { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(run) = active {
+            house.runtime.run(&key.run(run)).await?.wait().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends when a write here failed in a way that only a new start can settle.
+    pub(crate) async fn trouble(&self) -> crate::exit::Trouble {
+        match self {
+            Self::Here(house) => house.trouble().await,
+            Self::There(_) => std::future::pending().await,
+        }
+    }
+
+    /// Lets go in order.
+    pub(crate) async fn close(&self) {
+        if let Self::Here(house) = self {
+            house.runtime.shutdown(std::time::Duration::from_secs(5)).await;
+        }
+    }
+}
+
+async fn start(house: &House, thread: &ThreadKey, run: &StartRun) -> anyhow::Result<RunKey> {
+    let Some(agent) = house.agents.iter().find(|agent| agent.name == run.agent) else {
+        return Err(no_agent(&run.agent, house.agents.iter().map(|agent| agent.name.as_str())).into());
+    };
+    let store = house.runtime.store();
+    if let Err(StoreError::NotFound { .. }) = store.thread(thread).await {
+        let title: String = run.message.lines().next().unwrap_or_default().chars().take(60).collect();
+        let about = [("title", json!(title)), ("agent", json!(run.agent))];
+        let about: Map<String, Value> =
+            about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        store.put_thread(thread, &about).await?;
+    }
+    let options = AskOptions { contract_id: run.contract_id.clone(), collection: run.collection.clone() };
+    let input = agent.input(&run.message, &options);
+    let started = house.runtime.start(&run.agent, thread, Some(&input), StartOptions::default()).await;
+    match started {
+        Ok(started) => Ok(started.key()),
+        Err(EngineError::Store(StoreError::Busy { .. })) => Err(both!(
+            "이 대화에는 끝나지 않은 실행이 있습니다. `--thread`로 다른 대화를 고르거나, 웹 화면에서 그 실행에 답하거나 취소하세요",
+            "this conversation has a run that is not over; choose another with `--thread`, or answer or cancel that run on the page"
+        )
+        .into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The sentence for an agent that there is not.
+pub(crate) fn no_agent<'a>(asked: &str, known: impl Iterator<Item = &'a str>) -> Both {
+    let known = known.collect::<Vec<_>>().join(", ");
+    both!(
+        "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
+        "there is no agent `{asked}`; there are: {known}"
+    )
+}
+
+async fn watch(
+    house: &House,
+    run: &RunKey,
+    after: u64,
+    mut each: impl FnMut(&Event) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let row = house.runtime.store().run(run).await?;
+    let mut watch = house.runtime.watch(run, after, Until::Rest).await?;
+    while let Some(event) = watch.next().await? {
+        each(&Event::of(row.thread.thread.as_str(), &event)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! `doran ask`, `doran agents`.
+
+use serde_json::Value;
+
+use crate::program::{Server, fresh, text, told};
+
+fn object(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{error}: {}", text(bytes)))
+}
+
+#[test]
+fn the_answer_is_on_stdout_and_the_rest_on_stderr() {
+    let here = fresh("ask");
+    let output = told(&here, &["ask", "연차휴가는", "며칠인가요?"], "");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.contains("연차휴가 15일을 준다.") && stdout.lines().count() == 1, "{stdout}");
+    assert!(stderr.contains("· rag 4 passages") && stderr.contains("휴가 규정 › 연차휴가"), "{stderr}");
+    let piped = told(&here, &["ask", "-"], "연차휴가는 며칠인가요?\n");
+    assert_eq!(text(&piped.stdout), stdout);
+    let empty = told(&here, &["ask", "--lang", "ko"], "\n");
+    assert!(empty.status.code() == Some(1) && text(&empty.stderr).contains("질문이 비어 있습니다"));
+}
+
+#[test]
+fn programs_get_one_object_here_and_from_a_server() {
+    let here = fresh("ask-json");
+    let check = || {
+        let output = told(&here, &["ask", "--agent", "react", "--thread", "t", "--json", "15 * 4"], "");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let answer = object(&output.stdout);
+        assert_eq!(answer["sessionId"], "t");
+        assert_eq!(answer["toolsUsed"], serde_json::json!(["calculator"]), "{answer}");
+        let path = answer["path"].as_array().expect("a path");
+        assert!(
+            path.first().is_some_and(|node| node == "input") && path.iter().any(|node| node == "tool"),
+            "{answer}"
+        );
+        assert!(answer["response"].as_str().is_some_and(|text| text.contains("60")), "{answer}");
+        assert!(answer["modelCalls"].as_u64() == Some(2) && answer["executionTime"].is_f64(), "{answer}");
+        assert!(answer.get("error").is_none() && answer["sources"].is_array(), "{answer}");
+    };
+    check();
+    let server = Server::start(&here, None);
+    check();
+    drop(server);
+    let unknown = told(&here, &["ask", "--agent", "nobody", "--json", "?"], "");
+    let answer = object(&unknown.stdout);
+    assert!(
+        answer["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("there is no agent `nobody`; there are: ")),
+        "{answer}"
+    );
+    assert_eq!(unknown.status.code(), Some(1));
+}
+
+#[test]
+fn what_was_recorded_is_answered_again_without_a_model() {
+    let here = fresh("tape");
+    let question = ["ask", "--json", "연차휴가는 며칠인가요?"];
+    let recorded = told(&here, &[&question[..], &["--record", "tape.jsonl"]].concat(), "");
+    let replayed = told(&here, &[&question[..], &["--replay", "tape.jsonl"]].concat(), "");
+    let (first, again) = (object(&recorded.stdout), object(&replayed.stdout));
+    assert_eq!(first["response"], again["response"], "{}", text(&replayed.stderr));
+    let missing = told(&here, &["ask", "다른 질문입니다", "--replay", "gone.jsonl"], "");
+    assert!(
+        text(&missing.stderr).contains("cannot read the recording `gone.jsonl`"),
+        "{}",
+        text(&missing.stderr)
+    );
+}
+
+#[test]
+fn agents_and_tools_are_listed_with_what_the_settings_say() {
+    let here = fresh("agents");
+    let settings =
+        "[assistants.hr]\nko = \"인사\"\nen = \"people\"\n[tools.policies]\nweb_search = \"deny\"\n";
+    std::fs::write(here.join("doran.toml"), settings).expect("written");
+    let agents = text(&told(&here, &["agents"], "").stdout);
+    for name in ["assistant", "contract", "react", "docqa", "hr"] {
+        assert!(agents.lines().any(|line| line.starts_with(name)), "{agents}");
+    }
+    let tools = text(&told(&here, &["agents", "--tools"], "").stdout);
+    assert!(tools.lines().any(|line| line.starts_with("web_search") && line.contains(" deny ")), "{tools}");
+    assert!(!here.join(".local").exists(), "a list makes nothing");
+    std::fs::write(here.join("doran.toml"), "[tools.policies]\nnothing = \"ask\"\n").expect("written");
+    let wrong = text(&told(&here, &["agents"], "").stderr);
+    assert!(wrong.contains("there is no tool `nothing`; there are: calculator"), "{wrong}");
+}

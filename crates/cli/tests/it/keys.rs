@@ -1,0 +1,58 @@
+//! `doran keys`, and a server that follows them.
+
+use std::time::{Duration, Instant};
+
+use crate::program::{Server, fresh, text, told};
+
+/// The first line of the answer to a list of agents.
+fn asked(server: &Server, key: Option<&str>) -> String {
+    use std::io::{Read, Write};
+    let mut socket = std::net::TcpStream::connect(&server.address).expect("connected");
+    let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let request = format!("GET /api/agents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{key}\r\n");
+    socket.write_all(request.as_bytes()).expect("sent");
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).ok();
+    text(&answer).lines().next().unwrap_or_default().to_owned()
+}
+
+fn becomes(server: &Server, key: Option<&str>, expected: &str) {
+    let begun = Instant::now();
+    while !asked(server, key).contains(expected) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{} is not {expected}", asked(server, key));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_server_follows_the_keys_and_never_opens_again() {
+    let here = fresh("keys");
+    let server = Server::start(&here, None);
+    assert!(asked(&server, None).contains(" 200 "));
+    let made = told(&here, &["keys", "new", "laptop"], "");
+    let key = text(&made.stdout).trim().to_owned();
+    assert!(key.starts_with("doran_") && key.len() > 60, "{key}");
+    let file = std::fs::read_to_string(here.join(".local/share/doran/keys.toml")).expect("the file");
+    assert!(!file.contains(&key) && file.contains("laptop"), "{file}");
+    becomes(&server, None, " 401 ");
+    becomes(&server, Some(&key), " 200 ");
+    let twice = told(&here, &["keys", "new", "laptop"], "");
+    assert!(text(&twice.stderr).contains("there is a key `laptop` already"));
+    assert_eq!(text(&told(&here, &["keys", "list"], "").stdout), "laptop  local\n");
+    // The program itself still gets in.
+    assert!(told(&here, &["threads"], "").status.success());
+
+    assert!(told(&here, &["keys", "revoke", "laptop"], "").status.success());
+    becomes(&server, Some(&key), " 401 ");
+    assert!(asked(&server, None).contains(" 401 "), "without keys it does not open again");
+    assert!(told(&here, &["threads"], "").status.success());
+}
+
+#[test]
+fn with_a_key_other_machines_may_be_served() {
+    let here = fresh("outward");
+    assert!(told(&here, &["keys", "new", "a", "--tenant", "sales"], "").status.success());
+    let server = Server::start_with(&here, &["--listen", "0.0.0.0:0"]);
+    assert!(asked(&server, None).contains(" 401 "));
+    drop(server);
+}

@@ -1,0 +1,67 @@
+//! `doran models` and `doran doctor`.
+
+use std::fs;
+
+use crate::program::{doran, fresh, text, told};
+
+#[test]
+fn a_key_in_the_environment_is_offered_and_not_used() {
+    let here = fresh("models");
+    let run = |args: &[&str]| doran(&here, args).env("OPENAI_API_KEY", "hunter2").output().expect("it runs");
+    let listed = run(&["models"]);
+    let stdout = text(&listed.stdout);
+    assert!(stdout.contains("answering now: offline-extractive-1 (default)"), "{stdout}");
+    assert!(stdout.contains("OPENAI_API_KEY  OpenAI   to use it: doran models use openai:MODEL"), "{stdout}");
+    let shown = run(&["config"]);
+    let all = [listed.stdout, listed.stderr, shown.stdout.clone(), shown.stderr].concat();
+    assert!(!text(&all).contains("hunter2"));
+    assert!(text(&shown.stdout).contains("OPENAI_API_KEY  ***  env OPENAI_API_KEY"));
+}
+
+#[test]
+fn a_choice_is_written_where_it_is_read_again() {
+    let here = fresh("choice");
+    let refused = told(&here, &["models", "use", "openai:gpt-4.1-mini", "--lang", "ko"], "");
+    assert!(
+        text(&refused.stderr).contains("환경 변수 `OPENAI_API_KEY`에 키를 넣으세요"),
+        "{}",
+        text(&refused.stderr)
+    );
+    let file = here.join(".local/share/doran/doran.toml");
+    assert!(!file.exists());
+    let chosen = told(&here, &["models", "use", "ollama:qwen3:8b"], "");
+    assert!(chosen.status.success(), "{}", text(&chosen.stderr));
+    assert!(text(&chosen.stderr).contains(&format!("written to `{}`", file.display())));
+    assert_eq!(fs::read_to_string(&file).expect("the file"), "model = \"ollama:qwen3:8b\"\n");
+    let listed = text(&told(&here, &["models", "--json"], "").stdout);
+    assert!(listed.contains("\"model\": \"ollama:qwen3:8b\""), "{listed}");
+
+    fs::write(here.join("doran.toml"), "# mine\nlog = \"info\"\n").expect("written");
+    told(&here, &["models", "use", "offline-extractive-1"], "");
+    let text_now = fs::read_to_string(here.join("doran.toml")).expect("the file");
+    assert_eq!(text_now, "model = \"offline-extractive-1\"\n# mine\nlog = \"info\"\n");
+    let unknown = text(&told(&here, &["models", "use", "gpt"], "").stderr);
+    assert!(unknown.contains("there is no model `gpt`; `doran models` lists what can be used"), "{unknown}");
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_ends_accordingly() {
+    let here = fresh("doctor");
+    let well = told(&here, &["doctor", "--json"], "");
+    let stdout = text(&well.stdout);
+    for check in ["settings", "data", "disk", "database", "jail", "model", "servers", "keys", "port"] {
+        assert!(stdout.contains(&format!("\"check\":\"{check}\"")), "{stdout}");
+    }
+    assert_eq!(well.status.success(), !stdout.contains("\"health\":\"fail\""), "{stdout}");
+    let ill = told(&here, &["doctor", "--model", "openai:x", "--listen", "0.0.0.0:1", "--lang", "ko"], "");
+    let stdout = text(&ill.stdout);
+    assert_eq!(ill.status.code(), Some(1), "{stdout}");
+    assert!(
+        stdout.lines().any(|line| line.starts_with("fail  model") && line.contains("OPENAI_API_KEY")),
+        "{stdout}"
+    );
+    assert!(
+        stdout.lines().any(|line| line.starts_with("fail  keys") && line.contains("doran keys new")),
+        "{stdout}"
+    );
+}

@@ -1,0 +1,138 @@
+//! Plain `f32` matrices, row after row, and the few operations that encoders need.
+
+/// Rows of numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Matrix {
+    /// All numbers, row after row.
+    pub(super) data: Vec<f32>,
+    /// How many numbers a row has.
+    pub(super) width: usize,
+}
+
+impl Matrix {
+    /// So many rows of zeros.
+    pub(super) fn zeros(rows: usize, width: usize) -> Self {
+        Self { data: vec![0.0; rows * width], width }
+    }
+
+    /// How many rows there are.
+    pub(super) fn rows(&self) -> usize {
+        self.data.len().checked_div(self.width).unwrap_or(0)
+    }
+
+    /// One row.
+    pub(super) fn row(&self, at: usize) -> &[f32] {
+        &self.data[at * self.width..(at + 1) * self.width]
+    }
+
+    /// One row, to be changed.
+    pub(super) fn row_mut(&mut self, at: usize) -> &mut [f32] {
+        &mut self.data[at * self.width..(at + 1) * self.width]
+    }
+
+    /// This matrix times another. Their inner sizes must agree.
+    pub(super) fn times(&self, other: &Self) -> Self {
+        let (rows, inner, width) = (self.rows(), self.width, other.width);
+        assert_eq!(inner, other.rows(), "the inner sizes of a product agree");
+        let mut product = Self::zeros(rows, width);
+        if rows == 0 || inner == 0 || width == 0 {
+            return product;
+        }
+        let (across, down) = (width.cast_signed(), inner.cast_signed());
+        #[allow(
+            unsafe_code,
+            reason = "the product is the one hot loop, and the crate that knows the machine wants pointers"
+        )]
+        // SAFETY: the three slices hold rows×inner, inner×width and rows×width numbers, as just checked and allocated,
+        // and the strides are those of dense rows, so nothing outside of them is touched; `product` is not aliased.
+        unsafe {
+            matrixmultiply::sgemm(
+                rows,
+                inner,
+                width,
+                1.0,
+                self.data.as_ptr(),
+                down,
+                1,
+                other.data.as_ptr(),
+                across,
+                1,
+                0.0,
+                product.data.as_mut_ptr(),
+                across,
+                1,
+            );
+        }
+        product
+    }
+
+    /// Adds the same numbers to every row.
+    pub(super) fn add_row(&mut self, row: &[f32]) {
+        for mine in self.data.chunks_exact_mut(row.len()) {
+            add(mine, row);
+        }
+    }
+
+    /// Moves every row to mean 0 and variance 1, then scales and shifts it.
+    pub(super) fn normalize_rows(&mut self, scale: &[f32], shift: &[f32], epsilon: f32) {
+        let width = self.width;
+        for row in self.data.chunks_exact_mut(width) {
+            let mean = row.iter().sum::<f32>() / width as f32;
+            row.iter_mut().for_each(|x| *x -= mean);
+            let variance = row.iter().map(|x| x * x).sum::<f32>() / width as f32;
+            let factor = 1.0 / (variance + epsilon).sqrt();
+            for ((x, scale), shift) in row.iter_mut().zip(scale).zip(shift) {
+                *x = *x * factor * scale + shift;
+            }
+        }
+    }
+}
+
+/// Adds numbers one by one.
+pub(super) fn add(to: &mut [f32], what: &[f32]) {
+    for (to, what) in to.iter_mut().zip(what) {
+        *to += what;
+    }
+}
+
+/// Sets what is below zero to zero.
+pub(super) fn rectify(numbers: &mut [f32]) {
+    numbers.iter_mut().for_each(|x| *x = x.max(0.0));
+}
+
+/// Scales numbers to length 1; all zeros become the first unit vector, so that every vector has its length.
+pub(super) fn to_unit_length(numbers: &mut [f32]) {
+    let length = numbers.iter().map(|x| x * x).sum::<f32>().sqrt();
+    if length > 0.0 && length.is_finite() {
+        numbers.iter_mut().for_each(|x| *x /= length);
+        return;
+    }
+    numbers.fill(0.0);
+    if let Some(first) = numbers.first_mut() {
+        *first = 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_is_a_product() {
+        let left = Matrix { data: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], width: 3 };
+        let right = Matrix { data: vec![1.0, 0.0, 0.0, 1.0, 1.0, 1.0], width: 2 };
+        assert_eq!(left.times(&right).data, [4.0, 5.0, 10.0, 11.0]);
+        assert_eq!(Matrix::zeros(0, 3).times(&right).rows(), 0);
+    }
+
+    #[test]
+    fn every_vector_gets_its_length() {
+        let mut numbers = [3.0, 4.0];
+        to_unit_length(&mut numbers);
+        assert_eq!(numbers, [0.6, 0.8]);
+        for mut odd in [[0.0, 0.0], [f32::NAN, 1.0], [f32::INFINITY, 0.0]] {
+            to_unit_length(&mut odd);
+            assert_eq!(odd, [1.0, 0.0]);
+        }
+    }
+}
