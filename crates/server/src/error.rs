@@ -93,11 +93,6 @@ impl ApiError {
         Self { code, detail: None, wait: Some(wait) }
     }
 
-    /// What went wrong this time, beyond its code.
-    pub(crate) fn detail(&self) -> Option<&str> {
-        self.detail.as_deref()
-    }
-
     /// The problem as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         let Row { status, code, en, ko } = self.code.row();

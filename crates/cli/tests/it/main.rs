@@ -8,7 +8,7 @@ mod config;
 mod demo;
 mod ingest;
 mod keys;
-mod models;
 mod kills;
+mod models;
 mod program;
 mod serve;

@@ -176,14 +176,15 @@ async fn words_of_a_model_cannot_end_a_frame_or_make_one() {
     assert_eq!(said, words);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_client_that_does_not_read_is_let_go_and_loses_nothing() {
     let words = "말 ".repeat(3000);
-    let app = app_with(Arc::new(Says(words)), Limits::default());
+    let slow_reader = Duration::from_millis(50);
+    let app = app_with(Arc::new(Says(words)), Limits { slow_reader, ..Limits::default() });
     let answer = send(&app, post("/api/threads/t/runs", &asked("안녕?"))).await;
     let place = place(&answer);
     // Nobody reads, for longer than a client may.
-    tokio::time::sleep(Limits::default().slow_reader * 2).await;
+    until(async || text(send(&app, get("/metrics")).await).await.contains("doran_streams_open 0")).await;
     let cut = text(answer).await;
     assert!(!cut.contains("event: finished"), "the stream went on for a client that does not read");
     assert!(cut.len() < 20_000, "{} bytes were kept for it", cut.len());

@@ -178,9 +178,10 @@ async fn a_stream_says_that_the_server_stops_and_can_be_gone_on_with() {
     assert!(frames.contains("id: 3\nevent: step") && frames.contains("event: finished"), "{frames}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_silent_stream_gives_signs_of_life() {
-    let app = app_with(Arc::new(Halting(Arc::new(Notify::new()))), Limits::default());
+    let limits = Limits { heartbeat: std::time::Duration::from_millis(20), ..Limits::default() };
+    let app = app_with(Arc::new(Halting(Arc::new(Notify::new()))), limits);
     let (_, mut frames, _) = halfway(&app).await;
     for _ in 0..2 {
         let bytes = frames.next().await.expect("more").expect("bytes");
