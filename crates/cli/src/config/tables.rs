@@ -230,7 +230,7 @@ mod tests {
         check("[tools.policies]\nx = \"perhaps\"", "unknown variant `perhaps`");
         check("[mcp.a]\nurl = \"http://h\"\nheaders = \"Bearer hunter2\"", "an MCP server takes");
         check("[mcp.a]\nurl = \"http://h\"\ncommand = \"x\"", "an MCP server takes");
-        check("mcp.a.headers.x = 1\n[mcp.b]\nenv = { KEY = [\"hunter2\"] }", "an MCP server takes");
+        check("mcp.a.headers.x = 1\n[mcp.b]\nenv = { KEY = [\"hunter2\"] }", "expected a string");
         check("[models.m]\nid = \"gpt\"", "is not `provider:model`");
     }
 

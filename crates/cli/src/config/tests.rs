@@ -90,8 +90,7 @@ fn a_value_that_does_not_fit_is_named_with_its_origin() {
         "the value of `listen` (env DORAN_LISTEN) does not fit; it must be an address and port such as `127.0.0.1:7979`"
     );
     assert!(
-        failure(&[("model", "gpt")], &[])
-            .contains("(flag --model) does not fit; it must be one of `offline-extractive-1`")
+        failure(&[("language", "fr")], &[]).contains("(flag --lang) does not fit; it must be one of `auto`")
     );
     assert!(failure(&[], &[]).contains("HOME is not set"));
 }

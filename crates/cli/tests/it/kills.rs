@@ -34,7 +34,8 @@ fn whatever_a_kill_cuts_off_is_told_after_the_next_start() {
             answer.push(byte[0]);
         }
         let told = String::from_utf8(answer).expect("text");
-        let place = told.lines().find_map(|line| line.strip_prefix("location: ")).expect("a place").to_owned();
+        let place =
+            told.lines().find_map(|line| line.strip_prefix("location: ")).expect("a place").to_owned();
         let mut seen = Vec::new();
         while seen.len() < most && socket.read(&mut byte).is_ok_and(|read| read == 1) {
             seen.push(byte[0]);
@@ -50,7 +51,11 @@ fn whatever_a_kill_cuts_off_is_told_after_the_next_start() {
         let numbers: Vec<u64> = all.iter().map(|(n, _)| *n).collect();
         assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "round {round}: {all:?}\n{rest}");
         let count = |name: &str| all.iter().filter(|(_, one)| one == name).count();
-        assert_eq!((count("started"), count("finished"), count("failed")), (1, 1, 0), "round {round}: {all:?}");
+        assert_eq!(
+            (count("started"), count("finished"), count("failed")),
+            (1, 1, 0),
+            "round {round}: {all:?}"
+        );
         assert_eq!(all.last().map(|(_, name)| name.as_str()), Some("finished"));
     }
 }

@@ -11,9 +11,9 @@ mod files;
 mod limits;
 
 #[cfg(target_os = "linux")]
-pub use linux::lock_down;
-#[cfg(target_os = "linux")]
 pub(crate) use limits::take_stdout;
+#[cfg(target_os = "linux")]
+pub use linux::lock_down;
 
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::lock_down;

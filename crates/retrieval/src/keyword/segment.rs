@@ -355,7 +355,7 @@ impl Writer {
             self.add(&term_key, slot);
             lengths[layer as usize] += 1;
         });
-        for number in article::of_passage(passage) {
+        if let Some(number) = article::of_passage(passage) {
             self.add(&article::key(number), slot);
         }
         self.lengths.push(lengths);

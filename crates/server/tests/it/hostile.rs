@@ -55,7 +55,31 @@ async fn what_is_not_sound_http_is_refused_and_hides_nothing() {
     ] {
         table.push_str(&format!("{} ← {name}\n", answers(&told(address, &bytes).await)));
     }
-    expect![[""]].assert_eq(&table);
+    expect![[r#"
+        closed ← half a head
+        408 ← half a body
+        431 ← 300 headers
+        431 ← a header of 64 kB
+        431 ← an address of 60 kB
+        413 ← 3 MB declared
+        413 ← a chunk of 1 GB
+        400 ← a length and chunks
+        400 ← chunks and a length
+        400 ← two lengths
+        400 ← chunks that are not last
+        400 ← no host
+        400 ← two hosts
+        403 ← somebody else's host
+        400 ← an address of another place
+        405 ← TRACE
+        405 ← CONNECT
+        405 ← a method of its own
+        closed ← the beginning of HTTP/2
+        400 ← TLS
+        400 ← a NUL in a header
+        200 ← a wish for h2c
+    "#]]
+    .assert_eq(&table);
 }
 
 #[tokio::test]
@@ -106,7 +130,25 @@ async fn json_that_was_made_to_hurt_is_refused() {
         let shown: String = title.chars().take(5).collect();
         table.push_str(&format!("{told} ← the title {shown:?}\n"));
     }
-    expect![[""]].assert_eq(&table);
+    expect![[r#"
+        400 bad_json ← very deep
+        400 bad_json ← very many keys
+        400 bad_json ← a key twice
+        400 bad_json ← half a character
+        400 bad_json ← half a surrogate
+        400 bad_input ← a NUL
+        400 bad_json ← a number without end
+        400 bad_json ← NaN
+        400 bad_json ← a number for a text
+        400 bad_json ← two values
+        400 bad_json ← a byte order mark
+        400 bad_input ← the title "a\0b"
+        400 bad_input ← the title "a\nb"
+        400 bad_input ← the title ""
+        400 bad_input ← the title "   "
+        400 bad_input ← the title "가가가가가"
+    "#]]
+    .assert_eq(&table);
 }
 
 #[tokio::test]
@@ -138,7 +180,21 @@ async fn pages_of_other_sites_can_do_nothing() {
     ] {
         table.push_str(&format!("{} ← {name}\n", problem(&app, request).await));
     }
-    expect![[""]].assert_eq(&table);
+    expect![[r#"
+        415 not_json ← a form that says text
+        415 not_json ← a form
+        415 not_json ← a form with files
+        415 not_json ← packed JSON
+        403 origin_not_allowed ← a page elsewhere
+        403 origin_not_allowed ← a page in a sandbox
+        405 method_not_allowed ← another method in a header
+        405 method_not_allowed ← a question before a request
+        404 not_found ← a path that climbs
+        404 not_found ← a path that climbs, encoded
+        404 not_found ← a doubled slash
+        404 not_found ← an id that climbs
+    "#]]
+    .assert_eq(&table);
 }
 
 #[tokio::test]
@@ -182,5 +238,15 @@ async fn a_document_is_taken_as_the_file_itself_or_not_at_all() {
         request.headers_mut().insert(header.0, header.1.parse().expect("a header"));
         table.push_str(&format!("{} ← {query} {header:?}\n", problem(&app, request).await));
     }
-    expect![[""]].assert_eq(&table);
+    expect![[r#"
+        415 not_a_file ← name=a.md ("content-type", "multipart/form-data; boundary=x")
+        415 not_a_file ← name=a.md ("content-encoding", "gzip")
+        413 too_large ← name=a.md ("content-length", "99999999999")
+        400 bad_input ← name= ("x", "y")
+        400 bad_input ← collection=c ("x", "y")
+        400 bad_input ← name=a.md&kind=poem ("x", "y")
+        400 bad_input ← name=a.md&kind=standard: ("x", "y")
+        400 bad_input ← name=a.md&tenant=b ("x", "y")
+    "#]]
+    .assert_eq(&table);
 }

@@ -177,22 +177,6 @@ async fn words_of_a_model_cannot_end_a_frame_or_make_one() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_let_go_and_loses_nothing() {
-    let words = "말 ".repeat(3000);
-    let slow_reader = Duration::from_millis(50);
-    let app = app_with(Arc::new(Says(words)), Limits { slow_reader, ..Limits::default() });
-    let answer = send(&app, post("/api/threads/t/runs", &asked("안녕?"))).await;
-    let place = place(&answer);
-    // Nobody reads, for longer than a client may.
-    until(async || text(send(&app, get("/metrics")).await).await.contains("doran_streams_open 0")).await;
-    let cut = text(answer).await;
-    assert!(!cut.contains("event: finished"), "the stream went on for a client that does not read");
-    assert!(cut.len() < 20_000, "{} bytes were kept for it", cut.len());
-    let again = text(send(&app, get(&place)).await).await;
-    assert!(again.contains("event: finished"), "{again}");
-}
-
-#[tokio::test]
 async fn three_hundred_watchers_see_the_same() {
     let leave = Arc::new(Notify::new());
     let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());

@@ -101,7 +101,7 @@ async fn paths_headers_and_methods_are_checked() {
     let app = app();
     assert_eq!(problem(&app, get("/nowhere")).await, "404 not_found");
     assert_eq!(problem(&app, get("/api/../admin")).await, "404 not_found");
-    assert_eq!(problem(&app, get(RUNS)).await, "405 method_not_allowed");
+    assert_eq!(problem(&app, get("/api/chat")).await, "405 method_not_allowed");
     assert_eq!(problem(&app, post("/api/threads/%00/runs", ASKED)).await, "400 bad_path");
     assert_eq!(problem(&app, post("/api/threads/%ff/runs", ASKED)).await, "400 bad_path");
     assert_eq!(problem(&app, get("/api/threads/t/runs/x/events")).await, "400 bad_path");
