@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::{Outcome, browser, check, deny, test, tidy, torture, ui};
+use crate::{Outcome, check, deny, test, tidy, torture, ui};
 
 /// Runs every chore and ends with one line: `N passed, N failed, N skipped (M.M min)`.
 ///
@@ -21,7 +21,6 @@ pub fn run() -> ExitCode {
         note("test", outcome, &mut failed);
     }
     note("ui", ui::check(), &mut failed);
-    note("browser", browser::run(), &mut failed);
     note("torture", torture::run(), &mut failed);
 
     for (name, why) in &failed {

@@ -91,7 +91,7 @@ impl Fold {
                 self.piece(node, text, data, restarted.is_some())
             }
             Body::Step { path, tasks, .. } => {
-                let told = tasks.into_iter().flat_map(|task| self.task(task)).collect();
+                let told = tasks.iter().flat_map(|task| self.task(task)).collect();
                 if path.is_empty() {
                     self.open.clear();
                 }
@@ -127,7 +127,7 @@ impl Fold {
         told
     }
 
-    fn task(&mut self, task: Task) -> Vec<Told> {
+    fn task(&mut self, task: &Task) -> Vec<Told> {
         let open = self.open.remove(&task.node).unwrap_or_default();
         let mut told = Vec::new();
         if let Some(Value::Array(events)) = task.notes.get("events") {

@@ -81,7 +81,7 @@ impl Metrics {
     pub(crate) fn text(&self, active_runs: usize) -> String {
         let mut text = String::new();
         let mut line = |name: &str, kind: &str, help: &str, value: i64| {
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+            writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}").ok();
         };
         let counter = |value: &AtomicU64| i64::try_from(value.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
         let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed);
@@ -98,15 +98,15 @@ impl Metrics {
     fn request_lines(&self, text: &mut String) {
         let requests = self.0.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let name = "doran_request_seconds";
-        let _ = writeln!(text, "# HELP {name} Time to the head of the answer.\n# TYPE {name} histogram");
+        writeln!(text, "# HELP {name} Time to the head of the answer.\n# TYPE {name} histogram").ok();
         for ((path, status), taken) in requests {
             let labels = format!("path=\"{path}\",status=\"{status}\"");
             for (count, end) in taken.classes.iter().zip(CLASSES) {
-                let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{end}\"}} {count}");
+                writeln!(text, "{name}_bucket{{{labels},le=\"{end}\"}} {count}").ok();
             }
-            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", taken.count);
-            let _ = writeln!(text, "{name}_sum{{{labels}}} {}", taken.seconds);
-            let _ = writeln!(text, "{name}_count{{{labels}}} {}", taken.count);
+            writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", taken.count).ok();
+            writeln!(text, "{name}_sum{{{labels}}} {}", taken.seconds).ok();
+            writeln!(text, "{name}_count{{{labels}}} {}", taken.count).ok();
         }
     }
 }

@@ -69,7 +69,7 @@ fn table(report: &Report) -> String {
     let mut text = format!("{:<16} {:>8} {:>8} {:>8}\n", "type", "ndcg@10", "recall@5", "mrr");
     let all = (&String::from("all"), &report.all);
     for (name, Measures { ndcg, recall, mrr }) in std::iter::once(all).chain(&report.types) {
-        let _ = writeln!(text, "{name:<16} {ndcg:>8.4} {recall:>8.4} {mrr:>8.4}");
+        writeln!(text, "{name:<16} {ndcg:>8.4} {recall:>8.4} {mrr:>8.4}").ok();
     }
     text
 }

@@ -69,7 +69,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
                     output.tell(&both!(
                         "`{shown}`을(를) 받지 않았습니다: {ko}",
                         "`{shown}` was not taken: {error}"
-                    ))
+                    ));
                 });
                 bar.inc(1);
             }

@@ -95,6 +95,7 @@ fn marked(text: &str, why: &[Highlight], bold: bool) -> String {
 mod tests {
     use super::*;
 
+    #[allow(clippy::single_range_in_vec_init, reason = "one place is a list of places too")]
     #[test]
     fn what_was_found_is_marked_once() {
         let found =

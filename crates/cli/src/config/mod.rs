@@ -117,7 +117,8 @@ pub(crate) fn load(flags: &Flags, file: Option<&Path>, environment: &Environment
     let config = Config { tables, secrets, file: file.clone(), home, ..config(&mut values, environment)? };
     for key in ["model", "small_model"] {
         let (name, from) = (text(&values, key), origin(&values, key));
-        if !config.knows_model(name) && !(key == "small_model" && name == "same") {
+        let same = key == "small_model" && name == "same";
+        if !same && !config.knows_model(name) {
             return Err(table::no_model(key, name, from));
         }
     }

@@ -103,7 +103,7 @@ impl Segment {
                 sorted.push((group[0].0, postings));
             }
         }
-        Self::write(&writer.documents, &writer.lengths, sorted)
+        Self::write(&writer.documents, &writer.lengths, &sorted)
     }
 
     /// Reads a segment that was saved, checking every byte.
@@ -243,13 +243,13 @@ impl Segment {
     fn write(
         documents: &[SegmentDocument],
         lengths: &[[u32; LAYERS]],
-        sorted: Vec<(&[u8], Vec<(u32, u32)>)>,
+        sorted: &[(&[u8], Vec<(u32, u32)>)],
     ) -> Self {
         let listed = serde_json::to_vec(documents).unwrap_or_default();
         let term_bytes: usize = sorted.iter().map(|(term, _)| term.len()).sum();
         let mut postings = Vec::new();
         let mut posting_starts = Vec::with_capacity(sorted.len() + 1);
-        for (_, list) in &sorted {
+        for (_, list) in sorted {
             posting_starts.push(postings.len() as u32);
             let mut next = 0;
             for (slot, count) in list {
@@ -274,7 +274,7 @@ impl Segment {
             bytes.extend_from_slice(&length.to_le_bytes());
         }
         let mut start = 0_u32;
-        for (term, _) in &sorted {
+        for (term, _) in sorted {
             bytes.extend_from_slice(&start.to_le_bytes());
             start += term.len() as u32;
         }
@@ -282,16 +282,16 @@ impl Segment {
         for start in &posting_starts {
             bytes.extend_from_slice(&start.to_le_bytes());
         }
-        for (_, list) in &sorted {
+        for (_, list) in sorted {
             bytes.extend_from_slice(&(list.len() as u32).to_le_bytes());
         }
-        for (term, _) in &sorted {
+        for (term, _) in sorted {
             bytes.extend_from_slice(term);
         }
         bytes.extend_from_slice(&postings);
         let sum = checksum(&bytes[16..]);
         bytes[8..16].copy_from_slice(&sum);
-        let empty = || Self::write(&[], &[], Vec::new());
+        let empty = || Self::write(&[], &[], &[]);
         Self::parse(Box::new(bytes)).unwrap_or_else(empty)
     }
 }
@@ -379,7 +379,7 @@ impl Writer {
         for (term, postings) in &mut terms {
             sorted.push((term, std::mem::take(postings)));
         }
-        Segment::write(&self.documents, &self.lengths, sorted)
+        Segment::write(&self.documents, &self.lengths, &sorted)
     }
 }
 

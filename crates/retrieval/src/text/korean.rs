@@ -152,7 +152,7 @@ const NOUN_LEFT: u8 = 0;
 const NOUN_RIGHT: u8 = 0;
 
 fn has_final(syllable: char) -> bool {
-    (syllable as u32).wrapping_sub('가' as u32) % 28 != 0
+    !(syllable as u32).wrapping_sub('가' as u32).is_multiple_of(28)
 }
 
 fn add(

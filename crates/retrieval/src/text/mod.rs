@@ -107,7 +107,7 @@ fn hangul(run: &[Letter], before: Before, each: &mut impl FnMut(Layer, &str, Ran
     pairs(run, each);
     let word: Vec<char> = run.iter().map(|letter| letter.char).collect();
     korean::pieces(&word, before, |piece| {
-        each(Layer::Stems, &piece.stem, range(&run[piece.start..piece.end]))
+        each(Layer::Stems, &piece.stem, range(&run[piece.start..piece.end]));
     });
 }
 

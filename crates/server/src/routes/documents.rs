@@ -224,6 +224,7 @@ fn kind_of(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn sorted(error: LibraryError) -> ApiError {
     let code = match &error {
         LibraryError::Empty | LibraryError::BadName => Code::BadInput,
@@ -240,6 +241,7 @@ fn sorted(error: LibraryError) -> ApiError {
     ApiError::because(code, error.to_string())
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn of_index(error: RetrieveError) -> ApiError {
     tracing::error!(error = &error as &dyn std::error::Error, "the index failed a request");
     Code::IndexUnavailable.into()

@@ -154,12 +154,12 @@ pub(super) async fn events(
     after: Result<Query<After>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let (key, row) = run(&app, &caller, &path(names)?).await?;
     let After { after } = query(after)?;
     let after = last_event_id(&headers)?.or(after).unwrap_or(0);
     if after > MOST_EVENTS {
         return Err(ApiError::because(Code::BadInput, "no run has that many events"));
     }
+    let (key, row) = run(&app, &caller, &path(names)?).await?;
     let watch = app.runtime.watch(&key, after, Until::Rest).await?;
     sse::stream(&app, caller, row.thread.thread.as_str(), watch)
 }

@@ -99,7 +99,55 @@ async fn every_route_lets_in_whom_it_should() {
         };
         assert_eq!((none, wrong), expected, "{line}");
     }
-    expect![[""]].assert_eq(&table);
+    expect![[r#"
+        no key, wrong key, other tenant, right key
+        200 200 200 200  get    /healthz
+        200 200 200 200  get    /readyz
+        200 200 200 200  get    /metrics
+        200 200 200 200  get    /
+        200 200 200 200  get    /openapi.json
+        200 200 200 200  get    /docs
+        200 200 200 200  get    /docs/page.js
+        200 200 200 200  get    /docs/page.css
+        200 200 200 200  get    /t/{thread}
+        200 200 200 200  get    /documents
+        200 200 200 200  get    /app.js
+        200 200 200 200  get    /app.css
+        200 200 200 200  get    /icon.svg
+        401 401 200 200  get    /api/agents
+        401 401 200 200  get    /api/agents/{agent}/graph
+        401 401 200 200  get    /api/models
+        401 401 200 200  get    /api/threads
+        401 401 201 201  post   /api/threads
+        401 401 404 200  get    /api/threads/{thread}
+        401 401 404 200  patch  /api/threads/{thread}
+        401 401 404 200  get    /api/threads/{thread}/messages
+        401 401 404 200  get    /api/threads/{thread}/history
+        401 401 404 200  get    /api/threads/{thread}/state
+        401 401 404 200  get    /api/threads/{thread}/runs
+        401 401 404 200  get    /api/threads/{thread}/runs/{run}
+        401 401 404 200  get    /api/threads/{thread}/runs/{run}/events
+        401 401 404 409  post   /api/threads/{thread}/runs/{run}/resume
+        401 401 404 200  post   /api/threads/{thread}/runs/{run}/cancel
+        401 401 404 409  post   /api/threads/{thread}/runs/{run}/retry
+        401 401 200 200  get    /api/approvals
+        401 401 200 200  get    /api/documents
+        401 401 202 202  post   /api/documents
+        401 401 404 200  get    /api/documents/{document}
+        401 401 404 200  get    /api/documents/{document}/text
+        401 401 404 200  post   /api/documents/{document}/{change}
+        401 401 200 200  get    /api/search
+        401 401 200 200  get    /api/usage
+        401 401 200 200  post   /api/chat
+        401 401 200 200  post   /api/contract/chat
+        401 401 200 200  get    /v1/models
+        401 401 200 200  get    /v1/models/{model}
+        401 401 200 200  post   /v1/chat/completions
+        401 401 200 200  post   /api/threads/{thread}/runs
+        401 401 204 204  delete /api/threads/{thread}
+        401 401 404 204  delete /api/documents/{document}
+    "#]]
+    .assert_eq(&table);
 }
 
 #[tokio::test]

@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn names_are_made_to_fit_or_refused() {
         let check = |tool: &str, expected: Option<&str>| {
-            assert_eq!(tool_name("s", tool).as_deref(), expected, "{tool}")
+            assert_eq!(tool_name("s", tool).as_deref(), expected, "{tool}");
         };
         check("add", Some("s__add"));
         check("files.read/all", Some("s__files_read_all"));

@@ -82,7 +82,7 @@ impl Remote {
                 server.name
             ),
             class: class(hints),
-            outward: !hints.is_some_and(|hints| hints.open_world_hint == Some(false)),
+            outward: hints.is_none_or(|hints| hints.open_world_hint != Some(false)),
             origin: Origin::Web,
             // A call may have to start the server first.
             time: server.bounds.start + server.bounds.call + Duration::from_secs(1),

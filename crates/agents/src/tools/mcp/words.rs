@@ -72,6 +72,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(content: serde_json::Value, expected: &str) {
         let result: CallToolResult = serde_json::from_value(json!({ "content": content })).expect("a result");
         assert_eq!(text_of(&result, 60), expected);

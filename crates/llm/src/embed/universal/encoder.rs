@@ -18,7 +18,7 @@ pub(super) fn encode(weights: &Weights, pieces: &[u32]) -> Vec<f32> {
     for (nth, (branch, (size, left))) in weights.branches.iter().zip(WINDOWS).enumerate() {
         let start = nth * BRANCH;
         let seen = columns(&into, start);
-        let out = through(branch, seen, size, left);
+        let out = through(branch, &seen, size, left);
         for row in 0..pieces.len() {
             features.row_mut(row)[WIDTH + start..WIDTH + start + BRANCH].copy_from_slice(out.row(row));
         }
@@ -55,8 +55,8 @@ fn columns(from: &Matrix, start: usize) -> Matrix {
 }
 
 /// Two layers over windows of neighbours, each added to what went in.
-fn through(branch: &Branch, seen: Matrix, size: usize, left: usize) -> Matrix {
-    let mut first = windows(&seen, size, left).times(&branch.first);
+fn through(branch: &Branch, seen: &Matrix, size: usize, left: usize) -> Matrix {
+    let mut first = windows(seen, size, left).times(&branch.first);
     first.add_row(&branch.first_bias);
     rectify(&mut first.data);
     add(&mut first.data, &seen.data);

@@ -1,0 +1,12 @@
+//! Reads one file inside the jail, as `doran __extract` does.
+
+use std::process::ExitCode;
+
+use doran_agents::retrieval::ingest;
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some(ingest::WORKER) => ingest::worker_main(),
+        Some(_) | None => ExitCode::from(2),
+    }
+}
