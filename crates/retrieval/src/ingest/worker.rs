@@ -51,6 +51,11 @@ impl Reader {
         Self { jail: Jail::new(Self::jail_limits(&limits, at_once)), limits }
     }
 
+    /// A reader whose children are this other program.
+    pub fn of_program(program: impl Into<std::path::PathBuf>, limits: ReadLimits, at_once: usize) -> Self {
+        Self { jail: Jail::new(Self::jail_limits(&limits, at_once)).with_program(program), limits }
+    }
+
     /// A reader with a jail of its own, for another program or other limits.
     pub fn with_jail(jail: Jail, limits: ReadLimits) -> Self {
         Self { jail, limits }

@@ -22,7 +22,6 @@ use doran_agents::tools::{Calculator, Policy};
 use doran_agents::{Parts, all, samples};
 use doran_engine::store::RamStore;
 use doran_engine::{Runtime, Tenant};
-use doran_jail::Jail;
 use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, OfflineModel, Purpose};
 use doran_retrieval::RamKeyword;
 use doran_retrieval::ingest::{ReadLimits, Reader};
@@ -72,8 +71,8 @@ async fn shared(name: &str) -> App {
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::remove_dir_all(&path).ok();
     let limits = ReadLimits::default();
-    let jail = Jail::new(Reader::jail_limits(&limits, 1)).with_program(env!("CARGO_BIN_EXE_document-reader"));
-    let options = LibraryOptions { reader: Reader::with_jail(jail, limits), ..LibraryOptions::default() };
+    let reader = Reader::of_program(env!("CARGO_BIN_EXE_document-reader"), limits, 1);
+    let options = LibraryOptions { reader, ..LibraryOptions::default() };
     let library = Library::open(&path, index, options).await.expect("a library");
     // What is counted here is who gets in, not how often.
     let rate = doran_server::Rate { per_minute: 1e9, burst: 1e9 };
