@@ -1,6 +1,6 @@
 //! The MCP client against real servers, made with the official SDK.
 //!
-//! `crates/agents/tests/mcp/setup.sh` installs the SDK; `./x test` calls it. Without it the tests say `SKIPPED`, or
+//! `./x test` installs the SDK with `xtask/python.sh`. Without it the tests say `SKIPPED`, or
 //! fail when `DORAN_REQUIRE_PARTS=1`.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ fn python() -> Option<PathBuf> {
             "the MCP SDK is required and is not there"
         );
         eprintln!(
-            "SKIPPED: no MCP SDK; run crates/agents/tests/mcp/setup.sh / MCP SDK가 없음, 왼쪽 스크립트를 실행하세요"
+            "SKIPPED: no MCP SDK; run ./x test mcp / MCP SDK가 없음, ./x test mcp로 실행하세요"
         );
     }
     found

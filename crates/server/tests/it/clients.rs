@@ -1,5 +1,5 @@
 //! Programs that people have already: OpenAI's own clients, and one that tries whatever the document for programs
-//! allows. They come from their registries by `tests/clients/setup.sh`; without them the tests say so.
+//! allows. `./x test` fetches them from their registries; without them the tests say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,7 +18,7 @@ fn part(variable: &str, made: &str, en: &str, ko: &str) -> Option<PathBuf> {
     if found.is_none() {
         assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "required and not there: {en}");
         println!(
-            "SKIPPED: {en}; run crates/server/tests/clients/setup.sh / {ko}, 왼쪽 스크립트를 실행하세요"
+            "SKIPPED: {en}; run ./x test clients / {ko}, ./x test clients로 실행하세요"
         );
     }
     found

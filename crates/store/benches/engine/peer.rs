@@ -54,14 +54,14 @@ impl Peer {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let python = match std::env::var_os("DORAN_BENCH_PYTHON").filter(|path| !path.is_empty()) {
             Some(path) => PathBuf::from(path),
-            None => root.join(".parts/langgraph-venv/bin/python"),
+            None => root.join(".parts/bench-engine-venv/bin/python"),
         };
         let mut child = Command::new(&python)
-            .arg(root.join("bench/peer/langgraph_engine.py"))
+            .arg(root.join("bench/peer/engine.py"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("{}: {error}; try bench/peer/setup.sh", python.display()))?;
+            .map_err(|error| format!("{}: {error}; try ./x bench engine", python.display()))?;
         let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("the peer has no pipes".into());
         };
