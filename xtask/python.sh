@@ -10,7 +10,8 @@ set -eu
 name=$1
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 requirements=$root/$2
-venv=$root/.parts/$name-venv
+mkdir -p "$root/.parts"
+venv=$(CDPATH='' cd -- "$root/.parts" && pwd -P)/$name-venv
 stamp=$venv/doran-stamp
 python=${PYTHON:-python3}
 
@@ -32,7 +33,6 @@ wanted="$(cat "$requirements") $("$python" -c 'import sys; print(sys.version.spl
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     say "installing $2 into .parts/$name-venv (about a minute, once)"
     rm -rf "$venv"
-    mkdir -p "$root/.parts"
     "$python" -m venv "$venv" >&2 || fail "could not make a virtual environment in \`$venv\`"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -r "$requirements" >&2 ||
         fail "pip could not install \`$2\`; is a package index reachable?"
