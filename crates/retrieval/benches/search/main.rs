@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use doran_retrieval::vector::{Field, Graph, Rows, nearest};
-use doran_retrieval::{Index, LocalIndex, Question, Tenant};
+use doran_retrieval::{Index, LocalIndex, Question, Retriever, Tenant};
 use serde_json::Value;
 
 use corpus::{Texts, Vectors};
