@@ -70,8 +70,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: Kind::Database,
         default: "sqlite",
         secret: true,
-        en: "Where threads and runs are kept: `sqlite` (`doran.db` in the data directory), `sqlite:PATH`, or a `postgres://` URL.",
-        ko: "대화와 실행 기록을 두는 곳: `sqlite`(데이터 디렉터리의 `doran.db`), `sqlite:경로`, 또는 `postgres://` URL.",
+        en: "Where threads and runs are kept: `sqlite` (`doran.db` in the data directory), `sqlite:PATH`, or a `postgres://` URL (`?sslmode=verify-full` for TLS, `&sslrootcert=FILE` with roots of your own).",
+        ko: "대화와 실행 기록을 두는 곳: `sqlite`(데이터 디렉터리의 `doran.db`), `sqlite:경로`, 또는 `postgres://` URL(`?sslmode=verify-full`이면 TLS, `&sslrootcert=파일`로 루트 인증서 지정).",
     },
     Setting {
         key: "listen",
