@@ -92,10 +92,12 @@ fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
     };
     let mut keys = child.stdin.take().expect("a pipe");
     // What is typed early waits in the terminal; the last key is Ctrl-D.
-    keys.write_all("연차휴가는 며칠인가요?\n\u{4}".as_bytes()).expect("typed");
+    keys.write_all("연차휴가는 며칠인가요?\n/help\n\u{4}".as_bytes()).expect("typed");
     let shown = child.wait_with_output().expect("it ends");
     let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.status.success(), "{screen}");
     assert!(screen.contains("> ") && screen.contains("연차휴가 15일을 준다."), "{screen}");
+    assert!(screen.contains("[3]\r\n· agent "), "a step stands on a line of its own: {screen}");
+    assert!(screen.contains("/agent 이름") && screen.contains("지금은 assistant"), "{screen}");
     assert!(!screen.contains("panicked") && !screen.contains("tracing-subscriber"), "{screen}");
 }
