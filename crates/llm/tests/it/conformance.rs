@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use doran_llm::{
-    Delta, DialectKind, Finish, Heard, ModelConfig, Piece, Said, ScriptedServer, Secret, ToolCall, Turn, Usage,
-    VENDORS, Wire, conformance, open,
+    Delta, DialectKind, Finish, Heard, ModelConfig, Piece, Said, ScriptedServer, Secret, ToolCall, Turn,
+    Usage, VENDORS, Wire, conformance, open,
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};

@@ -104,7 +104,8 @@ impl SentenceTransformer {
             return Err(files.damaged("tokenizer.json", reason));
         }
         // The same weights under another name are the same encoder.
-        let hash: String = Sha256::digest(&weights).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let hash: String =
+            Sha256::digest(&weights).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let id = format!("local:sentence-transformer-{hash}-{most_pieces}");
         Ok(Self(Arc::new(Parts { tokenizer, bert, pooling, most_pieces, id })))
     }
@@ -234,7 +235,8 @@ impl Files<'_> {
         let name = "1_Pooling/config.json";
         let Some(value) = self.json(name)? else { return Ok(Pooling::Mean) };
         let file: PoolingFile = self.typed(name, &value)?;
-        let others = ["pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens", "pooling_mode_lasttoken"];
+        let others =
+            ["pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens", "pooling_mode_lasttoken"];
         if let Some(other) = others.iter().find(|name| value.get(**name) == Some(&Value::Bool(true))) {
             return Err(self.unknown(name, format!("`{other}`")));
         }

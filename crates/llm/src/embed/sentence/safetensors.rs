@@ -26,7 +26,8 @@ impl<'a> Tensors<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, String> {
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it is too short")?;
         let length = usize::try_from(u64::from_le_bytes(*length)).ok().filter(|length| *length <= MOST_HEAD);
-        let (head, body) = length.and_then(|length| rest.split_at_checked(length)).ok_or("its head is cut off")?;
+        let (head, body) =
+            length.and_then(|length| rest.split_at_checked(length)).ok_or("its head is cut off")?;
         let mut head: HashMap<String, serde_json::Value> =
             serde_json::from_slice(head).map_err(|error| error.to_string())?;
         head.remove("__metadata__");

@@ -102,14 +102,21 @@ fn a_folder_that_is_no_such_encoder_is_told_by_the_file() {
     assert!(told("config.json", replaced("40", "41")).contains("there are only 40 positions"));
     assert!(told("config.json", replaced("24", "25")).contains("should be"));
     assert!(told("vocab.txt", replaced("[CLS]", "[X]")).contains("there is no `[CLS]`"));
-    assert!(told("vocab.txt", |mut bytes| {
-        bytes.extend_from_slice(b"one more\n");
-        Some(bytes)
-    })
-    .contains("pieces for"));
-    assert!(told("model.safetensors", |bytes| Some(bytes[..bytes.len() - 1].to_vec())).contains("is damaged"));
+    assert!(
+        told("vocab.txt", |mut bytes| {
+            bytes.extend_from_slice(b"one more\n");
+            Some(bytes)
+        })
+        .contains("pieces for")
+    );
+    assert!(
+        told("model.safetensors", |bytes| Some(bytes[..bytes.len() - 1].to_vec())).contains("is damaged")
+    );
     assert_eq!(told("1_Pooling/config.json", fixed(r#"{"pooling_mode_cls_token":true}"#)), "opened");
-    assert!(told("1_Pooling/config.json", fixed(r#"{"pooling_mode_max_tokens":true}"#)).contains("pooling_mode_max"));
+    assert!(
+        told("1_Pooling/config.json", fixed(r#"{"pooling_mode_max_tokens":true}"#))
+            .contains("pooling_mode_max")
+    );
     assert!(told("tokenizer.json", fixed(r#"{"model":{"type":"Unigram"}}"#)).contains("asks for Unigram"));
     assert!(told("tokenizer.json", fixed("{")).contains("is damaged"));
 }

@@ -26,7 +26,8 @@ pub(super) struct WordPiece {
 impl WordPiece {
     /// Reads `tokenizer.json`.
     pub(super) fn of_json(file: &Value) -> Result<Self, String> {
-        let table = file.pointer("/model/vocab").and_then(Value::as_object).ok_or("there is no vocabulary")?;
+        let table =
+            file.pointer("/model/vocab").and_then(Value::as_object).ok_or("there is no vocabulary")?;
         let number = |id: &Value| id.as_u64().and_then(|id| u32::try_from(id).ok());
         let pieces: Option<HashMap<String, u32>> =
             table.iter().map(|(piece, id)| Some((piece.clone(), number(id)?))).collect();
@@ -145,7 +146,10 @@ impl WordPiece {
 
 /// What is not there for a reader: NUL, U+FFFD and control characters that are no space.
 fn is_dropped(letter: char) -> bool {
-    letter == '\0' || letter == '\u{fffd}' || (letter.is_control() && !letter.is_whitespace()) || is_format(letter)
+    letter == '\0'
+        || letter == '\u{fffd}'
+        || (letter.is_control() && !letter.is_whitespace())
+        || is_format(letter)
 }
 
 /// Characters that only steer how others are shown.
