@@ -5,7 +5,9 @@
 mod ask;
 mod chat;
 mod config;
+mod cost;
 mod demo;
+mod encoder;
 mod ingest;
 mod keys;
 mod kills;
