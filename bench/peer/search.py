@@ -35,7 +35,7 @@ def run(threads, seconds, ask, count):
     times, turn, lock = [], [0], threading.Lock()
     for at in range(20):
         ask(at % count)
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
 
     def work():
         own = []
@@ -53,12 +53,14 @@ def run(threads, seconds, ask, count):
     [worker.start() for worker in workers]
     [worker.join() for worker in workers]
     times.sort()
-    return len(times) / (time.perf_counter() - started), times[(len(times) - 1) * 99 // 100]
+    qps = len(times) / (time.perf_counter() - started)
+    return qps, times[(len(times) - 1) * 99 // 100], (time.process_time() - used) * 1e6 / len(times)
 
 
 def measured(figures, seconds, ask, count):
     for threads in (1, 16):
-        figures[f"qps{threads}"], figures[f"p99_{threads}"] = run(threads, seconds, ask, count)
+        qps, p99, cpu = run(threads, seconds, ask, count)
+        figures.update({f"qps{threads}": qps, f"p99_{threads}": p99, f"cpu_us{threads}": cpu})
     return figures
 
 
@@ -75,13 +77,14 @@ def with_bm25s(folder, seconds):
     import bm25s
 
     passages, questions = lines(folder, "passages.txt"), lines(folder, "questions.txt")
-    before, started = resident(), time.perf_counter()
+    before, started, used = resident(), time.perf_counter(), time.process_time()
     vocabulary = {}
     ids = [[vocabulary.setdefault(term, len(vocabulary)) for term in pairs(text)] for text in passages]
     index = bm25s.BM25(k1=1.0, b=0.75)
     index.index((ids, vocabulary), show_progress=False)
     del ids
-    figures = {"build_s": time.perf_counter() - started, "rss_mb": resident() - before}
+    figures = {"build_s": time.perf_counter() - started, "build_cpu_s": time.process_time() - used}
+    figures["rss_mb"] = resident() - before
     with tempfile.TemporaryDirectory() as place:
         index.save(place)
         figures["disk_mb"] = disk(place)
@@ -99,7 +102,7 @@ def with_whoosh(folder, seconds):
 
     passages, questions = lines(folder, "passages.txt"), lines(folder, "questions.txt")
     with tempfile.TemporaryDirectory() as place:
-        before, started = resident(), time.perf_counter()
+        before, started, used = resident(), time.perf_counter(), time.process_time()
         schema = fields.Schema(text=fields.TEXT(analyzer=SpaceSeparatedTokenizer(), phrase=False))
         made = index.create_in(place, schema)
         writer = made.writer(limitmb=512)
@@ -108,7 +111,8 @@ def with_whoosh(folder, seconds):
             if time.perf_counter() - started > PATIENCE:
                 sys.exit(f"whoosh is given up: it had not taken {len(passages)} passages in after {PATIENCE} s")
         writer.commit()
-        figures = {"build_s": time.perf_counter() - started, "rss_mb": resident() - before, "disk_mb": disk(place)}
+        figures = {"build_s": time.perf_counter() - started, "build_cpu_s": time.process_time() - used}
+        figures.update({"rss_mb": resident() - before, "disk_mb": disk(place)})
         parser = qparser.QueryParser("text", schema, plugins=[], group=qparser.OrGroup)
         with made.searcher() as searcher:
 
@@ -125,14 +129,15 @@ def with_faiss(folder, seconds, graph):
     dimension = int(lines(folder, "dimension.txt")[0])
     numbers = lambda name: numpy.fromfile(os.path.join(folder, name), dtype="<f4").reshape(-1, dimension)
     vectors, asked = numbers("vectors.f32"), numbers("asked.f32")
-    before, started = resident(), time.perf_counter()
+    before, started, used = resident(), time.perf_counter(), time.process_time()
     index = faiss.IndexFlatIP(dimension)
     if graph:
         # As many neighbours as Doran's graph, and as many in sight while it is made.
         index = faiss.IndexHNSWFlat(dimension, 16, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = 100
     index.add(vectors)
-    figures = {"build_s": time.perf_counter() - started, "rss_mb": resident() - before}
+    figures = {"build_s": time.perf_counter() - started, "build_cpu_s": time.process_time() - used}
+    figures["rss_mb"] = resident() - before
     with tempfile.TemporaryDirectory() as place:
         faiss.write_index(index, os.path.join(place, "index"))
         figures["disk_mb"] = disk(place)

@@ -36,7 +36,7 @@ pub const LEAST_KEYWORD: f64 = 0.1;
 impl Default for Weights {
     /// For a multilingual embedder that is weaker than words within one language.
     fn default() -> Self {
-        Self { korean: 0.2, english: 0.2, across: 0.9 }
+        Self { korean: 0.15, english: 0.3, across: 0.9 }
     }
 }
 

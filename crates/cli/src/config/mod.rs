@@ -283,7 +283,7 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
     };
     let encoder = match text(values, "encoder") {
         "none" => None,
-        INSTALLED_ENCODER => Some(data_dir.join("models").join(INSTALLED_ENCODER)),
+        INSTALLED_ENCODER => Some(data_dir.join(doran_llm::embed::UNIVERSAL_FOLDER)),
         path => Some(absolute(path, origin(values, "encoder"), environment)?),
     };
     let worker = match text(values, "worker") {

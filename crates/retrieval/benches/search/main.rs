@@ -1,4 +1,4 @@
-//! `./x bench search [--quick] [--json]`: what searching costs, beside bm25s, Whoosh and faiss on the same passages.
+//! `./x bench search [--quick] [--json] [CASES]`: what searching costs, beside bm25s, Whoosh and faiss on the same passages.
 //!
 //! Passages are made up, with words as frequent as in real text; vectors are made up too and vary in few directions, as
 //! those of real texts do. The peers are asked by `bench/peer/search.py`, which reads the same files.
@@ -47,11 +47,17 @@ fn main() {
         (false, true) => &[10_000],
         (false, false) => &[10_000, 100_000],
     };
+    let named: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
+    let wanted = |case: String| named.is_empty() || named.iter().any(|name| case.starts_with(name.as_str()));
     for size in sizes {
-        bench.words(*size);
-        bench.vectors(*size, WIDE);
+        if wanted(format!("words{size}/")) {
+            bench.words(*size);
+        }
+        if wanted(format!("vectors{size}x")) {
+            bench.vectors(*size, WIDE);
+        }
     }
-    if !quick && !tiny {
+    if !quick && !tiny && wanted("vectors1000000x".to_owned()) {
         bench.vectors(1_000_000, NARROW);
     }
     std::fs::remove_dir_all(&bench.folder).ok();
@@ -97,7 +103,7 @@ impl Bench {
         let directory = self.folder.join("local");
         let before = resident();
         let index = runtime.block_on(LocalIndex::open(&directory, None)).expect("an index");
-        let started = Instant::now();
+        let (started, used) = (Instant::now(), processor());
         // Two at once, as the library does.
         runtime.block_on(async {
             let (front, back) = texts.documents.split_at(size / 2);
@@ -111,15 +117,21 @@ impl Bench {
         let seconds = started.elapsed().as_secs_f64();
         let no = |_: &str| None;
         self.row(format!("words{size}/build"), "s", Better::Less, seconds, &peers, "build_s", no);
+        let used = processor() - used;
+        self.row(format!("words{size}/build-cpu"), "cpu s", Better::Less, used, &peers, "build_cpu_s", no);
         let speed = texts.megabytes() / seconds;
         self.row(format!("words{size}/ingest"), "MB/s", Better::More, speed, &[], "", |_| {
             Some(Target::AtLeast(20.0))
+        });
+        let speed = texts.megabytes() / used;
+        self.row(format!("words{size}/ingest-cpu"), "MB/cpu s", Better::More, speed, &[], "", |_| {
+            Some(Target::AtLeast(10.0))
         });
         let memory = resident() - before;
         self.row(format!("words{size}/memory"), "MB", Better::Less, memory, &peers, "rss_mb", no);
         self.row(format!("words{size}/disk"), "MB", Better::Less, disk(&directory), &peers, "disk_mb", no);
         for threads in [1, 16] {
-            let (qps, p99) = run(threads, self.lasting, |at| {
+            let (qps, p99, cpu) = run(threads, self.lasting, |at| {
                 let text = &texts.questions[at % texts.questions.len()];
                 let question = Question::new(tenant.clone(), text.clone(), WANTED);
                 runtime.block_on(index.retrieve(&question)).expect("hits").len()
@@ -131,6 +143,8 @@ impl Bench {
             };
             let case = |what: &str| format!("words{size}/{what}-{threads}");
             self.row(case("qps"), "1/s", Better::More, qps, &peers, &format!("qps{threads}"), target);
+            let key = format!("cpu_us{threads}");
+            self.row(case("cpu"), "cpu us", Better::Less, cpu, &peers, &key, target);
             let target = |_: &str| (threads == 1).then_some(Target::AtMost(5.0));
             self.row(case("p99"), "ms", Better::Less, p99, &peers, &format!("p99_{threads}"), target);
         }
@@ -185,11 +199,13 @@ impl Bench {
                 Some(Target::AtLeast(0.95))
             });
             for threads in [1, 16] {
-                let (qps, p99) =
+                let (qps, p99, cpu) =
                     run(threads, self.lasting, |at| found(&vectors.asked[at % vectors.asked.len()]).len());
                 let name = case(&format!("qps-{threads}"));
                 let target = |name: &str| (way == "graph" && !name.is_empty()).then_some(Target::Ratio(1.0));
                 self.row(name, "1/s", Better::More, qps, &peers, &format!("qps{threads}"), target);
+                let name = case(&format!("cpu-{threads}"));
+                self.row(name, "cpu us", Better::Less, cpu, &peers, &format!("cpu_us{threads}"), target);
                 let name = case(&format!("p99-{threads}"));
                 self.row(name, "ms", Better::Less, p99, &peers, &format!("p99_{threads}"), no);
             }
@@ -233,11 +249,12 @@ fn truth(rows: &Rows, asked: &[f32]) -> Vec<usize> {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Asks from several threads for a while. Gives questions a second, and the milliseconds all but a hundredth stay below.
-fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -> (f64, f64) {
+/// Asks from several threads for a while. Gives questions a second, the milliseconds all but a hundredth stay below, and
+/// the microseconds of processor time a question took.
+fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -> (f64, f64, f64) {
     let next = AtomicUsize::new(0);
     (0..20).for_each(|at| assert!(ask(at) > 0, "every question has an answer"));
-    let started = Instant::now();
+    let (started, used) = (Instant::now(), processor());
     let mut times: Vec<f64> = std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads)
             .map(|_| {
@@ -255,8 +272,17 @@ fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -
         all.into_iter().flat_map(|thread| thread.join().expect("a thread")).collect()
     });
     let qps = times.len() as f64 / started.elapsed().as_secs_f64();
+    let cpu = (processor() - used) * 1e6 / times.len() as f64;
     times.sort_by(f64::total_cmp);
-    (qps, times[(times.len() - 1) * 99 / 100])
+    (qps, times[(times.len() - 1) * 99 / 100], cpu)
+}
+
+/// The processor time of this process so far, in seconds; 0 where the system does not tell.
+fn processor() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after = stat.rsplit(") ").next().unwrap_or_default();
+    // User and system time are the 12th and 13th field after the name, in hundredths of a second.
+    after.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 /// The memory of this process, in MB; 0 where the system does not tell.

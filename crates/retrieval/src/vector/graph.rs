@@ -29,8 +29,8 @@ const ABOVE_WORDS: usize = ABOVE + 1;
 /// The most layers above the ground; a sixteenth of the rows of one is on the next.
 const MOST_LAYERS: usize = 12;
 const HEAD: usize = 16;
-/// At least so many rows are kept in sight on the way: enough for nineteen of twenty nearest among a million.
-const SIGHT: usize = 64;
+/// At least so many rows are kept in sight on the way.
+const SIGHT: usize = 48;
 
 /// A graph over the rows it was made from.
 pub struct Graph {
@@ -62,9 +62,57 @@ impl Graph {
             return None;
         }
         let graph = Self { bytes: Box::new(bytes), rows, entry: u32::try_from(entry).ok()?, layers };
-        graph.is_sound(above).then_some(graph)
+        graph.view().is_sound(above).then_some(graph)
     }
 
+    /// Offers rows near a vector of bytes, of those that are admitted; `wanted` of them if there are as many.
+    pub(super) fn look(
+        &self,
+        rows: &Rows,
+        query: &[u8],
+        wanted: usize,
+        part: usize,
+        admits: &dyn Fn(usize) -> bool,
+        best: &mut Best,
+    ) {
+        let (view, lists) = (rows.view(), self.view());
+        let score = |row: u32| view.near(row as usize, query);
+        let mut at = Scored { score: score(self.entry), row: self.entry };
+        let mut near: Vec<u32> = Vec::new();
+        for layer in (1..=self.layers).rev() {
+            loop {
+                let before = at;
+                lists.neighbours(at.row, layer, &mut near);
+                for row in near.drain(..) {
+                    at = at.max(Scored { score: score(row), row });
+                }
+                if at == before {
+                    break;
+                }
+            }
+        }
+        MARKS.with_borrow_mut(|marks| {
+            let next = |row: u32, near: &mut Vec<u32>| lists.neighbours(row, 0, near);
+            let found = walk(marks, self.rows, &[at], wanted.max(SIGHT), next, score, admits);
+            for Scored { score, row } in found.into_iter().take(wanted) {
+                best.offer(Found { score, part, row: row as usize });
+            }
+        });
+    }
+
+    fn view(&self) -> View<'_> {
+        View { bytes: (*self.bytes).as_ref(), rows: self.rows }
+    }
+}
+
+/// The bytes of a graph, at hand for many looks.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    bytes: &'a [u8],
+    rows: usize,
+}
+
+impl<'a> View<'a> {
     /// Whether every list lies within and names rows that there are.
     fn is_sound(&self, above: usize) -> bool {
         let fits = |count: u32, most: usize| count as usize <= most;
@@ -88,40 +136,6 @@ impl Graph {
             }
         }
         before == above
-    }
-
-    /// Offers rows near a vector of bytes, of those that are admitted; `wanted` of them if there are as many.
-    pub(super) fn look(
-        &self,
-        rows: &Rows,
-        query: &[u8],
-        wanted: usize,
-        part: usize,
-        admits: &dyn Fn(usize) -> bool,
-        best: &mut Best,
-    ) {
-        let score = |row: u32| rows.near(row as usize, query);
-        let mut at = Scored { score: score(self.entry), row: self.entry };
-        let mut near: Vec<u32> = Vec::new();
-        for layer in (1..=self.layers).rev() {
-            loop {
-                let before = at;
-                self.neighbours(at.row, layer, &mut near);
-                for row in near.drain(..) {
-                    at = at.max(Scored { score: score(row), row });
-                }
-                if at == before {
-                    break;
-                }
-            }
-        }
-        MARKS.with_borrow_mut(|marks| {
-            let next = |row: u32, near: &mut Vec<u32>| self.neighbours(row, 0, near);
-            let found = walk(marks, self.rows, &[at], wanted.max(SIGHT), next, score, admits);
-            for Scored { score, row } in found.into_iter().take(wanted) {
-                best.offer(Found { score, part, row: row as usize });
-            }
-        });
     }
 
     /// The neighbours of a row on a layer; none where the row does not reach that high.
@@ -150,8 +164,8 @@ impl Graph {
         HEAD / 4 + self.rows * GROUND_WORDS + self.rows + 1
     }
 
-    fn words(&self, at: usize, count: usize) -> &[u8] {
-        &(*self.bytes).as_ref()[at * 4..(at + count) * 4]
+    fn words(&self, at: usize, count: usize) -> &'a [u8] {
+        &self.bytes[at * 4..(at + count) * 4]
     }
 }
 

@@ -92,24 +92,12 @@ impl Rows {
         (KERNEL.numbers)(self.whole(row), &vector[..vector.len().min(self.dimension)])
     }
 
-    /// How near a row is to a vector of bytes, short of the scale of that vector.
-    fn near(&self, row: usize, query: &[u8]) -> f32 {
-        (KERNEL.bytes)(self.small_row(row), query) as f32 * self.scale(row)
-    }
-
-    /// How near two rows are to each other.
-    fn alike(&self, left: usize, right: usize) -> f32 {
-        self.near(left, self.small_row(right)) * self.scale(right)
-    }
-
-    fn small_row(&self, row: usize) -> &[u8] {
-        let start = HEAD + self.rows * 4 + row * self.dimension;
-        &self.all()[start..start + self.dimension]
-    }
-
-    fn scale(&self, row: usize) -> f32 {
-        let bytes = &self.all()[HEAD + row * 4..HEAD + row * 4 + 4];
-        f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    /// The bytes of all rows, at hand for many looks.
+    fn view(&self) -> View<'_> {
+        let scales = HEAD..HEAD + self.rows * 4;
+        let small = scales.end..scales.end + self.rows * self.dimension;
+        let all = self.all();
+        View { scales: &all[scales], small: &all[small], dimension: self.dimension, product: KERNEL.bytes }
     }
 
     fn whole(&self, row: usize) -> &[u8] {
@@ -119,6 +107,36 @@ impl Rows {
 
     fn all(&self) -> &[u8] {
         (*self.bytes).as_ref()
+    }
+}
+
+/// The rows as bytes.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    scales: &'a [u8],
+    small: &'a [u8],
+    dimension: usize,
+    product: fn(&[u8], &[u8]) -> i32,
+}
+
+impl<'a> View<'a> {
+    /// How near a row is to a vector of bytes, short of the scale of that vector.
+    fn near(&self, row: usize, query: &[u8]) -> f32 {
+        (self.product)(self.row(row), query) as f32 * self.scale(row)
+    }
+
+    /// How near two rows are to each other.
+    fn alike(&self, left: usize, right: usize) -> f32 {
+        self.near(left, self.row(right)) * self.scale(right)
+    }
+
+    fn row(&self, row: usize) -> &'a [u8] {
+        &self.small[row * self.dimension..(row + 1) * self.dimension]
+    }
+
+    fn scale(&self, row: usize) -> f32 {
+        let bytes = &self.scales[row * 4..row * 4 + 4];
+        f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 }
 

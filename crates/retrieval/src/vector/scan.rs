@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use super::{Graph, Rows, quantized};
 
 /// So many of the first look are looked at again, at least, and so many times the number wanted.
-const AGAIN: usize = 50;
+const AGAIN: usize = 32;
 const TIMES: usize = 2;
 /// From so many products on, several threads share the look: below, starting them costs more than it saves.
 const WORTH_SHARING: usize = if cfg!(test) { 1 << 14 } else { 1 << 23 };
@@ -141,9 +141,9 @@ impl Span {
         let (mut at, mut first, mut left) = (self.part, self.row, self.rows);
         while left > 0 && at < parts.len() {
             let (part, rows) = parts[at];
-            let end = rows.len().min(first + left);
+            let (end, view) = (rows.len().min(first + left), rows.view());
             for row in (first..end).filter(|row| admits(part, *row)) {
-                best.offer(Found { score: rows.near(row, query), part, row });
+                best.offer(Found { score: view.near(row, query), part, row });
             }
             left -= end - first;
             (at, first) = (at + 1, 0);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::walk::{Marks, Scored, walk};
 use super::{ABOVE, ABOVE_WORDS, GROUND, GROUND_WORDS, HEAD, MOST_LAYERS};
-use crate::vector::Rows;
+use crate::vector::{Rows, View};
 
 /// So many rows are kept in sight while a row looks for its neighbours. More makes a better graph, more slowly.
 const SIGHT: usize = 100;
@@ -14,7 +14,8 @@ const SIGHT: usize = 100;
 type Lists = Vec<Vec<u32>>;
 
 struct Builder<'a> {
-    rows: &'a Rows,
+    rows: View<'a>,
+    count: usize,
     lists: Vec<Mutex<Lists>>,
     /// The row from which every walk starts, and the highest layer, which is its own.
     entry: RwLock<(u32, usize)>,
@@ -23,7 +24,8 @@ struct Builder<'a> {
 pub(super) fn build(rows: &Rows, threads: usize, stop: &AtomicBool) -> Option<Vec<u8>> {
     let count = u32::try_from(rows.len()).ok().filter(|count| *count > 0)?;
     let lists = (0..count).map(|row| Mutex::new(vec![Vec::new(); 1 + layers_of(row)])).collect();
-    let builder = Builder { rows, lists, entry: RwLock::new((0, layers_of(0))) };
+    let builder =
+        Builder { rows: rows.view(), count: rows.len(), lists, entry: RwLock::new((0, layers_of(0))) };
     let next = AtomicUsize::new(1);
     let work = || {
         let mut marks = Marks::default();
@@ -71,7 +73,7 @@ impl Builder<'_> {
         let mut starts = vec![Scored { score: score(start), row: start }];
         for layer in (0..=highest).rev() {
             let sight = if layer > own { 1 } else { SIGHT };
-            let mut found = walk(marks, self.rows.len(), &starts, sight, next(layer), score, &|_| true);
+            let mut found = walk(marks, self.count, &starts, sight, next(layer), score, &|_| true);
             found.retain(|near| near.row != row);
             if !found.is_empty() {
                 starts = found;
