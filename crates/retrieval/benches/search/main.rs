@@ -70,6 +70,7 @@ fn main() {
 
 impl Bench {
     /// A row for each peer that has the figure, or one alone.
+    #[allow(clippy::too_many_arguments, reason = "the cells of a row, used in one file")]
     fn row(
         &mut self,
         case: String,

@@ -182,7 +182,7 @@ impl LocalIndex {
             None => Vec::new(),
         };
         let (inside, tenant) = (Arc::clone(&self.inside), tenant.clone());
-        blocking(move || inside.put(&tenant, held, &rows)).await
+        blocking(move || inside.put(&tenant, &held, &rows)).await
     }
 }
 

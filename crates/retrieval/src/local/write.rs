@@ -14,12 +14,7 @@ use super::{Inside, broken, file};
 
 impl Inside {
     /// Puts documents of different names in the place of older ones. `rows` are the vectors of all their passages.
-    pub(super) fn put(
-        &self,
-        tenant: &Tenant,
-        held: Vec<Arc<Held>>,
-        rows: &[u8],
-    ) -> Result<(), RetrieveError> {
+    pub(super) fn put(&self, tenant: &Tenant, held: &[Arc<Held>], rows: &[u8]) -> Result<(), RetrieveError> {
         let segment = Segment::build(held.iter().map(|held| (held.listed(), held.passages.as_slice())));
         let shelf = self.shelf_for(tenant);
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,7 +25,7 @@ impl Inside {
                 next.bury(place);
             }
         }
-        let (number, content) = self.write(&mut next, tenant, &held, &segment, rows)?;
+        let (number, content) = self.write(&mut next, tenant, held, &segment, rows)?;
         self.acknowledge(&mut manifest, next)?;
         let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).add(number, content, &[]);
         let tidied = self.tidy(tenant, &mut manifest);

@@ -158,9 +158,9 @@ pub(super) fn words(query: &Query, layer: Layer, field: &str, filter: &[Value], 
         })
         .collect();
     if terms.is_empty() {
-        return search(json!({ "match_none": {} }), size);
+        return search(&json!({ "match_none": {} }), size);
     }
-    search(json!({ "bool": { "filter": filter, "should": terms, "minimum_should_match": 1 } }), size)
+    search(&json!({ "bool": { "filter": filter, "should": terms, "minimum_should_match": 1 } }), size)
 }
 
 /// Looks for articles by number.
@@ -168,16 +168,16 @@ pub(super) fn articles(query: &Query, filter: &[Value], size: usize) -> Value {
     let numbers: Vec<String> = query.articles.iter().map(ToString::to_string).collect();
     let mut all = filter.to_vec();
     all.push(json!({ "terms": { "articles": numbers } }));
-    search(json!({ "bool": { "filter": all } }), size)
+    search(&json!({ "bool": { "filter": all } }), size)
 }
 
 /// Looks for the nearest vectors among those that compete.
 pub(super) fn near(vector: &[f32], filter: &[Value], size: usize) -> Value {
     let knn = json!({ "vector": vector, "k": size, "filter": { "bool": { "filter": filter } } });
-    search(json!({ "knn": { "vector": knn } }), size)
+    search(&json!({ "knn": { "vector": knn } }), size)
 }
 
-fn search(query: Value, size: usize) -> Value {
+fn search(query: &Value, size: usize) -> Value {
     json!({
         "size": size, "query": query, "track_total_hits": false, "_source": ["passage", "generation"],
         "sort": [{ "_score": "desc" }, { "key": "asc" }],
