@@ -84,7 +84,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Keys(args) => commands::keys::run(args, config, output),
         Command::Doctor(args) => wait(commands::doctor::run(args, &loaded, output)),
         Command::Graph(args) => wait(commands::graph::run(args, config, output)),
-        Command::Eval(args) => wait(commands::eval::run(args, output)),
+        Command::Eval(args) => wait(commands::eval::run(args, config, output)),
         Command::Backup(args) => wait(commands::backup::run(args, config, output)),
         Command::Gc => wait(commands::gc::run(config, output)),
     }

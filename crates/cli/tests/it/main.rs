@@ -6,6 +6,7 @@ mod ask;
 mod chat;
 mod config;
 mod demo;
+mod eval;
 mod ingest;
 mod keys;
 mod kills;

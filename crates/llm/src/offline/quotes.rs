@@ -234,10 +234,11 @@ fn joint(text: &str) -> Option<(usize, usize)> {
 
 /// The units in which a question wants its number: "며칠" asks for days, "얼마" for money.
 fn units_asked(question: &str) -> &'static [&'static str] {
-    const ASKED: [(&str, &[&str]); 6] = [
+    const ASKED: [(&str, &[&str]); 7] = [
         ("며칠", &["일"]),
         ("몇 일", &["일"]),
         ("몇 시간", &["시간"]),
+        ("몇 자", &["자"]),
         ("얼마", &["원", "만 원"]),
         ("how many days", &[" days", " day"]),
         ("how much", &[" won", " dollars"]),
