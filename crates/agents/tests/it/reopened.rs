@@ -46,15 +46,16 @@ struct Life {
 }
 
 impl Life {
-    /// Starts a process on the file. One that died may need a moment until its file is let go.
+    /// Starts a process on the file. The one before it must have let go of it.
     async fn start(scenario: &Scenario, file: &Path, dies: Dies) -> Self {
         let mut tries = 0;
         let sqlite: Arc<dyn Store> = loop {
             match SqliteStore::open(file) {
                 Ok(store) => break Arc::new(store),
+                // The lock is the last thing that is let go.
                 Err(error) => {
                     tries += 1;
-                    assert!(tries < 600, "{}: the file is not let go: {error}", scenario.name);
+                    assert!(tries < 3000, "{}: {error}", scenario.name);
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             }
@@ -87,6 +88,18 @@ impl Life {
     }
 }
 
+/// Waits until nobody has the file open any more: SQLite then takes its log away, and the file alone is all of it.
+async fn closed(file: &Path) {
+    let log = file.with_extension("db-wal");
+    for _ in 0..6000 {
+        if !log.exists() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{} is still open", file.display());
+}
+
 impl Scenario {
     /// Plays it whole, then killed at every write.
     async fn check(&self) {
@@ -102,8 +115,7 @@ impl Scenario {
             std::fs::copy(&start, &to).expect("a copy");
             to
         };
-        // A file that was closed has no log beside it, so the file alone is all of it.
-        assert!(!place.path().join("start.db-wal").exists(), "{}: not closed", self.name);
+        closed(&start).await;
         let life = Life::start(self, &copy("whole.db"), Dies::Never).await;
         let whole = life.stage.ask(self.ask).await;
         let (commits, counts) = (life.store.commits(), life.counts());
@@ -129,6 +141,7 @@ impl Scenario {
         let (key, done) = (run.key(), first.counts());
         drop(run);
         drop(first);
+        closed(file).await;
         let second = Life::start(self, file, Dies::Never).await;
         second.stage.runtime.work().await.expect("takes over");
         let run = second.stage.runtime.run(&key).await.expect("known");
