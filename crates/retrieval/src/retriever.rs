@@ -73,6 +73,19 @@ pub trait Index: Retriever {
         passages: &[Passage],
     ) -> Result<(), RetrieveError>;
 
+    /// Puts many documents. Each is replaced at once, as by `put`; of two with the same name the later stays. An error
+    /// may leave some of them in place. An index for which one large write is cheaper than many small ones does that.
+    async fn put_all(
+        &self,
+        tenant: &Tenant,
+        documents: &[(Document, Vec<Passage>)],
+    ) -> Result<(), RetrieveError> {
+        for (document, passages) in documents {
+            self.put(tenant, document, passages).await?;
+        }
+        Ok(())
+    }
+
     /// Removes a document with all its passages. Gives whether there was one.
     async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError>;
 

@@ -25,9 +25,7 @@ fn python() -> Option<PathBuf> {
             std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"),
             "the MCP SDK is required and is not there"
         );
-        eprintln!(
-            "SKIPPED: no MCP SDK; run ./x test mcp / MCP SDK가 없음, ./x test mcp로 실행하세요"
-        );
+        eprintln!("SKIPPED: no MCP SDK; run ./x test mcp / MCP SDK가 없음, ./x test mcp로 실행하세요");
     }
     found
 }

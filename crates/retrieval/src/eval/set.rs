@@ -14,6 +14,8 @@ use super::measure::{Measures, measure};
 
 /// So many passages are asked for: what MRR looks at.
 const DEPTH: usize = 100;
+/// So many documents are put in at once.
+const BATCH: usize = 256;
 
 /// Why a set could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -133,8 +135,8 @@ impl Set {
 
     /// Puts all documents into an index.
     pub async fn fill(&self, index: &dyn Index, tenant: &Tenant) -> Result<(), RetrieveError> {
-        for (document, passages) in &self.documents {
-            index.put(tenant, document, passages).await?;
+        for some in self.documents.chunks(BATCH) {
+            index.put_all(tenant, some).await?;
         }
         Ok(())
     }

@@ -1,8 +1,12 @@
 //! The floors of quality, on development sets that are not part of the repository.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use doran_llm::embed::UniversalEmbedder;
 
 use super::Set;
+use crate::LocalIndex;
 use crate::keyword::RamKeyword;
 use crate::passage::Tenant;
 
@@ -43,5 +47,53 @@ async fn search_by_words_keeps_its_quality() {
                 report.types[*sort].ndcg
             );
         }
+    }
+}
+
+/// Sets on which meaning is added to words, and what nDCG@10 must not fall below with both.
+const WITH_MEANING: &[(&str, f64)] = &[
+    ("ko-contract", 0.843),
+    ("xl-k8s", 0.77),
+    ("ko-docs", 0.92),
+    ("ko-law", 0.665),
+    ("ko-wiki", 0.957),
+    ("en-sci", 0.73),
+    ("en-contract", 0.52),
+];
+
+#[tokio::test]
+async fn meaning_never_costs_what_words_find() {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_dir());
+    let (Some(data), Some(encoder)) = (folder("DORAN_EVAL_DATA"), folder("DORAN_EVAL_ENCODER")) else {
+        eprintln!(
+            "SKIPPED: no evaluation sets or no encoder; set DORAN_EVAL_DATA and DORAN_EVAL_ENCODER / \
+             평가 자료나 인코더가 없음: DORAN_EVAL_DATA와 DORAN_EVAL_ENCODER를 지정하세요"
+        );
+        return;
+    };
+    let encoder = Arc::new(UniversalEmbedder::open(&encoder).expect("an encoder"));
+    let tenant = Tenant::new("eval");
+    let whole = !cfg!(debug_assertions) || std::env::var_os("DORAN_EVAL_ALL").is_some();
+    let sets = if whole { WITH_MEANING } else { &WITH_MEANING[..1] };
+    for (name, floor) in sets {
+        let set = Set::read(&data.join(name).join("passages.jsonl"), &data.join(name).join("queries.jsonl"))
+            .expect("a set");
+        let words = RamKeyword::default();
+        set.fill(&words, &tenant).await.expect("filled");
+        let words = set.measure(&words, &tenant).await.expect("measured").all;
+        let directory = tempfile::tempdir().expect("a directory");
+        let both = LocalIndex::open(directory.path(), Some(encoder.clone())).await.expect("an index");
+        set.fill(&both, &tenant).await.expect("filled");
+        let report = set.measure(&both, &tenant).await.expect("measured");
+        let both = report.all;
+        println!(
+            "{name}: words {:.4}, words and meaning {:.4} (recall@5 {:.4}, MRR {:.4})",
+            words.ndcg, both.ndcg, both.recall, both.mrr
+        );
+        for (sort, measures) in report.types {
+            println!("    {sort}: {:.4}", measures.ndcg);
+        }
+        assert!(both.ndcg >= *floor, "{name}: {:.4} fell below {floor}", both.ndcg);
+        assert!(both.ndcg >= words.ndcg, "{name}: {:.4} with meaning, {:.4} without", both.ndcg, words.ndcg);
     }
 }

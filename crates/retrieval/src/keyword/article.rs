@@ -23,7 +23,7 @@ pub fn articles_named(text: &str) -> Vec<(ArticleNumber, Range<usize>)> {
 }
 
 /// The article a passage is, from what its source knew or from the last heading above it.
-pub(super) fn of_passage(passage: &Passage) -> Option<ArticleNumber> {
+pub(crate) fn of_passage(passage: &Passage) -> Option<ArticleNumber> {
     let named = || articles_named(&passage.title).last().map(|(number, _)| *number);
     passage.article.or_else(named)
 }

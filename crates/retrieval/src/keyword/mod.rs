@@ -4,12 +4,12 @@
 //! number. A search looks at all of them and ranks as if they were one, so the same documents give the same hits
 //! whatever the order they came in.
 
-mod article;
+pub(crate) mod article;
 mod everyday;
 mod highlight;
-mod query;
+pub(crate) mod query;
 mod ranking;
-mod search;
+pub(crate) mod search;
 mod segment;
 mod typo;
 
@@ -55,11 +55,23 @@ struct Content {
 
 /// A document with its passages.
 #[derive(Debug)]
-struct Held {
-    document: Document,
-    passages: Vec<Passage>,
+pub(crate) struct Held {
+    pub(crate) document: Document,
+    pub(crate) passages: Vec<Passage>,
     /// The title as a question would name it.
     name: String,
+}
+
+impl Held {
+    pub(crate) fn new(document: Document, passages: Vec<Passage>) -> Self {
+        Self { name: query::bare(&document.title), document, passages }
+    }
+
+    /// How a segment lists it.
+    pub(crate) fn listed(&self) -> SegmentDocument {
+        let Document { id, version, .. } = self.document.clone();
+        SegmentDocument { id, version, passages: 0 }
+    }
 }
 
 impl RamKeyword {
@@ -79,11 +91,8 @@ impl RamKeyword {
 
     fn insert(&self, tenant: &Tenant, document: &Document, passages: Vec<Passage>) {
         let shelf = self.shelf_for(tenant);
-        let held =
-            Arc::new(Held { document: document.clone(), name: query::bare(&document.title), passages });
-        let listed =
-            SegmentDocument { id: document.id.clone(), version: document.version.clone(), passages: 0 };
-        let segment = Segment::build([(listed, held.passages.as_slice())]);
+        let held = Arc::new(Held::new(document.clone(), passages));
+        let segment = Segment::build([(held.listed(), held.passages.as_slice())]);
         let _turn = shelf.turn.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut content = shelf.content.write().unwrap_or_else(PoisonError::into_inner);

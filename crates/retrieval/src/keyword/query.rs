@@ -17,26 +17,26 @@ const MOST: usize = 768;
 
 /// A term that is looked for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) key: Vec<u8>,
-    pub(super) layer: Layer,
-    pub(super) weight: f32,
+pub(crate) struct Wanted {
+    pub(crate) key: Vec<u8>,
+    pub(crate) layer: Layer,
+    pub(crate) weight: f32,
     /// For a word that was not asked: the keys of those it stands for.
-    pub(super) said: Vec<Vec<u8>>,
+    pub(crate) said: Vec<Vec<u8>>,
 }
 
 /// A question as the index sees it.
 #[derive(Debug, Default)]
-pub(super) struct Query {
-    pub(super) terms: Vec<Wanted>,
-    pub(super) articles: Vec<ArticleNumber>,
+pub(crate) struct Query {
+    pub(crate) terms: Vec<Wanted>,
+    pub(crate) articles: Vec<ArticleNumber>,
     /// The letters without spaces, to find the name of a document in.
-    pub(super) bare: String,
+    pub(crate) bare: String,
 }
 
 impl Query {
     /// Reads a question. Words that mean the same as asked ones weigh `meant`.
-    pub(super) fn of(text: &str, meant: f32) -> Self {
+    pub(crate) fn of(text: &str, meant: f32) -> Self {
         let text = &text[..text.floor_char_boundary(LONGEST)];
         let mut query = Self { bare: bare(text), ..Self::default() };
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -89,6 +89,6 @@ impl Query {
 }
 
 /// The letters and digits of a text, as they are compared, without what stands between them.
-pub(super) fn bare(text: &str) -> String {
+pub(crate) fn bare(text: &str) -> String {
     letters(text).iter().map(|letter| letter.char).filter(|char| char.is_alphanumeric()).collect()
 }

@@ -12,17 +12,17 @@ use super::{Held, article, typo};
 
 /// A segment with the documents its slots stand for. `None` stands for a document that was removed.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) segment: Arc<Segment>,
-    pub(super) held: Vec<Option<Arc<Held>>>,
+pub(crate) struct Part {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) held: Vec<Option<Arc<Held>>>,
 }
 
 /// Where a passage was found, and how well it fits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) score: f32,
-    pub(super) part: usize,
-    pub(super) slot: usize,
+pub(crate) struct Found {
+    pub(crate) score: f32,
+    pub(crate) part: usize,
+    pub(crate) slot: usize,
 }
 
 thread_local! {
@@ -37,10 +37,10 @@ const SHORT: usize = 8;
 const LIKELIEST: usize = 2;
 
 /// Which slots of a part compete. `None` means all of them.
-type Mask = Option<Vec<bool>>;
+pub(crate) type Mask = Option<Vec<bool>>;
 
 /// The best passages, best first; equal ones in the order of documents.
-pub(super) fn search(
+pub(crate) fn search(
     parts: &[Part],
     query: &Query,
     ranking: &Ranking,
@@ -86,7 +86,7 @@ impl About {
     }
 }
 
-fn mask(part: &Part, admits: &dyn Fn(&Held) -> bool) -> Mask {
+pub(crate) fn mask(part: &Part, admits: &dyn Fn(&Held) -> bool) -> Mask {
     let documents: Vec<bool> = part.held.iter().map(|held| held.as_deref().is_some_and(admits)).collect();
     if documents.iter().all(|admitted| *admitted) {
         return None;

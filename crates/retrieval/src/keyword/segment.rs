@@ -135,12 +135,12 @@ impl Segment {
     }
 
     /// The slots of a document.
-    pub(super) fn slots_of(&self, document: usize) -> std::ops::Range<usize> {
+    pub(crate) fn slots_of(&self, document: usize) -> std::ops::Range<usize> {
         self.firsts[document] as usize..self.firsts[document + 1] as usize
     }
 
     /// The document a slot belongs to.
-    pub(super) fn document_of(&self, slot: usize) -> usize {
+    pub(crate) fn document_of(&self, slot: usize) -> usize {
         self.firsts.partition_point(|first| *first as usize <= slot) - 1
     }
 

@@ -7,6 +7,7 @@ use crate::conformance;
 async fn ram_keyword_keeps_the_contract() {
     conformance::check(async |documents: Vec<Document>| RamKeyword::of(&conformance::tenant(), &documents))
         .await;
+    conformance::check_index(async || RamKeyword::default()).await;
 }
 
 #[tokio::test]

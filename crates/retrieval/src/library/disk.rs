@@ -64,7 +64,7 @@ pub(super) fn hash(bytes: &[u8]) -> String {
 }
 
 /// Writes a file whole, so that it survives a loss of power.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(path);
     make(directory)?;
     // Several may write the same file at once; each has its own draft.
@@ -148,7 +148,7 @@ fn tidy(directory: &Path, kept: &Record) -> io::Result<()> {
 }
 
 /// Takes the library for this process. The lock is the operating system's: a killed process leaves none behind.
-pub(super) fn lock(root: &Path) -> io::Result<File> {
+pub(crate) fn lock(root: &Path) -> io::Result<File> {
     make(root)?;
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

@@ -12,7 +12,7 @@
 //!   └──────────┴───────────┴─▶ failed
 //! ```
 
-mod disk;
+pub(crate) mod disk;
 mod error;
 mod record;
 mod shelf;

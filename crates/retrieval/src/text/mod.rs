@@ -14,6 +14,10 @@ use std::ops::Range;
 use korean::Before;
 use letters::{Letter, is_han, is_syllable, letters};
 
+/// The rules by which texts are cut. An index made by other rules must be built anew: raise this with every change of
+/// the terms of any text.
+pub(crate) const ANALYSIS: u32 = 1;
+
 /// Which of the two ways of cutting a text a term comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Layer {

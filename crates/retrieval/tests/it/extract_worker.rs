@@ -1,11 +1,16 @@
-//! Reads one file inside the jail as `doran __extract` does; or takes files into a library until it is killed.
+//! Reads one file inside the jail as `doran __extract` does; or takes files into a library, or documents into an index,
+//! until it is killed.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use doran_retrieval::ingest::{self, ReadLimits, Reader};
-use doran_retrieval::{DocumentKind, Library, LibraryOptions, NewDocument, RamKeyword, Tenant};
+use doran_retrieval::{
+    Document, DocumentId, DocumentKind, Index, Library, LibraryOptions, LocalIndex, NewDocument, RamKeyword,
+    Tenant, split,
+};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -15,8 +20,38 @@ fn main() -> ExitCode {
             (Some(root), Some(files)) => library(Path::new(&root), Path::new(&files)),
             (_, _) => ExitCode::from(2),
         },
+        Some("__index") => match (args.next(), args.next().and_then(|first| first.parse().ok())) {
+            (Some(root), Some(first)) => index(Path::new(&root), first),
+            (_, _) => ExitCode::from(2),
+        },
         Some(_) | None => ExitCode::from(2),
     }
+}
+
+/// Puts documents into an index and removes every fifth, and says what was acknowledged, until somebody ends this.
+fn index(root: &Path, first: usize) -> ExitCode {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return ExitCode::FAILURE;
+    };
+    let done: std::io::Result<()> = runtime.block_on(async {
+        let index = LocalIndex::open(root, None).await.map_err(std::io::Error::other)?;
+        let tenant = Tenant::new("t");
+        let mut out = std::io::stdout();
+        for at in first.. {
+            let name = at.to_string();
+            let document = Document::new(&name, "t", format!("문서의 글 {name}.\n\n").repeat(3));
+            index.put(&tenant, &document, &split(&document)).await.map_err(std::io::Error::other)?;
+            writeln!(out, "put {name}")?;
+            if at % 5 == 4 {
+                let name = (at - 2).to_string();
+                index.remove(&tenant, &DocumentId::new(&name)).await.map_err(std::io::Error::other)?;
+                writeln!(out, "removed {name}")?;
+            }
+            out.flush()?;
+        }
+        Ok(())
+    });
+    if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Takes every file of a directory into the library, again and again, until somebody ends this.

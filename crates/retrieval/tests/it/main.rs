@@ -6,6 +6,8 @@ mod formats;
 mod hostile;
 mod kills;
 mod library;
+mod local;
+mod opensearch;
 
 use std::path::{Path, PathBuf};
 

@@ -17,9 +17,7 @@ fn part(variable: &str, made: &str, en: &str, ko: &str) -> Option<PathBuf> {
     let found = named.or_else(|| made.exists().then_some(made));
     if found.is_none() {
         assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "required and not there: {en}");
-        println!(
-            "SKIPPED: {en}; run ./x test clients / {ko}, ./x test clients로 실행하세요"
-        );
+        println!("SKIPPED: {en}; run ./x test clients / {ko}, ./x test clients로 실행하세요");
     }
     found
 }

@@ -1,10 +1,15 @@
-//! The contract of [`Retriever`](crate::Retriever) as a suite. A retriever calls [`check`] in its tests with a way to
-//! make itself from documents; a broken law panics with its name.
+//! The contracts of [`Retriever`](crate::Retriever) and [`Index`](crate::Index) as suites. A retriever calls [`check`]
+//! in its tests with a way to make itself from documents, an index calls [`check_index`] with a way to make itself
+//! empty, and one that outlives its process calls [`check_lasting`] too; a broken law panics with its name.
+
+mod index;
 
 use std::collections::BTreeSet;
 
 use crate::passage::{Document, Tenant};
 use crate::retriever::{Hit, Question, Retriever};
+
+pub use index::{check_index, check_lasting};
 
 /// Checks every law that any retriever must keep, however it searches.
 pub async fn check<R: Retriever>(make: impl AsyncFn(Vec<Document>) -> R) {

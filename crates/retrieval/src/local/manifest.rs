@@ -1,0 +1,173 @@
+//! What the directory of an index holds, and which of the indexes in it is the current one.
+//!
+//! ```text
+//! lock                held by the process that has the index open
+//! current             the name of the index that counts
+//! g1/manifest         which files make the index, and which documents in them are gone
+//! g1/00000001.part    documents, words, vectors
+//! ```
+//!
+//! The manifest is what counts: it is replaced as a whole, after the files it names are on the disk. What it does not
+//! name was never acknowledged, or is no longer needed, and goes when the index is opened.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use doran_llm::EmbedderAbout;
+use serde::{Deserialize, Serialize};
+
+use crate::library::disk;
+use crate::retriever::RetrieveError;
+use crate::text::ANALYSIS;
+
+use super::{broken, file};
+
+/// The format of the directory.
+const LAYOUT: u32 = 1;
+
+/// What made an index. Words cut otherwise, or vectors of another embedder, cannot be compared with those in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct About {
+    layout: u32,
+    analysis: u32,
+    pub(super) embedder: Option<EmbedderAbout>,
+}
+
+impl About {
+    pub(super) fn of(embedder: Option<EmbedderAbout>) -> Self {
+        Self { layout: LAYOUT, analysis: ANALYSIS, embedder }
+    }
+
+    /// Why an index made by this does not serve whoever wants that, if it does not.
+    fn mismatch(&self, wanted: &Self) -> Option<String> {
+        let name = |about: &Self| match &about.embedder {
+            Some(embedder) => format!("`{}` ({} numbers)", embedder.id, embedder.dimension),
+            None => "no embedder".to_owned(),
+        };
+        let made =
+            |about: &Self| about.embedder.as_ref().map(|embedder| (embedder.id.clone(), embedder.dimension));
+        if self.layout != wanted.layout {
+            return Some(format!("it has layout {} and this version writes {}", self.layout, wanted.layout));
+        }
+        if self.analysis != wanted.analysis {
+            return Some(format!(
+                "its words were cut by rules {} and are now cut by {}",
+                self.analysis, wanted.analysis
+            ));
+        }
+        (made(self) != made(wanted))
+            .then(|| format!("it was made with {} and is opened with {}", name(self), name(wanted)))
+    }
+}
+
+/// Which files make an index.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub(super) about: About,
+    /// The number of the next file.
+    pub(super) next: u64,
+    pub(super) parts: Vec<Entry>,
+}
+
+/// A file of the index.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) tenant: String,
+    pub(super) file: u64,
+    /// Which of its documents are gone, by place.
+    pub(super) dead: Vec<u32>,
+}
+
+impl Manifest {
+    pub(super) fn new(about: About) -> Self {
+        Self { about, next: 1, parts: Vec::new() }
+    }
+
+    /// Puts the manifest in the place of the older one, for good.
+    pub(super) fn save(&self, directory: &Path) -> io::Result<()> {
+        let json = serde_json::to_vec(self)?;
+        let sum: String = file::checksum(&json).iter().map(|byte| format!("{byte:02x}")).collect();
+        disk::write(&directory.join("manifest"), &[sum.as_bytes(), b"\n", &json].concat())
+    }
+
+    /// Reads the manifest of an index.
+    pub(super) fn load(directory: &Path) -> Result<Self, RetrieveError> {
+        let path = directory.join("manifest");
+        let damaged = |what: &str| RetrieveError::Stale { reason: format!("`{}` {what}", path.display()) };
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged("is missing")),
+            Err(error) => return Err(broken(format!("`{}` cannot be read", path.display()), error)),
+        };
+        let (sum, json) = bytes.split_at_checked(17).ok_or_else(|| damaged("is cut short"))?;
+        let expected: String = file::checksum(json).iter().map(|byte| format!("{byte:02x}")).collect();
+        if sum != format!("{expected}\n").as_bytes() {
+            return Err(damaged("is damaged"));
+        }
+        serde_json::from_slice(json).map_err(|_| damaged("has another format"))
+    }
+
+    /// Refuses an index that was made by something else.
+    pub(super) fn fits(&self, wanted: &About, root: &Path) -> Result<(), RetrieveError> {
+        match self.about.mismatch(wanted) {
+            None => Ok(()),
+            Some(why) => Err(RetrieveError::Stale { reason: format!("`{}`: {why}", root.display()) }),
+        }
+    }
+
+    /// Removes the files that the manifest does not name.
+    pub(super) fn tidy(&self, directory: &Path) -> io::Result<()> {
+        let named: Vec<PathBuf> = self.parts.iter().map(|entry| part(directory, entry.file)).collect();
+        let manifest = directory.join("manifest");
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path != manifest && !named.contains(&path) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path of a file of the index.
+pub(super) fn part(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:08}.part"))
+}
+
+/// The number of the current index below a root, if there is one.
+pub(super) fn current(root: &Path) -> Result<Option<u64>, RetrieveError> {
+    let path = root.join("current");
+    match fs::read_to_string(&path) {
+        Ok(text) => match text.trim().strip_prefix('g').and_then(|number| number.parse().ok()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(RetrieveError::Stale { reason: format!("`{}` names no index", path.display()) }),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(broken(format!("`{}` cannot be read", path.display()), error)),
+    }
+}
+
+/// Makes an index the current one, and removes all others.
+pub(super) fn switch(root: &Path, number: u64) -> io::Result<()> {
+    disk::write(&root.join("current"), format!("g{number}\n").as_bytes())?;
+    only(root, number)
+}
+
+/// Removes all indexes but one.
+pub(super) fn only(root: &Path, number: u64) -> io::Result<()> {
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let other = name.to_str().and_then(|name| name.strip_prefix('g')?.parse::<u64>().ok());
+        if other.is_some_and(|other| other != number) && entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The directory of an index below a root.
+pub(super) fn generation(root: &Path, number: u64) -> PathBuf {
+    root.join(format!("g{number}"))
+}

@@ -1,0 +1,259 @@
+//! Laws of the index in a directory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use doran_llm::{ModelError, Side};
+
+use super::*;
+use crate::conformance;
+use crate::split;
+
+/// Knows a few words in two languages and nothing else: texts with the same meaning point the same way.
+#[derive(Debug)]
+struct Dictionary(&'static str, usize);
+
+const MEANINGS: &[&[&str]] =
+    &[&["휴가", "leave"], &["식비", "meal"], &["노트북", "laptop"], &["영수증", "receipt"]];
+
+#[async_trait]
+impl Embedder for Dictionary {
+    fn about(&self) -> EmbedderAbout {
+        EmbedderAbout { id: self.0.to_owned(), dimension: self.1, multilingual: true }
+    }
+
+    async fn embed(&self, texts: &[String], _: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+        let vector = |text: &String| {
+            let mut vector = vec![0.1_f32; self.1];
+            for (at, words) in MEANINGS.iter().enumerate() {
+                vector[at] +=
+                    words.iter().map(|word| text.to_lowercase().matches(word).count() as f32).sum::<f32>();
+            }
+            let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+            vector.into_iter().map(|number| number / length).collect()
+        };
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+fn dictionary() -> Option<Arc<dyn Embedder>> {
+    Some(Arc::new(Dictionary("test:dictionary", 8)))
+}
+
+/// An empty directory that goes with the test.
+fn fresh() -> tempfile::TempDir {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let prefix = format!("doran-local-{}-", NUMBER.fetch_add(1, Ordering::Relaxed));
+    tempfile::Builder::new().prefix(&prefix).tempdir().expect("a directory")
+}
+
+async fn open(root: &Path, embedder: Option<Arc<dyn Embedder>>) -> LocalIndex {
+    LocalIndex::open(root, embedder).await.expect("an index")
+}
+
+async fn fill(index: &LocalIndex, documents: &[Document]) {
+    for document in documents {
+        index.put(&conformance::tenant(), document, &split(document)).await.expect("put");
+    }
+}
+
+async fn found(index: &LocalIndex, text: &str) -> Vec<String> {
+    let hits = index.retrieve(&Question::new(conformance::tenant(), text, 5)).await.expect("hits");
+    hits.into_iter().map(|hit| hit.passage.text).collect()
+}
+
+async fn laws(embedder: fn() -> Option<Arc<dyn Embedder>>) {
+    let roots = Mutex::new(Vec::new());
+    let make = async || {
+        let root = fresh();
+        let index = open(root.path(), embedder()).await;
+        roots.lock().expect("roots").push(root);
+        index
+    };
+    conformance::check(async |documents: Vec<Document>| {
+        let index = make().await;
+        fill(&index, &documents).await;
+        index
+    })
+    .await;
+    conformance::check_index(make).await;
+    let root = fresh();
+    conformance::check_lasting(open(root.path(), embedder()).await, async |index| {
+        drop(index);
+        open(root.path(), embedder()).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn words_on_disk_keep_the_contract() {
+    laws(|| None).await;
+}
+
+#[tokio::test]
+async fn words_and_vectors_on_disk_keep_the_contract() {
+    laws(dictionary).await;
+}
+
+#[tokio::test]
+async fn words_on_disk_are_ranked_as_in_memory() {
+    let documents: Vec<Document> = (0..60)
+        .map(|n| {
+            Document::new(
+                format!("d{n}"),
+                format!("규정 {n}"),
+                format!("휴가는 {}일이다.\n\n출장비 {n}만 원.", n % 7),
+            )
+        })
+        .collect();
+    let root = fresh();
+    let local = open(root.path(), None).await;
+    fill(&local, &documents).await;
+    let memory = crate::RamKeyword::of(&conformance::tenant(), &documents);
+    for text in ["휴가는 며칠인가", "출장비 12만 원", "규정 3"] {
+        let question = Question::new(conformance::tenant(), text, 20);
+        let (left, right) =
+            (local.retrieve(&question).await.expect("hits"), memory.retrieve(&question).await.expect("hits"));
+        assert_eq!(left, right, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_in_one_language_finds_the_other() {
+    let root = fresh();
+    let index = open(root.path(), dictionary()).await;
+    fill(&index, &[Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다.\n\n노트북을 지킨다.")])
+        .await;
+    assert_eq!(found(&index, "how long is my leave").await[0], "휴가는 15일이다.");
+    assert_eq!(found(&index, "meal").await[0], "식비는 4만 원이다.");
+}
+
+#[tokio::test]
+async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
+    let root = fresh();
+    let documents = [
+        Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다."),
+        Document::new("b", "t", "영수증."),
+    ];
+    let index = open(root.path(), None).await;
+    fill(&index, &documents).await;
+    index.remove(&conformance::tenant(), &DocumentId::new("b")).await.expect("removed");
+    drop(index);
+    for (embedder, told) in [
+        (dictionary(), "no embedder and is opened with `test:dictionary` (8 numbers)"),
+        (Some(Arc::new(Dictionary("test:other", 9)) as Arc<dyn Embedder>), "`test:other` (9 numbers)"),
+    ] {
+        let refused = LocalIndex::open(root.path(), embedder).await.err().expect("a refusal");
+        assert!(matches!(&refused, RetrieveError::Stale { reason } if reason.contains(told)), "{refused}");
+    }
+    let index = LocalIndex::rebuild(root.path(), dictionary()).await.expect("rebuilt");
+    assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
+    drop(index);
+    let index = open(root.path(), dictionary()).await;
+    assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
+    assert_eq!(index.list(&conformance::tenant(), &Filter::default()).await.expect("list").len(), 1);
+    drop(index);
+    assert!(
+        LocalIndex::open(root.path(), None).await.is_err(),
+        "vectors would be missing from what is put in next"
+    );
+    let names: Vec<String> = fs::read_dir(root.path())
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with('g'))
+        .collect();
+    assert_eq!(names, ["g2"], "the old index is gone");
+}
+
+#[tokio::test]
+async fn an_empty_index_takes_any_embedder() {
+    let root = fresh();
+    drop(open(root.path(), None).await);
+    drop(open(root.path(), dictionary()).await);
+    drop(open(root.path(), None).await);
+}
+
+#[tokio::test]
+async fn what_a_crash_leaves_half_made_is_not_seen() {
+    let root = fresh();
+    let index = open(root.path(), None).await;
+    fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
+    drop(index);
+    let inside = root.path().join("g1");
+    fs::copy(inside.join("00000001.part"), inside.join("00000002.part")).expect("a file nobody named");
+    fs::write(inside.join("00000003.7.new"), b"half a fi").expect("a draft");
+    fs::write(inside.join("manifest.3.new"), b"{").expect("a draft");
+    fs::create_dir(root.path().join("g2")).expect("half a rebuild");
+    fs::write(root.path().join("g2").join("00000001.part"), b"x").expect("half a rebuild");
+    let index = open(root.path(), None).await;
+    assert_eq!(found(&index, "휴가").await, ["휴가는 15일이다."]);
+    drop(index);
+    let mut left: Vec<_> = fs::read_dir(&inside)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["00000001.part", "manifest"]);
+    assert!(!root.path().join("g2").exists());
+}
+
+#[tokio::test]
+async fn every_damaged_byte_is_noticed() {
+    let root = fresh();
+    let index = open(root.path(), dictionary()).await;
+    fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
+    drop(index);
+    for name in ["00000001.part", "manifest"] {
+        let path = root.path().join("g1").join(name);
+        let whole = fs::read(&path).expect("a file");
+        for at in (0..whole.len()).step_by(13) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x20;
+            fs::write(&path, &bytes).expect("written");
+            let refused = LocalIndex::open(root.path(), dictionary()).await.err();
+            assert!(matches!(refused, Some(RetrieveError::Stale { .. })), "{name}, byte {at}: {refused:?}");
+        }
+        fs::write(&path, &whole[..whole.len() / 2]).expect("written");
+        assert!(LocalIndex::open(root.path(), dictionary()).await.is_err(), "{name}, cut");
+        fs::write(&path, &whole).expect("written");
+    }
+    open(root.path(), dictionary()).await;
+}
+
+#[tokio::test]
+async fn two_processes_do_not_share_a_directory() {
+    let root = fresh();
+    let _first = open(root.path(), None).await;
+    let refused = LocalIndex::open(root.path(), None).await.err();
+    assert!(matches!(refused, Some(RetrieveError::Unavailable { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_embedder_that_errs_never_reaches_the_index() {
+    struct Odd(fn(usize) -> Vec<Vec<f32>>);
+
+    #[async_trait]
+    impl Embedder for Odd {
+        fn about(&self) -> EmbedderAbout {
+            EmbedderAbout { id: "test:odd".to_owned(), dimension: 2, multilingual: false }
+        }
+
+        async fn embed(&self, texts: &[String], _: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+            Ok((self.0)(texts.len()))
+        }
+    }
+
+    for odd in [
+        (|count| vec![vec![1.0; 3]; count]) as fn(usize) -> Vec<Vec<f32>>,
+        |count| vec![vec![1.0, f32::NAN]; count],
+        |_| Vec::new(),
+        |count| vec![Vec::new(); count],
+    ] {
+        let root = fresh();
+        let index = open(root.path(), Some(Arc::new(Odd(odd)))).await;
+        let document = Document::new("a", "t", "휴가는 15일이다.");
+        let refused = index.put(&conformance::tenant(), &document, &split(&document)).await;
+        assert!(matches!(refused, Err(RetrieveError::Unavailable { .. })), "{refused:?}");
+        assert_eq!(index.list(&conformance::tenant(), &Filter::default()).await.expect("list"), []);
+        assert!(index.retrieve(&Question::new(conformance::tenant(), "휴가", 5)).await.is_err());
+    }
+}

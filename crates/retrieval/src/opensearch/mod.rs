@@ -1,0 +1,372 @@
+//! Passages in an OpenSearch cluster, by words and, with an embedder and the k-NN plugin, by meaning.
+//!
+//! The terms are ours: each passage is indexed as the pairs and stems that every other index uses, cut here, so no
+//! plugin for Korean is needed. A document is replaced at once although its passages are many entries: they carry a
+//! generation, and a *head* entry says which generation counts. New passages are written and made searchable first,
+//! then the head is flipped, then old ones go; a search keeps only what the heads say. A crash in between leaves
+//! entries that nobody sees and that the next `put` of the document removes.
+//!
+//! Mistyped words are not guessed here as the other indexes do, since that asks for the terms of the index.
+
+mod body;
+mod find;
+mod http;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use doran_llm::Embedder;
+use reqwest::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::embedding;
+use crate::fuse::Weights;
+use crate::keyword::Ranking;
+use crate::passage::{Document, DocumentId, Passage, Tenant};
+use crate::retriever::{Filter, Index, Listed, RetrieveError};
+
+use http::{Http, unavailable};
+
+/// The most bytes and entries of one bulk request.
+const BULK_BYTES: usize = 4 << 20;
+const BULK_ENTRIES: usize = 500;
+/// So often entries of a bulk request that the cluster was too busy for are sent again.
+const BULK_TRIES: usize = 6;
+/// So many entries are read at once when all are wanted.
+const PAGE: usize = 500;
+
+/// An index in a cluster. `name` is an alias; the index behind it may change while it is in use.
+pub struct OpenSearchIndex {
+    http: Http,
+    target: String,
+    embedder: Option<Arc<dyn Embedder>>,
+    weights: Weights,
+    ranking: Ranking,
+}
+
+/// A head, as it is kept.
+#[derive(Deserialize)]
+struct Head {
+    tenant: Tenant,
+    document: Document,
+    passages: usize,
+}
+
+impl OpenSearchIndex {
+    /// Opens the index of this name in the cluster at an address such as `https://name:password@host:9200`, or makes
+    /// one. An index that something else made is refused as stale.
+    pub async fn open(
+        address: &str,
+        name: &str,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Result<Self, RetrieveError> {
+        let index = Self::over(Http::new(address)?, name, embedder)?;
+        let behind = match index.behind().await? {
+            Some(behind) => behind,
+            None => {
+                index.create(&format!("{name}-1"), Some(name)).await?;
+                index.behind().await?.ok_or_else(|| unavailable("the new index of OpenSearch is missing"))?
+            }
+        };
+        let mapping = index.http.done(Method::GET, &format!("/{behind}/_mapping"), None).await?;
+        let made = &mapping[&behind]["mappings"]["_meta"];
+        let wanted = body::about(index.embedder.as_ref().map(|embedder| embedder.about()).as_ref());
+        if *made != wanted {
+            return Err(RetrieveError::Stale {
+                reason: format!("`{name}` was made by {made} and is opened by {wanted}"),
+            });
+        }
+        Ok(index)
+    }
+
+    /// Builds the index anew from its own documents, beside the old one, and switches the alias.
+    pub async fn rebuild(
+        address: &str,
+        name: &str,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Result<Self, RetrieveError> {
+        let mut index = Self::over(Http::new(address)?, name, embedder)?;
+        let Some(old) = index.behind().await? else {
+            index.create(&format!("{name}-1"), Some(name)).await?;
+            return Ok(index);
+        };
+        let number: u64 = old.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        let new = format!("{name}-{}", number + 1);
+        index.http.send(Method::DELETE, &format!("/{new}"), None).await?;
+        index.create(&new, None).await?;
+        new.clone_into(&mut index.target);
+        let heads =
+            index.all(&old, json!({ "term": { "what": "head" } }), json!(["whole", "generation"])).await?;
+        for head in heads {
+            let kept: Head = parsed(&head["_source"]["whole"])?;
+            let tenant = body::key(&[kept.tenant.as_str()]);
+            let of_it = json!({ "bool": { "filter": [
+                { "term": { "what": "passage" } }, { "term": { "tenant": tenant } },
+                { "term": { "document": body::key(&[kept.document.id.as_str()]) } },
+                { "term": { "generation": head["_source"]["generation"] } },
+            ] } });
+            let mut passages: Vec<Passage> = Vec::new();
+            for entry in index.all(&old, of_it, json!(["passage"])).await? {
+                passages.push(parsed(&entry["_source"]["passage"]["passage"])?);
+            }
+            passages.sort_by_key(|passage| passage.range.start);
+            index.put(&kept.tenant, &kept.document, &passages).await?;
+        }
+        let switch = json!({ "actions": [
+            { "remove": { "index": old, "alias": name } }, { "add": { "index": new, "alias": name } },
+        ] });
+        index.http.done(Method::POST, "/_aliases", Some(&switch)).await?;
+        index.http.send(Method::DELETE, &format!("/{old}"), None).await?;
+        name.clone_into(&mut index.target);
+        Ok(index)
+    }
+
+    /// Counts vectors like this beside words.
+    pub fn weighted(mut self, weights: Weights) -> Self {
+        self.weights = weights;
+        self
+    }
+
+    fn over(http: Http, name: &str, embedder: Option<Arc<dyn Embedder>>) -> Result<Self, RetrieveError> {
+        let fits = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        if !fits || name.is_empty() || name.len() > 100 || name.starts_with('-') {
+            return Err(unavailable("the name of the index must be small letters, digits and `-`"));
+        }
+        let (weights, ranking) = (Weights::default(), Ranking::default());
+        Ok(Self { http, target: name.to_owned(), embedder, weights, ranking })
+    }
+
+    /// The index behind the alias, if there is one.
+    async fn behind(&self) -> Result<Option<String>, RetrieveError> {
+        let answer = self.http.send(Method::GET, &format!("/_alias/{}", self.target), None).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let body = answer.ok()?;
+        Ok(body
+            .as_object()
+            .and_then(|indexes| indexes.keys().max_by_key(|name| (name.len(), *name)).cloned()))
+    }
+
+    async fn create(&self, index: &str, alias: Option<&str>) -> Result<(), RetrieveError> {
+        let mut body =
+            body::index(self.embedder.as_ref().map(|embedder| embedder.about()).as_ref(), &self.ranking);
+        if let Some(alias) = alias {
+            body["aliases"] = json!({ alias: {} });
+        }
+        let answer = self.http.send(Method::PUT, &format!("/{index}"), Some(&body)).await?;
+        let kind = answer.body.pointer("/error/type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        // Another process may have made it in the same moment.
+        if kind == "resource_already_exists_exception" {
+            return Ok(());
+        }
+        if answer.body.to_string().contains("knn") && !answer.status.is_success() {
+            return Err(unavailable(
+                "the cluster has no k-NN plugin: install it, or open the index without an embedder",
+            ));
+        }
+        answer.ok().map(drop)
+    }
+
+    /// Writes entries, again where the cluster was too busy for some.
+    async fn bulk(&self, entries: Vec<(String, Value)>) -> Result<(), RetrieveError> {
+        let mut lines: Vec<Vec<u8>> = Vec::with_capacity(entries.len());
+        for (id, entry) in entries {
+            lines.push(format!("{}\n{entry}\n", json!({ "index": { "_id": id } })).into_bytes());
+        }
+        let mut rest = &lines[..];
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fit = rest.iter().take(BULK_ENTRIES).take_while(|line| {
+                let before = bytes;
+                bytes += line.len();
+                before == 0 || bytes <= BULK_BYTES
+            });
+            let (now, later) = rest.split_at(fit.count().max(1));
+            self.bulk_once(now).await?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    async fn bulk_once(&self, lines: &[Vec<u8>]) -> Result<(), RetrieveError> {
+        let mut left: Vec<&Vec<u8>> = lines.iter().collect();
+        for attempt in 0..BULK_TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(100 << attempt)).await;
+            }
+            let bytes: Vec<u8> = left.iter().flat_map(|line| line.iter().copied()).collect();
+            let body = self.http.lines(&format!("/{}/_bulk", self.target), bytes).await?.ok()?;
+            let items = body["items"].as_array().cloned().unwrap_or_default();
+            if items.len() != left.len() {
+                return Err(unavailable("OpenSearch did not tell what became of every entry"));
+            }
+            let mut again = Vec::new();
+            for (line, item) in left.into_iter().zip(&items) {
+                match item["index"]["status"].as_u64().unwrap_or(0) {
+                    200..=299 => {}
+                    429 | 503 => again.push(line),
+                    _ => {
+                        return Err(unavailable(format!(
+                            "OpenSearch refused an entry: {}",
+                            item["index"]["error"]["reason"]
+                        )));
+                    }
+                }
+            }
+            if again.is_empty() {
+                return Ok(());
+            }
+            left = again;
+        }
+        Err(unavailable("OpenSearch is too busy to take the passages"))
+    }
+
+    /// Every entry that a query admits, in the order of their keys.
+    async fn all(&self, index: &str, query: Value, fields: Value) -> Result<Vec<Value>, RetrieveError> {
+        let mut found: Vec<Value> = Vec::new();
+        let mut after = Value::Null;
+        loop {
+            let mut body = json!({
+                "size": PAGE, "query": query, "_source": fields, "sort": [{ "key": "asc" }],
+                "track_total_hits": false,
+            });
+            if !after.is_null() {
+                body["search_after"] = after;
+            }
+            let mut answer = self.http.done(Method::POST, &format!("/{index}/_search"), Some(&body)).await?;
+            let Value::Array(hits) = answer["hits"]["hits"].take() else { return Ok(found) };
+            let Some(last) = hits.last() else { return Ok(found) };
+            after = last["sort"].clone();
+            let full = hits.len() == PAGE;
+            found.extend(hits);
+            if !full {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Removes the passages of documents, but those of one generation.
+    async fn sweep(
+        &self,
+        tenant: &Tenant,
+        documents: &[&DocumentId],
+        but: &str,
+    ) -> Result<(), RetrieveError> {
+        let keys: Vec<String> = documents.iter().map(|id| body::key(&[id.as_str()])).collect();
+        let query = json!({ "query": { "bool": {
+            "filter": [
+                { "term": { "what": "passage" } }, { "term": { "tenant": body::key(&[tenant.as_str()]) } },
+                { "terms": { "document": keys } },
+            ],
+            "must_not": [{ "term": { "generation": but } }],
+        } } });
+        let path = format!("/{}/_delete_by_query?conflicts=proceed&refresh=true", self.target);
+        self.http.done(Method::POST, &path, Some(&query)).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl Index for OpenSearchIndex {
+    async fn put(
+        &self,
+        tenant: &Tenant,
+        document: &Document,
+        passages: &[Passage],
+    ) -> Result<(), RetrieveError> {
+        self.put_all(tenant, &[(document.clone(), passages.to_vec())]).await
+    }
+
+    async fn put_all(
+        &self,
+        tenant: &Tenant,
+        documents: &[(Document, Vec<Passage>)],
+    ) -> Result<(), RetrieveError> {
+        let last = |at: usize| documents[at + 1..].iter().all(|(later, _)| later.id != documents[at].0.id);
+        let documents: Vec<&(Document, Vec<Passage>)> =
+            (0..documents.len()).filter(|at| last(*at)).map(|at| &documents[at]).collect();
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<&Passage> = documents.iter().flat_map(|(_, passages)| passages).collect();
+        let vectors = match &self.embedder {
+            Some(embedder) => Some(embedding::passages(&**embedder, &all).await?),
+            None => None,
+        };
+        let generation = generation();
+        let (mut entries, mut heads, mut slot) = (Vec::new(), Vec::new(), 0);
+        for (document, passages) in &documents {
+            let head = body::head_key(tenant, &document.id);
+            for numbered in passages.iter().enumerate() {
+                let vector = vectors.as_ref().map(|vectors| vectors[slot].as_slice());
+                let entry = body::passage(tenant, document, &generation, numbered, vector);
+                entries.push((format!("{head}-{generation}-{}", numbered.0), entry));
+                slot += 1;
+            }
+            heads.push((head, body::head(tenant, document, &generation, passages.len())));
+        }
+        self.bulk(entries).await?;
+        self.refresh().await?;
+        self.bulk(heads).await?;
+        let ids: Vec<&DocumentId> = documents.iter().map(|(document, _)| &document.id).collect();
+        self.refresh().await?;
+        self.sweep(tenant, &ids, &generation).await
+    }
+
+    async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError> {
+        let path = format!("/{}/_doc/{}?refresh=true", self.target, body::head_key(tenant, document));
+        let answer = self.http.send(Method::DELETE, &path, None).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(false);
+        }
+        answer.ok()?;
+        self.sweep(tenant, &[document], "").await?;
+        Ok(true)
+    }
+
+    async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
+        let query = json!({ "bool": { "filter": body::filter("head", tenant, filter) } });
+        let fields =
+            json!({ "includes": ["whole"], "excludes": ["whole.document.text", "whole.document.pages"] });
+        let mut listed = Vec::new();
+        for mut entry in self.all(&self.target, query, fields).await? {
+            entry["_source"]["whole"]["document"]["text"] = json!("");
+            let head: Head = parsed(&entry["_source"]["whole"])?;
+            listed.push(Listed::of(&head.document, head.passages));
+        }
+        listed.sort_by(|left, right| left.id.cmp(&right.id));
+        Ok(listed)
+    }
+
+    async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError> {
+        let path = format!("/{}/_doc/{}", self.target, body::head_key(tenant, id));
+        let answer = self.http.send(Method::GET, &path, None).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let head: Head = parsed(&answer.ok()?["_source"]["whole"])?;
+        Ok(Some(head.document))
+    }
+}
+
+impl OpenSearchIndex {
+    async fn refresh(&self) -> Result<(), RetrieveError> {
+        self.http.done(Method::POST, &format!("/{}/_refresh", self.target), None).await.map(drop)
+    }
+}
+
+/// A name that no other write has.
+fn generation() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    body::key(&[&now.to_string(), &std::process::id().to_string(), &count.to_string()])
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, RetrieveError> {
+    T::deserialize(value)
+        .map_err(|_| RetrieveError::Stale { reason: "an entry in OpenSearch has another format".to_owned() })
+}

@@ -1,0 +1,129 @@
+//! Rows of numbers, and the nearest of them by an exact look at all.
+//!
+//! Each row is kept twice: as bytes with a scale of its own, which is what a search looks at, and as the numbers that
+//! were given, by which the best of the first look are ranked again. A row's place says what it stands for; who keeps
+//! the rows knows. All of it is one run of bytes that can be written to a file and mapped back.
+//!
+//! ```text
+//! dimension u32 · rows u32 · scales rows × f32 · bytes rows × dimension × i8 · numbers rows × dimension × f32
+//! ```
+
+mod scan;
+
+use std::fmt;
+
+pub use scan::{Near, nearest};
+
+const HEAD: usize = 8;
+
+/// Immutable rows of one dimension.
+pub struct Rows {
+    bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
+    dimension: usize,
+    rows: usize,
+}
+
+impl Rows {
+    /// The bytes of rows that all have this dimension. `None` if one has another, or a number that is none.
+    pub fn write<'a>(dimension: usize, rows: impl IntoIterator<Item = &'a [f32]>) -> Option<Vec<u8>> {
+        let (mut scales, mut small, mut whole, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0_u32);
+        for row in rows {
+            if row.len() != dimension || row.iter().any(|number| !number.is_finite()) {
+                return None;
+            }
+            let (scale, bytes) = quantized(row);
+            scales.extend_from_slice(&scale.to_le_bytes());
+            small.extend(bytes.iter().map(|byte| byte.cast_unsigned()));
+            whole.extend(row.iter().flat_map(|number| number.to_le_bytes()));
+            count += 1;
+        }
+        let mut bytes = Vec::with_capacity(HEAD + scales.len() + small.len() + whole.len());
+        bytes.extend_from_slice(&u32::try_from(dimension).ok()?.to_le_bytes());
+        bytes.extend_from_slice(&count.to_le_bytes());
+        for part in [scales, small, whole] {
+            bytes.extend_from_slice(&part);
+        }
+        Some(bytes)
+    }
+
+    /// Reads rows that were written. `None` if they are not such.
+    pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Option<Self> {
+        let all = bytes.as_ref();
+        let long =
+            |at: usize| all.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
+        let (dimension, rows) = (long(0)?, long(4)?);
+        let numbers = rows.checked_mul(dimension)?;
+        let size = numbers.checked_mul(5)?.checked_add(rows.checked_mul(4)?)?.checked_add(HEAD)?;
+        (size == all.len()).then_some(Self { bytes: Box::new(bytes), dimension, rows })
+    }
+
+    /// No rows at all.
+    pub fn none() -> Self {
+        Self { bytes: Box::new([0_u8; HEAD]), dimension: 0, rows: 0 }
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// How many numbers a row has.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// The numbers of a row as they were given.
+    pub fn row(&self, row: usize) -> Vec<f32> {
+        self.whole(row).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+
+    /// The exact product of a row with a vector.
+    pub fn dot(&self, row: usize, vector: &[f32]) -> f32 {
+        let numbers = self.whole(row).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        numbers.zip(vector).map(|(left, right)| left * right).sum()
+    }
+
+    fn whole(&self, row: usize) -> &[u8] {
+        let start = HEAD + self.rows * (4 + self.dimension) + row * self.dimension * 4;
+        &self.all()[start..start + self.dimension * 4]
+    }
+
+    /// The scales as bytes of f32.
+    fn scales(&self) -> &[u8] {
+        &self.all()[HEAD..HEAD + self.rows * 4]
+    }
+
+    /// The rows as bytes.
+    fn small(&self) -> &[u8] {
+        let start = HEAD + self.rows * 4;
+        &self.all()[start..start + self.rows * self.dimension]
+    }
+
+    fn all(&self) -> &[u8] {
+        (*self.bytes).as_ref()
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({} of {})", self.rows, self.dimension)
+    }
+}
+
+/// A vector as bytes, and what to multiply them by.
+fn quantized(vector: &[f32]) -> (f32, Vec<i8>) {
+    let largest = vector.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
+    if largest == 0.0 {
+        return (0.0, vec![0; vector.len()]);
+    }
+    let scale = largest / 127.0;
+    (scale, vector.iter().map(|number| (number / scale).round() as i8).collect())
+}
+
+#[cfg(test)]
+mod tests;

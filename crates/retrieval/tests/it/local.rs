@@ -1,0 +1,66 @@
+//! The index in a directory, killed again and again while documents are put in and removed.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use doran_retrieval::{Document, Filter, Index, LocalIndex, Question, Retriever, Tenant, split};
+
+use crate::{WORKER, fresh};
+
+const KILLS: usize = 25;
+
+#[tokio::test]
+async fn killed_again_and_again_it_keeps_what_it_acknowledged() {
+    let root = fresh("local-kills");
+    let (mut acknowledged, mut removed) = (BTreeSet::new(), BTreeSet::new());
+    for kill in 0..KILLS {
+        let first = kill * 1000;
+        let mut child = Command::new(WORKER)
+            .args(["__index".as_ref(), root.as_os_str(), first.to_string().as_ref()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("an index");
+        let mut lines = BufReader::new(child.stdout.take().expect("words")).lines();
+        // It says what it has acknowledged, and dies at a different place each time.
+        for _ in 0..1 + kill * 7 % 23 {
+            let line = lines.next().expect("it ended by itself").expect("a line");
+            note(&line, &mut acknowledged, &mut removed);
+        }
+        child.kill().expect("killed");
+        for line in lines.map_while(Result::ok) {
+            note(&line, &mut acknowledged, &mut removed);
+        }
+        child.wait().expect("gone");
+    }
+    let index = LocalIndex::open(&root, None).await.expect("an index");
+    let tenant = Tenant::new("t");
+    let listed = index.list(&tenant, &Filter::default()).await.expect("list");
+    let names: BTreeSet<String> = listed.iter().map(|listed| listed.id.as_str().to_owned()).collect();
+    let lost: Vec<_> = acknowledged.difference(&names).filter(|name| !removed.contains(*name)).collect();
+    // A removal that was under way when the process died may be done without having been acknowledged.
+    let was_going = |name: &str| name.parse::<usize>().is_ok_and(|at| at % 5 == 2);
+    assert!(lost.len() <= KILLS && lost.iter().all(|name| was_going(name)), "{lost:?}");
+    let back: Vec<_> = removed.intersection(&names).collect();
+    assert!(back.is_empty(), "removed and there again: {back:?}");
+    for listed in listed {
+        let expected = split(&document(listed.id.as_str()));
+        let filter = Filter { documents: vec![listed.id.clone()], ..Filter::default() };
+        let question = Question { filter, ..Question::new(tenant.clone(), "문서의 글", 50) };
+        assert_eq!(index.retrieve(&question).await.expect("hits").len(), expected.len(), "{}", listed.id);
+    }
+}
+
+fn note(line: &str, acknowledged: &mut BTreeSet<String>, removed: &mut BTreeSet<String>) {
+    match line.split_once(' ') {
+        Some(("put", name)) => drop(acknowledged.insert(name.to_owned())),
+        Some(("removed", name)) => drop(removed.insert(name.to_owned())),
+        _ => panic!("{line}"),
+    }
+}
+
+/// As the worker makes them.
+fn document(name: &str) -> Document {
+    Document::new(name, "t", format!("문서의 글 {name}.\n\n").repeat(3))
+}

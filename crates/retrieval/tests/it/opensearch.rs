@@ -1,0 +1,220 @@
+//! The index in a real OpenSearch, which these tests start on the loopback and kill.
+//!
+//! `DORAN_TEST_OPENSEARCH` names the directory of jars that `tests/parts/opensearch.sh` prints. Without it, or without
+//! Java, the test says `SKIPPED`, or fails when `DORAN_REQUIRE_PARTS` is set.
+
+use std::env;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use doran_llm::{Embedder, EmbedderAbout, ModelError, Side};
+use doran_retrieval::conformance::{self, tenant};
+use doran_retrieval::{Document, Filter, Index, OpenSearchIndex, Question, RetrieveError, Retriever, split};
+
+use crate::fresh;
+
+/// How long a node may take to start on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A node of our own. It ends with this process, however that ends: a shell waits for its input to close.
+struct Node {
+    directory: PathBuf,
+    jars: String,
+    port: u16,
+    guard: Child,
+}
+
+impl Node {
+    fn start(jars: &str, directory: &Path, port: u16) -> Self {
+        let config = directory.join("node_1").join("config");
+        fs::create_dir_all(&config).expect("a directory");
+        let settings = "http.host: 127.0.0.1\ntransport.host: 127.0.0.1\ndiscovery.type: single-node\n\
+                        cluster.routing.allocation.disk.threshold_enabled: false\n";
+        fs::write(config.join("opensearch.yml"), settings).expect("settings");
+        let log = fs::File::create(directory.join("log")).expect("a log");
+        let script = "java -Xms512m -Xmx512m -cp \"$1/*\" org.codelibs.opensearch.runner.OpenSearchRunner \
+                      -basePath \"$2\" -clusterName doran -numOfNode 1 -baseHttpPort \"$3\" \
+                      -pluginTypes org.opensearch.knn.plugin.KNNPlugin </dev/null & node=$!; cat >/dev/null; \
+                      kill -9 $node; wait $node";
+        let guard = Command::new("sh")
+            .args(["-c", script, "sh", jars])
+            .arg(directory)
+            .arg((port - 1).to_string())
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn()
+            .expect("a shell");
+        Self { directory: directory.to_owned(), jars: jars.to_owned(), port, guard }
+    }
+
+    fn kill(&mut self) {
+        drop(self.guard.stdin.take());
+        self.guard.wait().expect("gone");
+    }
+
+    fn restart(&mut self) {
+        self.kill();
+        *self = Self::start(&self.jars, &self.directory, self.port);
+    }
+
+    fn address(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    async fn open(&self, name: &str, embedder: Option<Arc<dyn Embedder>>) -> OpenSearchIndex {
+        let started = Instant::now();
+        loop {
+            match OpenSearchIndex::open(&self.address(), name, embedder.clone()).await {
+                Ok(index) => return index,
+                Err(error @ RetrieveError::Stale { .. }) => panic!("{error}"),
+                Err(error) if started.elapsed() > PATIENCE => {
+                    let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+                    panic!("OpenSearch does not start: {error:?}\n{log}");
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+            }
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Points each text where its letters do: deterministic, and good for nothing but tests.
+struct Letters;
+
+#[async_trait]
+impl Embedder for Letters {
+    fn about(&self) -> EmbedderAbout {
+        EmbedderAbout { id: "test:letters".to_owned(), dimension: 16, multilingual: true }
+    }
+
+    async fn embed(&self, texts: &[String], _: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+        let vector = |text: &String| {
+            let mut vector = vec![0.1_f32; 16];
+            text.chars().for_each(|char| vector[char as usize % 16] += 1.0);
+            let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+            vector.into_iter().map(|number| number / length).collect()
+        };
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+fn skipped(why: &str) {
+    assert!(env::var_os("DORAN_REQUIRE_PARTS").is_none(), "no OpenSearch: {why}");
+    eprintln!("SKIPPED: no OpenSearch, {why} / OpenSearch를 시험하지 못함: {why}");
+}
+
+fn jars() -> Option<String> {
+    let Ok(jars) = env::var("DORAN_TEST_OPENSEARCH") else {
+        skipped("set DORAN_TEST_OPENSEARCH to what `tests/parts/opensearch.sh` prints");
+        return None;
+    };
+    if Command::new("java").arg("-version").stderr(Stdio::null()).status().is_err() {
+        skipped("java is missing");
+        return None;
+    }
+    Some(jars)
+}
+
+/// The runner takes no port above 9299.
+fn free_port() -> u16 {
+    let first = 9202 + u16::try_from(std::process::id() % 90).expect("small");
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (first..9299).chain(9202..first).find(free).expect("a free port")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_keeps_the_contract_and_survives_its_death() {
+    let Some(jars) = jars() else { return };
+    let directory = fresh("opensearch");
+    let mut node = Node::start(&jars, &directory, free_port());
+    let letters = || Some(Arc::new(Letters) as Arc<dyn Embedder>);
+    for (name, embedder) in [("words", None), ("both", letters())] {
+        let count = AtomicUsize::new(0);
+        let make = async || {
+            let name = format!("{name}-{}", count.fetch_add(1, Ordering::Relaxed));
+            node.open(&name, embedder.clone()).await
+        };
+        conformance::check(async |documents: Vec<Document>| {
+            let index = make().await;
+            for document in &documents {
+                index.put(&tenant(), document, &split(document)).await.expect("put");
+            }
+            index
+        })
+        .await;
+        conformance::check_index(make).await;
+        let lasting = format!("{name}-lasting");
+        let first = node.open(&lasting, embedder.clone()).await;
+        conformance::check_lasting(first, async |_| node.open(&lasting, embedder.clone()).await).await;
+    }
+    another_embedder_is_refused_and_a_rebuild_takes_it(&node, letters()).await;
+    an_ingest_survives_the_death_of_the_node(&mut node).await;
+    drop(node);
+    fs::remove_dir_all(directory).ok();
+}
+
+async fn another_embedder_is_refused_and_a_rebuild_takes_it(
+    node: &Node,
+    embedder: Option<Arc<dyn Embedder>>,
+) {
+    let index = node.open("changing", None).await;
+    let document = Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다.");
+    index.put(&tenant(), &document, &split(&document)).await.expect("put");
+    let refused = OpenSearchIndex::open(&node.address(), "changing", embedder.clone()).await.err();
+    assert!(matches!(refused, Some(RetrieveError::Stale { .. })), "{refused:?}");
+    let rebuilt =
+        OpenSearchIndex::rebuild(&node.address(), "changing", embedder.clone()).await.expect("rebuilt");
+    for index in [rebuilt, node.open("changing", embedder).await] {
+        let hits = index.retrieve(&Question::new(tenant(), "휴가", 5)).await.expect("hits");
+        assert_eq!(hits[0].passage.text, "휴가는 15일이다.");
+        assert_eq!(index.document(&tenant(), &document.id).await.expect("read"), Some(document.clone()));
+    }
+}
+
+async fn an_ingest_survives_the_death_of_the_node(node: &mut Node) {
+    const DOCUMENTS: usize = 24;
+    const PASSAGES: usize = 20;
+    let index = Arc::new(node.open("killed", None).await);
+    let acknowledged = Arc::new(AtomicUsize::new(0));
+    let (writing, count) = (Arc::clone(&index), Arc::clone(&acknowledged));
+    let ingest = tokio::spawn(async move {
+        for at in 0..DOCUMENTS {
+            let document =
+                Document::new(format!("{at}"), "t", format!("{at}번 문서의 단락이다.\n\n").repeat(PASSAGES));
+            let started = Instant::now();
+            while let Err(error) = writing.put(&tenant(), &document, &split(&document)).await {
+                assert!(started.elapsed() < PATIENCE, "{error:?}");
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    for share in [3, 2] {
+        while acknowledged.load(Ordering::SeqCst) < DOCUMENTS / share && !ingest.is_finished() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(!ingest.is_finished(), "the ingest ended before the node was killed");
+        node.restart();
+    }
+    ingest.await.expect("ingested");
+    let listed = index.list(&tenant(), &Filter::default()).await.expect("list");
+    assert_eq!(listed.len(), DOCUMENTS, "every acknowledged document is there once");
+    for listed in listed {
+        assert_eq!(listed.passages, PASSAGES);
+        let filter = Filter { documents: vec![listed.id], ..Filter::default() };
+        let question = Question { filter, ..Question::new(tenant(), "문서의 단락", 100) };
+        let hits = index.retrieve(&question).await.expect("hits");
+        assert_eq!(hits.len(), PASSAGES, "every passage is there once");
+    }
+}
