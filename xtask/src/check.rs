@@ -7,7 +7,8 @@ use crate::test::SHIPPED;
 /// Checks both, whatever the first says, so that one run tells all.
 pub fn run() -> Outcome {
     let format = run_cargo(&["fmt", "--all", "--check"]);
-    let all = ["clippy", "--workspace", "--all-targets", "--locked", "--features", SHIPPED, "--", "-D", "warnings"];
+    let all =
+        ["clippy", "--workspace", "--all-targets", "--locked", "--features", SHIPPED, "--", "-D", "warnings"];
     let lints = run_cargo(&all);
     format.and(lints)
 }

@@ -61,7 +61,11 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
         })
         .ok();
     let about = table::about(peer.as_ref());
-    if json { eprintln!("{about}") } else { println!("{about}\n") }
+    if json {
+        eprintln!("{about}")
+    } else {
+        println!("{about}\n")
+    }
     let mut rows = Vec::new();
     for (talk, at_once) in [(Talk::Small, 1), (Talk::Tool, 1), (Talk::Small, 16)] {
         let name = match at_once {
@@ -87,8 +91,18 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
             let peer = peer.as_ref().zip(other.as_ref());
             peer.map(|(peer, other)| (peer.name.clone(), value(other)))
         };
-        rows.push(Row::less(format!("{name}-p50"), "ms/turn", doran.percentile(0.50), beside(|m| m.percentile(0.50))));
-        rows.push(Row::less(format!("{name}-p99"), "ms/turn", doran.percentile(0.99), beside(|m| m.percentile(0.99))));
+        rows.push(Row::less(
+            format!("{name}-p50"),
+            "ms/turn",
+            doran.percentile(0.50),
+            beside(|m| m.percentile(0.50)),
+        ));
+        rows.push(Row::less(
+            format!("{name}-p99"),
+            "ms/turn",
+            doran.percentile(0.99),
+            beside(|m| m.percentile(0.99)),
+        ));
         let rate = Row::more(format!("{name}-rate"), "turns/s", doran.rate(), beside(Measured::rate));
         rows.push(rate.target(Target::AtLeast(20.0)));
     }
@@ -99,7 +113,9 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
         let name = |what: &str| format!("thread{}/{agent}-{what}", pace.turns);
         rows.push(Row::floor(name("ms"), "ms/turn", grown.last_ms, beside).target(Target::AtMost(1.2)));
         let beside = Some(("doran, first 100 turns".to_owned(), grown.first_bytes));
-        rows.push(Row::floor(name("bytes"), "bytes/turn", grown.last_bytes, beside).target(Target::AtMost(1.2)));
+        rows.push(
+            Row::floor(name("bytes"), "bytes/turn", grown.last_bytes, beside).target(Target::AtMost(1.2)),
+        );
     }
     if json {
         rows.iter().for_each(|row| println!("{}", row.json()));
@@ -107,6 +123,10 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
         print!("{}", table::table(&rows));
     }
     let verdict = table::verdict(&rows);
-    if json { eprintln!("bench: {verdict}") } else { println!("\n{verdict}") }
+    if json {
+        eprintln!("bench: {verdict}")
+    } else {
+        println!("\n{verdict}")
+    }
     Ok(())
 }

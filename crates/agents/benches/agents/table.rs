@@ -103,7 +103,11 @@ pub(crate) fn about(peer: Option<&Peer>) -> String {
         Some(peer) => format!("{} on Python {}", peer.name, peer.python),
         None => "no LangGraph".to_owned(),
     };
-    format!("doran {}, {other} · {cores} cores, {}, load {load}", env!("CARGO_PKG_VERSION"), std::env::consts::OS)
+    format!(
+        "doran {}, {other} · {cores} cores, {}, load {load}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::OS
+    )
 }
 
 /// A table that reads well as it is and as Markdown.

@@ -192,9 +192,8 @@ pub(crate) async fn thread(agent: &str, turns: usize, file: &Path) -> Result<Gro
         seen = entries.last().map_or(seen, |entry| entry.seq);
         bytes.push(entries.iter().map(|entry| entry.body.len() as f64).sum::<f64>());
     }
-    let middle = |part: &[f64]| {
-        Measured { latencies_ms: part.to_vec(), ..Measured::default() }.percentile(0.5)
-    };
+    let middle =
+        |part: &[f64]| Measured { latencies_ms: part.to_vec(), ..Measured::default() }.percentile(0.5);
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
     let part = turns.min(100);
     Ok(Grown {

@@ -130,8 +130,8 @@ pub enum SetError {
 impl Set {
     /// Reads a set in TOML.
     pub fn from_toml(text: &str) -> Result<Self, SetError> {
-        let set: Self =
-            toml::from_str(text).map_err(|error| SetError::Unreadable(error.to_string().trim().to_owned()))?;
+        let set: Self = toml::from_str(text)
+            .map_err(|error| SetError::Unreadable(error.to_string().trim().to_owned()))?;
         if set.cases.is_empty() {
             return Err(SetError::Empty);
         }

@@ -285,10 +285,18 @@ mod tests {
             ..Outcome::default()
         };
         let report = |cases: Vec<Outcome>| Report { model: "m".into(), cases };
-        let before =
-            report(vec![case("a", "1", true), case("b", "2", false), case("c", "3", true), case("d", "4", true)]);
-        let now =
-            report(vec![case("a", "1", false), case("b", "2", true), case("c", "5", true), case("e", "6", true)]);
+        let before = report(vec![
+            case("a", "1", true),
+            case("b", "2", false),
+            case("c", "3", true),
+            case("d", "4", true),
+        ]);
+        let now = report(vec![
+            case("a", "1", false),
+            case("b", "2", true),
+            case("c", "5", true),
+            case("e", "6", true),
+        ]);
         let expected = [
             Change::Broke { id: "a".into() },
             Change::Mended { id: "b".into() },

@@ -36,11 +36,7 @@ pub enum EvalError {
 }
 
 /// Asks every question, in order. `seen` is told of each as soon as it is judged.
-pub async fn run(
-    set: &Set,
-    agents: &[Agent],
-    mut seen: impl FnMut(&Outcome),
-) -> Result<Report, EvalError> {
+pub async fn run(set: &Set, agents: &[Agent], mut seen: impl FnMut(&Outcome)) -> Result<Report, EvalError> {
     set.fits(agents)?;
     let mut report = Report::default();
     for case in &set.cases {
@@ -116,9 +112,10 @@ fn route(kind: &str, state: &Value, turn: &Turn) -> String {
     match kind {
         "assistant" => if went("rag") { "rag" } else { "agent" }.to_owned(),
         "contract" if !went("planner") => "out_of_scope".to_owned(),
-        "contract" => {
-            first(&[("executor", "execute_sequential"), ("parallel_executor", "execute_parallel")], "no_tools")
-        }
+        "contract" => first(
+            &[("executor", "execute_sequential"), ("parallel_executor", "execute_parallel")],
+            "no_tools",
+        ),
         "react" => first(&[("tool", "tool"), ("error", "error")], "response"),
         "docqa" => state.get("queryType").and_then(Value::as_str).unwrap_or_default().to_owned(),
         _ => turn.path.join(">"),

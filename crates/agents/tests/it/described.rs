@@ -212,7 +212,10 @@ fn a_described_agent_is_written_as_it_was_read_in_either_form() {
         assert_eq!(agent(&again, &[], &parts).expect("sound").drawing(), made.drawing());
     }
     assert_eq!(Format::of_file("a.toml"), Some(Format::Toml));
-    assert_eq!((Format::of_file("a.yml"), Format::of_file("a.yaml")), (Some(Format::Yaml), Some(Format::Yaml)));
+    assert_eq!(
+        (Format::of_file("a.yml"), Format::of_file("a.yaml")),
+        (Some(Format::Yaml), Some(Format::Yaml))
+    );
     assert_eq!(Format::of_file("a.json"), None);
 }
 

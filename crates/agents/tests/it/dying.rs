@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_engine::store::{
     Claim, Claimed, Cleared, Commit, Committed, Entry, Fence, History, Loaded, NewEntry, NewRun, NodeCache,
-    Renewed, Retention, RunFilter, RunRow, Runs, Seq, Signal, Store, StoreError, Submitted,
-    ThreadFilter, ThreadRow, Upkeep,
+    Renewed, Retention, RunFilter, RunRow, Runs, Seq, Signal, Store, StoreError, Submitted, ThreadFilter,
+    ThreadRow, Upkeep,
 };
 use doran_engine::{RunKey, Tenant, ThreadId, ThreadKey};
 use serde_json::{Map, Value};

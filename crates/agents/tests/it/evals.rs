@@ -30,9 +30,8 @@ fn agents() -> Vec<Agent> {
 async fn the_four_agents_keep_what_the_questions_expect() {
     let mut set = set();
     assert_eq!(set.documents, Documents::Samples);
-    let needs_python = |case: &eval::Case| {
-        case.expect.tools.iter().flatten().any(|tool| tool == "python_repl")
-    };
+    let needs_python =
+        |case: &eval::Case| case.expect.tools.iter().flatten().any(|tool| tool == "python_repl");
     if !crate::stage::has_python().await {
         let before = set.cases.len();
         set.cases.retain(|case| !needs_python(case));

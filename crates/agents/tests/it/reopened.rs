@@ -80,11 +80,7 @@ impl Life {
 
     fn counts(&self) -> Counts {
         let count = |count: &AtomicU32| count.load(Ordering::SeqCst);
-        Counts {
-            models: count(&self.models),
-            calculator: count(&self.calculator),
-            order: count(&self.order),
-        }
+        Counts { models: count(&self.models), calculator: count(&self.calculator), order: count(&self.order) }
     }
 }
 
@@ -148,7 +144,8 @@ impl Scenario {
         let row = run.wait().await.expect("a rest");
         let again = second.counts();
         let sum = |what: fn(&Counts) -> u32| what(&done) + what(&again);
-        let made = Counts { models: sum(|c| c.models), calculator: sum(|c| c.calculator), order: sum(|c| c.order) };
+        let made =
+            Counts { models: sum(|c| c.models), calculator: sum(|c| c.calculator), order: sum(|c| c.order) };
         assert!(made.order <= 1, "{at}: ordered {} times", made.order);
         if row.status == Status::Paused {
             // It died between an order and the record of it: a person is asked instead of ordering again.
@@ -240,10 +237,15 @@ scenario!(
 
 scenario!(
     assistant_4_a_long_conversation,
-    Scenario { before: &["하나", "둘", "셋", "넷", "다섯"], ask: "내 이름이 뭐라고 했지?", ..ASSISTANT }
+    Scenario {
+        before: &["하나", "둘", "셋", "넷", "다섯"], ask: "내 이름이 뭐라고 했지?", ..ASSISTANT
+    }
 );
 
-scenario!(assistant_5_a_second_turn, Scenario { before: &["내 이름은 철수야"], ask: "내 이름은?", ..ASSISTANT });
+scenario!(
+    assistant_5_a_second_turn,
+    Scenario { before: &["내 이름은 철수야"], ask: "내 이름은?", ..ASSISTANT }
+);
 
 scenario!(
     assistant_documents_and_a_tool,
@@ -346,7 +348,9 @@ scenario!(
 
 scenario!(
     contract_the_example_of_the_description,
-    Scenario { before: &["제5조 내용이 뭐야?"], ask: "그 참조항목들 내용 정리해서 보여줘봐", ..CONTRACT }
+    Scenario {
+        before: &["제5조 내용이 뭐야?"], ask: "그 참조항목들 내용 정리해서 보여줘봐", ..CONTRACT
+    }
 );
 
 scenario!(contract_out_of_scope, Scenario { ask: "오늘 서울 날씨 어때?", ..CONTRACT });
@@ -355,7 +359,9 @@ scenario!(
     contract_scope_by_a_model,
     Scenario {
         ask: "삼성전자 사장이 누구야?",
-        decide: |_| Script::json(&json!({ "in_scope": false, "need_previous_context": false, "reason": "밖" })),
+        decide: |_| Script::json(
+            &json!({ "in_scope": false, "need_previous_context": false, "reason": "밖" })
+        ),
         ..CONTRACT
     }
 );

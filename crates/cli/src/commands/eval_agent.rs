@@ -34,11 +34,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     let set = read(&args.file)?.only(&args.only);
     if set.cases.is_empty() {
         let prefix = &args.only;
-        return Err(both!(
-            "`{prefix}`(으)로 시작하는 것이 없습니다",
-            "no case begins with `{prefix}`"
-        )
-        .into());
+        return Err(both!("`{prefix}`(으)로 시작하는 것이 없습니다", "no case begins with `{prefix}`").into());
     }
     let agents = agents(&set, config, output).await?;
     let wide = set.cases.iter().map(|case| width(&case.id)).max().unwrap_or(0);
@@ -70,7 +66,8 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
 
 fn read(path: &Path) -> Result<Set, Both> {
     let shown = path.display();
-    let wrong = || both!("평가 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the questions in `{shown}`");
+    let wrong =
+        || both!("평가 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the questions in `{shown}`");
     let text = fs::read_to_string(path).map_err(|error| wrong().because(error))?;
     Set::from_toml(&text).map_err(|error| wrong().because(error))
 }
@@ -130,7 +127,8 @@ fn keep(kept: &Path, before: Option<Report>, now: &Report) -> anyhow::Result<()>
     if let Some(folder) = kept.parent() {
         data_dir::ensure(folder)?;
     }
-    data_dir::write_private(kept, &serde_json::to_vec_pretty(&all)?).map_err(|error| wrong().because(error))?;
+    data_dir::write_private(kept, &serde_json::to_vec_pretty(&all)?)
+        .map_err(|error| wrong().because(error))?;
     Ok(())
 }
 
@@ -191,7 +189,10 @@ fn sum(report: &Report, before: Option<&Report>, changes: &[Change], language: L
     };
     let model = &before.model;
     let count = changes.len();
-    let line = both!("지난번(모델 {model})과 다른 것: {count}\n", "changed since the last time (model {model}): {count}\n");
+    let line = both!(
+        "지난번(모델 {model})과 다른 것: {count}\n",
+        "changed since the last time (model {model}): {count}\n"
+    );
     text.push_str(line.text(language));
     for change in changes {
         text.push_str(&told(change, language));
@@ -207,7 +208,10 @@ fn told(change: &Change, language: Language) -> String {
         Change::Gone { id } => both!("- {id}: 없어졌습니다\n", "- {id}: is gone\n"),
         Change::Answer { id, before, now } => {
             let (before, now) = (short(before), short(now));
-            both!("~ {id}: 답이 바뀌었습니다\n    - {before}\n    + {now}\n", "~ {id}: another answer\n    - {before}\n    + {now}\n")
+            both!(
+                "~ {id}: 답이 바뀌었습니다\n    - {before}\n    + {now}\n",
+                "~ {id}: another answer\n    - {before}\n    + {now}\n"
+            )
         }
         Change::ModelCalls { id, before, now } => {
             both!("~ {id}: 모델 호출 {before} → {now}\n", "~ {id}: model calls {before} → {now}\n")

@@ -30,7 +30,10 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     let shown = text(&first.stdout);
     assert!(first.status.success(), "{shown}{}", text(&first.stderr));
     assert!(shown.starts_with("ok    leave  rag "), "{shown}");
-    assert!(shown.contains("2 of 2 held · model offline-extractive-1 · 4 model calls · $0.000000"), "{shown}");
+    assert!(
+        shown.contains("2 of 2 held · model offline-extractive-1 · 4 model calls · $0.000000"),
+        "{shown}"
+    );
     assert!(shown.ends_with("there is no earlier report to compare with\n"), "{shown}");
     let again = told(&here, &["eval", "agent", "cases.toml", "--lang", "ko"], "");
     let shown = text(&again.stdout);
@@ -42,7 +45,12 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     let shown = text(&broken.stdout);
     assert_eq!(broken.status.code(), Some(1));
     assert!(shown.contains("FAIL  sum ") && shown.contains("\n      contains: 43 ≠ "), "{shown}");
-    assert!(shown.ends_with("changed since the last time (model offline-extractive-1): 1\n- sum: does not hold any more\n"), "{shown}");
+    assert!(
+        shown.ends_with(
+            "changed since the last time (model offline-extractive-1): 1\n- sum: does not hold any more\n"
+        ),
+        "{shown}"
+    );
     assert!(text(&broken.stderr).contains("1 did not hold"), "{}", text(&broken.stderr));
 
     let json = told(&here, &["eval", "agent", "cases.toml", "--only", "leave", "--json"], "");
@@ -83,8 +91,7 @@ fn an_agent_that_was_exported_is_the_same_under_another_name() {
         assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
         text(&output.stdout)
     };
-    for (agent, format) in
-        [("assistant", "toml"), ("contract", "yaml"), ("react", "yaml"), ("docqa", "toml")]
+    for (agent, format) in [("assistant", "toml"), ("contract", "yaml"), ("react", "yaml"), ("docqa", "toml")]
     {
         let written = doran(&["agents", "export", agent, "--format", format]);
         assert!(written.contains(agent), "{written}");
