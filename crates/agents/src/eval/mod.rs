@@ -64,6 +64,9 @@ pub struct Case {
     /// What comes with every question of it.
     #[serde(skip_serializing_if = "is_default")]
     pub options: AskOptions,
+    /// Why it is known not to hold today. It is then no failure, and one that holds all the same is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails: Option<String>,
     /// What is expected of the turn.
     pub expect: Expect,
 }

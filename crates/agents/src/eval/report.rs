@@ -19,7 +19,12 @@ pub struct Report {
 impl Report {
     /// How many held.
     pub fn passed(&self) -> usize {
-        self.cases.iter().filter(|case| case.failures.is_empty()).count()
+        self.cases.iter().filter(|case| case.failures.is_empty() && case.known.is_none()).count()
+    }
+
+    /// How many are known not to hold.
+    pub fn known(&self) -> usize {
+        self.cases.iter().filter(|case| case.known.is_some()).count()
     }
 
     /// What all of it cost, in millionths of a dollar.
@@ -43,6 +48,9 @@ pub struct Outcome {
     pub agent: String,
     /// What did not hold.
     pub failures: Vec<Failure>,
+    /// Why it is known not to hold, where that was said and is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<String>,
     /// What was seen.
     pub observed: Observed,
 }

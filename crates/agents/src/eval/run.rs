@@ -7,7 +7,7 @@ use doran_engine::store::{RamStore, RunRow, Status};
 use doran_engine::{EngineError, Runtime, StartOptions, ThreadKey};
 use serde_json::Value;
 
-use super::report::{Observed, Outcome, Report};
+use super::report::{Failure, Observed, Outcome, Report};
 use super::{Case, Set, SetError};
 use crate::agents::{Agent, Turn};
 
@@ -45,16 +45,27 @@ pub async fn run(set: &Set, agents: &[Agent], mut seen: impl FnMut(&Outcome)) ->
         let begun = Instant::now();
         let mut observed = observe(case, agent).await?;
         observed.ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let outcome = Outcome {
-            id: case.id.clone(),
-            agent: case.agent.clone(),
-            failures: observed.failures(&case.expect),
-            observed,
-        };
+        let outcome = judged(case, observed);
         seen(&outcome);
         report.cases.push(outcome);
     }
     Ok(report)
+}
+
+fn judged(case: &Case, observed: Observed) -> Outcome {
+    let mut failures = observed.failures(&case.expect);
+    let known = case.fails.clone().filter(|_| !failures.is_empty());
+    match (&case.fails, &known) {
+        (_, Some(_)) => failures.clear(),
+        // A note that is no longer true would hide the next failure.
+        (Some(why), None) => failures.push(Failure {
+            what: "fails".to_owned(),
+            expected: why.clone(),
+            was: "it holds; remove `fails`".to_owned(),
+        }),
+        (None, None) => {}
+    }
+    Outcome { id: case.id.clone(), agent: case.agent.clone(), failures, known, observed }
 }
 
 /// Plays a case on a store of its own, which nothing else sees and nothing is left of.

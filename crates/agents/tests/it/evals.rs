@@ -42,7 +42,11 @@ async fn the_four_agents_keep_what_the_questions_expect() {
         let eval::Outcome { id, failures, observed, .. } = outcome;
         println!(
             "{} {id}: {} · {:?} · {} sources · {} models",
-            if failures.is_empty() { "ok  " } else { "FAIL" },
+            match (failures.is_empty(), &outcome.known) {
+                (true, None) => "ok  ",
+                (true, Some(_)) => "known",
+                (false, _) => "FAIL",
+            },
             observed.route,
             observed.tools,
             observed.sources.len(),
@@ -55,7 +59,8 @@ async fn the_four_agents_keep_what_the_questions_expect() {
     .await
     .expect("a report");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(report.passed(), report.cases.len());
+    assert_eq!(report.passed() + report.known(), report.cases.len());
+    assert!(report.known() <= 3, "{} questions are known to fail", report.known());
 }
 
 #[test]
@@ -82,6 +87,17 @@ async fn a_question_that_expects_something_else_fails() {
     set.cases[0].expect = Expect { contains: vec!["연차휴가 30일".into()], ..Expect::default() };
     let report = eval::run(&set, &agents(), |_| {}).await.expect("a report");
     assert_eq!((report.passed(), report.cases[0].failures.len()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_question_that_is_known_to_fail_is_no_failure_until_it_holds() {
+    let mut set = set().only("assistant-ko-leave");
+    set.cases[0].fails = Some("시험".into());
+    let holds = eval::run(&set, &agents(), |_| {}).await.expect("a report");
+    assert_eq!((holds.passed(), holds.known(), holds.cases[0].failures[0].what.as_str()), (0, 0, "fails"));
+    set.cases[0].expect = Expect { contains: vec!["연차휴가 30일".into()], ..Expect::default() };
+    let fails = eval::run(&set, &agents(), |_| {}).await.expect("a report");
+    assert_eq!((fails.passed(), fails.known(), fails.cases[0].failures.len()), (0, 1, 0));
 }
 
 #[tokio::test]

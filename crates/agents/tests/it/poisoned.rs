@@ -83,11 +83,12 @@ async fn what_was_read_stays_read_after_it_was_summed_up_and_after_a_restart() {
         Script::call("read_file", json!({ "path": "a.txt" })),
         Script::text("요약했습니다."),
     ]);
-    let on = |model: &ScriptedModel, store: RamStore| {
-        let parts = parts(Arc::new(model.clone()), toolbox.clone());
-        stage("assistant", &Settings::default(), &parts, Arc::new(store))
-    };
-    let first = on(&model, store.clone());
+    let first = stage(
+        "assistant",
+        &Settings::default(),
+        &parts(Arc::new(model.clone()), toolbox.clone()),
+        Arc::new(store.clone()),
+    );
     first.ask("이 파일을 요약해 줘").await;
     // Enough talk that the file is out of sight of the model.
     for turn in 0..6 {
@@ -101,8 +102,13 @@ async fn what_was_read_stays_read_after_it_was_summed_up_and_after_a_restart() {
     let messages = first.state().await["messages"].to_string();
     assert!(!messages.contains("비밀: 1234"), "it is still in sight: {messages}");
     drop(first);
-    let model = ScriptedModel::new([agent(), search("1234"), Script::text("찾지 않았습니다.")]);
-    let second = on(&model, store);
+    let model = ByRequest::new(|request| match request.purpose {
+        Purpose::Route => Script::json(&json!({ "route": "agent", "reason": "시험" })),
+        Purpose::Summarize => Script::text("파일을 요약했다."),
+        _ => search("1234"),
+    });
+    let parts = parts(Arc::new(model), toolbox);
+    let second = stage("assistant", &Settings::default(), &parts, Arc::new(store));
     second.start("무엇이든 해 줘").await.wait().await.expect("a rest");
     assert_eq!(questions(&second).await[0]["why"], "injection");
     assert_eq!(ran.load(Ordering::SeqCst), 0);

@@ -148,8 +148,8 @@ impl Scenario {
             Counts { models: sum(|c| c.models), calculator: sum(|c| c.calculator), order: sum(|c| c.order) };
         assert!(made.order <= 1, "{at}: ordered {} times", made.order);
         if row.status == Status::Paused {
-            // It died between an order and the record of it: a person is asked instead of ordering again.
-            assert_eq!((made.order, expected.order), (1, 1), "{at}");
+            // It died between the wish to order and the record of it: a person is asked instead of ordering again.
+            assert_eq!(expected.order, 1, "{at}");
             return;
         }
         assert_eq!(row.status, Status::Finished, "{at}: {:?}", row.error);

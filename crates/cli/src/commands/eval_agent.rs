@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     };
     output.data(&text)?;
     keep(&kept, before, &report)?;
-    let failed = report.cases.len() - report.passed();
+    let failed = report.cases.len() - report.passed() - report.known();
     if failed > 0 {
         return Err(both!("{failed}개가 기대와 다릅니다", "{failed} did not hold").into());
     }
@@ -139,15 +139,20 @@ fn as_json(outcome: &Outcome) -> String {
 fn sum_json(report: &Report) -> String {
     let (cases, passed) = (report.cases.len(), report.passed());
     let sum = json!({
-        "model": report.model, "cases": cases, "passed": passed, "failed": cases - passed,
+        "model": report.model, "cases": cases, "passed": passed, "known": report.known(),
+        "failed": cases - passed - report.known(),
         "model_calls": report.model_calls(), "cost_micros": report.cost_micros(),
     });
     format!("{sum}\n")
 }
 
 fn as_line(outcome: &Outcome, wide: usize) -> String {
-    let Outcome { id, failures, observed, .. } = outcome;
-    let held = if failures.is_empty() { "ok  " } else { "FAIL" };
+    let Outcome { id, failures, known, observed, .. } = outcome;
+    let held = match (failures.is_empty(), known) {
+        (true, None) => "ok   ",
+        (true, Some(_)) => "known",
+        (false, _) => "FAIL ",
+    };
     let tools = if observed.tools.is_empty() { "-".to_owned() } else { observed.tools.join("+") };
     let mut text = format!(
         "{held}  {}  {}  {} · sources {} · models {} · ${:.6} · {} ms\n",
@@ -159,6 +164,9 @@ fn as_line(outcome: &Outcome, wide: usize) -> String {
         observed.cost_micros as f64 / 1e6,
         observed.ms,
     );
+    if let Some(why) = known {
+        writeln!(text, "      {}", short(why)).ok();
+    }
     for Failure { what, expected, was } in failures {
         writeln!(text, "      {what}: {} ≠ {}", short(expected), short(was)).ok();
     }

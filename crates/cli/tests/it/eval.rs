@@ -29,7 +29,7 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     let first = told(&here, &["eval", "agent", "cases.toml"], "");
     let shown = text(&first.stdout);
     assert!(first.status.success(), "{shown}{}", text(&first.stderr));
-    assert!(shown.starts_with("ok    leave  rag "), "{shown}");
+    assert!(shown.starts_with("ok     leave  rag "), "{shown}");
     assert!(
         shown.contains("2 of 2 held · model offline-extractive-1 · 4 model calls · $0.000000"),
         "{shown}"
@@ -44,7 +44,7 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
     let broken = told(&here, &["eval", "agent", "cases.toml"], "");
     let shown = text(&broken.stdout);
     assert_eq!(broken.status.code(), Some(1));
-    assert!(shown.contains("FAIL  sum ") && shown.contains("\n      contains: 43 ≠ "), "{shown}");
+    assert!(shown.contains("FAIL   sum ") && shown.contains("\n      contains: 43 ≠ "), "{shown}");
     assert!(
         shown.ends_with(
             "changed since the last time (model offline-extractive-1): 1\n- sum: does not hold any more\n"
