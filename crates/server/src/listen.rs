@@ -8,15 +8,22 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::stall::Impatient;
 use crate::{App, Keys, router};
 
 /// Wait after a failed accept: the usual reason is that there are too many open files, which passes.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections that the system holds until they are accepted. After a restart everybody comes back at once.
+const BACKLOG: u32 = 4096;
+
+/// Bytes that the system holds for a client that is slow to read. Left alone it would take megabytes for each.
+const SEND_BUFFER: u32 = 128 * 1024;
 
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +52,21 @@ pub async fn bind(address: SocketAddr, keys: &Keys) -> Result<TcpListener, BindE
     if !address.ip().is_loopback() && keys.is_empty() {
         return Err(BindError::NotLoopback(address));
     }
-    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+    listening(address).map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => BindError::InUse(address),
         _ => BindError::Other { address, source },
     })
+}
+
+fn listening(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that was killed may start again in the same place at once. Elsewhere this would share the port.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    // Connections take this after the socket that accepts them.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Answers until `stop`, then lets open connections end: streams say `draining` at once, the rest has the time of
@@ -74,7 +92,8 @@ pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) {
                 continue;
             }
         };
-        let connection = open.watch(http.serve_connection(TokioIo::new(socket), service.clone()));
+        let socket = TokioIo::new(Impatient::new(socket, limits.slow_reader));
+        let connection = open.watch(http.serve_connection(socket, service.clone()));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended early");

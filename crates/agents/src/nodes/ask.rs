@@ -97,7 +97,7 @@ impl Work {
             "input_tokens": reply.usage.input_tokens,
             "output_tokens": reply.usage.output_tokens,
             "cached_tokens": reply.usage.cached_tokens,
-            "cost_micros": 0,
+            "cost_micros": reply.usage.cost_micros,
             "counted": reply.usage.counted,
             "ms": ms,
         });
@@ -105,7 +105,8 @@ impl Work {
         self.cx.spend(Usage {
             input_tokens: reply.usage.input_tokens,
             output_tokens: reply.usage.output_tokens,
-            cost_micros: 0,
+            // What a model without a known price costs is in no sum; its note says so.
+            cost_micros: reply.usage.cost_micros.unwrap_or(0),
         })?;
         Ok(reply)
     }

@@ -95,7 +95,12 @@ pub(crate) async fn house(config: &Config, tape: &Tape) -> anyhow::Result<House>
 /// The same, with or without the samples.
 pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -> anyhow::Result<House> {
     let Records { store, keeper, new, held } = records(config).await?;
-    let limits = Limits { steps: config.max_steps, active: Some(config.run_timeout), ..Limits::default() };
+    let limits = Limits {
+        steps: config.max_steps,
+        active: Some(config.run_timeout),
+        tokens: config.max_run_tokens,
+        cost_micros: config.max_run_cost_micros,
+    };
     let options = RuntimeOptions {
         worker: Some(config.worker.clone()),
         lease: config.lease,

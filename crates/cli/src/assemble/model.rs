@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use doran_llm::{
-    ChatModel, ModelConfig, ModelId, OFFLINE_MODEL, OfflineModel, Recording, Replaying, Secret, Streaming,
-    vendor,
+    ChatModel, ModelConfig, ModelId, OFFLINE_MODEL, OfflineModel, Priced, Prices, Recording, Replaying,
+    Secret, Streaming, vendor,
 };
 
 use crate::config::Config;
@@ -53,16 +53,42 @@ pub(super) fn open(config: &Config, tape: &Tape) -> Result<Opened, Both> {
         })?;
         Ok(Arc::new(recording))
     };
-    let main = taped(one(config, &config.model)?)?;
+    let prices = Arc::new(prices(config)?);
+    let counted = |name: &str| -> Result<Arc<dyn ChatModel>, Both> {
+        let model = taped(one(config, name)?)?;
+        affordable(config, &prices, &model.about().name)?;
+        Ok(Arc::new(Priced::new(model, prices.clone())))
+    };
+    let main = counted(&config.model)?;
     let small = match &config.small_model {
-        Some(name) => taped(one(config, name)?)?,
+        Some(name) => counted(name)?,
         None => main.clone(),
     };
     let mut named = BTreeMap::new();
     for name in names {
-        named.insert(name.to_owned(), taped(one(config, name)?)?);
+        named.insert(name.to_owned(), counted(name)?);
     }
     Ok(Opened { main, small, named })
+}
+
+/// What models cost: the prices that come with the program, and those of `[prices]` over them.
+pub(crate) fn prices(config: &Config) -> Result<Prices, Both> {
+    let built_in = Prices::built_in().map_err(|error| {
+        both!("내장된 가격표를 읽을 수 없습니다", "the built-in prices cannot be read").because(error)
+    })?;
+    let own = &config.tables.prices;
+    Ok(own.iter().fold(built_in, |prices, (name, price)| prices.with_price(name, *price)))
+}
+
+/// A limit on money is kept only where every model has a price.
+fn affordable(config: &Config, prices: &Prices, name: &str) -> Result<(), Both> {
+    if config.max_run_cost_micros.is_none() || prices.knows(name) {
+        return Ok(());
+    }
+    Err(both!(
+        "`{name}`의 가격을 몰라 `max_run_cost_cents`를 지킬 수 없습니다. `[prices.\"{name}\"]`에 `input`과 `output`(백만 토큰당 미국 달러)을 적거나, `max_run_tokens`를 쓰세요",
+        "`max_run_cost_cents` cannot be kept: the price of `{name}` is not known. Write `input` and `output` (US dollars for a million tokens) into `[prices.\"{name}\"]`, or use `max_run_tokens`"
+    ))
 }
 
 /// The model of this name.

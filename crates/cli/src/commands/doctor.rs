@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use doran_jail::Jail;
-use doran_llm::OFFLINE_MODEL;
+use doran_llm::{OFFLINE_MODEL, embed};
 use doran_retrieval::ingest::{self, ReadLimits, Reader};
 use serde_json::json;
 
 use crate::assemble::model;
 use crate::client::Client;
+use crate::commands::models::install;
 use crate::commands::serve;
 use crate::config::{Config, Database, Loaded};
 use crate::output::{Both, Output, both, sentence};
@@ -65,6 +66,7 @@ pub(crate) async fn run(args: &Args, loaded: &Loaded, output: Output) -> anyhow:
         jail().await,
         model_of(config).await,
         servers().await,
+        encoder(config),
         keys_of(config),
         port(config, server.as_ref()).await,
     ];
@@ -289,8 +291,10 @@ async fn model_of(config: &Config) -> Check {
 
 async fn servers() -> Check {
     let found = doran_llm::discover().await;
-    let names =
-        found.iter().map(|one| format!("{} ({})", one.provider, one.models.len())).collect::<Vec<_>>();
+    let names = found
+        .iter()
+        .map(|one| format!("{} {} ({})", one.provider, one.base_url, one.models.len()))
+        .collect::<Vec<_>>();
     let names = names.join(", ");
     Check::ok(
         "servers",
@@ -302,6 +306,31 @@ async fn servers() -> Check {
             ),
         },
     )
+}
+
+/// The encoder may be missing; files that are there must be whole.
+fn encoder(config: &Config) -> Check {
+    let folder = install::folder(config);
+    let (name, shown) = ("encoder", folder.display());
+    if !folder.exists() {
+        return Check::ok(
+            name,
+            both!(
+                "없음. 뜻으로 찾으려면 `doran models install use-multilingual`",
+                "none; for search by meaning `doran models install use-multilingual`"
+            ),
+        );
+    }
+    match embed::is_installed(&folder) {
+        true => Check::ok(name, both!("{shown}: 온전함", "{shown}: whole")),
+        false => Check::fail(
+            name,
+            both!(
+                "{shown}: 파일이 빠졌거나 상했습니다. `doran models install use-multilingual`로 다시 설치하세요",
+                "{shown}: files are missing or damaged; install again with `doran models install use-multilingual`"
+            ),
+        ),
+    }
 }
 
 fn keys_of(config: &Config) -> Check {

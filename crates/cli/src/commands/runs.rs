@@ -44,6 +44,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
             json!({
                 "run": run.id, "thread": run.thread, "agent": run.agent, "status": status, "steps": run.steps,
                 "input_tokens": run.usage.input_tokens, "output_tokens": run.usage.output_tokens,
+                "cost_micros": run.usage.cost_micros,
                 "created_at": run.created, "ended_at": run.ended, "error": failure,
             })
             .to_string()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use doran_engine::Runtime;
 use doran_engine::store::Retention;
-use doran_server::{BindError, Keys};
+use doran_server::{BindError, Keys, Limits};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +89,8 @@ impl Serving {
         house.keys = door.keys.clone();
         house.runtime.work().await?;
         let (stop, data_dir) = (CancellationToken::new(), config.data_dir.clone());
-        let task = tokio::spawn(doran_server::serve(listener, house.app(), stop.clone()));
+        let limits = Limits { connections: connections(), ..Limits::default() };
+        let task = tokio::spawn(doran_server::serve(listener, house.app().limits(limits), stop.clone()));
         tokio::spawn(clear_now_and_then(house.runtime.clone(), config.retention, stop.clone()));
         let client = door.client(address);
         data_dir::ensure(&data_dir)?;
@@ -119,6 +120,25 @@ impl Serving {
         house.runtime.shutdown(PATIENCE).await;
         Ok(())
     }
+}
+
+/// Connections that may be open at a time: as many as the server wants, or three in four of the files that the system
+/// lets this process open, after asking it for all it gives. The rest is for the database and documents; more clients wait
+/// to be accepted.
+fn connections() -> usize {
+    let wanted = Limits::default().connections;
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+        }
+        if let Some(most) = getrlimit(Resource::Nofile).current {
+            return wanted.min(usize::try_from(most / 4 * 3).unwrap_or(wanted));
+        }
+    }
+    wanted
 }
 
 /// How often a server clears away what need not be kept.

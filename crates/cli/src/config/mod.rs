@@ -40,6 +40,10 @@ pub(crate) struct Config {
     pub(crate) lease: Duration,
     pub(crate) max_steps: u32,
     pub(crate) run_timeout: Duration,
+    /// None sets no limit.
+    pub(crate) max_run_tokens: Option<u64>,
+    /// None sets no limit.
+    pub(crate) max_run_cost_micros: Option<u64>,
     /// None keeps finished runs for ever.
     pub(crate) retention: Option<Duration>,
     /// The tables of the settings file.
@@ -263,6 +267,8 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         lease: Duration::from_secs(number(values, "lease_seconds")?.into()),
         max_steps: number(values, "max_steps")?,
         run_timeout: Duration::from_secs(number(values, "run_timeout_seconds")?.into()),
+        max_run_tokens: some(number(values, "max_run_tokens")?),
+        max_run_cost_micros: some(number(values, "max_run_cost_cents")?).map(|cents| cents * 10_000),
         retention: (days > 0).then(|| Duration::from_secs(days * 24 * 60 * 60)),
         tables: Tables::default(),
         secrets: Secrets::default(),
@@ -280,6 +286,11 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         }
     }
     Ok(config)
+}
+
+/// A limit, where 0 is none.
+fn some(number: u32) -> Option<u64> {
+    (number > 0).then_some(number.into())
 }
 
 /// Words between commas; `none` means none.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use doran_agents::described::Description;
 use doran_agents::tools::Policy;
 use doran_agents::{AgentSettings, Settings};
+use doran_llm::Price;
 use serde::Deserialize;
 
 use crate::environment::Environment;
@@ -12,7 +13,7 @@ use crate::output::{Both, both};
 use crate::secret::Secret;
 
 /// Their names in the file.
-pub(crate) const TABLES: [&str; 6] = ["tools", "mcp", "models", "agents", "assistants", "graphs"];
+pub(crate) const TABLES: [&str; 7] = ["tools", "mcp", "models", "prices", "agents", "assistants", "graphs"];
 
 /// Variables that hold the keys of tools.
 pub(crate) const OPENWEATHER: &str = "OPENWEATHER_API_KEY";
@@ -25,6 +26,8 @@ pub(crate) struct Tables {
     pub(crate) tools: Tools,
     pub(crate) mcp: BTreeMap<String, Mcp>,
     pub(crate) models: BTreeMap<String, Model>,
+    /// What models cost, by `provider:model`, where that differs from what comes with the program.
+    pub(crate) prices: BTreeMap<String, Price>,
     agents: BTreeMap<String, AgentSettings>,
     assistants: BTreeMap<String, AgentSettings>,
     graphs: Vec<Description>,
@@ -108,6 +111,18 @@ impl Tables {
                 return Err((at, both!("모델 `{name}`: {error}", "model `{name}`: {error}")));
             }
         }
+        for (name, price) in &tables.prices {
+            let at = text.find(&format!("[prices.\"{name}")).unwrap_or(0);
+            if let Err(error) = name.parse::<doran_llm::ModelId>() {
+                return Err((at, both!("가격 `{name}`: {error}", "price `{name}`: {error}")));
+            }
+            if !price.is_possible() {
+                return Err((
+                    at,
+                    both!("가격 `{name}`: 0 이상의 수여야 합니다", "price `{name}`: it must not be below 0"),
+                ));
+            }
+        }
         Ok(tables)
     }
 
@@ -134,6 +149,7 @@ impl Tables {
             .into_iter()
             .chain(named("mcp", self.mcp.keys().collect()))
             .chain(named("models", self.models.keys().collect()))
+            .chain(named("prices", self.prices.keys().collect()))
             .chain(named("agents", self.agents.keys().collect()))
             .chain(named("assistants", self.assistants.keys().collect()))
             .chain(named("graphs", self.graphs.iter().map(|graph| &graph.name).collect()))
@@ -222,6 +238,7 @@ mod tests {
             "models.local agents.react",
         );
         check("[assistants.hr]\nko = \"인사\"", "assistants.hr");
+        check("[prices.\"openai:new\"]\ninput = 1\noutput = 2.5", "prices.openai:new");
     }
 
     #[test]
@@ -232,6 +249,9 @@ mod tests {
         check("[mcp.a]\nurl = \"http://h\"\ncommand = \"x\"", "an MCP server takes");
         check("mcp.a.headers.x = 1\n[mcp.b]\nenv = { KEY = [\"hunter2\"] }", "expected a string");
         check("[models.m]\nid = \"gpt\"", "is not `provider:model`");
+        check("[prices.gpt]\ninput = 1\noutput = 2", "is not `provider:model`");
+        check("[prices.\"openai:x\"]\ninput = -1\noutput = 2", "must not be below 0");
+        check("[prices.\"openai:x\"]\ninptu = 1\noutput = 2", "unknown field `inptu`");
     }
 
     #[test]

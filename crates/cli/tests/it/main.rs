@@ -5,7 +5,9 @@
 mod ask;
 mod chat;
 mod config;
+mod cost;
 mod demo;
+mod encoder;
 mod eval;
 mod ingest;
 mod keys;

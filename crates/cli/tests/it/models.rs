@@ -1,6 +1,9 @@
 //! `doran models` and `doran doctor`.
 
-use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::{env, fs};
 
 use crate::program::{doran, fresh, text, told};
 
@@ -49,7 +52,9 @@ fn the_doctor_says_what_is_wrong_and_ends_accordingly() {
     let here = fresh("doctor");
     let well = told(&here, &["doctor", "--json"], "");
     let stdout = text(&well.stdout);
-    for check in ["settings", "data", "disk", "database", "jail", "model", "servers", "keys", "port"] {
+    for check in
+        ["settings", "data", "disk", "database", "jail", "model", "servers", "encoder", "keys", "port"]
+    {
         assert!(stdout.contains(&format!("\"check\":\"{check}\"")), "{stdout}");
     }
     assert_eq!(well.status.success(), !stdout.contains("\"health\":\"fail\""), "{stdout}");
@@ -64,4 +69,47 @@ fn the_doctor_says_what_is_wrong_and_ends_accordingly() {
         stdout.lines().any(|line| line.starts_with("fail  keys") && line.contains("doran keys new")),
         "{stdout}"
     );
+}
+
+/// A llama.cpp server with a small model; `None`: skipped, in words.
+fn llama() -> Option<(Child, String)> {
+    let Some(python) = env::var_os("DORAN_TEST_LLAMA_PYTHON") else {
+        let required = env::var("DORAN_REQUIRE_PARTS").as_deref() == Ok("1");
+        assert!(!required, "a llama.cpp server is required (DORAN_REQUIRE_PARTS=1); run `./x test`");
+        eprintln!("SKIPPED: no llama.cpp server, run `./x test` / llama.cpp 서버가 없어 건너뜀");
+        return None;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm/tests/llama/serve.py");
+    let mut command = Command::new(python);
+    command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the server starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("http://127.0.0.1:"), "the server did not start: {line:?}");
+    Some((child, line.trim().to_owned()))
+}
+
+#[test]
+fn a_llama_server_is_listed_chosen_and_explained() {
+    let Some((mut child, address)) = llama() else { return };
+    let here = fresh("llama");
+    let listed = text(&told(&here, &["models", "--at", &address], "").stdout);
+    let id = format!("llamacpp:{address}/v1#smollm2-135m");
+    assert!(listed.contains(&format!("{id}   to use it: doran models use {id}")), "{listed}");
+    let chosen = told(&here, &["models", "use", &id], "");
+    assert!(chosen.status.success(), "{}", text(&chosen.stderr));
+    assert!(
+        text(&chosen.stderr).contains("questions and passages do not leave it"),
+        "{}",
+        text(&chosen.stderr)
+    );
+    let doctor = text(&told(&here, &["doctor"], "").stdout);
+    assert!(doctor.contains(&format!("ok    model      {id}: reached")), "{doctor}");
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+    let doctor = text(&told(&here, &["doctor", "--lang", "ko"], "").stdout);
+    let line = doctor.lines().find(|line| line.starts_with("fail  model")).expect("it fails");
+    assert!(line.contains("닿지 않음") && line.contains("서버가 켜져 있는지"), "{line}");
+    let gone = told(&here, &["models", "--at", &address], "");
+    assert!(text(&gone.stderr).contains("no model server was found"), "{}", text(&gone.stderr));
 }

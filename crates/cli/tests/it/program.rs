@@ -58,6 +58,14 @@ impl Server {
         Self::of(doran(here, &[&["serve"], flags].concat()))
     }
 
+    /// Starts it by a line of the shell, which has to become the program.
+    pub fn by_shell(here: &Path, line: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.env_clear().env("HOME", here).current_dir(here).args(["-c", line]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::of(command)
+    }
+
     fn of(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the program starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));

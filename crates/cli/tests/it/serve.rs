@@ -69,3 +69,29 @@ fn a_backup_is_made_while_the_server_runs() {
     let listed = told(&here, &["threads", "--database", &format!("sqlite:{name}")], "");
     assert!(text(&listed.stdout).contains('t'), "{}", text(&listed.stderr));
 }
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_may_open_few_files_makes_clients_wait_and_goes_on() {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    let here = fresh("files");
+    let program = env!("CARGO_BIN_EXE_doran");
+    let server = Server::by_shell(&here, &format!("ulimit -n 64 && exec {program} serve --port 0"));
+    // Many more than fit. The system takes them in; the server does not, and does not fall over.
+    let crowd: Vec<TcpStream> =
+        (0..120).map(|_| TcpStream::connect(&server.address).expect("connected")).collect();
+    let mut waits = TcpStream::connect(&server.address).expect("connected");
+    waits.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    waits.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    drop(crowd);
+    let mut answer = String::new();
+    waits.read_to_string(&mut answer).expect("its turn comes");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let asked = server.request("POST /api/threads/t/runs", ASK);
+    assert!(asked.contains("event: finished"), "{asked}");
+    let (status, stderr) = server.stop();
+    assert!(status.success(), "{stderr}");
+}

@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub(crate) use self::faults::told_in_stream;
-pub(crate) use self::send::{Answer, Call, Http, address, is_loopback};
+pub(crate) use self::send::{Answer, Call, Http, address, install_crypto, is_loopback};
 pub(crate) use self::sse::{Event, SseDecoder, TooLong};
 
 /// A key. It prints nothing of itself, wherever it is printed.

@@ -244,7 +244,7 @@ async fn start_of(mut response: reqwest::Response, patience: Duration) -> Vec<u8
 }
 
 /// TLS needs to be told once per process which cryptography to use. If the program has chosen already, that stays.
-fn install_crypto() {
+pub(crate) fn install_crypto() {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && rustls::crypto::ring::default_provider().install_default().is_err()
     {

@@ -198,6 +198,7 @@ fn sane(reported: &Reported, own: Usage) -> Usage {
         output_tokens: output,
         reasoning_tokens: reported.reasoning.unwrap_or(0).min(output),
         counted: Counted::Reported,
+        cost_micros: None,
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::vendors::{VENDORS, Vendor, vendor};
 use super::{ModelConfig, ModelId, Reached};
 use crate::error::ModelError;
-use crate::http::{Http, Limits, Secret, Timeouts};
+use crate::http::{Http, Limits, Secret, Timeouts, address};
 
 /// A server that answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,6 +20,8 @@ pub struct Found {
     pub base_url: String,
     /// The models it offers, by name.
     pub models: Vec<String>,
+    /// Whether it is still loading its model and cannot answer yet.
+    pub loading: bool,
 }
 
 /// A server on this machine answers at once or not at all.
@@ -38,33 +40,75 @@ pub async fn discover() -> Vec<Found> {
     found
 }
 
+/// Asks an address that a person named, such as `http://127.0.0.1:9000`. Whose server it is, the server tells.
+pub async fn discover_at(base_url: &str) -> Result<Found, super::OpenError> {
+    let base_url = base_url.trim_end_matches('/');
+    let bare = address(base_url)?.path() == "/";
+    let base_url = if bare { format!("{base_url}/v1") } else { base_url.to_owned() };
+    let timeouts = Timeouts { connect: 5 * PATIENCE, first_byte: 5 * PATIENCE, idle: 5 * PATIENCE };
+    Ok(found("openai-compatible", base_url, timeouts).await?)
+}
+
 /// Asks one address whether a server of this vendor is there.
 async fn ask(vendor: &'static Vendor, base_url: String) -> Option<Found> {
     let timeouts = Timeouts { connect: PATIENCE, first_byte: PATIENCE, idle: PATIENCE };
+    found(vendor.id, base_url, timeouts).await.ok()
+}
+
+async fn found(provider: &'static str, base_url: String, timeouts: Timeouts) -> Result<Found, ModelError> {
     let limits = Limits { body_bytes: 1 << 20, ..Limits::default() };
-    let http = Http::new(&base_url, Secret::none(), &[], &[], timeouts, limits).ok()?;
-    let models = listed(&http, &base_url).await.ok()?;
-    Some(Found { provider: vendor.id, base_url, models })
+    let http = Http::new(&base_url, Secret::none(), &[], &[], timeouts, limits)?;
+    match listed(&http, &base_url).await {
+        Ok(Listing { names, owner }) => {
+            let provider = owner.as_deref().and_then(of_owner).unwrap_or(provider);
+            Ok(Found { provider, base_url, models: names, loading: false })
+        }
+        // What llama.cpp says until its model is in memory.
+        Err(ModelError::Unavailable { reason, .. }) if reason.contains("Loading model") => {
+            Ok(Found { provider: "llamacpp", base_url, models: Vec::new(), loading: true })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whose server writes this into `owned_by`.
+fn of_owner(owner: &str) -> Option<&'static str> {
+    match owner {
+        "llamacpp" => Some("llamacpp"),
+        "vllm" => Some("vllm"),
+        "library" => Some("ollama"),
+        "organization_owner" => Some("lmstudio"),
+        _ => None,
+    }
 }
 
 /// The models that a server offers, by name. For `openai-compatible` and Azure the address is in the settings.
 pub async fn list_models(config: &ModelConfig, secret: Secret) -> Result<Vec<String>, super::OpenError> {
     let reached = Reached::by(config, secret)?;
     let http = reached.http(config)?;
-    Ok(listed(&http, &reached.base_url).await?)
+    Ok(listed(&http, &reached.base_url).await?.names)
 }
 
-async fn listed(http: &Http, base_url: &str) -> Result<Vec<String>, ModelError> {
+/// What a server says about its models.
+#[derive(Debug, PartialEq, Eq)]
+struct Listing {
+    names: Vec<String>,
+    /// Who owns the first of them.
+    owner: Option<String>,
+}
+
+async fn listed(http: &Http, base_url: &str) -> Result<Listing, ModelError> {
     let body = http.get(format!("{base_url}/models")).await?.whole(1 << 20).await?;
-    names(&body).ok_or_else(|| ModelError::Rejected { reason: "the server has no list of models".into() })
+    listing(&body).ok_or_else(|| ModelError::Rejected { reason: "the server has no list of models".into() })
 }
 
-/// The names in a list of models: under `data` as OpenAI has it, under `models` as Google has it. A list of our own
+/// A list of models: names under `data` as OpenAI has it, under `models` as Google has it. A list of our own
 /// agents is not one: this program speaks the same dialect, and would find itself.
-fn names(body: &[u8]) -> Option<Vec<String>> {
+fn listing(body: &[u8]) -> Option<Listing> {
     let listing: Value = serde_json::from_slice(body).ok()?;
     let rows = listing.get("data").or_else(|| listing.get("models"))?.as_array()?;
-    if rows.iter().any(|row| row.get("owned_by").and_then(Value::as_str) == Some("doran")) {
+    let owner = |row: &Value| row.get("owned_by").and_then(Value::as_str).map(str::to_owned);
+    if rows.iter().any(|row| owner(row).as_deref() == Some("doran")) {
         return None;
     }
     let name = |row: &Value| row.get("id").or_else(|| row.get("name"))?.as_str().map(str::to_owned);
@@ -75,7 +119,7 @@ fn names(body: &[u8]) -> Option<Vec<String>> {
         }
     });
     names.sort();
-    Some(names)
+    Some(Listing { names, owner: rows.first().and_then(owner) })
 }
 
 impl Found {
@@ -96,7 +140,7 @@ mod tests {
 
     #[test]
     fn lists_of_models_are_read_as_servers_write_them() {
-        let read = |text: &str| names(text.as_bytes());
+        let read = |text: &str| listing(text.as_bytes()).map(|listing| listing.names);
         let both = r#"{"models":[{"name":"x"}],"object":"list","data":[{"id":"b"},{"id":"a"}]}"#;
         assert_eq!(read(both), Some(vec!["a".into(), "b".into()]));
         assert_eq!(read(r#"{"models":[{"name":"models/gemini-x"}]}"#), Some(vec!["gemini-x".into()]));

@@ -8,6 +8,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
 use super::fingerprint::fingerprint;
+use super::paid;
 use crate::model::{About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, ModelRole};
 
 /// Where answers are kept; shared by all tenants and models, told apart inside.
@@ -109,7 +110,7 @@ impl ChatModel for Cached {
         let name = self.inner.about_role(request.role).name;
         let key = fingerprint(&[&self.tenant, &name], &request);
         if let Some(kept) = self.cache.get(&key) {
-            let deltas: Vec<_> = kept.iter().cloned().map(Ok).collect();
+            let deltas: Vec<_> = kept.iter().cloned().map(|delta| Ok(paid(delta))).collect();
             return stream::iter(deltas).boxed();
         }
         let cache = self.cache.clone();

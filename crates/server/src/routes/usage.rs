@@ -1,20 +1,22 @@
-//! What was spent.
+//! What was spent, in all and, for a thread, by each model.
+
+use std::collections::BTreeMap;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use doran_engine::EngineError;
 use doran_engine::store::{RunFilter, Usage};
+use doran_engine::{EngineError, ThreadKey, log};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{json, query};
 use crate::App;
 use crate::ask;
-use crate::error::ApiError;
+use crate::error::{ApiError, Code};
 use crate::identity::Caller;
 
-/// Runs read in one go, and how often.
+/// Runs or steps read in one go, and how often.
 const PAGE: usize = 500;
 const PAGES: usize = 40;
 
@@ -25,7 +27,7 @@ pub(super) struct Of {
     thread: Option<String>,
 }
 
-/// `GET /api/usage`: tokens and money of a thread, or of the newest runs of all.
+/// `GET /api/usage`: tokens and money of a thread, also by model, or of the newest runs of all.
 pub(super) async fn usage(
     State(app): State<App>,
     caller: Caller,
@@ -56,11 +58,63 @@ pub(super) async fn usage(
         }
     }
     let Usage { input_tokens, output_tokens, cost_micros } = total;
-    Ok(json(json!({
+    let mut shown = json!({
         "runs": runs,
         "complete": all,
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "cost_micros": cost_micros,
-    })))
+    });
+    if let Some(thread) = &thread {
+        shown["by_model"] = by_model(&app, thread).await?;
+    }
+    Ok(json(shown))
+}
+
+/// What one model was asked and took.
+#[derive(Default)]
+struct Took {
+    calls: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    cost_micros: u64,
+}
+
+/// What each model took, as the steps of the thread noted it.
+async fn by_model(app: &App, thread: &ThreadKey) -> Result<Value, ApiError> {
+    let (mut took, mut after) = (BTreeMap::<String, Took>::new(), 0);
+    for _ in 0..PAGES {
+        let page = app.runtime.store().entries(thread, after, PAGE).await.map_err(EngineError::from)?;
+        for entry in &page {
+            let body = entry.read().map_err(|error| {
+                tracing::error!(%error, seq = entry.seq, "an entry cannot be read");
+                ApiError::from(Code::Internal)
+            })?;
+            let (log::Body::Step(step) | log::Body::Inner(step)) = body else { continue };
+            let calls = step.tasks.iter().filter_map(|task| task.notes.get("models")?.as_array());
+            for call in calls.flatten() {
+                let number = |name: &str| call.get(name).and_then(Value::as_u64).unwrap_or(0);
+                let name = call.get("name").and_then(Value::as_str).unwrap_or_default();
+                let one = took.entry(name.to_owned()).or_default();
+                one.calls += 1;
+                one.input_tokens += number("input_tokens");
+                one.output_tokens += number("output_tokens");
+                one.cost_micros += number("cost_micros");
+            }
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = last.seq,
+            Some(_) | None => break,
+        }
+    }
+    let rows = took.into_iter().map(|(name, Took { calls, input_tokens, output_tokens, cost_micros })| {
+        json!({
+            "name": name,
+            "calls": calls,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cost_micros": cost_micros,
+        })
+    });
+    Ok(rows.collect())
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use doran_llm::OfflineModel;
 use doran_server::Limits;
 use expect_test::expect;
-use serde_json::json;
+use serde_json::json as object;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::socket::{listening, told};
-use crate::{app, app_with, get, post, problem, send, sent, text, with};
+use crate::{app, app_with, get, json, post, problem, send, sent, text, with};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -87,7 +87,7 @@ async fn many_half_requests_do_not_keep_others_out() {
     let limits = Limits { head_time: SHORT, ..Limits::default() };
     let (address, _stop, _serving) = listening(app_with(Arc::new(OfflineModel), limits)).await;
     let mut held = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..500 {
         let mut socket = TcpStream::connect(address).await.expect("connected");
         socket.write_all(b"GET / HTTP/1.1\r\nHost: ").await.expect("sent");
         held.push(socket);
@@ -126,7 +126,7 @@ async fn json_that_was_made_to_hurt_is_refused() {
         table.push_str(&format!("{} ← {name}\n", problem(&app, request).await));
     }
     for title in ["a\u{0}b", "a\nb", "", "   ", &"가".repeat(201)] {
-        let told = problem(&app, post("/api/threads", &json!({ "title": title }).to_string())).await;
+        let told = problem(&app, post("/api/threads", &object!({ "title": title }).to_string())).await;
         let shown: String = title.chars().take(5).collect();
         table.push_str(&format!("{told} ← the title {shown:?}\n"));
     }
@@ -249,4 +249,90 @@ async fn a_document_is_taken_as_the_file_itself_or_not_at_all() {
         400 bad_input ← name=a.md&tenant=b ("x", "y")
     "#]]
     .assert_eq(&table);
+}
+
+#[tokio::test]
+async fn http2_is_not_spoken_however_it_is_asked_for() {
+    let (address, _stop, _serving) = listening(app()).await;
+    // The beginning of HTTP/2, its settings, and streams that are opened and reset at once, over and over.
+    let mut attack = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    for stream in (1_u32..20_001).step_by(2) {
+        attack.extend_from_slice(b"\0\0\x01\x01\x05");
+        attack.extend_from_slice(&stream.to_be_bytes());
+        attack.push(0x82);
+        attack.extend_from_slice(b"\0\0\x04\x03\0");
+        attack.extend_from_slice(&stream.to_be_bytes());
+        attack.extend_from_slice(&8_u32.to_be_bytes());
+    }
+    let attacks = (0..20).map(|_| async {
+        let mut socket = TcpStream::connect(address).await.expect("connected");
+        // The other side hangs up while it is still being talked at.
+        socket.write_all(&attack).await.ok();
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(20), socket.read_to_end(&mut rest)).await;
+        drop(closed.expect("closed in time"));
+        assert!(!rest.starts_with(b"\0"), "it spoke HTTP/2");
+    });
+    futures_util::future::join_all(attacks).await;
+    let well = told(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert!(well.starts_with("HTTP/1.1 200 "), "{well}");
+}
+
+#[tokio::test]
+async fn sockets_that_do_nothing_are_waited_out_and_then_others_are_served() {
+    let limits = Limits { connections: 50, head_time: SHORT, ..Limits::default() };
+    let (address, _stop, _serving) = listening(app_with(Arc::new(OfflineModel), limits)).await;
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        idle.push(TcpStream::connect(address).await.expect("connected"));
+    }
+    // It stands behind them all, and its turn comes.
+    let well = told(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert!(well.starts_with("HTTP/1.1 200 "), "{well}");
+    drop(idle);
+}
+
+#[tokio::test]
+async fn a_method_is_what_it_says_and_a_path_is_taken_as_it_stands() {
+    let app = app();
+    let asked = r#"{"title":"t"}"#;
+    json(&app, post("/api/threads", asked)).await;
+    let before = json(&app, get("/api/threads")).await;
+    for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
+        for path in ["/api/threads", "/api/threads/t"] {
+            drop(send(&app, with(get(path), name, "DELETE")).await);
+        }
+    }
+    assert_eq!(json(&app, get("/api/threads")).await, before);
+    for path in
+        ["//api/threads", "/api/%2e%2e/api/threads", "/api/../api/threads", "/API/threads", "/api/threads/"]
+    {
+        assert_eq!(problem(&app, get(path)).await, "404 not_found", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn looking_changes_nothing() {
+    let app = crate::shared("looking").await;
+    let by = |request| crate::by("a", request);
+    let ask = r#"{"agent":"react","message":"안녕?"}"#;
+    json(&app, by(post("/api/threads/t/runs?wait=true", ask))).await;
+    let seen = async || {
+        let mut all = Vec::new();
+        for path in
+            ["/api/threads", "/api/threads/t", "/api/threads/t/history", "/api/usage", "/api/documents"]
+        {
+            all.push(json(&app, by(get(path))).await);
+        }
+        all
+    };
+    let before = seen().await;
+    for route in doran_server::ROUTES.iter().filter(|route| route.method == "get") {
+        let path =
+            route.path.replace("{thread}", "t").replace("{agent}", "react").replace("{model}", "react");
+        let path = path.replace("{document}", "d").replace("{run}", "00000000-0000-0000-0000-000000000000");
+        assert!(!path.contains('{'), "{path}");
+        drop(send(&app, by(get(&path))).await);
+    }
+    assert_eq!(seen().await, before);
 }

@@ -10,6 +10,7 @@ mod page;
 mod races;
 mod requests;
 mod runs;
+mod slow;
 mod socket;
 
 use std::sync::Arc;

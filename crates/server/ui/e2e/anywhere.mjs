@@ -146,6 +146,7 @@ export const anywhere = [
       await page.fill('.search-test input', '육아휴직 급여')
       await page.press('.search-test input', 'Enter')
       await page.waitForSelector('.hit mark')
+      await page.waitForSelector('.hit-why .tag')
       await shoot('documents-ko-light')
       await accessible(page, 'documents')
       await page.reload()

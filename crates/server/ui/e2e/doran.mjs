@@ -1,24 +1,26 @@
 // A real server of its own, in a directory of its own, that can be killed and started again in the same place.
 
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** Starts `doran serve`, or another program that says where it listens. */
-export async function doran(program, args = ['serve', '--port']) {
+/** Starts `doran serve` with these settings. */
+export async function doran(program, settings = '') {
   const home = mkdtempSync(join(tmpdir(), 'doran-e2e-'))
+  writeFileSync(join(home, 'doran.toml'), settings)
   let child = null
   let port = '0'
   const house = {
     base: '',
     async start() {
-      child = spawn(program, [...args, port], { cwd: home, env: { HOME: home, PATH: process.env.PATH }, stdio: ['ignore', 'ignore', 'pipe'] })
+      child = spawn(program, ['serve', '--port', port], { cwd: home, env: { HOME: home, PATH: process.env.PATH }, stdio: ['ignore', 'ignore', 'pipe'] })
       house.base = await listening(child)
       port = new URL(house.base).port
     },
     /** Ends it as a power cut would. */
     async kill() {
+      if (child.exitCode !== null || child.signalCode !== null) return
       const ended = new Promise((resolve) => child.once('exit', resolve))
       child.kill('SIGKILL')
       await ended
@@ -38,7 +40,7 @@ function listening(child) {
     child.stderr.setEncoding('utf8')
     child.stderr.on('data', (more) => {
       said += more
-      const place = /http:\/\/[\d.:]+/.exec(said)
+      const place = /http:\/\/127[\d.:]+/.exec(said.slice(said.indexOf('listening')))
       if (place && said.includes('\n')) resolve(place[0])
     })
     child.once('exit', () => reject(new Error(`the server does not start: ${said}`)))

@@ -202,8 +202,8 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
     if (what === 'search') {
       const q = url.searchParams.get('q') ?? ''
       const hits = /휴|leave|급여/.test(q) ? [
-        { passage: 'p1', document: 'd1', title: '취업규칙 › 제32조', text: '육아휴직은 자녀 1명당 1년 이내로 한다. 급여는 고용보험법이 정하는 바에 따른다.', page: 14, article: '제32조', start: 0, end: 0, score: 8.21, why: { terms: [['육아휴직', 6.1], ['급여', 2.0]] } },
-        { passage: 'p2', document: 'd2', title: '복리후생 안내 › 가족', text: '<b>육아휴직</b> 중에도 단체보험은 유지된다.', page: 3, score: 4.4, why: { terms: ['육아휴직'] } } ] : []
+        { passage: 'p1', document: 'd1', title: '취업규칙 › 제32조', text: '육아휴직은 자녀 1명당 1년 이내로 한다. 급여는 고용보험법이 정하는 바에 따른다.', page: 14, article: '제32조', start: 0, end: 0, score: 8.21, why: [{ term: '육아휴직', ranges: [{ start: 0, end: 12 }] }, { term: '급여', ranges: [{ start: 52, end: 58 }] }] },
+        { passage: 'p2', document: 'd2', title: '복리후생 안내 › 가족', text: '<b>육아휴직</b> 중에도 단체보험은 유지된다.', page: 3, score: 4.4, why: [{ term: '육아휴직', ranges: [{ start: 3, end: 15 }] }] } ] : []
       return json(response, { hits })
     }
     if (what === 'threads' && !one) {

@@ -1,7 +1,8 @@
-// What the page must do with the real program: every agent, a crash in the middle, and a document from upload to quote.
+// What the page must do with the real program and its built-in model: every agent, a crash, a document from upload to
+// quote.
 
 import assert from 'node:assert/strict'
-import { accessible, answerText, ask, finished, noSideways, PHONE, ready } from './steps.mjs'
+import { accessible, answerText, ask, finished, ready } from './steps.mjs'
 
 const LOOKS = [
   { locale: 'ko-KR', colorScheme: 'light' },
@@ -41,7 +42,7 @@ export const real = [
     async run({ page, house, shoot }) {
       let turns = 0
       await ready(page)
-      for (const wait of [0, 5, 20, 60, 150]) {
+      for (const wait of [0, 20, 100]) {
         await ask(page, '연차휴가는 며칠인가요?')
         turns += 1
         await page.waitForFunction((count) => document.querySelectorAll('.turn').length === count, turns)
@@ -87,46 +88,20 @@ export const real = [
       await accessible(page, 'source')
     },
   },
-]
-
-/** With a server whose words come slowly. */
-export const slow = [
-  {
-    name: 'a reload in the middle of a word goes on with the answer',
-    async run({ page, shoot }) {
-      await ready(page)
-      await ask(page, '연차휴가는 며칠인가요?')
-      await page.waitForFunction(() => (document.querySelector('.markdown')?.textContent?.trim().length ?? 0) > 3)
-      await shoot('in-the-middle')
-      await page.reload()
-      await page.waitForSelector('.turn')
-      assert.equal(await page.locator('.answer[data-status=finished]').count(), 0, 'the answer came too fast for this test')
-      await finished(page)
-      assert.match(await answerText(page), /15일/)
-      assert.equal(await page.locator('.turn').count(), 1)
-      assert.equal(await page.locator('.bubble').count(), 1)
-    },
-  },
-  {
-    name: 'stop stops the run on the server, and the next question is answered',
-    options: PHONE,
+  ...[['en-GB', 'When are invoices due?'], ['ko-KR', '계약을 해지하려면 며칠 전에 알려야 하나요?']].map(([locale, question]) => ({
+    // The pictures in README.md and README.ko.md are these.
+    name: `the picture of the page, ${locale}`,
+    options: { locale, colorScheme: 'light', viewport: { width: 1280, height: 760 } },
     async run({ page, base, shoot }) {
+      const { agents } = await (await fetch(`${base}/api/agents`)).json()
       await ready(page)
-      await ask(page, '연차휴가는 며칠인가요?')
-      await page.waitForFunction(() => (document.querySelector('.markdown')?.textContent?.trim().length ?? 0) > 3)
-      await page.click('.round.stop')
-      await page.waitForSelector('.answer[data-status=cancelled]')
-      const text = await answerText(page)
-      await noSideways(page)
-      await shoot('stopped-phone')
-      const thread = new URL(page.url()).pathname.slice(3)
-      const { runs } = await (await fetch(`${base}/api/threads/${thread}/runs`)).json()
-      assert.deepEqual(runs.map(({ status }) => status), ['cancelled'])
-      await page.waitForTimeout(500)
-      assert.equal(await answerText(page), text)
-      await ask(page, '육아휴직은 최대 얼마나 쓸 수 있나요?')
-      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await page.click(`.agent >> nth=${agents.findIndex(({ id }) => id === 'contract')}`)
+      await ask(page, question)
       await finished(page)
+      await page.keyboard.press('Control+i')
+      await page.waitForSelector('.graph-frame svg .is-done')
+      await shoot(`readme-${locale.slice(0, 2)}`)
+      assert.ok(await page.locator('.source').count(), 'no source')
     },
-  },
+  })),
 ]

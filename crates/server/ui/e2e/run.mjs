@@ -1,18 +1,19 @@
 // The page in a real browser:
-// `node e2e/run.mjs [--doran PROGRAM] [--slow PROGRAM] [--base ADDRESS] [--shots FOLDER] [--only WORD]`.
+// `node e2e/run.mjs [--doran PROGRAM] [--base ADDRESS] [--shots FOLDER] [--only WORD]`.
 //
-// What any server must do is checked against the program `--doran` and a server that runs already at `--base`, and
-// against the scripted server here. What takes a server that can be killed is checked against `--doran`, what takes
-// one whose words come slowly against `--slow` (the example `paced`), and what takes one that misbehaves on demand
-// against the scripted one.
+// With `--doran` the real program is started, once with its built-in model and once with a vendor of models that is
+// played here, and killed where that is the point. What takes a server that misbehaves on demand is checked against
+// the scripted one. Without it, what any server must do is checked against the one at `--base` and the scripted one.
 
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { start } from './mock.mjs'
 import { anywhere } from './anywhere.mjs'
 import { doran } from './doran.mjs'
-import { real, slow } from './real.mjs'
+import { real } from './real.mjs'
 import { scripted } from './scripted.mjs'
+import { slow } from './slow.mjs'
+import { vendor } from './vendor.mjs'
 
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync']
 const BROWSERS = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome', '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome']
@@ -79,17 +80,41 @@ async function check(where, address, { name, options, run }, more = {}) {
   }
 }
 
-const house = option('doran') && (await doran(option('doran')))
-if (house) for (const test of [...anywhere, ...real]) await check('doran   ', house.base, test, { house })
-await house?.end()
-const paced = option('slow') && (await doran(option('slow'), []))
-if (paced) for (const test of slow) await check('slow    ', paced.base, test)
-await paced?.end()
-if (base) for (const test of anywhere) await check('server  ', base, test)
-for (const test of [...anywhere, ...scripted]) {
-  const server = await start({ pace: 4 })
-  await check('scripted', server.base, test, { server })
-  server.stop()
+/** The program with its built-in model. */
+async function builtIn(program) {
+  const house = await doran(program)
+  for (const test of [...anywhere, ...real]) await check('built-in', house.base, test, { house })
+  await house.end()
+}
+
+/** The program with a vendor whose words are ours. */
+async function withVendor(program) {
+  const one = await vendor()
+  const house = await doran(program, one.toml)
+  for (const test of slow) {
+    one.settings.pace = 0
+    await check('vendor  ', house.base, test, { house, vendor: one })
+  }
+  await house.end()
+  one.end()
+}
+
+/** A server that misbehaves on demand. */
+async function misbehaving(tests) {
+  for (const test of tests) {
+    const server = await start({ pace: 4 })
+    await check('scripted', server.base, test, { server })
+    server.stop()
+  }
+}
+
+const program = option('doran')
+if (program) {
+  // Side by side: most of the time is spent waiting for words.
+  await Promise.all([builtIn(program), withVendor(program).then(() => misbehaving(scripted))])
+} else {
+  if (base) for (const test of anywhere) await check('server  ', base, test)
+  await misbehaving([...anywhere, ...scripted])
 }
 await browser.close()
 console.log(`${tally.passed} passed, ${tally.failed} failed, 0 skipped`)

@@ -30,3 +30,10 @@ export function marked(text: string, terms: string[]): { text: string; isHit: bo
   const any = new RegExp(`(${words.sort((left, right) => right.length - left.length).slice(0, 40).join('|')})`, 'giu')
   return text.split(any).flatMap((piece, at) => (piece === '' ? [] : [{ text: piece, isHit: at % 2 === 1 }]))
 }
+
+/** Articles are counted in Korean; of a document that is not in Korean, in English. */
+export function article(label: string, title = label): string {
+  const counted = /\uc81c(\d+)\uc870(?:\uc758(\d+))?/g
+  if (/[\uac00-\ud7a3]/.test(title.replace(counted, ''))) return label
+  return label.replace(counted, (_, number: string, branch?: string) => `Article ${number}${branch ? `-${branch}` : ''} `).replace(/ +(?=\s|$)/g, '')
+}

@@ -149,14 +149,16 @@ export interface Hit {
   start?: number
   end?: number
   score: number
-  why?: { terms?: (string | [string, number] | { term: string; score?: number })[] }
+  /** The words of the question that the passage holds, and where, in bytes of its text. */
+  why?: { term: string; ranges: { start: number; end: number }[] }[]
 }
 
 export interface Usage {
   input_tokens: number
   output_tokens: number
   cost_micros: number | null
-  by_model?: { name?: string; model?: string; input_tokens: number; output_tokens: number; cost_micros?: number | null }[]
+  /** Of a thread only. */
+  by_model?: { name: string; calls: number; input_tokens: number; output_tokens: number; cost_micros: number }[]
 }
 
 export interface Model {

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 
 import { diff } from '../src/diff'
 import { pathOf, placeOf as route } from '../src/route'
-import { marked, placeOf, unitOf } from '../src/text'
+import { article, marked, placeOf, unitOf } from '../src/text'
 
 const bytes = (text: string) => new TextEncoder().encode(text).length
 
@@ -43,4 +43,11 @@ test('an address leads back to where it was made', () => {
   }
   expect(route('/t/%E0%A4')).toEqual({ view: 'chat', thread: null })
   expect(route('/documents')).toEqual({ view: 'documents' })
+})
+
+test('articles are counted in the language of their document', () => {
+  expect(article('Services Agreement › 제2조(Fees)')).toBe('Services Agreement › Article 2 (Fees)')
+  expect(article('제2조의3', 'Services Agreement')).toBe('Article 2-3')
+  expect(article('용역계약서 › 제5조(계약 금액)')).toBe('용역계약서 › 제5조(계약 금액)')
+  expect(article('제5조', '용역계약서')).toBe('제5조')
 })

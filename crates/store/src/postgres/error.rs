@@ -81,7 +81,7 @@ pub(super) fn damaged(error: impl std::fmt::Display) -> StoreError {
     StoreError::Damaged(error.to_string())
 }
 
-/// The answers that our own functions give. See `0002_functions.sql`.
+/// The answers that our own functions give. See `functions.sql`.
 fn own(db: &DbError, about: About<'_>) -> Option<StoreError> {
     let message = db.message();
     Some(match (db.code().code(), about) {

@@ -18,24 +18,24 @@ impl History for PostgresStore {
         // Three kinds of rows: the thread (head and asked entry), the snapshot, the entries after it.
         let sql = "
             with t as (
-                select n.head, coalesce($3::int8, n.head) as wanted from threads, lateral (
-                    select coalesce(max(e.seq), 0) as head from entries e where e.tenant = $1 and e.thread = $2
+                select number, n.head, coalesce($3::int8, n.head) as wanted from threads, lateral (
+                    select coalesce(max(e.seq), 0)::int8 as head from entries e where e.number = threads.number
                 ) n
                 where tenant = $1 and thread = $2
             ), w as (
-                select e.seq, e.base from t, entries e where e.tenant = $1 and e.thread = $2 and e.seq = t.wanted
+                select e.number, e.seq, e.base from t, entries e where e.number = t.number and e.seq = t.wanted
             ), s as (
                 select s.seq, s.body from w, snapshots s
-                where s.tenant = $1 and s.thread = $2 and s.seq in (w.seq, w.base)
+                where s.number = w.number and s.seq in (w.seq, w.base)
                 order by s.seq desc limit 1
             )
-            select 1 as part, head as seq, wanted as parent, (select base from w) as base, null::uuid as run,
+            select 1 as part, head as seq, wanted as parent, (select base::int8 from w) as base, null::uuid as run,
                 null::timestamptz as at, null::int2 as kind, null::bytea as body from t
             union all
             select 2, seq, 0, 0, null, null, null, body from s
             union all
             (select 3, e.seq, e.parent, e.base, e.run, e.at, e.kind, e.body from w, entries e
-            where e.tenant = $1 and e.thread = $2 and e.seq > coalesce((select s.seq from s), w.base)
+            where e.number = w.number and e.seq > coalesce((select s.seq from s), w.base)
                 and e.seq <= w.seq
             order by e.seq)";
         let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str(), &at.map(int)];
@@ -72,9 +72,9 @@ impl History for PostgresStore {
     async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError> {
         // The thread comes with every row, and alone when there is no entry, to tell an empty one from none.
         let sql = "
-            select e.* from threads t left join lateral (
-                select * from entries e where e.tenant = t.tenant and e.thread = t.thread and e.seq > $3
-                order by e.seq limit $4
+            select e.seq::int8, e.parent::int8, e.base::int8, e.run, e.at, e.kind, e.body
+            from threads t left join lateral (
+                select * from entries e where e.number = t.number and e.seq > $3::int8 order by e.seq limit $4
             ) e on true
             where t.tenant = $1 and t.thread = $2 order by e.seq";
         let params: Params<'_> =

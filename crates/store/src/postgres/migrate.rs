@@ -12,12 +12,16 @@ use super::url::Target;
 /// How long a start may take, another program's migration included.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// In order; the format of a store is the number of steps it has seen.
+/// What each step did to the tables, in order; the format of a store is the number of steps it has seen.
 const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_tables.sql"),
-    include_str!("../../migrations/postgres/0002_functions.sql"),
-    include_str!("../../migrations/postgres/0003_start_at_once.sql"),
+    "", // functions alone
+    "", // functions alone
+    include_str!("../../migrations/postgres/0004_places.sql"),
 ];
+
+/// The functions of the newest format. They hold nothing, so after a step they are all made anew.
+const FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");
 
 /// What was found out about the server on the way.
 pub(super) struct Seen {
@@ -89,6 +93,7 @@ async fn apply(transaction: &Transaction<'_>, schema: &str) -> Result<(), Failed
         transaction.batch_execute(step).await?;
     }
     if found < known {
+        transaction.batch_execute(FUNCTIONS).await?;
         let update = "update doran_meta set value = $1 where name = 'format'";
         transaction.execute(update, &[&i64::from(known)]).await?;
     }

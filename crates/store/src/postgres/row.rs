@@ -60,7 +60,7 @@ macro_rules! thread_columns {
     () => {
         "t.tenant, t.thread, t.active, t.created_at, t.updated_at, t.meta_keys, t.meta_vals, \
          case when t.active is null then t.head else coalesce(( \
-         select max(e.seq) from entries e where e.tenant = t.tenant and e.thread = t.thread), 0) end as head"
+         select max(e.seq) from entries e where e.number = t.number), 0) end as head"
     };
 }
 pub(super) use thread_columns;

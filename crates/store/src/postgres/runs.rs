@@ -255,12 +255,13 @@ impl PostgresStore {
             .write_all(
                 About::Thread(&fence.thread),
                 "with fence as (
-                    select cancel_asked from runs
+                    select number, cancel_asked from runs
                     where tenant = $1 and run = $3 and thread = $2 and epoch = $4 and status = 2 and owner is not null
                     for no key update)
-                 insert into entries (tenant, thread, seq, parent, base, run, at, kind, body)
-                 select $1, $2, $5::int8 + 1, coalesce($6::int8, $5::int8), $7, $3, clock_timestamp(), $8, $9 from fence
-                 where $5::int8 = (select coalesce(max(seq), 0) from entries where tenant = $1 and thread = $2)
+                 insert into entries (number, seq, parent, base, run, at, kind, body)
+                 select f.number, $5::int8 + 1, coalesce($6::int8, $5::int8), $7::int8, $3, clock_timestamp(), $8, $9
+                 from fence f
+                 where $5::int8 = (select coalesce(max(e.seq), 0) from entries e where e.number = f.number)
                  returning at, (select cancel_asked from fence) as cancel_asked",
                 &[
                     &fence.thread.tenant.as_str(),

@@ -18,7 +18,10 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 const APPLICATION_ID: i32 = 0x646f_7261;
 
 /// One script for each format, from 1 on.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_base.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/sqlite/0001_base.sql"),
+    include_str!("../../migrations/sqlite/0002_places.sql"),
+];
 
 /// The newest format this program knows.
 pub(super) const FORMAT: u32 = MIGRATIONS.len() as u32;

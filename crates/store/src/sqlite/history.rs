@@ -7,7 +7,10 @@ use doran_engine::store::{
 use rusqlite::{Connection, params};
 
 use super::error::Sorted;
-use super::rows::{ENTRY, RUN, THREAD, all, bound, entry, find_thread, get, int, one, run_row, thread_row};
+use super::rows::{
+    ENTRY, MOST_ENTRIES, RUN, THREAD, all, bound, entry, find_thread, get, int, one, place, run_row,
+    thread_row,
+};
 
 pub(super) fn load(conn: &Connection, key: &ThreadKey, at: Option<Seq>) -> Result<Loaded, StoreError> {
     let head = thread(conn, key)?.head;
@@ -15,16 +18,20 @@ pub(super) fn load(conn: &Connection, key: &ThreadKey, at: Option<Seq>) -> Resul
     if at == 0 {
         return Ok(Loaded { head, ..Loaded::default() });
     }
+    if at > head {
+        return Err(StoreError::no_entry(at));
+    }
     let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
-    let sql = "SELECT base FROM entries WHERE tenant = ?1 AND thread = ?2 AND seq = ?3";
+    let sql = concat!("SELECT base FROM entries WHERE place = ?3 + ", place!());
     let base = one(conn, sql, params![tenant, thread, int(at)], |row| get::<Seq>(row, 0))?;
     let base = base.ok_or_else(|| StoreError::no_entry(at))?;
     if let Some(state) = snapshot(conn, key, at)? {
         return Ok(Loaded { head, snapshot: Some((at, state)), entries: Vec::new() });
     }
     let snapshot = snapshot(conn, key, base)?.map(|state| (base, state));
+    let place = place!();
     let sql = format!(
-        "SELECT {ENTRY} FROM entries WHERE tenant = ?1 AND thread = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq"
+        "SELECT {ENTRY} FROM entries WHERE place > ?3 + {place} AND place <= ?4 + {place} ORDER BY place"
     );
     let entries = lineage(all(conn, &sql, params![tenant, thread, int(base), int(at)], entry)?, at);
     // `gc` may have cleared a part of the way to an entry of a branch that was left.
@@ -42,10 +49,13 @@ pub(super) fn entries(
     limit: usize,
 ) -> Result<Vec<Entry>, StoreError> {
     thread(conn, key)?;
+    let place = place!();
     let sql = format!(
-        "SELECT {ENTRY} FROM entries WHERE tenant = ?1 AND thread = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4"
+        "SELECT {ENTRY} FROM entries
+         WHERE place > ?3 + {place} AND place <= {MOST_ENTRIES} + {place} ORDER BY place LIMIT ?4"
     );
-    all(conn, &sql, params![key.tenant.as_str(), key.thread.as_str(), int(after), bound(limit)], entry)
+    let after = int(after.min(MOST_ENTRIES));
+    all(conn, &sql, params![key.tenant.as_str(), key.thread.as_str(), after, bound(limit)], entry)
 }
 
 pub(super) fn runs(

@@ -25,10 +25,35 @@ pub(super) const RUN: &str = "tenant, thread, run, graph, fingerprint, status, e
      started_at, ended_at, first_seq, parent_seq, last_seq, steps, input_tokens, output_tokens, cost_micros, \
      error_code, error_message, metadata, options";
 
+/// More entries than this do not fit between a thread and the next one.
+pub(super) const MOST_ENTRIES: Seq = (1 << 28) - 1;
+
+/// SQL for the place that the entries of a thread count from, with its tenant as `?1` and its name as `?2`. Null when
+/// there is no such thread, and so a condition that nothing meets.
+macro_rules! place {
+    () => {
+        "(SELECT p.number << 28 FROM threads p WHERE p.tenant = ?1 AND p.thread = ?2)"
+    };
+}
+pub(super) use place;
+
+/// SQL for the newest entry of the thread whose number is `$number`.
+macro_rules! newest {
+    ($number:literal) => {
+        concat!(
+            "coalesce((SELECT e.seq FROM entries e WHERE e.place > ",
+            $number,
+            " << 28 AND e.place < (",
+            $number,
+            " + 1) << 28 ORDER BY e.place DESC LIMIT 1), 0)"
+        )
+    };
+}
+pub(super) use newest;
+
 /// The columns [`thread_row`] reads.
-pub(super) const THREAD: &str = "tenant, thread, coalesce((SELECT e.seq FROM entries e \
-     WHERE e.tenant = threads.tenant AND e.thread = threads.thread ORDER BY e.seq DESC LIMIT 1), 0), \
-     active, created_at, updated_at, metadata";
+pub(super) const THREAD: &str =
+    concat!("tenant, thread, ", newest!("threads.number"), ", active, created_at, updated_at, metadata");
 
 /// The columns [`entry`] reads.
 pub(super) const ENTRY: &str = "seq, parent, base, run, at, kind, body";
@@ -128,9 +153,15 @@ pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Res
     if parent == 0 {
         return Ok(0);
     }
-    let sql =
+    // What lies beyond belongs to another thread.
+    if parent > MOST_ENTRIES {
+        return Err(StoreError::no_entry(parent));
+    }
+    let sql = concat!(
         "SELECT base, EXISTS (SELECT 1 FROM snapshots s WHERE s.tenant = ?1 AND s.thread = ?2 AND s.seq = ?3)
-               FROM entries WHERE tenant = ?1 AND thread = ?2 AND seq = ?3";
+         FROM entries WHERE place = ?3 + ",
+        place!()
+    );
     let key = params![key.tenant.as_str(), key.thread.as_str(), int(parent)];
     let found = one(conn, sql, key, |row| Ok((get::<Seq>(row, 0)?, get::<bool>(row, 1)?)))?;
     let (base, has_snapshot) = found.ok_or_else(|| StoreError::no_entry(parent))?;

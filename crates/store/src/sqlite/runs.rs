@@ -11,7 +11,8 @@ use rusqlite::params;
 use uuid::Uuid;
 
 use super::rows::{
-    all, base_after, execute, find_run, find_thread, get, int, one, records, stage_code, thread_key, to_json,
+    MOST_ENTRIES, all, base_after, execute, find_run, find_thread, get, int, newest, one, records,
+    stage_code, thread_key, to_json,
 };
 use super::writer::{Lease, Tx};
 use doran_engine::failpoint::{hit, mutant};
@@ -296,8 +297,11 @@ pub(super) fn push(
     let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
     let parent = entry.parent.unwrap_or(seq - 1);
     let run = run.map(|run| run.as_uuid());
-    let sql = "INSERT INTO entries (tenant, thread, seq, parent, base, run, at, kind, body)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    if seq > MOST_ENTRIES {
+        return Err(StoreError::Conflict(format!("a thread holds at most {MOST_ENTRIES} entries")));
+    }
+    let sql = "INSERT INTO entries (place, parent, base, run, at, kind, body)
+               SELECT (number << 28) + ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM threads WHERE tenant = ?1 AND thread = ?2";
     let row = params![
         tenant,
         thread,
@@ -309,7 +313,9 @@ pub(super) fn push(
         entry.kind.code(),
         entry.body
     ];
-    execute(tx.conn, sql, row)?;
+    if execute(tx.conn, sql, row)? == 0 {
+        return Err(StoreError::no_thread(key));
+    }
     if let Some(state) = &entry.snapshot {
         let sql = "INSERT INTO snapshots (tenant, thread, seq, state) VALUES (?1, ?2, ?3, ?4)";
         execute(tx.conn, sql, params![tenant, thread, int(seq), state])?;
@@ -328,10 +334,13 @@ struct Held {
 
 /// The run of a fence that still holds, with the newest entry of its thread.
 fn held(tx: &Tx<'_>, fence: &Fence) -> Result<Option<Held>, StoreError> {
-    let sql = "SELECT rowid, coalesce((SELECT e.seq FROM entries e WHERE e.tenant = ?1 AND e.thread = ?3
-                                       ORDER BY e.seq DESC LIMIT 1), 0),
-                      cancel_asked, steps, input_tokens, output_tokens, cost_micros
-               FROM runs WHERE tenant = ?1 AND run = ?2 AND thread = ?3 AND epoch = ?4 AND held = 1";
+    let sql = concat!(
+        "SELECT r.rowid, ",
+        newest!("t.number"),
+        ", r.cancel_asked, r.steps, r.input_tokens, r.output_tokens, r.cost_micros
+         FROM runs r JOIN threads t ON t.tenant = r.tenant AND t.thread = r.thread
+         WHERE r.tenant = ?1 AND r.run = ?2 AND r.thread = ?3 AND r.epoch = ?4 AND r.held = 1"
+    );
     let (tenant, thread) = (fence.thread.tenant.as_str(), fence.thread.thread.as_str());
     one(tx.conn, sql, params![tenant, fence.run.as_uuid(), thread, int(fence.epoch)], |row| {
         Ok(Held {
@@ -469,9 +478,13 @@ fn change_status(
 fn end(tx: &Tx<'_>, run: &RunRow, status: Status, error: Option<RunFailure>) -> Result<(), StoreError> {
     let key = run.key();
     let (code, message) = error.map(|error| (error.code, error.message)).unzip();
-    let sql = "UPDATE runs SET status = ?3, held = 0, ended_at = ?4, error_code = ?5, error_message = ?6,
-               last_seq = (SELECT max(seq) FROM entries WHERE tenant = ?1 AND thread = ?7)
-               WHERE tenant = ?1 AND run = ?2";
+    let sql = concat!(
+        "UPDATE runs SET status = ?3, held = 0, ended_at = ?4, error_code = ?5, error_message = ?6,
+             last_seq = (SELECT ",
+        newest!("t.number"),
+        " FROM threads t WHERE t.tenant = ?1 AND t.thread = ?7)
+         WHERE tenant = ?1 AND run = ?2"
+    );
     let (tenant, thread) = (key.tenant.as_str(), run.thread.thread.as_str());
     execute(tx.conn, sql, params![tenant, key.run.as_uuid(), status.code(), tx.now, code, message, thread])?;
     if status != Status::Failed {

@@ -8,7 +8,9 @@ use rusqlite::{Connection, params};
 use serde_json::{Map, Value};
 
 use super::history;
-use super::rows::{THREAD, all, base_after, execute, find_thread, get, int, one, thread_row, to_json};
+use super::rows::{
+    MOST_ENTRIES, THREAD, all, base_after, execute, find_thread, get, int, one, place, thread_row, to_json,
+};
 use super::runs::{make_thread, push, touch};
 use super::writer::Tx;
 
@@ -58,10 +60,14 @@ pub(super) fn copy_thread(tx: &Tx<'_>, from: &ThreadKey, to: &ThreadId) -> Resul
     }
     make_thread(tx, &copy, &to_json(&source.metadata)?)?;
     let key = params![from.tenant.as_str(), from.thread.as_str(), to.as_str()];
-    let sql = "INSERT INTO entries (tenant, thread, seq, parent, base, run, at, kind, body)
-               SELECT tenant, ?3, seq, parent, base, run, at, kind, body FROM entries
-               WHERE tenant = ?1 AND thread = ?2 ORDER BY seq";
-    execute(tx.conn, sql, key)?;
+    let place = place!();
+    let sql = format!(
+        "INSERT INTO entries (place, parent, base, run, at, kind, body)
+         SELECT e.seq + (SELECT number << 28 FROM threads WHERE tenant = ?1 AND thread = ?3),
+             e.parent, e.base, e.run, e.at, e.kind, e.body
+         FROM entries e WHERE e.place > {place} AND e.place <= {MOST_ENTRIES} + {place} ORDER BY e.place"
+    );
+    execute(tx.conn, &sql, key)?;
     let sql = "INSERT INTO snapshots (tenant, thread, seq, state)
                SELECT tenant, ?3, seq, state FROM snapshots WHERE tenant = ?1 AND thread = ?2 ORDER BY seq";
     execute(tx.conn, sql, key)?;
@@ -70,13 +76,15 @@ pub(super) fn copy_thread(tx: &Tx<'_>, from: &ThreadKey, to: &ThreadId) -> Resul
 
 pub(super) fn delete_thread(conn: &Connection, key: &ThreadKey) -> Result<bool, StoreError> {
     let key = params![key.tenant.as_str(), key.thread.as_str()];
+    let place = place!();
+    let entries = format!("DELETE FROM entries WHERE place > {place} AND place <= {MOST_ENTRIES} + {place}");
     for sql in [
         "DELETE FROM idempotency WHERE tenant = ?1 AND run IN (SELECT run FROM runs WHERE tenant = ?1 AND thread = ?2)",
         "DELETE FROM records WHERE tenant = ?1 AND run IN (SELECT run FROM runs WHERE tenant = ?1 AND thread = ?2)",
         "DELETE FROM runs WHERE tenant = ?1 AND thread = ?2",
         "DELETE FROM queue WHERE tenant = ?1 AND thread = ?2",
         "DELETE FROM snapshots WHERE tenant = ?1 AND thread = ?2",
-        "DELETE FROM entries WHERE tenant = ?1 AND thread = ?2",
+        entries.as_str(),
     ] {
         execute(conn, sql, key)?;
     }
@@ -139,14 +147,18 @@ fn forget(conn: &Connection, key: &ThreadKey, head: Seq, old: Millis) -> Result<
         return Ok(0);
     }
     let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
-    let sql = "SELECT coalesce(min(min(seq, base)), ?3) FROM entries
-               WHERE tenant = ?1 AND thread = ?2 AND seq < ?3 AND seq >=
-                     (SELECT min(seq) FROM entries WHERE tenant = ?1 AND thread = ?2 AND seq < ?3 AND at > ?4)";
+    let place = place!();
+    let sql = format!(
+        "SELECT coalesce(min(min(seq, base)), ?3) FROM entries
+         WHERE place < ?3 + {place} AND place >=
+               (SELECT min(place) FROM entries WHERE place > {place} AND place < ?3 + {place} AND at > ?4)"
+    );
     let first =
-        one(conn, sql, params![tenant, thread, int(from), old], |row| get::<i64>(row, 0))?.unwrap_or(0);
+        one(conn, &sql, params![tenant, thread, int(from), old], |row| get::<i64>(row, 0))?.unwrap_or(0);
     let cut = params![tenant, thread, first];
     execute(conn, "DELETE FROM snapshots WHERE tenant = ?1 AND thread = ?2 AND seq < ?3", cut)?;
-    Ok(execute(conn, "DELETE FROM entries WHERE tenant = ?1 AND thread = ?2 AND seq < ?3", cut)? as u64)
+    let sql = format!("DELETE FROM entries WHERE place > {place} AND place < ?3 + {place}");
+    Ok(execute(conn, &sql, cut)? as u64)
 }
 
 fn millis(length: Duration) -> Millis {

@@ -146,34 +146,51 @@ async fn a_newer_format_is_refused() {
         .await
         .expect("update");
     let refused = PostgresStore::open(&url).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 3 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 4 })), "{refused:?}");
 }
 
-/// A store as the second format left it: a run that began there under its submit goes on under ours.
+/// Stores as older formats left them: a run that was submitted there goes on here, with the entries of its thread.
 #[tokio::test]
 async fn a_store_of_an_older_format_is_brought_up_and_its_runs_go_on() {
-    let Some(url) = pg::fresh() else { return };
+    let second = include_str!("../fixtures/postgres/v2_functions.sql");
+    let third = include_str!("../fixtures/postgres/v3_functions.sql");
+    for (format, functions) in [(2, vec![second]), (3, vec![second, third])] {
+        let Some(url) = pg::fresh() else { return };
+        older(&url, format, &functions).await;
+        let store = open(&url).await;
+        let claimed = store.claim(&worker("w"), None, 10).await.expect("claim");
+        assert_eq!(claimed.len(), 1, "the run that waited");
+        assert_eq!(claimed[0].head, 3);
+        assert_eq!(bodies(&store, &key("t")).await, "one two first");
+        let loaded = store.load(&key("t"), None).await.expect("load");
+        assert_eq!(loaded.snapshot, Some((2, b"state".to_vec())));
+        start(&store, new_run(&key("other"))).await;
+    }
+}
+
+/// A thread with two entries, the second with a snapshot, and a run that waits.
+async fn older(url: &str, format: u32, functions: &[&str]) {
     let admin = {
         let (_, schema) = url.split_once("schema=").expect("a schema");
         let admin = admin(&url).await;
         admin.batch_execute(&format!("create schema {schema}")).await.expect("schema");
         admin
     };
-    for old in [
-        include_str!("../../migrations/postgres/0001_tables.sql"),
-        include_str!("../../migrations/postgres/0002_functions.sql"),
-        "create table doran_meta (name text primary key, value int8 not null);
-         insert into doran_meta values ('format', 2)",
-        "select submit_run('local', 't', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'g', 'f', 1::int2, 'first', null,
-            0::int2, null, null, '{}', '{}', null, null, 1000)",
-    ] {
-        admin.batch_execute(old).await.expect("the older format");
+    admin.batch_execute(include_str!("../../migrations/postgres/0001_tables.sql")).await.expect("tables");
+    for script in functions {
+        admin.batch_execute(script).await.expect("functions");
     }
-    let store = open(&url).await;
-    let claimed = store.claim(&worker("w"), None, 10).await.expect("claim");
-    assert_eq!(claimed.len(), 1, "the run that waited");
-    assert_eq!(bodies(&store, &key("t")).await, "first");
-    start(&store, new_run(&key("other"))).await;
+    let rest = format!(
+        "create table doran_meta (name text primary key, value int8 not null);
+         insert into doran_meta values ('format', {format});
+         select put_thread('local', 'before', '{{}}', '{{}}');
+         select put_thread('local', 't', '{{}}', '{{}}');
+         select append_entry('local', 't', 0, 10::int2, 'one', null, 0, null);
+         select append_entry('local', 't', 1, 10::int2, 'two', null, 0, 'state');
+         select submit_run('local', 't', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'g', 'f', 1::int2, 'first', null,
+            0::int2, null, null, '{{}}', '{{}}', null, null, 1000)"
+    );
+    admin.batch_execute(&rest).await.expect("the older format");
 }
 
 #[tokio::test(flavor = "multi_thread")]

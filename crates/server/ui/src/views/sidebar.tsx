@@ -22,8 +22,11 @@ export function newConversation(): void {
   wantFocus.value += 1
 }
 
+/** Until the server has named a new conversation, it goes by its first question. */
 export function titleOf(thread: Thread): string {
-  return cleanLine(thread.title ?? '') || t('untitled')
+  const { thread: open, turns } = conversation.value
+  const asked = thread.id === open ? (turns[0]?.asked ?? '').trim().split('\n')[0] : ''
+  return cleanLine(thread.title ?? '') || cleanLine(asked ?? '') || t('untitled')
 }
 
 export function Sidebar({ leave }: { leave: () => void }) {

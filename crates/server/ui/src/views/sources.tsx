@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import * as api from '../api'
 import { clean, cleanLine } from '../clean'
 import { t } from '../i18n'
-import { placeOf } from '../text'
+import { article, placeOf } from '../text'
 import type { Source } from '../types'
 import { Icon } from './icons'
 import { ProblemCard } from './problem'
@@ -30,7 +30,8 @@ export function closeSource(): void {
 function placeName(source: Partial<Source>): string {
   const kind = source.kind === 'user' ? t('kind_user') : source.kind === 'standard' ? t('kind_standard') : null
   const page = source.page ? t('page_n', { n: source.page }) : null
-  return [kind, source.article, source.clause, page].filter(Boolean).map((one) => cleanLine(String(one))).join(' · ')
+  const named = source.article ? article(source.article, source.title) : null
+  return [kind, named, source.clause, page].filter(Boolean).map((one) => cleanLine(String(one))).join(' · ')
 }
 
 export function Sources({ sources, text }: { sources: Source[]; text: string }) {
@@ -46,7 +47,7 @@ export function Sources({ sources, text }: { sources: Source[]; text: string }) 
           <li key={source.number}>
             <button type="button" class="source" onClick={() => showSource(source)} title={clean(source.quote)}>
               <span class="source-number">{source.number}</span>
-              <span class="source-title">{cleanLine(source.title)}</span>
+              <span class="source-title">{cleanLine(article(source.title))}</span>
               <span class="source-place">{placeName(source)}</span>
             </button>
           </li>
@@ -94,7 +95,7 @@ export function SourcePanel() {
     <section class="panel source-panel" aria-label={t('source')}>
       <header class="panel-head">
         <div class="grow">
-          <h2 ref={title} tabIndex={-1}>{cleanLine(source.title)}</h2>
+          <h2 ref={title} tabIndex={-1}>{cleanLine(article(source.title))}</h2>
           <p class="dim">{placeName(source)}{source.version && ` · ${cleanLine(source.version).slice(0, 12)}`}</p>
         </div>
         <button type="button" class="ghost" onClick={closeSource} aria-label={t('close')} title={t('close')}><Icon name="close" /></button>
@@ -115,7 +116,7 @@ export function SourcePanel() {
         </div>
       )}
       {got ? (
-        <div class="document-text" tabIndex={0} role="document" aria-label={cleanLine(source.title)}>
+        <div class="document-text" tabIndex={0} role="document" aria-label={cleanLine(article(source.title))}>
           {from > 0 && <button type="button" class="more" onClick={() => setReach(reach * 4)}>{t('show_before')}</button>}
           {place ? (
             <>

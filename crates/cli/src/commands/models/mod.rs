@@ -1,14 +1,18 @@
 //! `doran models`: what can answer, what answers now, and a way to choose. Keys found in the environment are offered,
 //! never used before somebody chose their model.
 
+pub(crate) mod install;
+
 use std::path::{Path, PathBuf};
 
+use doran_llm::embed;
 use doran_llm::{Found, KeyNeed, OFFLINE_MODEL, Place, VENDORS, Vendor};
 use serde_json::json;
 
 use crate::assemble::model;
 use crate::config::{Config, Loaded, Origin};
 use crate::data_dir;
+use crate::environment::Environment;
 use crate::output::{Both, Output, both};
 
 /// The most models of one server that are listed.
@@ -18,12 +22,17 @@ const MOST: usize = 20;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 보기:
   doran models
+  doran models --at http://127.0.0.1:9000
   doran models use ollama:qwen3:8b
-  doran models use offline-extractive-1")]
+  doran models use offline-extractive-1
+  doran models install use-multilingual")]
 pub(crate) struct Args {
     /// Print one JSON object · JSON 하나로 출력
     #[arg(long)]
     json: bool,
+    /// Look for a model server at this address too; may be repeated · 이 주소의 모델 서버도 찾는다
+    #[arg(long, value_name = "URL")]
+    at: Vec<String>,
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -40,23 +49,51 @@ enum What {
         #[arg(long)]
         small: bool,
     },
+    /// Install the sentence encoder for search by meaning · 뜻으로 찾기 위한 문장 인코더를 설치한다
+    Install(install::Args),
 }
 
-/// Lists or chooses.
-pub(crate) async fn run(args: &Args, loaded: &Loaded, output: Output) -> anyhow::Result<()> {
+/// Lists, chooses or installs.
+pub(crate) async fn run(
+    args: &Args,
+    loaded: &Loaded,
+    environment: &Environment,
+    output: Output,
+) -> anyhow::Result<()> {
     match &args.what {
         Some(What::Use { id, small }) => {
             choose(loaded, id, if *small { "small_model" } else { "model" }, output)
         }
-        None => list(args.json, loaded, output).await,
+        Some(What::Install(args)) => install::run(args, &loaded.config, environment, output).await,
+        None => list(args, loaded, output).await,
     }
 }
 
-async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<()> {
+/// The servers at the usual places, and those at the addresses that a person named.
+async fn servers(at: &[String]) -> Result<Vec<Found>, Both> {
+    let mut found = doran_llm::discover().await;
+    for address in at {
+        let shown = embed::without_password(address);
+        let server = doran_llm::discover_at(address).await.map_err(|error| {
+            let (ko, en) = error.advice();
+            both!(
+                "`{shown}`에서 모델 서버를 찾지 못했습니다. {ko}",
+                "no model server was found at `{shown}`. {en}"
+            )
+            .because(error)
+        })?;
+        found.retain(|known| known.base_url != server.base_url);
+        found.push(server);
+    }
+    Ok(found)
+}
+
+async fn list(args: &Args, loaded: &Loaded, output: Output) -> anyhow::Result<()> {
     let config = &loaded.config;
-    let found = doran_llm::discover().await;
+    let found = servers(&args.at).await?;
+    let encoder = embed::is_installed(&install::folder(config));
     let offered: Vec<&Vendor> = VENDORS.iter().filter(|vendor| has_key(config, vendor)).collect();
-    if as_json {
+    if args.json {
         let vendors: Vec<_> = offered
             .iter()
             .map(|vendor| json!({ "provider": vendor.id, "variable": vendor.key_variable }))
@@ -64,6 +101,7 @@ async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<
         let shown = json!({
             "model": config.model, "small_model": config.small_model, "built_in": [OFFLINE_MODEL],
             "named": config.tables.models.keys().collect::<Vec<_>>(), "keys": vendors, "servers": found,
+            "encoders": [{ "name": install::ENCODER, "installed": encoder }],
         });
         return output.data(&format!("{shown:#}\n"));
     }
@@ -91,11 +129,15 @@ async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<
         ));
     }
     line(&both!("\n이 컴퓨터의 모델 서버", "\nmodel servers on this machine"));
-    for Found { provider, base_url, .. } in &found {
-        let server = format!("  {provider}  {base_url}");
-        line(&Both::new(server.clone(), server));
-    }
     for server in &found {
+        let Found { provider, base_url, loading, .. } = server;
+        line(&match loading {
+            true => both!(
+                "  {provider}  {base_url}  모델을 읽는 중입니다. 잠시 뒤 다시 보세요",
+                "  {provider}  {base_url}  still loading its model; look again in a while"
+            ),
+            false => Both::new(format!("  {provider}  {base_url}"), format!("  {provider}  {base_url}")),
+        });
         for name in server.models.iter().take(MOST) {
             let id = server.id(name);
             line(&both!(
@@ -106,8 +148,8 @@ async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<
     }
     if found.is_empty() {
         line(&both!(
-            "  없음. Ollama, LM Studio, llama.cpp, vLLM을 켜면 여기에 나옵니다",
-            "  none. Start Ollama, LM Studio, llama.cpp or vLLM, and it is listed here"
+            "  없음. Ollama, LM Studio, llama.cpp, vLLM을 켜면 여기에 나옵니다. 다른 포트라면 `--at`으로 알려 주세요",
+            "  none. Start Ollama, LM Studio, llama.cpp or vLLM, and it is listed here; name another port with `--at`"
         ));
     }
     line(&both!(
@@ -127,6 +169,17 @@ async fn list(as_json: bool, loaded: &Loaded, output: Output) -> anyhow::Result<
             "  none. For example: set OPENAI_API_KEY, then doran models use openai:gpt-4.1-mini"
         ));
     }
+    let name = install::ENCODER;
+    line(&match encoder {
+        true => both!(
+            "\n문장 인코더 (뜻으로 찾기)\n  {name}  설치됨",
+            "\nsentence encoder (search by meaning)\n  {name}  installed"
+        ),
+        false => both!(
+            "\n문장 인코더 (뜻으로 찾기)\n  {name}  설치 안 됨. 설치하려면: doran models install {name}",
+            "\nsentence encoder (search by meaning)\n  {name}  not installed; to install it: doran models install {name}"
+        ),
+    });
     output.data(&text)
 }
 

@@ -1,0 +1,68 @@
+//! Clocks, and what a stretch of waiting comes to.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+
+/// What one client took for one case.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Figures {
+    /// How many calls or pieces there were.
+    pub(crate) units: usize,
+    /// The middle wait, and the one that 99 of 100 stay below, in microseconds.
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    /// Processor time of the whole process for one of them, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
+impl Figures {
+    pub(crate) fn of(cpu: Duration, mut waits: Vec<Duration>, units: usize) -> Self {
+        waits.sort();
+        let at = |share: f64| {
+            let last = waits.len().saturating_sub(1);
+            waits.get(((waits.len() as f64 * share) as usize).min(last)).copied().unwrap_or_default()
+        };
+        Self {
+            units,
+            p50_us: micros(at(0.5)),
+            p99_us: micros(at(0.99)),
+            cpu_us: micros(cpu) / units.max(1) as f64,
+        }
+    }
+
+    /// The middle of several rounds, each figure by itself.
+    pub(crate) fn middle(rounds: &[Self]) -> Option<Self> {
+        let of = |part: fn(&Self) -> f64| {
+            let mut values: Vec<f64> = rounds.iter().map(part).collect();
+            values.sort_by(f64::total_cmp);
+            values.get(values.len() / 2).copied()
+        };
+        Some(Self {
+            units: rounds.first()?.units,
+            p50_us: of(|round| round.p50_us)?,
+            p99_us: of(|round| round.p99_us)?,
+            cpu_us: of(|round| round.cpu_us)?,
+        })
+    }
+}
+
+pub(crate) fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// The moment, on the clock that all processes share.
+pub(crate) fn now() -> Duration {
+    clock(ClockId::Monotonic)
+}
+
+/// Processor time of this process, all threads together.
+pub(crate) fn cpu() -> Duration {
+    clock(ClockId::ProcessCPUTime)
+}
+
+fn clock(id: ClockId) -> Duration {
+    let now = clock_gettime(id);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}

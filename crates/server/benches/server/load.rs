@@ -1,0 +1,267 @@
+//! The load, the same for every side: plain HTTP/1.1 over connections that are kept.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::Fail;
+use crate::graph::{NEVER, WORDS};
+use crate::side::Kind;
+
+/// The longest that anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+const QUESTION: &str = "안녕하세요?";
+
+/// Where a side is and how it is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Door {
+    pub kind: Kind,
+    pub address: SocketAddr,
+}
+
+/// What the requests of a crowd took.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Milliseconds of each request.
+    pub times: Vec<f64>,
+    /// Requests a second of the best slice.
+    pub best: f64,
+    seconds: f64,
+}
+
+impl Taken {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.best = self.best.max(more.rate());
+        self.seconds += more.seconds;
+        self.times.extend(more.times);
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.times.len() as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// The value below which this share of all lies.
+pub(crate) fn at(times: &[f64], share: f64) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
+}
+
+/// So many clients, each asking again as soon as it has its answer, for so long. Every question is a new thread.
+pub(crate) async fn crowd(door: &Door, clients: usize, slice: Duration) -> Result<Taken, Fail> {
+    // Connections, caches and compiled paths are warm before it counts.
+    one_by_one(*door, Instant::now() + slice / 5).await?;
+    let begun = Instant::now();
+    let end = begun + slice;
+    let asking: Vec<_> = (0..clients).map(|_| tokio::spawn(one_by_one(*door, end))).collect();
+    let mut taken = Taken::default();
+    for client in asking {
+        taken.times.extend(client.await??);
+    }
+    taken.seconds = begun.elapsed().as_secs_f64();
+    Ok(taken)
+}
+
+async fn one_by_one(door: Door, end: Instant) -> Result<Vec<f64>, Fail> {
+    let mut wire = Wire::open(door.address).await?;
+    let mut times = Vec::new();
+    while Instant::now() < end {
+        let request = door.whole();
+        let begun = Instant::now();
+        let came = wire.ask(&request, None).await?;
+        times.push(begun.elapsed().as_secs_f64() * 1000.0);
+        // What the last node says is there only when all three ran.
+        if !came.ok || find(&came.body, b"\"after\"").is_none() {
+            let shown = String::from_utf8_lossy(&came.body);
+            return Err(format!("{} answered otherwise: {shown:.300}", door.kind.name()).into());
+        }
+    }
+    Ok(times)
+}
+
+/// Milliseconds from a question to the first word of the model, one after the other.
+pub(crate) async fn first_tokens(door: &Door, count: usize) -> Result<Vec<f64>, Fail> {
+    let mut wire = Wire::open(door.address).await?;
+    let mut times = Vec::new();
+    for nth in 0..count + 5 {
+        let came = wire.ask(&door.streamed(), Some(WORDS[0].trim_end().as_bytes())).await?;
+        let first = came.first.ok_or_else(|| {
+            let shown = String::from_utf8_lossy(&came.body);
+            format!("no words came from {}: {shown:.300}", door.kind.name())
+        })?;
+        // The first few warm up.
+        if nth >= 5 {
+            times.push(first.as_secs_f64() * 1000.0);
+        }
+    }
+    Ok(times)
+}
+
+/// A stream in which nothing will happen: a run whose model never answers, watched.
+pub(crate) async fn idle_path(door: &Door) -> Result<String, Fail> {
+    if door.kind != Kind::Doran {
+        return Ok("/idle".into());
+    }
+    let mut socket = TcpStream::connect(door.address).await?;
+    let body = format!(r#"{{"agent":"three","message":"{NEVER}"}}"#);
+    socket.write_all(&post("/api/threads/idle/runs", &body)).await?;
+    let mut seen = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&seen);
+        let place = text.lines().find_map(|line| line.strip_prefix("location: "));
+        if let Some(place) = place {
+            return Ok(place.trim().to_owned());
+        }
+        if socket.read_buf(&mut seen).await? == 0 {
+            return Err(format!("no run was started: {}", String::from_utf8_lossy(&seen)).into());
+        }
+    }
+}
+
+/// Opens so many streams and leaves them open.
+pub(crate) async fn hold(door: &Door, path: &str, count: usize) -> Result<Vec<TcpStream>, Fail> {
+    let mut held = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut socket = TcpStream::connect(door.address).await?;
+        socket.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
+        let mut seen = Vec::new();
+        // The stream is open once its head and its first line are here.
+        while find(&seen, b"\r\n\r\n").is_none_or(|at| seen.len() == at + 4) {
+            if tokio::time::timeout(PATIENCE, socket.read_buf(&mut seen)).await?? == 0 {
+                return Err("a stream was closed".into());
+            }
+        }
+        if !seen.starts_with(b"HTTP/1.1 200") {
+            return Err(String::from_utf8_lossy(&seen).into_owned().into());
+        }
+        held.push(socket);
+    }
+    Ok(held)
+}
+
+/// Whether the side is ready to answer.
+pub(crate) async fn is_ready(door: &Door) -> bool {
+    let path = if door.kind == Kind::Dev { "/ok" } else { "/healthz" };
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let asked = async {
+        let mut wire = Wire::open(door.address).await?;
+        wire.ask(request.as_bytes(), None).await
+    };
+    asked.await.is_ok_and(|came| came.ok)
+}
+
+impl Door {
+    fn whole(&self) -> Vec<u8> {
+        let thread = uuid::Uuid::new_v4();
+        match self.kind {
+            Kind::Doran | Kind::Program => {
+                let body = format!(r#"{{"agent":"three","message":"{QUESTION}"}}"#);
+                post(&format!("/api/threads/{thread}/runs?wait=true"), &body)
+            }
+            Kind::FastApi => post("/chat", &format!(r#"{{"thread":"{thread}","message":"{QUESTION}"}}"#)),
+            Kind::Dev => {
+                let body = format!(
+                    r#"{{"assistant_id":"three","if_not_exists":"create","durability":"sync","input":{{"messages":[{{"role":"user","content":"{QUESTION}"}}]}}}}"#
+                );
+                post(&format!("/threads/{thread}/runs/wait"), &body)
+            }
+        }
+    }
+
+    fn streamed(&self) -> Vec<u8> {
+        let thread = uuid::Uuid::new_v4();
+        match self.kind {
+            Kind::Doran | Kind::Program | Kind::Dev => {
+                let body = format!(r#"{{"agent":"three","message":"{QUESTION}"}}"#);
+                post(&format!("/api/threads/{thread}/runs"), &body)
+            }
+            Kind::FastApi => {
+                post("/chat/stream", &format!(r#"{{"thread":"{thread}","message":"{QUESTION}"}}"#))
+            }
+        }
+    }
+}
+
+fn post(path: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// A connection.
+struct Wire {
+    socket: TcpStream,
+}
+
+struct Came {
+    ok: bool,
+    body: Vec<u8>,
+    /// When the words that were looked for came.
+    first: Option<Duration>,
+}
+
+impl Wire {
+    async fn open(address: SocketAddr) -> Result<Self, Fail> {
+        let socket = TcpStream::connect(address).await?;
+        socket.set_nodelay(true)?;
+        Ok(Self { socket })
+    }
+
+    /// Sends a request and reads its whole answer.
+    async fn ask(&mut self, request: &[u8], word: Option<&[u8]>) -> Result<Came, Fail> {
+        let begun = Instant::now();
+        self.socket.write_all(request).await?;
+        let mut seen = Vec::with_capacity(4096);
+        let (mut first, mut head) = (None, None);
+        loop {
+            if head.is_none() {
+                head = find(&seen, b"\r\n\r\n").map(|at| (at + 4, Length::of(&seen[..at])));
+            }
+            if let (Some(word), None) = (word, first)
+                && find(&seen, word).is_some()
+            {
+                first = Some(begun.elapsed());
+            }
+            if let Some((at, length)) = &head
+                && length.is_whole(&seen[*at..])
+            {
+                let ok = seen.starts_with(b"HTTP/1.1 200");
+                return Ok(Came { ok, body: seen.split_off(*at), first });
+            }
+            if tokio::time::timeout(PATIENCE, self.socket.read_buf(&mut seen)).await?? == 0 {
+                return Err("the connection was closed in the middle".into());
+            }
+        }
+    }
+}
+
+/// How the end of a body is told.
+enum Length {
+    Bytes(usize),
+    Chunks,
+}
+
+impl Length {
+    fn of(head: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(head).to_ascii_lowercase();
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        length.map_or(Self::Chunks, Self::Bytes)
+    }
+
+    fn is_whole(&self, body: &[u8]) -> bool {
+        match self {
+            Self::Bytes(length) => body.len() >= *length,
+            Self::Chunks => body.ends_with(b"\r\n0\r\n\r\n") || body == b"0\r\n\r\n",
+        }
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}

@@ -1,0 +1,135 @@
+//! Clients that do not read, or all come back at once: they cost little, are let go, and nobody else notices.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, OfflineModel, Purpose, Usage};
+use doran_server::{App, Limits};
+use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::socket::listening;
+use crate::{app_with, get, place, post, send, text, until};
+
+const ASK: &str = r#"{"agent":"react","message":"안녕?"}"#;
+
+/// Says this many long words.
+struct Endless(usize);
+
+impl ChatModel for Endless {
+    fn about(&self) -> About {
+        OfflineModel.about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        if request.purpose != Purpose::Answer {
+            return OfflineModel.stream(request);
+        }
+        let words = (0..self.0).map(|_| Ok(Delta::Text { text: "가나다라 ".repeat(400) }));
+        let last = Ok(Delta::Done { usage: Usage::default(), finish: Finish::Stop });
+        stream::iter(words.chain([last])).boxed()
+    }
+}
+
+/// Opens a stream, asks for it, and reads nothing.
+async fn deaf(address: SocketAddr, place: &str) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    // Little of what is sent fits into the hands of the system.
+    socket.set_recv_buffer_size(4096).expect("a size");
+    let mut socket = socket.connect(address).await.expect("connected");
+    let request = format!("GET {place} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.expect("sent");
+    socket
+}
+
+/// Asks whether all is well, and stays connected.
+async fn answered(address: SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(address).await.expect("connected");
+    socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("sent");
+    let mut head = [0; 13];
+    let read = tokio::time::timeout(Duration::from_secs(60), socket.read_exact(&mut head)).await;
+    read.expect("its turn comes").expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 200 ");
+    socket
+}
+
+async fn open_streams(app: &App) -> usize {
+    let metrics = text(send(app, get("/metrics")).await).await;
+    let line = metrics.lines().find_map(|line| line.strip_prefix("doran_streams_open "));
+    line.and_then(|count| count.parse().ok()).expect("a count")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_read_its_stream_is_let_go_and_may_come_back() {
+    const DEAF: usize = 30;
+    // The log of this run is a megabyte: more than the system keeps for a client.
+    let limits = Limits { slow_reader: Duration::from_secs(1), connections: DEAF, ..Limits::default() };
+    let app = app_with(Arc::new(Endless(200)), limits);
+    let answer = send(&app, post("/api/threads/t/runs?wait=true", ASK)).await;
+    let place = place(&answer);
+    let whole = text(answer).await;
+    assert!(whole.len() > 1_000_000, "{}", whole.len());
+    let (address, stop, serving) = listening(app.clone()).await;
+    let deaf = join_all((0..DEAF).map(|_| deaf(address, &place))).await;
+    // They have all the connections there are. When as many others have been answered and are still there, every one of
+    // them was let go, without having read a byte.
+    let others = join_all((0..DEAF).map(|_| answered(address))).await;
+    until(async || open_streams(&app).await == 0).await;
+    drop(others);
+    for mut socket in deaf {
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(60), socket.read_to_end(&mut rest)).await;
+        let cut = ended.expect("the connection is closed").is_err() || !rest.ends_with(b"0\r\n\r\n");
+        assert!(cut && rest.len() < whole.len(), "what was not read was sent all the same");
+    }
+    let again = text(send(&app, get(&format!("{place}?after=1"))).await).await;
+    assert!(again.contains("event: finished"), "who comes back gets the rest");
+    stop.cancel();
+    serving.await.expect("no panic");
+}
+
+/// How many files this process may open.
+fn most_files() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(256)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_clients_that_come_back_at_once_are_all_served_and_spread_out() {
+    // Both ends of every connection are in this process.
+    let count = 2000.min((most_files() / 2).saturating_sub(100));
+    if count < 2000 {
+        eprintln!("only {count} clients: this process may open few files");
+    }
+    // How soon a head has to be here is the law of another test.
+    let limits = Limits { head_time: Duration::from_secs(120), ..Limits::default() };
+    let app = app_with(Arc::new(OfflineModel), limits);
+    let answer = send(&app, post("/api/threads/t/runs", ASK)).await;
+    let place = place(&answer);
+    drop(text(answer).await);
+    let (address, _stop, _serving) = listening(app).await;
+    let request =
+        format!("GET {place} HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 1\r\nConnection: close\r\n\r\n");
+    let come = join_all((0..count).map(|_| async {
+        let mut socket = TcpStream::connect(address).await.expect("connected");
+        socket.write_all(request.as_bytes()).await.expect("sent");
+        let mut rest = String::new();
+        let read = tokio::time::timeout(Duration::from_secs(60), socket.read_to_string(&mut rest)).await;
+        read.expect("served in time").expect("text");
+        rest
+    }))
+    .await;
+    let mut retries = BTreeSet::new();
+    for frames in come {
+        assert!(frames.starts_with("HTTP/1.1 200 ") && frames.contains("event: finished"), "{frames}");
+        assert!(frames.contains("id: 2\n") && !frames.contains("id: 1\n"), "{frames}");
+        retries
+            .insert(frames.lines().find_map(|line| line.strip_prefix("retry: ")).expect("a time").to_owned());
+    }
+    assert!(retries.len() > count / 20, "they would all come back together: {}", retries.len());
+}

@@ -1,0 +1,165 @@
+// What the page must do with the real program when a vendor answers: slowly, with calls of tools, with hostile words, or
+// with a refusal.
+
+import assert from 'node:assert/strict'
+import { HOSTILE } from './script.mjs'
+import { accessible, answerText, ask, finished, noSideways, PHONE, ready } from './steps.mjs'
+import { LONG, REFUSAL } from './vendor.mjs'
+
+const SLOW = 40
+const CALCULATION = '연차 15일 중 6.5일을 썼으면 며칠 남았는지 계산해 주세요.'
+
+const speaking = (page) => page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('문장 3은'))
+
+async function statuses(base, page) {
+  const thread = new URL(page.url()).pathname.slice(3)
+  const { runs } = await (await fetch(`${base}/api/threads/${thread}/runs`)).json()
+  return runs.map(({ status }) => status)
+}
+
+export const slow = [
+  {
+    name: 'a reload in the middle of a word goes on with the answer',
+    async run({ page, vendor, shoot }) {
+      vendor.settings.pace = SLOW
+      await ready(page)
+      await ask(page, '길게 써 주세요')
+      await speaking(page)
+      await shoot('in-the-middle')
+      await page.reload()
+      await page.waitForSelector('.turn')
+      await speaking(page)
+      assert.equal(await page.locator('.answer[data-status=finished]').count(), 0, 'the answer came too fast for this test')
+      vendor.settings.pace = 0
+      await finished(page)
+      assert.equal((await answerText(page)).trim(), LONG)
+      assert.equal(await page.locator('.turn').count(), 1)
+      assert.equal(await page.locator('.bubble').count(), 1)
+    },
+  },
+  {
+    name: 'a server that is killed in the middle of a word finishes the answer, once',
+    options: { locale: 'en-GB', colorScheme: 'dark' },
+    async run({ page, base, house, vendor, shoot }) {
+      vendor.settings.pace = SLOW
+      await ready(page)
+      await ask(page, '길게 써 주세요')
+      await speaking(page)
+      await house.kill()
+      await page.waitForSelector('.note.is-live')
+      await shoot('server-killed')
+      await house.start()
+      vendor.settings.pace = 0
+      await finished(page)
+      assert.equal((await answerText(page)).trim(), LONG)
+      assert.equal(await page.locator('.bubble').count(), 1)
+      assert.deepEqual(await statuses(base, page), ['finished'])
+      await page.reload()
+      await finished(page)
+      assert.equal((await answerText(page)).trim(), LONG)
+    },
+  },
+  {
+    name: 'stop stops the run and the vendor, and the next question is answered',
+    options: PHONE,
+    async run({ page, base, vendor, shoot }) {
+      vendor.settings.pace = SLOW
+      await ready(page)
+      await ask(page, '길게 써 주세요')
+      await speaking(page)
+      const { left } = vendor.seen
+      await page.click('.round.stop')
+      await page.waitForSelector('.answer[data-status=cancelled]')
+      const text = await answerText(page)
+      await noSideways(page)
+      await shoot('stopped-phone')
+      assert.deepEqual(await statuses(base, page), ['cancelled'])
+      for (let at = 0; vendor.seen.left === left && at < 100; at++) await page.waitForTimeout(50)
+      assert.equal(vendor.seen.left, left + 1, 'the vendor still talks')
+      assert.equal(await answerText(page), text)
+      vendor.settings.pace = 0
+      await ask(page, '다시 써 주세요')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await finished(page)
+    },
+  },
+  {
+    name: 'a tool runs only after its exact arguments were approved, even by another process',
+    async run({ page, house, shoot }) {
+      await ready(page)
+      await ask(page, CALCULATION)
+      await page.waitForSelector('.approval')
+      assert.match((await page.textContent('.approval pre')) ?? '', /15 - 6\.5/)
+      await shoot('approval')
+      await accessible(page, 'approval')
+      await house.kill()
+      await house.start()
+      await page.reload()
+      await page.waitForSelector('.approval')
+      await page.click('.approval .primary')
+      await finished(page)
+      assert.match(await answerText(page), /8\.5일/)
+      await page.click('.activity-line')
+      await page.waitForSelector('.tool.is-done')
+    },
+  },
+  {
+    name: 'a denied tool is told as denied',
+    options: { locale: 'en-GB', colorScheme: 'dark' },
+    async run({ page, shoot }) {
+      await ready(page)
+      await ask(page, CALCULATION)
+      await page.waitForSelector('.approval')
+      await shoot('approval-dark')
+      await page.click('.approval .row button:not(.primary)')
+      await finished(page)
+      assert.match(await answerText(page), /계산하지 못했습니다/)
+      await page.click('.activity-line')
+      await page.waitForSelector('.tool.is-failed')
+      await shoot('denied-dark')
+    },
+  },
+  {
+    name: 'a refusal is shown in the words of the vendor, with a way out, and never answered by another model',
+    options: { locale: 'en-GB' },
+    async run({ page, base, shoot }) {
+      await ready(page)
+      await ask(page, 'REFUSE this')
+      await page.waitForSelector('.card.problem')
+      assert.ok(((await page.textContent('.card.problem')) ?? '').includes(REFUSAL))
+      assert.equal(await page.locator('.turn .markdown').count(), 0, 'somebody answered')
+      await shoot('refused')
+      await accessible(page, 'a refusal')
+      assert.deepEqual(await statuses(base, page), ['failed'])
+      await page.click('.answer-foot [title="Ask again"]')
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+    },
+  },
+  {
+    name: 'hostile output of models, files and titles stays text',
+    options: { locale: 'en-GB' },
+    async run({ page, base, shoot }) {
+      await ready(page)
+      const name = '<img src=x onerror=window.__hit=1>.md'
+      await fetch(`${base}/api/documents?name=${encodeURIComponent(name)}`, { method: 'POST', headers: { 'content-type': 'application/octet-stream' }, body: `# <script>window.__hit=1</script>\n\n${HOSTILE}` })
+      await ask(page, `HOSTILE <script>window.__hit=1</script> ${HOSTILE}`)
+      await finished(page)
+      await page.keyboard.press('Control+i')
+      await page.click('.timeline button')
+      await page.waitForSelector('.step')
+      await shoot('hostile')
+      for (const [address, rel] of await page.locator('.markdown a').evaluateAll((all) => all.map((one) => [one.href, one.rel]))) {
+        assert.match(address, /^(https?:|mailto:)/)
+        assert.match(rel, /noopener/)
+        assert.notEqual(new URL(address).origin, new URL(page.url()).origin)
+      }
+      assert.match(await answerText(page), /\(evil\.invalid\)/)
+      await page.goto(new URL('/documents', page.url()).href)
+      await page.locator('.doc', { hasText: name }).waitFor()
+      await page.goBack()
+      await finished(page)
+      assert.equal(await page.evaluate(() => window.__hit), undefined)
+      assert.equal(await page.locator('iframe, object, embed, main img, style, base').count(), 0)
+    },
+  },
+]
