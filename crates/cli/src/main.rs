@@ -77,6 +77,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Serve(args) => wait(commands::serve::run(args, config, output)),
         Command::Ingest(args) => wait(commands::ingest::run(args, config, output)),
         Command::Search(args) => wait(commands::search::run(args, config, output)),
+        Command::Reindex => wait(commands::reindex::run(config, output)),
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
         Command::Agents(args) => wait(commands::agents::run(args, config, output)),
@@ -84,7 +85,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Keys(args) => commands::keys::run(args, config, output),
         Command::Doctor(args) => wait(commands::doctor::run(args, &loaded, output)),
         Command::Graph(args) => wait(commands::graph::run(args, config, output)),
-        Command::Eval(args) => wait(commands::eval::run(args, output)),
+        Command::Eval(args) => wait(commands::eval::run(args, config, output)),
         Command::Backup(args) => wait(commands::backup::run(args, config, output)),
         Command::Gc => wait(commands::gc::run(config, output)),
     }
