@@ -114,12 +114,15 @@ def with_whoosh(folder, seconds):
         figures = {"build_s": time.perf_counter() - started, "build_cpu_s": time.process_time() - used}
         figures.update({"rss_mb": resident() - before, "disk_mb": disk(place)})
         parser = qparser.QueryParser("text", schema, plugins=[], group=qparser.OrGroup)
-        with made.searcher() as searcher:
+        # Threads cannot share a searcher.
+        own = threading.local()
 
-            def ask(at):
-                searcher.search(parser.parse(" ".join(pairs(questions[at]))), limit=WANTED)
+        def ask(at):
+            if not hasattr(own, "searcher"):
+                own.searcher = made.searcher()
+            own.searcher.search(parser.parse(" ".join(pairs(questions[at]))), limit=WANTED)
 
-            return measured(figures, seconds, ask, len(questions))
+        return measured(figures, seconds, ask, len(questions))
 
 
 def with_faiss(folder, seconds, graph):
