@@ -130,9 +130,10 @@ impl Answer {
             let is_number =
                 source.document.len() == 32 && source.document.bytes().all(|byte| byte.is_ascii_hexdigit());
             let document = (!is_number).then(|| source.document.clone());
-            let rest: Vec<String> = [source.article.clone(), page, document].into_iter().flatten().collect();
+            let article = source.article.as_deref().map(|article| counted(article, &source.title));
+            let rest: Vec<String> = [article, page, document].into_iter().flatten().collect();
             let rest = if rest.is_empty() { String::new() } else { format!("  ({})", rest.join(", ")) };
-            format!("[{}] {}{rest}", source.number, source.title)
+            format!("[{}] {}{rest}", source.number, counted(&source.title, &source.title))
         };
         self.sources.iter().map(line).collect()
     }
@@ -194,6 +195,45 @@ fn arguments(arguments: &Value) -> String {
     }
 }
 
+/// Articles are counted in Korean (제2조); of a document that is not in Korean, in English.
+fn counted(label: &str, title: &str) -> String {
+    let pieces = |text: &str| -> Vec<String> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('제') {
+            let after = &rest[at + '제'.len_utf8()..];
+            let digits = after.find(|char: char| !char.is_ascii_digit()).unwrap_or(after.len());
+            match after[digits..].strip_prefix('조') {
+                Some(tail) if digits > 0 => {
+                    pieces.extend([rest[..at].to_owned(), after[..digits].to_owned()]);
+                    rest = tail;
+                }
+                _ => {
+                    pieces.clear();
+                    return pieces;
+                }
+            }
+        }
+        pieces.push(rest.to_owned());
+        pieces
+    };
+    let is_korean = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
+    let of_title = pieces(title);
+    if of_title.is_empty() || of_title.iter().any(|piece| is_korean(piece)) {
+        return label.to_owned();
+    }
+    let mut named = String::new();
+    for (place, piece) in pieces(label).iter().enumerate() {
+        // Words and numbers take turns.
+        match place % 2 {
+            0 if place > 0 && piece.starts_with('(') => named.push_str(&format!(" {piece}")),
+            0 => named.push_str(piece),
+            _ => named.push_str(&format!("Article {piece}")),
+        }
+    }
+    named
+}
+
 fn cut(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SHOWN) {
@@ -241,6 +281,17 @@ mod tests {
             seen.push_str(&answer.take(&step("하나 둘")).expect("taken"));
             assert_eq!((seen.as_str(), answer.text.as_str(), answer.tokens), ("하나 둘", "하나 둘", 5));
         }
+    }
+
+    #[test]
+    fn articles_are_counted_in_the_language_of_their_document() {
+        let check = |label: &str, title: &str, expected: &str| assert_eq!(counted(label, title), expected);
+        let english = "Services Agreement › 제2조(Fees)";
+        check(english, english, "Services Agreement › Article 2 (Fees)");
+        check("제2조", english, "Article 2");
+        check("제5조", "용역계약서 › 제5조(계약 금액)", "제5조");
+        check("Handbook › Leave", "Handbook › Leave", "Handbook › Leave");
+        check("제도 안내", "제도 안내", "제도 안내");
     }
 
     #[test]

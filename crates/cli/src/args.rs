@@ -15,6 +15,7 @@ const EXAMPLES: &str = "Examples · 보기:
   doran serve --port 8080               the HTTP server · HTTP 서버
   doran ingest 규정/                    read files, then ask about them · 파일을 읽어 두고 묻기
   doran search 육아휴직                 find passages, no model · 모델 없이 문단 찾기
+  doran reindex                         after another encoder was chosen · 인코더를 바꾼 뒤
   doran models                          what can answer · 답할 수 있는 모델
   doran keys new laptop                 let another machine in · 다른 컴퓨터를 들인다
   doran doctor                          check this machine · 이 컴퓨터를 살핀다
@@ -61,6 +62,15 @@ pub(crate) struct SettingArgs {
     /// Model that answers · 답하는 모델
     #[arg(long, global = true, value_name = "MODEL")]
     model: Option<String>,
+    /// Where documents are searched: local, memory, opensearch · 문서를 찾는 곳
+    #[arg(long, global = true, value_name = "STORE")]
+    store: Option<String>,
+    /// Encoder that finds by meaning: none, use-multilingual, a folder · 뜻으로 찾는 인코더
+    #[arg(long, global = true, value_name = "ENCODER")]
+    encoder: Option<String>,
+    /// Address of OpenSearch · OpenSearch 주소
+    #[arg(long, global = true, value_name = "URL")]
+    opensearch: Option<String>,
 }
 
 /// What to do.
@@ -78,6 +88,8 @@ pub(crate) enum Command {
     Ingest(commands::ingest::Args),
     /// Look through all documents · 모든 문서에서 찾는다
     Search(commands::search::Args),
+    /// Make the index of the documents anew · 문서의 색인을 다시 만든다
+    Reindex,
     /// List conversations · 대화를 나열한다
     Threads(commands::threads::Args),
     /// List runs · 실행을 나열한다
@@ -105,7 +117,7 @@ pub(crate) enum Command {
 impl SettingArgs {
     /// The flags that were given, by the key of their setting.
     pub(crate) fn flags(&self) -> Flags {
-        let Self { data_dir, database, listen, lang, log, model } = self;
+        let Self { data_dir, database, listen, lang, log, model, store, encoder, opensearch } = self;
         let all = [
             ("data_dir", data_dir),
             ("database", database),
@@ -113,6 +125,9 @@ impl SettingArgs {
             ("language", lang),
             ("log", log),
             ("model", model),
+            ("store", store),
+            ("encoder", encoder),
+            ("opensearch", opensearch),
         ];
         all.into_iter().filter_map(|(key, text)| text.clone().map(|text| (key, text))).collect()
     }

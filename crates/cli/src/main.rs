@@ -66,7 +66,7 @@ fn as_worker(argument: Option<&OsStr>) -> Option<ExitCode> {
 fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result<()> {
     let loaded = config::load(&args.settings.flags(), args.config.as_deref(), environment)?;
     let output = Output { language: loaded.config.language, ..output };
-    start_log(&loaded.config.log, output)?;
+    start_log(&loaded.config.log)?;
     tracing::debug!(file = ?loaded.file, "settings read");
     let config = &loaded.config;
     match &args.command {
@@ -77,6 +77,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Serve(args) => wait(commands::serve::run(args, config, output)),
         Command::Ingest(args) => wait(commands::ingest::run(args, config, output)),
         Command::Search(args) => wait(commands::search::run(args, config, output)),
+        Command::Reindex => wait(commands::reindex::run(config, output)),
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),
         Command::Agents(args) => wait(commands::agents::run(args, config, output)),
@@ -84,7 +85,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Keys(args) => commands::keys::run(args, config, output),
         Command::Doctor(args) => wait(commands::doctor::run(args, &loaded, output)),
         Command::Graph(args) => wait(commands::graph::run(args, config, output)),
-        Command::Eval(args) => wait(commands::eval::run(args, output)),
+        Command::Eval(args) => wait(commands::eval::run(args, config, output)),
         Command::Backup(args) => wait(commands::backup::run(args, config, output)),
         Command::Gc => wait(commands::gc::run(config, output)),
     }
@@ -94,8 +95,9 @@ fn wait(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()>
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
 }
 
-fn start_log(filter: &str, output: Output) -> anyhow::Result<()> {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(output.colour);
+/// Log lines are for files and other programs too, so they have no colours.
+fn start_log(filter: &str) -> anyhow::Result<()> {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     tracing_subscriber::registry().with(lines).with(filter.parse::<Targets>()?).try_init()?;
     Ok(())
 }

@@ -85,6 +85,11 @@ impl Output {
         }
     }
 
+    /// Whether data and the rest come out on the same screen, one below the other.
+    pub(crate) fn shares_a_screen(&self) -> bool {
+        io::stdout().is_terminal() && io::stderr().is_terminal()
+    }
+
     /// Tells the person something beside the data.
     pub(crate) fn tell(&self, sentence: &Both) {
         self.line(sentence.text(self.language));

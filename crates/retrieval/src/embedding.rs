@@ -1,7 +1,7 @@
 //! What indexes with vectors ask of an embedder, checked: a vector of the wrong size, or with a number that is none,
 //! never reaches an index.
 
-use doran_llm::{Embedder, ModelError, Side};
+use doran_llm::{Embedder, EmbedderAbout, ModelError, Side};
 
 use crate::passage::Passage;
 use crate::retriever::RetrieveError;
@@ -18,6 +18,14 @@ pub(crate) fn says_something(text: &str) -> bool {
     let mut some = false;
     text::terms(&text[..text.floor_char_boundary(LONGEST)], |_, _, _| some = true);
     some
+}
+
+/// An embedder as an error names it.
+pub(crate) fn named(about: Option<&EmbedderAbout>) -> String {
+    match about {
+        Some(about) => format!("`{}` ({} numbers)", about.id, about.dimension),
+        None => "no embedder".to_owned(),
+    }
 }
 
 /// The vector of a question.

@@ -19,6 +19,7 @@ mod library;
 mod local;
 mod opensearch;
 mod passage;
+mod refine;
 mod retriever;
 mod split;
 mod text;
@@ -31,5 +32,6 @@ pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Sta
 pub use local::LocalIndex;
 pub use opensearch::OpenSearchIndex;
 pub use passage::{ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant};
+pub use refine::{Refined, Reranker, Rewriter};
 pub use retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
 pub use split::split;

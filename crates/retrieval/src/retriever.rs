@@ -142,7 +142,15 @@ pub enum RetrieveError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// Ingest the documents again: the index is damaged or from another version.
+    /// Open the index with the embedder it was made with, or build it again: vectors of two cannot be compared.
+    #[error("the index was made with {made} and is opened with {wanted}")]
+    OtherEmbedder {
+        /// What it was made with.
+        made: String,
+        /// What it is opened with.
+        wanted: String,
+    },
+    /// Build the index again: it is damaged or from another version.
     #[error("the index must be built again: {reason}")]
     Stale {
         /// What was seen.

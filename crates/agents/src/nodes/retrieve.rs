@@ -64,6 +64,6 @@ pub(crate) fn tenant(work: &Work) -> Tenant {
 pub(crate) fn sorted(error: RetrieveError) -> NodeError {
     match error {
         RetrieveError::Unavailable { .. } => NodeError::transient(error),
-        RetrieveError::Stale { .. } => NodeError::permanent(error),
+        RetrieveError::Stale { .. } | RetrieveError::OtherEmbedder { .. } => NodeError::permanent(error),
     }
 }

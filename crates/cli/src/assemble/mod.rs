@@ -1,6 +1,7 @@
 //! Where concrete parts meet: settings become a store, a runtime and agents. Nothing else names them all.
 
 pub(crate) mod model;
+pub(crate) mod search;
 mod tools;
 
 use std::sync::Arc;
@@ -8,14 +9,14 @@ use std::sync::Arc;
 use doran_agents::tools::Toolbox;
 use doran_agents::{About, Agent, Parts, PersistenceMode, described};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
-use doran_retrieval::{Index, Library, LibraryOptions, RamKeyword};
+use doran_retrieval::{Filter, Index, Library, LibraryOptions, Listed, Refined};
 use doran_server::{App, Keys};
 use doran_store::{Keeper, Opened};
 
 use crate::config::{Config, Database};
 use crate::data_dir::DataDir;
 use crate::exit::Trouble;
-use crate::output::{Both, both};
+use crate::output::{Both, Output, both};
 
 pub(crate) use model::Tape;
 
@@ -108,14 +109,12 @@ pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::with(store, options);
-    let index = Arc::new(RamKeyword::default());
+    let mut told = Vec::new();
+    let index: Arc<dyn Index> = Arc::new(Refined::new(search::index(config, &mut told).await?));
     let library = library(config, index.clone()).await?;
-    // Samples are there to ask about until there are documents of one's own.
-    let empty = library.list(&doran_retrieval::Tenant::new(Tenant::local().as_str())).is_empty();
-    if empty && samples == Samples::WhileEmpty {
-        add_samples(index.as_ref()).await?;
-    }
-    let Staff { agents, model, notes, .. } = staff(config, tape, index.clone(), Keep::InDataDir).await?;
+    show_samples(index.as_ref(), &library, samples).await?;
+    let Staff { agents, model, mut notes, .. } = staff(config, tape, index.clone(), Keep::InDataDir).await?;
+    notes.extend(told);
     for agent in &agents {
         let name = &agent.name;
         if agent.persistence != PersistenceMode::Store {
@@ -141,16 +140,56 @@ pub(crate) async fn add_samples(index: &dyn Index) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The library in the data directory, with all that is ready in it put into the index.
-async fn library(config: &Config, index: Arc<RamKeyword>) -> anyhow::Result<Library> {
+/// Samples are there to ask about until there are documents of one's own; an index that lasts may still have them then.
+async fn show_samples(index: &dyn Index, library: &Library, samples: Samples) -> anyhow::Result<()> {
+    let tenant = doran_retrieval::Tenant::new(Tenant::local().as_str());
+    let there = index.list(&tenant, &Filter::default()).await?;
+    let all = [doran_agents::samples::all(), doran_agents::samples::contracts()].concat();
+    let is_sample = |listed: &Listed| all.iter().any(|sample| sample.id == listed.id);
+    let alone = library.list(&tenant).is_empty() && there.iter().all(is_sample);
+    if alone && samples == Samples::WhileEmpty {
+        let missing: Vec<_> = all
+            .iter()
+            .map(|document| (document.clone(), doran_retrieval::split(document)))
+            .filter(|(document, passages)| !there.contains(&Listed::of(document, passages.len())))
+            .collect();
+        return Ok(index.put_all(&tenant, &missing).await?);
+    }
+    for listed in there.iter().filter(|listed| is_sample(listed)) {
+        index.remove(&tenant, &listed.id).await?;
+    }
+    Ok(())
+}
+
+/// The library in the data directory. What is ready in it and missing from the index is put there.
+async fn library(config: &Config, index: Arc<dyn Index>) -> anyhow::Result<Library> {
     let path = config.data_dir.join("library");
     let library = Library::open(&path, index.clone(), LibraryOptions::default()).await.map_err(|error| {
         let (shown, ko) = (path.display(), error.ko());
         both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
             .because(error)
     })?;
-    library.rebuild(index.as_ref()).await?;
+    library.sync(index.as_ref()).await?;
     Ok(library)
+}
+
+/// Makes the index anew, with all that is ready in the library. Gives how many documents and passages are in it.
+pub(crate) async fn reindex(config: &Config, output: Output) -> anyhow::Result<(usize, usize)> {
+    let _records = records(config).await?;
+    let index = search::anew(config, output).await?;
+    let library = library(config, index.clone()).await?;
+    let mut tenants: Vec<_> = library.tenants();
+    let local = doran_retrieval::Tenant::new(Tenant::local().as_str());
+    if !tenants.contains(&local) {
+        tenants.push(local);
+    }
+    let (mut documents, mut passages) = (0, 0);
+    for tenant in tenants {
+        let listed = index.list(&tenant, &Filter::default()).await?;
+        documents += listed.len();
+        passages += listed.iter().map(|listed| listed.passages).sum::<usize>();
+    }
+    Ok((documents, passages))
 }
 
 /// The agents, what answers in them and what they may use: the ready-made ones as the settings change them, those that

@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal};
 
 use doran_engine::ThreadId;
 use doran_llm::Kind;
-use doran_server::api::{Question, StartRun};
+use doran_server::api::{Event, Question, StartRun};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, channel};
 
@@ -37,6 +37,8 @@ struct Talk<'a> {
     desk: &'a Desk,
     thread: ThreadId,
     agent: String,
+    /// Where and with whom it began.
+    began: (ThreadId, String),
     quiet: bool,
     typed: bool,
     lines: Receiver<std::io::Result<String>>,
@@ -49,8 +51,9 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     let desk = Desk::open(config, &args.tape).await?;
     let mut talk = Talk {
         desk: &desk,
-        thread,
+        thread: thread.clone(),
         agent: args.agent.clone(),
+        began: (thread, args.agent.clone()),
         quiet: args.quiet,
         typed: std::io::stdin().is_terminal(),
         lines: lines(),
@@ -77,8 +80,12 @@ impl Talk<'_> {
             if line.is_empty() {
                 continue;
             }
-            if let Some(name) = line.strip_prefix("/agent") {
-                self.change(&agents, name.trim());
+            if let Some(command) = line.strip_prefix('/') {
+                match command.split_once(char::is_whitespace).unwrap_or((command, "")) {
+                    ("agent", name) => self.change(&agents, name.trim()),
+                    ("quit" | "exit", _) => break,
+                    _ => self.help(&agents),
+                }
                 continue;
             }
             // A run that fails does not end the conversation: it is told, and the next line is read.
@@ -119,10 +126,10 @@ impl Talk<'_> {
             Ok(()) => {
                 name.clone_into(&mut self.agent);
                 // A thread holds the state of one kind of agent.
-                let thread = format!("{}-{name}", self.thread.as_str());
-                if let Ok(thread) = ThreadId::new(&thread) {
-                    self.thread = thread;
-                }
+                let (thread, first) = &self.began;
+                let other =
+                    (name != first).then(|| ThreadId::new(&format!("{}-{name}", thread.as_str())).ok());
+                self.thread = other.flatten().unwrap_or_else(|| thread.clone());
                 let thread = &self.thread;
                 self.output.tell(&both!(
                     "{name}에게 묻습니다. 대화: {thread}",
@@ -131,6 +138,15 @@ impl Talk<'_> {
             }
             Err(error) => self.output.fail(&error),
         }
+    }
+
+    /// What may be typed beside questions.
+    fn help(&self, agents: &[String]) {
+        let (agent, agents) = (&self.agent, agents.join(", "));
+        self.output.tell(&both!(
+            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/quit         마칩니다. Ctrl-D와 같습니다\n/help         이 도움말\n나머지는 모두 질문입니다",
+            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/quit         end, as Ctrl-D does\n/help         this text\nEverything else is a question"
+        ));
     }
 
     fn greet(&self) {
@@ -149,10 +165,12 @@ impl Talk<'_> {
                     let (name, ko, en) = (&about.name, &about.ko, &about.en);
                     self.output.tell(&match about.kind {
                         Kind::Extractive => both!(
-                            "{name} · LLM 아님. 글을 찾아 인용합니다. Ctrl-D로 마칩니다",
-                            "{name} · not an LLM. It finds text and cites it. Ctrl-D ends"
+                            "{name} · LLM 아님. 글을 찾아 인용합니다. /help로 도움말, Ctrl-D로 마칩니다",
+                            "{name} · not an LLM. It finds text and cites it. /help helps, Ctrl-D ends"
                         ),
-                        Kind::Language => both!("{ko} Ctrl-D로 마칩니다", "{en} Ctrl-D ends"),
+                        Kind::Language => {
+                            both!("{ko} /help로 도움말, Ctrl-D로 마칩니다", "{en} /help helps, Ctrl-D ends")
+                        }
                     });
                 }
             }
@@ -168,25 +186,15 @@ impl Talk<'_> {
     }
 
     async fn answer(&mut self, question: &str) -> anyhow::Result<()> {
-        let mut answer = Answer::default();
-        let (output, quiet) = (self.output, self.quiet);
+        let mut shown = Shown::new(self.output, self.quiet);
         let run = StartRun::new(&self.agent, question);
-        self.desk.ask(&self.thread, &run, |event| show(&mut answer, event, output, quiet)).await?;
-        while !answer.questions.is_empty() {
-            let answers = self.approvals(&answer.questions.clone()).await?;
-            let (id, last) = (answer.run.clone(), answer.last);
-            self.desk
-                .answer(&self.thread, &id, last, &answers, |event| show(&mut answer, event, output, quiet))
-                .await?;
+        self.desk.ask(&self.thread, &run, |event| shown.take(event)).await?;
+        while !shown.answer.questions.is_empty() {
+            let answers = self.approvals(&shown.answer.questions.clone()).await?;
+            let (id, last) = (shown.answer.run.clone(), shown.answer.last);
+            self.desk.answer(&self.thread, &id, last, &answers, |event| shown.take(event)).await?;
         }
-        let language = output.language;
-        let sources: String =
-            answer.source_lines(language).iter().map(|line| format!("  {line}\n")).collect();
-        output.data(&format!("\n{sources}"))?;
-        match answer.failure {
-            Some(failure) => Err(failure.into()),
-            None => Ok(()),
-        }
+        shown.end()
     }
 
     /// Puts each question to the person. What is not a clear yes is a no, and so is the end of the input.
@@ -228,21 +236,51 @@ pub(crate) fn put(asked: &Question, language: Language) -> String {
     text
 }
 
-/// Shows what came: words on stdout, finished steps on stderr.
-fn show(
-    answer: &mut Answer,
-    event: &doran_server::api::Event,
+/// An answer as it comes onto the screen: words on stdout, finished steps on stderr.
+struct Shown {
+    answer: Answer,
     output: Output,
     quiet: bool,
-) -> anyhow::Result<()> {
-    let before = answer.steps.len();
-    let words = answer.take(event)?;
-    if !quiet {
-        for step in &answer.steps[before..] {
-            output.note(&format!("· {}", step.text(output.language)));
+    /// Whether the last words were not the end of their line.
+    is_mid_line: bool,
+}
+
+impl Shown {
+    fn new(output: Output, quiet: bool) -> Self {
+        Self { answer: Answer::default(), output, quiet, is_mid_line: false }
+    }
+
+    fn take(&mut self, event: &Event) -> anyhow::Result<()> {
+        let before = self.answer.steps.len();
+        let words = self.answer.take(event)?;
+        self.output.data(&words)?;
+        if let Some(last) = words.chars().last() {
+            self.is_mid_line = last != '\n';
+        }
+        let steps = &self.answer.steps[before..];
+        if self.quiet || steps.is_empty() {
+            return Ok(());
+        }
+        // On a screen, a step that ended with words stands below them. A pipe has the words alone.
+        if self.is_mid_line && self.output.shares_a_screen() {
+            self.output.data("\n")?;
+            self.is_mid_line = false;
+        }
+        steps.iter().for_each(|step| self.output.note(&format!("· {}", step.text(self.output.language))));
+        Ok(())
+    }
+
+    /// Ends the line of the answer and names its sources.
+    fn end(self) -> anyhow::Result<()> {
+        let lines = self.answer.source_lines(self.output.language);
+        let sources: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+        let is_open = self.is_mid_line || !self.output.shares_a_screen();
+        self.output.data(&format!("{}{sources}", if is_open { "\n" } else { "" }))?;
+        match self.answer.failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok(()),
         }
     }
-    output.data(&words)
 }
 
 /// Lines of standard input. Read by a thread of their own, because reading cannot be given up.

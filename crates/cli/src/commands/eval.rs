@@ -1,14 +1,14 @@
-//! `doran eval`: measures how well a store finds passages, on questions whose answers are known.
+//! `doran eval`: measures how well the store of the settings finds passages, on questions whose answers are known. The
+//! index is one of its own and is removed again.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use doran_llm::Embedder;
-use doran_llm::embed::UniversalEmbedder;
+use doran_retrieval::Tenant;
 use doran_retrieval::eval::{Measures, Report, Set};
-use doran_retrieval::{Index, LocalIndex, OpenSearchIndex, RamKeyword, Tenant};
 
+use crate::assemble::search;
+use crate::config::Config;
 use crate::output::{Output, both};
 
 /// Options of the command.
@@ -33,35 +33,13 @@ struct Retrieval {
     /// Questions, one JSON object a line: id, text, relevant, scope, type · 질문, 한 줄에 하나
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
-    /// Where passages are looked for · 찾을 저장소
-    #[arg(long, value_enum, default_value_t = Store::Memory)]
-    store: Store,
-    /// The address of OpenSearch; an index of its own is made there and left · OpenSearch 주소
-    #[arg(long, value_name = "URL", required_if_eq("store", "opensearch"))]
-    opensearch: Option<String>,
-    /// Find by meaning too, with the built-in encoder in this folder · 이 폴더의 내장 인코더로 뜻도 찾는다
-    #[arg(long, value_name = "DIR")]
-    encoder: Option<PathBuf>,
     /// Print JSON · JSON으로 출력한다
     #[arg(long)]
     json: bool,
 }
 
-/// Stores that can be measured.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Store {
-    /// Words, in memory · 메모리, 낱말로
-    Memory,
-    /// A directory that is removed again · 디렉터리, 끝나면 지운다
-    #[value(alias = "faiss")]
-    Local,
-    /// A cluster · 클러스터
-    #[value(name = "opensearch")]
-    OpenSearch,
-}
-
 /// Measures and prints.
-pub(crate) async fn run(args: &Args, output: Output) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
     let What::Retrieval(args) = &args.what;
     let set = Set::read(&args.passages, &args.queries).map_err(|error| {
         both!(
@@ -70,34 +48,15 @@ pub(crate) async fn run(args: &Args, output: Output) -> anyhow::Result<()> {
         )
         .because(error)
     })?;
-    let encoder = match &args.encoder {
-        Some(folder) => Some(Arc::new(UniversalEmbedder::open(folder)?) as Arc<dyn Embedder>),
-        None => None,
-    };
-    let name = format!("doran-eval-{}", std::process::id());
-    let directory = std::env::temp_dir().join(&name);
-    let index: Box<dyn Index> = match args.store {
-        Store::Memory if encoder.is_some() => {
-            return Err(both!(
-                "메모리 저장소는 낱말로만 찾습니다. `--store local`로 재세요",
-                "the store in memory finds by words alone; measure `--store local`"
-            )
-            .into());
-        }
-        Store::Memory => Box::new(RamKeyword::default()),
-        Store::Local => Box::new(LocalIndex::open(&directory, encoder).await?),
-        Store::OpenSearch => {
-            let address = args.opensearch.as_deref().unwrap_or_default();
-            Box::new(OpenSearchIndex::open(address, &name, encoder).await?)
-        }
-    };
+    let scratch = search::scratch(config).await?;
     let tenant = Tenant::new("eval");
-    set.fill(&*index, &tenant).await?;
-    let report = set.measure(&*index, &tenant).await?;
-    drop(index);
-    if matches!(args.store, Store::Local) {
-        std::fs::remove_dir_all(&directory)?;
-    }
+    let filled = set.fill(scratch.index(), &tenant).await;
+    let report = match filled {
+        Ok(()) => set.measure(scratch.index(), &tenant).await,
+        Err(error) => Err(error),
+    };
+    scratch.end().await?;
+    let report = report?;
     let text =
         if args.json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { table(&report) };
     output.data(&text)

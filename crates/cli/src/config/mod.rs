@@ -20,6 +20,9 @@ use crate::secret::{Secret, without_password};
 pub(crate) use table::{SETTINGS, Setting};
 pub(crate) use tables::{OPENWEATHER, Secrets, TAVILY, Tables};
 
+/// The encoder that `doran models install` puts into the data directory.
+pub(crate) const INSTALLED_ENCODER: &str = "use-multilingual";
+
 /// Values given as flags: the key of the setting and the text.
 pub(crate) type Flags = BTreeMap<&'static str, String>;
 
@@ -34,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) model: String,
     /// Another model for quick decisions.
     pub(crate) small_model: Option<String>,
+    /// Where documents are searched.
+    pub(crate) search: Search,
     /// Names of this server beside those of this machine.
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) worker: String,
@@ -63,6 +68,25 @@ pub(crate) enum Database {
     Sqlite(PathBuf),
     /// A server, by its URL.
     Postgres(Secret),
+}
+
+/// Where documents are searched, and by what beside words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Search {
+    pub(crate) store: SearchStore,
+    /// The folder of the encoder, if there is one.
+    pub(crate) encoder: Option<PathBuf>,
+}
+
+/// Where documents are searched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SearchStore {
+    /// By words, in this process.
+    Memory,
+    /// In the data directory.
+    Local,
+    /// In a cluster, by its address; `None` if nobody gave one.
+    OpenSearch(Option<Secret>),
 }
 
 /// Where a value came from.
@@ -249,6 +273,19 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
             Database::Sqlite(absolute(path, origin(values, "database"), environment)?)
         }
     };
+    let store = match text(values, "store") {
+        "memory" => SearchStore::Memory,
+        "opensearch" => {
+            let address = Some(text(values, "opensearch")).filter(|address| *address != "none");
+            SearchStore::OpenSearch(address.map(Secret::new))
+        }
+        _ => SearchStore::Local,
+    };
+    let encoder = match text(values, "encoder") {
+        "none" => None,
+        INSTALLED_ENCODER => Some(data_dir.join("models").join(INSTALLED_ENCODER)),
+        path => Some(absolute(path, origin(values, "encoder"), environment)?),
+    };
     let worker = match text(values, "worker") {
         "auto" => format!("{}-{}", host(environment), std::process::id()),
         name => name.to_owned(),
@@ -262,6 +299,7 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         log: text(values, "log").to_owned(),
         model: text(values, "model").to_owned(),
         small_model: Some(text(values, "small_model")).filter(|name| *name != "same").map(str::to_owned),
+        search: Search { store, encoder },
         allowed_hosts: list(text(values, "allowed_hosts")),
         worker,
         lease: Duration::from_secs(number(values, "lease_seconds")?.into()),

@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Address,
     /// `sqlite`, `sqlite:PATH` or a PostgreSQL URL.
     Database,
+    /// `none` or the address of a cluster.
+    Cluster,
     /// A filter of log lines.
     LogFilter,
     /// A whole number within bounds.
@@ -70,8 +72,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: Kind::Database,
         default: "sqlite",
         secret: true,
-        en: "Where threads and runs are kept: `sqlite` (`doran.db` in the data directory), `sqlite:PATH`, or a `postgres://` URL.",
-        ko: "대화와 실행 기록을 두는 곳: `sqlite`(데이터 디렉터리의 `doran.db`), `sqlite:경로`, 또는 `postgres://` URL.",
+        en: "Where threads and runs are kept: `sqlite` (`doran.db` in the data directory), `sqlite:PATH`, or a `postgres://` URL (`?sslmode=verify-full` for TLS, `&sslrootcert=FILE` with roots of your own).",
+        ko: "대화와 실행 기록을 두는 곳: `sqlite`(데이터 디렉터리의 `doran.db`), `sqlite:경로`, 또는 `postgres://` URL(`?sslmode=verify-full`이면 TLS, `&sslrootcert=파일`로 루트 인증서 지정).",
     },
     Setting {
         key: "listen",
@@ -122,6 +124,36 @@ pub(crate) const SETTINGS: &[Setting] = &[
         secret: false,
         en: "Model for quick decisions, such as where a question goes. `same` is the one that answers.",
         ko: "질문을 어디로 보낼지 같은 빠른 판단을 하는 모델. `same`은 답하는 모델과 같은 것.",
+    },
+    Setting {
+        key: "store",
+        env: "DORAN_STORE",
+        flag: Some("--store"),
+        kind: Kind::OneOf(&["local", "faiss", "memory", "opensearch"]),
+        default: "local",
+        secret: false,
+        en: "Where documents are searched: `local` (files in the data directory, by words and, with an `encoder`, by meaning; `faiss` is another name for it), `memory` (by words, made anew at every start), `opensearch` (a cluster).",
+        ko: "문서를 찾는 곳: `local`(데이터 디렉터리의 파일. 낱말로, `encoder`가 있으면 뜻으로도 찾는다. `faiss`는 같은 것의 다른 이름), `memory`(낱말로만. 시작할 때마다 새로 만든다), `opensearch`(클러스터).",
+    },
+    Setting {
+        key: "encoder",
+        env: "DORAN_ENCODER",
+        flag: Some("--encoder"),
+        kind: Kind::Text,
+        default: "none",
+        secret: false,
+        en: "Sentence encoder that finds by meaning beside words: `none`, `use-multilingual` (once `doran models install use-multilingual` has put it into the data directory), or the folder of its files. An index remembers its encoder; after a change, `doran reindex` makes it anew.",
+        ko: "낱말에 더해 뜻으로 찾게 하는 문장 인코더: `none`, `use-multilingual`(`doran models install use-multilingual`로 데이터 디렉터리에 넣은 뒤), 또는 그 파일이 있는 폴더. 색인은 자기 인코더를 기억한다. 바꾼 뒤에는 `doran reindex`로 다시 만든다.",
+    },
+    Setting {
+        key: "opensearch",
+        env: "DORAN_OPENSEARCH",
+        flag: Some("--opensearch"),
+        kind: Kind::Cluster,
+        default: "none",
+        secret: true,
+        en: "Address of OpenSearch for `store = \"opensearch\"`, such as `https://name:password@host:9200`. A path names the index (`https://host:9200/team`), else it is `doran`.",
+        ko: "`store = \"opensearch\"`일 때 OpenSearch의 주소. 보기: `https://name:password@host:9200`. 경로는 색인의 이름이며(`https://host:9200/team`) 없으면 `doran`이다.",
     },
     Setting {
         key: "allowed_hosts",
@@ -219,6 +251,10 @@ impl Setting {
                     || server
                     || path.is_some_and(|path| !path.is_empty() && !path.starts_with("//"))
             }
+            Kind::Cluster => {
+                let rest = ["http://", "https://"].iter().find_map(|start| text.strip_prefix(start));
+                text == "none" || rest.is_some_and(|rest| !rest.trim_matches('/').is_empty())
+            }
             Kind::LogFilter => text.parse::<tracing_subscriber::filter::Targets>().is_ok(),
             Kind::Whole { least, most } => text.parse().is_ok_and(|number| (least..=most).contains(&number)),
             Kind::OneOf(words) => words.contains(&text),
@@ -238,6 +274,10 @@ impl Kind {
             Self::Database => both!(
                 "`sqlite`, `sqlite:경로`, `postgres://…` 가운데 하나",
                 "one of `sqlite`, `sqlite:PATH`, `postgres://…`"
+            ),
+            Self::Cluster => both!(
+                "`none`이나 `https://host:9200` 같은 주소",
+                "`none` or an address such as `https://host:9200`"
             ),
             Self::LogFilter => both!(
                 "`warn`이나 `warn,doran_engine=debug` 같은 로그 필터",
@@ -261,9 +301,13 @@ impl Kind {
     pub(crate) fn is_number(self) -> bool {
         match self {
             Self::Whole { .. } => true,
-            Self::Text | Self::Address | Self::Database | Self::LogFilter | Self::Model | Self::OneOf(_) => {
-                false
-            }
+            Self::Text
+            | Self::Address
+            | Self::Database
+            | Self::Cluster
+            | Self::LogFilter
+            | Self::Model
+            | Self::OneOf(_) => false,
         }
     }
 }

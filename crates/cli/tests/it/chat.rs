@@ -1,4 +1,7 @@
-//! `doran chat` through a pipe.
+//! `doran chat` through a pipe, and in a terminal.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use crate::program::{Server, fresh, text, told};
 
@@ -66,4 +69,35 @@ fn a_person_is_asked_before_a_tool_and_a_failure_does_not_end_the_talk() {
     let json: serde_json::Value = serde_json::from_slice(&told_json.stdout).expect("one object");
     assert_eq!(json["errorCode"], "waits_for_approval", "{json}");
     assert_eq!(told_json.status.code(), Some(1));
+}
+
+/// In a terminal, which the program `script` plays, there is a prompt, and colours where they are wanted.
+#[cfg(target_os = "linux")]
+#[test]
+fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
+    let here = fresh("terminal");
+    let line = format!("{} chat --lang ko", env!("CARGO_BIN_EXE_doran"));
+    let spawned = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .env("HOME", &here)
+        .env("TERM", "xterm")
+        .current_dir(&here)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = spawned else {
+        assert!(std::env::var_os("DORAN_REQUIRE_PARTS").is_none(), "`script` is missing");
+        println!("SKIPPED: there is no `script` (util-linux) / `script`(util-linux)가 없음");
+        return;
+    };
+    let mut keys = child.stdin.take().expect("a pipe");
+    // What is typed early waits in the terminal; the last key is Ctrl-D.
+    keys.write_all("연차휴가는 며칠인가요?\n/help\n\u{4}".as_bytes()).expect("typed");
+    let shown = child.wait_with_output().expect("it ends");
+    let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success(), "{screen}");
+    assert!(screen.contains("> ") && screen.contains("연차휴가 15일을 준다."), "{screen}");
+    assert!(screen.contains("[3]\r\n· agent "), "a step stands on a line of its own: {screen}");
+    assert!(screen.contains("/agent 이름") && screen.contains("지금은 assistant"), "{screen}");
+    assert!(!screen.contains("panicked") && !screen.contains("tracing-subscriber"), "{screen}");
 }

@@ -53,6 +53,21 @@ fn files_are_taken_in_found_and_answered_from() {
     let found = text(&told(&here, &["search", "방문 차량 주차"], "").stdout);
     assert!(found.starts_with("1  ") && found.contains("주차 규정"), "{found}");
     assert!(found.contains("«방문» «차량»의 «주차»는 세 시간까지 무료이다."), "{found}");
+    for store in ["local", "faiss", "memory"] {
+        let same = text(&told(&here, &["search", "방문 차량 주차", "--store", store], "").stdout);
+        assert_eq!(same, found, "{store}");
+    }
+    let anew = told(&here, &["reindex", "--lang", "en"], "");
+    assert!(text(&anew.stderr).contains("made anew: 2 documents"), "{}", text(&anew.stderr));
+    assert_eq!(text(&told(&here, &["search", "방문 차량 주차"], "").stdout), found, "after `reindex`");
+    let missing = told(&here, &["search", "주차", "--encoder", "nowhere", "--lang", "ko"], "");
+    assert!(
+        text(&missing.stderr).contains("doran models install use-multilingual"),
+        "{}",
+        text(&missing.stderr)
+    );
+    let nowhere = told(&here, &["search", "주차", "--store", "opensearch", "--lang", "en"], "");
+    assert!(text(&nowhere.stderr).contains("the address of OpenSearch is missing"));
     let answer = told(&here, &["chat"], "방문 차량은 주차가 몇 시간까지 무료인가요?\n");
     assert!(text(&answer.stdout).contains("세 시간까지 무료"), "{}", text(&answer.stdout));
 

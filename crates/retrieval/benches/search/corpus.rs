@@ -5,17 +5,23 @@ use std::path::Path;
 
 use doran_retrieval::{Document, Passage, split};
 
-pub const DIMENSION: usize = 512;
 const VOCABULARY: usize = 30_000;
 const WORDS: usize = 60;
 const QUESTIONS: usize = 200;
-const CLUSTERS: usize = 500;
+/// Vectors of real texts vary in far fewer directions than they have numbers.
+const DIRECTIONS: usize = 24;
+const NOISE: f32 = 0.3;
 
-/// What is searched, and what for.
-pub struct Corpus {
+/// Texts, and what is asked of them.
+pub struct Texts {
     pub documents: Vec<(Document, Vec<Passage>)>,
     pub questions: Vec<String>,
-    pub vectors: Vec<Vec<f32>>,
+}
+
+/// Vectors, and those that are looked for.
+pub struct Vectors {
+    pub dimension: usize,
+    pub rows: Vec<Vec<f32>>,
     pub asked: Vec<Vec<f32>>,
 }
 
@@ -36,15 +42,13 @@ impl Dice {
         ((VOCABULARY as f64).powf(self.roll()) as usize).min(VOCABULARY) - 1
     }
 
-    fn near(&mut self, middle: &[f32], spread: f32) -> Vec<f32> {
-        let moved: Vec<f32> =
-            middle.iter().map(|number| number + (self.roll() as f32 - 0.5) * spread).collect();
-        let length = moved.iter().map(|number| number * number).sum::<f32>().sqrt();
-        moved.into_iter().map(|number| number / length).collect()
+    /// Numbers around zero, most of them small.
+    fn numbers(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| (self.roll() + self.roll() + self.roll() - 1.5) as f32).collect()
     }
 }
 
-impl Corpus {
+impl Texts {
     /// So many passages, each a document of its own.
     pub fn make(size: usize) -> Self {
         let mut dice = Dice(7);
@@ -68,38 +72,59 @@ impl Corpus {
             })
             .collect();
         let questions = (0..QUESTIONS).map(|_| sentence(&mut dice, 5)).collect();
-        let zero = vec![0.0; DIMENSION];
-        let middles: Vec<Vec<f32>> = (0..CLUSTERS).map(|_| dice.near(&zero, 1.0)).collect();
-        let somewhere = |dice: &mut Dice| {
-            let middle = dice.below(CLUSTERS);
-            dice.near(&middles[middle], 0.1)
-        };
-        let vectors = (0..size).map(|_| somewhere(&mut dice)).collect();
-        let asked = (0..QUESTIONS / 2).map(|_| somewhere(&mut dice)).collect();
-        Self { documents, questions, vectors, asked }
+        Self { documents, questions }
     }
 
-    /// Files for the peers: texts a line each, vectors as numbers of four bytes.
+    /// The bytes of all texts, in millions.
+    pub fn megabytes(&self) -> f64 {
+        self.documents.iter().map(|(document, _)| document.text.len() as f64).sum::<f64>() / 1e6
+    }
+
+    /// Files for the peers, a text a line.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
-        std::fs::create_dir_all(folder)?;
         let passages = self.documents.iter().map(|(document, _)| &document.text);
-        for (name, lines) in [
-            ("passages.txt", passages.collect::<Vec<_>>()),
-            ("questions.txt", self.questions.iter().collect()),
-        ] {
-            let mut file = BufWriter::new(std::fs::File::create(folder.join(name))?);
-            for line in lines {
-                writeln!(file, "{line}")?;
+        lines(&folder.join("passages.txt"), passages)?;
+        lines(&folder.join("questions.txt"), self.questions.iter())
+    }
+}
+
+impl Vectors {
+    /// So many vectors of length 1.
+    pub fn make(size: usize, dimension: usize) -> Self {
+        let mut dice = Dice(11);
+        let directions: Vec<Vec<f32>> = (0..DIRECTIONS).map(|_| dice.numbers(dimension)).collect();
+        let mut make = |_| {
+            let mut vector: Vec<f32> =
+                dice.numbers(dimension).into_iter().map(|number| number * NOISE).collect();
+            for (share, direction) in dice.numbers(DIRECTIONS).into_iter().zip(&directions) {
+                vector.iter_mut().zip(direction).for_each(|(sum, number)| *sum += share * number);
             }
-            file.flush()?;
-        }
-        for (name, rows) in [("vectors.f32", &self.vectors), ("asked.f32", &self.asked)] {
+            let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+            vector.iter_mut().for_each(|number| *number /= length);
+            vector
+        };
+        let rows = (0..size).map(&mut make).collect();
+        let asked = (0..QUESTIONS).map(&mut make).collect();
+        Self { dimension, rows, asked }
+    }
+
+    /// Files for the peers, numbers of four bytes.
+    pub fn write(&self, folder: &Path) -> std::io::Result<()> {
+        for (name, rows) in [("vectors.f32", &self.rows), ("asked.f32", &self.asked)] {
             let mut file = BufWriter::new(std::fs::File::create(folder.join(name))?);
             for number in rows.iter().flatten() {
                 file.write_all(&number.to_le_bytes())?;
             }
             file.flush()?;
         }
-        Ok(())
+        std::fs::write(folder.join("dimension.txt"), self.dimension.to_string())
     }
+}
+
+fn lines<'a>(path: &Path, lines: impl Iterator<Item = &'a String>) -> std::io::Result<()> {
+    let mut file = BufWriter::new(std::fs::File::create(path)?);
+    for line in lines {
+        writeln!(file, "{line}")?;
+    }
+    file.flush()
 }

@@ -1,172 +1,242 @@
 //! `./x bench search [--quick] [--json]`: what searching costs, beside bm25s, Whoosh and faiss on the same passages.
 //!
-//! Passages are made up, with words as frequent as in real text; vectors are made up too, in clusters, as those of real
-//! texts are. The peers are asked by `bench/peer/search.py`, which reads the same files.
+//! Passages are made up, with words as frequent as in real text; vectors are made up too and vary in few directions, as
+//! those of real texts do. The peers are asked by `bench/peer/search.py`, which reads the same files.
 
 #![allow(clippy::expect_used, reason = "a measurement that cannot go on has nothing to say")]
 
 mod corpus;
+mod table;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use doran_retrieval::vector::{Rows, nearest};
-use doran_retrieval::{Index, LocalIndex, Question, RamKeyword, Tenant};
-use serde_json::{Value, json};
+use doran_retrieval::vector::{Field, Graph, Rows, nearest};
+use doran_retrieval::{Index, LocalIndex, Question, Retriever, Tenant};
+use serde_json::Value;
 
-use corpus::Corpus;
+use corpus::{Texts, Vectors};
+use table::{Better, Row, Target};
 
 /// How many hits are asked for.
 const WANTED: usize = 10;
+/// Numbers in a vector: as many as the built-in encoder gives, and fewer for the largest set.
+const WIDE: usize = 512;
+const NARROW: usize = 128;
+
+struct Bench {
+    lasting: Duration,
+    folder: std::path::PathBuf,
+    rows: Vec<Row>,
+}
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let (quick, as_json) = (args.iter().any(|arg| arg == "--quick"), args.iter().any(|arg| arg == "--json"));
-    let sizes: &[usize] = if quick { &[10_000] } else { &[10_000, 100_000] };
-    let lasting = Duration::from_secs(if quick { 1 } else { 4 });
-    let mut rows = Vec::new();
+    let has = |name: &str| args.iter().any(|arg| arg == name);
+    let (quick, as_json) = (has("--quick"), has("--json"));
+    let folder = std::env::temp_dir().join(format!("doran-bench-search-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the peers");
+    let lasting = Duration::from_millis(if quick { 700 } else { 3000 });
+    let mut bench = Bench { lasting, folder, rows: Vec::new() };
+    // Small enough to try the program itself without optimisation.
+    let tiny = has("--tiny");
+    let sizes: &[usize] = match (tiny, quick) {
+        (true, _) => &[500],
+        (false, true) => &[10_000],
+        (false, false) => &[10_000, 100_000],
+    };
     for size in sizes {
-        let folder = std::env::temp_dir().join(format!("doran-bench-search-{}-{size}", std::process::id()));
-        let corpus = Corpus::make(*size);
-        corpus.write(&folder).expect("files for the peers");
-        let peers = peers(&folder, lasting);
-        words(&corpus, &folder, lasting, &peers, &mut rows);
-        vectors(&corpus, lasting, &peers, &mut rows);
-        std::fs::remove_dir_all(&folder).ok();
+        bench.words(*size);
+        bench.vectors(*size, WIDE);
     }
-    for row in rows {
-        if as_json {
-            println!("{row}");
-        } else {
-            let name = row["case"].as_str().unwrap_or_default();
-            let unit = row["unit"].as_str().unwrap_or_default();
-            print!("{name:<28} {:>12.3} {unit:<6}", row["doran"].as_f64().unwrap_or(f64::NAN));
-            for (peer, value) in row["peers"].as_object().into_iter().flatten() {
-                print!("   {peer} {:.3}", value.as_f64().unwrap_or(f64::NAN));
+    if !quick && !tiny {
+        bench.vectors(1_000_000, NARROW);
+    }
+    std::fs::remove_dir_all(&bench.folder).ok();
+    if as_json {
+        bench.rows.iter().for_each(|row| println!("{}", row.json()));
+    } else {
+        print!("{}", table::table(&bench.rows));
+    }
+}
+
+impl Bench {
+    /// A row for each peer that has the figure, or one alone.
+    fn row(
+        &mut self,
+        case: String,
+        unit: &'static str,
+        better: Better,
+        doran: f64,
+        peers: &[(String, Value)],
+        key: &str,
+        target: impl Fn(&str) -> Option<Target>,
+    ) {
+        let mut alone = true;
+        for (name, figures) in peers {
+            if let Some(value) = figures[key].as_f64() {
+                alone = false;
+                let (case, target) = (case.clone(), target(name));
+                self.rows.push(Row { case, unit, doran, peer: Some((name.clone(), value)), better, target });
             }
-            println!();
+        }
+        if alone {
+            self.rows.push(Row { case, unit, doran, peer: None, better, target: target("") });
         }
     }
-}
 
-fn row(case: String, unit: &str, doran: f64, peers: &Value, key: &str) -> Value {
-    let mut beside = serde_json::Map::new();
-    for (peer, figures) in peers.as_object().into_iter().flatten() {
-        if let Some(value) = figures.get(key).filter(|value| value.is_number()) {
-            beside.insert(peer.clone(), value.clone());
-        }
-    }
-    json!({ "bench": "search", "case": case, "unit": unit, "doran": doran, "peers": beside })
-}
-
-/// Words: in memory and in a directory.
-fn words(corpus: &Corpus, folder: &Path, lasting: Duration, peers: &Value, rows: &mut Vec<Value>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    let (size, tenant) = (corpus.documents.len(), Tenant::new("bench"));
-    let before = resident();
-    let started = Instant::now();
-    let memory = RamKeyword::default();
-    runtime.block_on(fill(&memory, &tenant, corpus));
-    rows.push(row(
-        format!("words{size}/memory-build"),
-        "s",
-        started.elapsed().as_secs_f64(),
-        peers,
-        "words_build_s",
-    ));
-    rows.push(row(format!("words{size}/memory-rss"), "MB", resident() - before, peers, "words_rss_mb"));
-    let directory = folder.join("local");
-    let started = Instant::now();
-    let local = runtime.block_on(LocalIndex::open(&directory, None)).expect("an index");
-    runtime.block_on(fill(&local, &tenant, corpus));
-    rows.push(row(
-        format!("words{size}/local-build"),
-        "s",
-        started.elapsed().as_secs_f64(),
-        peers,
-        "words_build_s",
-    ));
-    rows.push(row(format!("words{size}/local-disk"), "MB", disk(&directory), peers, "words_disk_mb"));
-    for threads in [1, 16] {
-        for (name, index) in [("memory", &memory as &dyn Index), ("local", &local)] {
-            let (qps, p99) = run(threads, lasting, |at| {
-                let text = &corpus.questions[at % corpus.questions.len()];
+    /// Words, in a directory.
+    fn words(&mut self, size: usize) {
+        let texts = Texts::make(size);
+        texts.write(&self.folder).expect("files for the peers");
+        let peers = self.peers(&["bm25s", "whoosh"]);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        let tenant = Tenant::new("bench");
+        let directory = self.folder.join("local");
+        let before = resident();
+        let index = runtime.block_on(LocalIndex::open(&directory, None)).expect("an index");
+        let started = Instant::now();
+        // Two at once, as the library does.
+        runtime.block_on(async {
+            let (front, back) = texts.documents.split_at(size / 2);
+            let fill = async |some: &[(_, _)]| {
+                for batch in some.chunks(2000) {
+                    index.put_all(&tenant, batch).await.expect("put");
+                }
+            };
+            tokio::join!(fill(front), fill(back));
+        });
+        let seconds = started.elapsed().as_secs_f64();
+        let no = |_: &str| None;
+        self.row(format!("words{size}/build"), "s", Better::Less, seconds, &peers, "build_s", no);
+        let speed = texts.megabytes() / seconds;
+        self.row(format!("words{size}/ingest"), "MB/s", Better::More, speed, &[], "", |_| {
+            Some(Target::AtLeast(20.0))
+        });
+        let memory = resident() - before;
+        self.row(format!("words{size}/memory"), "MB", Better::Less, memory, &peers, "rss_mb", no);
+        self.row(format!("words{size}/disk"), "MB", Better::Less, disk(&directory), &peers, "disk_mb", no);
+        for threads in [1, 16] {
+            let (qps, p99) = run(threads, self.lasting, |at| {
+                let text = &texts.questions[at % texts.questions.len()];
                 let question = Question::new(tenant.clone(), text.clone(), WANTED);
                 runtime.block_on(index.retrieve(&question)).expect("hits").len()
             });
-            rows.push(row(
-                format!("words{size}/{name}-qps{threads}"),
-                "1/s",
-                qps,
-                peers,
-                &format!("words_qps{threads}"),
-            ));
-            rows.push(row(
-                format!("words{size}/{name}-p99-{threads}"),
-                "ms",
-                p99,
-                peers,
-                &format!("words_p99_{threads}"),
-            ));
+            let target = |name: &str| match name.split(' ').next() {
+                Some("whoosh") => Some(Target::Ratio(10.0)),
+                Some("bm25s") => Some(Target::Ratio(1.0)),
+                _ => None,
+            };
+            let case = |what: &str| format!("words{size}/{what}-{threads}");
+            self.row(case("qps"), "1/s", Better::More, qps, &peers, &format!("qps{threads}"), target);
+            let target = |_: &str| (threads == 1).then_some(Target::AtMost(5.0));
+            self.row(case("p99"), "ms", Better::Less, p99, &peers, &format!("p99_{threads}"), target);
+        }
+        drop(index);
+        std::fs::remove_dir_all(&directory).ok();
+    }
+
+    /// Vectors alone, looked at all and along a graph.
+    fn vectors(&mut self, size: usize, dimension: usize) {
+        let vectors = Vectors::make(size, dimension);
+        vectors.write(&self.folder).expect("files for the peers");
+        let peers = self.peers(&["flat", "hnsw"]);
+        let before = resident();
+        let started = Instant::now();
+        let bytes = Rows::write(dimension, vectors.rows.iter().map(Vec::as_slice)).expect("numbers");
+        let written = bytes.len() as f64 / 1e6;
+        let rows = Rows::open(bytes).expect("rows");
+        let flat_build = started.elapsed().as_secs_f64();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let graph = Graph::write(&rows, cores, &AtomicBool::new(false)).expect("a graph");
+        let build = started.elapsed().as_secs_f64();
+        let disk = written + graph.len() as f64 / 1e6;
+        let graph = Graph::open(graph, rows.len()).expect("a graph");
+        let memory = resident() - before;
+        let truth: Vec<Vec<usize>> =
+            vectors.asked.iter().take(100).map(|asked| truth(&rows, asked)).collect();
+        for (way, graph, build, disk) in
+            [("flat", None, flat_build, written), ("graph", Some(&graph), build, disk)]
+        {
+            let peers: Vec<(String, Value)> = peers
+                .iter()
+                .filter(|(name, _)| name.contains(if way == "flat" { "flat" } else { "hnsw" }))
+                .cloned()
+                .collect();
+            let field = [Field { rows: &rows, graph }];
+            let case = |what: &str| format!("vectors{size}x{dimension}/{way}-{what}");
+            let no = |_: &str| None;
+            let found = |asked: &[f32]| nearest(&field, asked, WANTED, &|_, _| true);
+            let right: usize = vectors
+                .asked
+                .iter()
+                .zip(&truth)
+                .map(|(asked, truth)| found(asked).iter().filter(|near| truth.contains(&near.row)).count())
+                .sum();
+            let recall = right as f64 / (truth.len() * WANTED) as f64;
+            self.row(case("build"), "s", Better::Less, build, &peers, "build_s", no);
+            self.row(case("disk"), "MB", Better::Less, disk, &peers, "disk_mb", no);
+            if way == "graph" {
+                self.row(case("memory"), "MB", Better::Less, memory, &peers, "rss_mb", no);
+            }
+            self.row(case("recall"), "of 1", Better::More, recall, &peers, "recall", |_| {
+                Some(Target::AtLeast(0.95))
+            });
+            for threads in [1, 16] {
+                let (qps, p99) =
+                    run(threads, self.lasting, |at| found(&vectors.asked[at % vectors.asked.len()]).len());
+                let name = case(&format!("qps-{threads}"));
+                let target = |name: &str| (way == "graph" && !name.is_empty()).then_some(Target::Ratio(1.0));
+                self.row(name, "1/s", Better::More, qps, &peers, &format!("qps{threads}"), target);
+                let name = case(&format!("p99-{threads}"));
+                self.row(name, "ms", Better::Less, p99, &peers, &format!("p99_{threads}"), no);
+            }
         }
     }
+
+    /// What peers measured, each in a process of its own. Those that are missing are left out, and that is said.
+    fn peers(&self, names: &[&str]) -> Vec<(String, Value)> {
+        let Some(python) = std::env::var_os("DORAN_BENCH_PYTHON").filter(|python| !python.is_empty()) else {
+            eprintln!("bench: no Python with the peers, so they are left out / 비교 대상이 없어 뺍니다");
+            return Vec::new();
+        };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peer/search.py");
+        let mut all = Vec::new();
+        for name in names {
+            let asked = Command::new(&python)
+                .arg(&script)
+                .arg(name)
+                .arg(&self.folder)
+                .arg(self.lasting.as_secs_f64().to_string())
+                .stderr(Stdio::inherit())
+                .output();
+            let told = asked.ok().and_then(|output| serde_json::from_slice::<Value>(&output.stdout).ok());
+            match told {
+                Some(figures) => {
+                    let full = figures["name"].as_str().unwrap_or(name).to_owned();
+                    all.push((full, figures));
+                }
+                None => eprintln!("bench: {name} gave no figures / {name}의 결과가 없습니다"),
+            }
+        }
+        all
+    }
 }
 
-async fn fill(index: &dyn Index, tenant: &Tenant, corpus: &Corpus) {
-    for some in corpus.documents.chunks(1000) {
-        index.put_all(tenant, some).await.expect("put");
-    }
-}
-
-/// Vectors alone: the scan.
-fn vectors(corpus: &Corpus, lasting: Duration, peers: &Value, rows: &mut Vec<Value>) {
-    let size = corpus.vectors.len();
-    let started = Instant::now();
-    let bytes = Rows::write(corpus::DIMENSION, corpus.vectors.iter().map(Vec::as_slice)).expect("numbers");
-    let all = Rows::open(bytes).expect("rows");
-    rows.push(row(
-        format!("vectors{size}/build"),
-        "s",
-        started.elapsed().as_secs_f64(),
-        peers,
-        "vectors_build_s",
-    ));
-    let admits = |_: usize, _: usize| true;
-    let mut right = 0;
-    for asked in &corpus.asked {
-        let found = nearest(&[&all], asked, WANTED, &admits);
-        let mut truth: Vec<(f32, usize)> = (0..size).map(|at| (all.dot(at, asked), at)).collect();
-        truth.sort_by(|left, right| right.0.total_cmp(&left.0));
-        right += truth[..WANTED].iter().filter(|(_, at)| found.iter().any(|near| near.row == *at)).count();
-    }
-    let recall = right as f64 / (corpus.asked.len() * WANTED) as f64;
-    rows.push(row(format!("vectors{size}/recall10"), "", recall, peers, "vectors_recall"));
-    for threads in [1, 16] {
-        let (qps, p99) = run(threads, lasting, |at| {
-            nearest(&[&all], &corpus.asked[at % corpus.asked.len()], WANTED, &admits).len()
-        });
-        rows.push(row(
-            format!("vectors{size}/qps{threads}"),
-            "1/s",
-            qps,
-            peers,
-            &format!("vectors_qps{threads}"),
-        ));
-        rows.push(row(
-            format!("vectors{size}/p99-{threads}"),
-            "ms",
-            p99,
-            peers,
-            &format!("vectors_p99_{threads}"),
-        ));
-    }
+/// The rows that exact arithmetic finds.
+fn truth(rows: &Rows, asked: &[f32]) -> Vec<usize> {
+    let mut all: Vec<(f32, usize)> = (0..rows.len()).map(|row| (rows.dot(row, asked), row)).collect();
+    all.select_nth_unstable_by(WANTED - 1, |left, right| right.0.total_cmp(&left.0));
+    all.truncate(WANTED);
+    all.into_iter().map(|(_, row)| row).collect()
 }
 
 /// Asks from several threads for a while. Gives questions a second, and the milliseconds all but a hundredth stay below.
 fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -> (f64, f64) {
     let next = AtomicUsize::new(0);
+    (0..20).for_each(|at| assert!(ask(at) > 0, "every question has an answer"));
     let started = Instant::now();
     let mut times: Vec<f64> = std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads)
@@ -175,10 +245,7 @@ fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -
                     let mut times = Vec::new();
                     while started.elapsed() < lasting {
                         let begun = Instant::now();
-                        assert!(
-                            ask(next.fetch_add(1, Ordering::Relaxed)) > 0,
-                            "every question has an answer"
-                        );
+                        ask(next.fetch_add(1, Ordering::Relaxed));
                         times.push(begun.elapsed().as_secs_f64() * 1e3);
                     }
                     times
@@ -190,28 +257,6 @@ fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -
     let qps = times.len() as f64 / started.elapsed().as_secs_f64();
     times.sort_by(f64::total_cmp);
     (qps, times[(times.len() - 1) * 99 / 100])
-}
-
-/// What the peers measured, by name. Nothing where Python or a package is missing, and that is said.
-fn peers(folder: &Path, lasting: Duration) -> Value {
-    let Some(python) = std::env::var_os("DORAN_BENCH_PYTHON").filter(|python| !python.is_empty()) else {
-        eprintln!("bench: no Python with the peers, so they are left out / 비교 대상이 없어 뺍니다");
-        return json!({});
-    };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peer/search.py");
-    let asked = Command::new(python)
-        .arg(script)
-        .arg(folder)
-        .arg(lasting.as_secs().to_string())
-        .stderr(Stdio::inherit())
-        .output();
-    match asked.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok()) {
-        Some(figures) => figures,
-        None => {
-            eprintln!("bench: the peers gave no figures / 비교 대상이 결과를 내지 않았습니다");
-            json!({})
-        }
-    }
 }
 
 /// The memory of this process, in MB; 0 where the system does not tell.

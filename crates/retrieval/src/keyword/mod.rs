@@ -7,6 +7,7 @@
 pub(crate) mod article;
 mod everyday;
 mod highlight;
+mod phrase;
 pub(crate) mod query;
 mod ranking;
 pub(crate) mod search;
@@ -67,6 +68,23 @@ impl Held {
         Self { name: query::bare(&document.title), document, passages }
     }
 
+    /// Documents of different names: of two with the same name the later.
+    pub(crate) fn latest(documents: &[(Document, Vec<Passage>)]) -> Vec<Arc<Self>> {
+        let mut held: Vec<Arc<Self>> = Vec::new();
+        let mut places: HashMap<&DocumentId, usize> = HashMap::new();
+        for (document, passages) in documents {
+            let new = Arc::new(Self::new(document.clone(), passages.clone()));
+            match places.get(&document.id) {
+                Some(at) => held[*at] = new,
+                None => {
+                    places.insert(&document.id, held.len());
+                    held.push(new);
+                }
+            }
+        }
+        held
+    }
+
     /// How a segment lists it.
     pub(crate) fn listed(&self) -> SegmentDocument {
         let Document { id, version, .. } = self.document.clone();
@@ -90,15 +108,21 @@ impl RamKeyword {
     }
 
     fn insert(&self, tenant: &Tenant, document: &Document, passages: Vec<Passage>) {
+        self.insert_all(tenant, vec![Arc::new(Held::new(document.clone(), passages))]);
+    }
+
+    /// Puts documents of different names in, as one segment.
+    fn insert_all(&self, tenant: &Tenant, held: Vec<Arc<Held>>) {
         let shelf = self.shelf_for(tenant);
-        let held = Arc::new(Held::new(document.clone(), passages));
-        let segment = Segment::build([(held.listed(), held.passages.as_slice())]);
+        let segment = Segment::build(held.iter().map(|held| (held.listed(), held.passages.as_slice())));
         let _turn = shelf.turn.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut content = shelf.content.write().unwrap_or_else(PoisonError::into_inner);
-            content.take_out(&document.id);
-            content.documents.insert(document.id.clone(), Arc::clone(&held));
-            content.parts.push(Part { segment: Arc::new(segment), held: vec![Some(held)] });
+            for held in &held {
+                content.take_out(&held.document.id);
+                content.documents.insert(held.document.id.clone(), Arc::clone(held));
+            }
+            content.parts.push(Part::new(segment, held.into_iter().map(Some).collect()));
         }
         shelf.tidy();
     }
@@ -115,13 +139,9 @@ impl RamKeyword {
         let Some(shelf) = self.shelf(&question.tenant) else { return Vec::new() };
         let query = Query::of(&question.text, self.ranking.meant);
         let content = shelf.content.read().unwrap_or_else(PoisonError::into_inner);
-        let admits = |held: &Held| question.filter.admits(&held.document);
-        let found = search::search(&content.parts, &query, &self.ranking, &admits, question.limit);
+        let found = search::search(&content.parts, &query, &self.ranking, &question.filter, question.limit);
         let hit = |found: &search::Found| {
-            let part = &content.parts[found.part];
-            let document = part.segment.document_of(found.slot);
-            let within = found.slot - part.segment.slots_of(document).start;
-            let passage = part.held[document].as_ref()?.passages.get(within)?.clone();
+            let passage = content.parts[found.part].passage(found.slot)?.clone();
             Some(Hit { passage, score: f64::from(found.score) })
         };
         found.iter().filter_map(hit).collect()
@@ -144,13 +164,7 @@ impl Content {
     /// Takes a document out of sight. Its slots stay until the segment is written anew.
     fn take_out(&mut self, id: &DocumentId) -> bool {
         let Some(gone) = self.documents.remove(id) else { return false };
-        for part in &mut self.parts {
-            for held in &mut part.held {
-                if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, &gone)) {
-                    *held = None;
-                }
-            }
-        }
+        self.parts.iter_mut().for_each(|part| part.take_out(&gone));
         true
     }
 }
@@ -183,11 +197,7 @@ impl Content {
     fn worth_joining(&self) -> Vec<usize> {
         let mut by_size: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (at, part) in self.parts.iter().enumerate() {
-            let live: usize = (0..part.held.len())
-                .filter(|document| part.held[*document].is_some())
-                .map(|document| part.segment.slots_of(document).len())
-                .sum();
-            if live * 2 < part.segment.slots() || live == 0 {
+            if part.live() * 2 < part.held().len() || part.live() == 0 {
                 return vec![at];
             }
             by_size.entry((part.segment.slots().max(1) as u32).ilog(FAN as u32)).or_default().push(at);
@@ -198,9 +208,9 @@ impl Content {
     fn join(&self, chosen: &[usize]) -> Part {
         let parts: Vec<&Part> = chosen.iter().map(|at| &self.parts[*at]).collect();
         let segments: Vec<&Segment> = parts.iter().map(|part| &*part.segment).collect();
-        let segment = Segment::merge(&segments, |part, document| parts[part].held[document].is_some());
-        let held = parts.iter().flat_map(|part| part.held.iter().flatten()).cloned().map(Some).collect();
-        Part { segment: Arc::new(segment), held }
+        let segment = Segment::merge(&segments, |part, document| parts[part].held()[document].is_some());
+        let held = parts.iter().flat_map(|part| part.held().iter().flatten()).cloned().map(Some).collect();
+        Part::new(segment, held)
     }
 }
 
@@ -220,6 +230,18 @@ impl Index for RamKeyword {
         passages: &[Passage],
     ) -> Result<(), RetrieveError> {
         self.insert(tenant, document, passages.to_vec());
+        Ok(())
+    }
+
+    async fn put_all(
+        &self,
+        tenant: &Tenant,
+        documents: &[(Document, Vec<Passage>)],
+    ) -> Result<(), RetrieveError> {
+        let held = Held::latest(documents);
+        if !held.is_empty() {
+            self.insert_all(tenant, held);
+        }
         Ok(())
     }
 

@@ -1,19 +1,21 @@
 //! What a question looks for: its own terms, words that mean the same, and articles asked for by number.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::passage::ArticleNumber;
 use crate::text::letters::letters;
 use crate::text::{self, Layer};
 
 use super::article::articles_named;
-use super::everyday;
 use super::segment::key_of;
+use super::{everyday, phrase};
 
 /// No question is longer than this, in bytes; the rest is not looked at.
 const LONGEST: usize = 16 * 1024;
 /// The most terms of a question.
 const MOST: usize = 768;
+/// The most words of a question that are looked for side by side.
+const MOST_WORDS: usize = 32;
 
 /// A term that is looked for.
 #[derive(Clone, Debug)]
@@ -32,13 +34,17 @@ pub(crate) struct Query {
     pub(crate) articles: Vec<ArticleNumber>,
     /// The letters without spaces, to find the name of a document in.
     pub(crate) bare: String,
+    /// The words in their order.
+    pub(crate) words: Vec<String>,
+    /// The stems that were asked for.
+    pub(crate) stems: HashSet<String>,
 }
 
 impl Query {
     /// Reads a question. Words that mean the same as asked ones weigh `meant`.
     pub(crate) fn of(text: &str, meant: f32) -> Self {
         let text = &text[..text.floor_char_boundary(LONGEST)];
-        let mut query = Self { bare: bare(text), ..Self::default() };
+        let mut query = Self { bare: bare(text), words: phrase::words(text), ..Self::default() };
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut stems = Vec::new();
         text::terms(text, |layer, term, _| {
@@ -53,6 +59,8 @@ impl Query {
                 text::terms(&word, |layer, term, _| query.mean(&mut places, layer, term, meant, &said));
             }
         }
+        query.words.truncate(MOST_WORDS);
+        query.stems = stems.into_iter().collect();
         for (number, _) in articles_named(text) {
             if !query.articles.contains(&number) {
                 query.articles.push(number);

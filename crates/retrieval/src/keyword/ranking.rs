@@ -15,10 +15,14 @@ pub struct Ranking {
     pub article: f32,
     /// How much the likeliest meaning of a mistyped word counts beside a word that is right.
     pub slip: f32,
+    /// What is added at most when the passage says the words of the question side by side.
+    pub phrase: f32,
+    /// What is added at most when the heading of the passage is what was asked.
+    pub heading: f32,
 }
 
 impl Default for Ranking {
     fn default() -> Self {
-        Self { k1: 1.0, b: 0.75, stems: 1.0, meant: 0.5, article: 2.0, slip: 0.5 }
+        Self { k1: 1.0, b: 0.75, stems: 1.0, meant: 0.5, article: 2.0, slip: 0.5, phrase: 0.0, heading: 0.0 }
     }
 }

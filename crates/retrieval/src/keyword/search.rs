@@ -1,20 +1,59 @@
 //! Scores passages: BM25 in each layer, each layer scaled to its best passage, the two added.
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use crate::passage::Passage;
+use crate::retriever::Filter;
 use crate::text::Layer;
 
 use super::query::Query;
 use super::ranking::Ranking;
 use super::segment::{LAYERS, Segment};
-use super::{Held, article, typo};
+use super::{Held, article, phrase, typo};
 
 /// A segment with the documents its slots stand for. `None` stands for a document that was removed.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) segment: Arc<Segment>,
-    pub(crate) held: Vec<Option<Arc<Held>>>,
+    held: Vec<Option<Arc<Held>>>,
+    /// How many were removed.
+    gone: usize,
+}
+
+impl Part {
+    pub(crate) fn new(segment: Segment, held: Vec<Option<Arc<Held>>>) -> Self {
+        let gone = held.iter().filter(|held| held.is_none()).count();
+        Self { segment: Arc::new(segment), held, gone }
+    }
+
+    pub(crate) fn held(&self) -> &[Option<Arc<Held>>] {
+        &self.held
+    }
+
+    /// How many of its documents are there.
+    pub(crate) fn live(&self) -> usize {
+        self.held.len() - self.gone
+    }
+
+    /// Takes a document out of sight.
+    pub(crate) fn take_out(&mut self, gone: &Arc<Held>) {
+        for held in &mut self.held {
+            if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, gone)) {
+                *held = None;
+                self.gone += 1;
+            }
+        }
+    }
+
+    /// The passage in a slot, unless its document was removed.
+    pub(crate) fn passage(&self, slot: usize) -> Option<&Passage> {
+        let document = self.segment.document_of(slot);
+        let within = slot - self.segment.slots_of(document).start;
+        self.held[document].as_ref()?.passages.get(within)
+    }
 }
 
 /// Where a passage was found, and how well it fits.
@@ -25,8 +64,11 @@ pub(crate) struct Found {
     pub(crate) slot: usize,
 }
 
+/// The scores of every slot of all parts, a row for each layer.
+type Scores = [Vec<f32>; LAYERS];
+
 thread_local! {
-    static SCORES: RefCell<Vec<[f32; LAYERS]>> = const { RefCell::new(Vec::new()) };
+    static SCORES: RefCell<Scores> = const { RefCell::new([Vec::new(), Vec::new()]) };
 }
 
 /// So many terms that nothing holds are taken for slips; the rest are left.
@@ -44,21 +86,26 @@ pub(crate) fn search(
     parts: &[Part],
     query: &Query,
     ranking: &Ranking,
-    admits: &dyn Fn(&Held) -> bool,
+    filter: &Filter,
     limit: usize,
 ) -> Vec<Found> {
-    let masks: Vec<Mask> = parts.iter().map(|part| mask(part, admits)).collect();
+    let masks: Vec<Mask> = parts.iter().map(|part| mask(part, filter)).collect();
     let about = About::of(parts, &masks);
     if limit == 0 || about.passages == 0 {
         return Vec::new();
     }
     SCORES.with_borrow_mut(|scores| {
         let total: usize = parts.iter().map(|part| part.segment.slots()).sum();
-        scores.clear();
-        scores.resize(total, [0.0; LAYERS]);
+        for layer in scores.iter_mut() {
+            layer.clear();
+            layer.resize(total, 0.0);
+        }
         add_terms(parts, &masks, &about, query, ranking, scores);
-        let sums = combine(parts, query, ranking, scores, &masks);
-        best(parts, sums, limit)
+        combine(parts, query, ranking, scores, &masks);
+        let mut found = best(parts, &scores[0], limit.max(LIFTED));
+        lift(parts, query, ranking, &mut found);
+        found.truncate(limit);
+        found
     })
 }
 
@@ -73,12 +120,15 @@ impl About {
         let mut passages = 0;
         let mut sums = [0_u64; LAYERS];
         for (part, mask) in parts.iter().zip(masks) {
-            for slot in 0..part.segment.slots() {
-                if mask.as_ref().is_none_or(|mask| mask[slot]) {
-                    passages += 1;
-                    let lengths = part.segment.lengths_of(slot as u32);
-                    sums.iter_mut().zip(lengths).for_each(|(sum, length)| *sum += u64::from(length));
-                }
+            let Some(mask) = mask else {
+                passages += part.segment.slots();
+                sums.iter_mut().zip(part.segment.totals()).for_each(|(sum, total)| *sum += total);
+                continue;
+            };
+            for slot in (0..part.segment.slots()).filter(|slot| mask[*slot]) {
+                passages += 1;
+                let lengths = part.segment.lengths_of(slot as u32);
+                sums.iter_mut().zip(lengths).for_each(|(sum, length)| *sum += u64::from(length));
             }
         }
         let averages = sums.map(|sum| (sum as f32 / passages.max(1) as f32).max(1.0));
@@ -86,7 +136,12 @@ impl About {
     }
 }
 
-pub(crate) fn mask(part: &Part, admits: &dyn Fn(&Held) -> bool) -> Mask {
+pub(crate) fn mask(part: &Part, filter: &Filter) -> Mask {
+    let open = *filter == Filter::default();
+    if open && part.gone == 0 {
+        return None;
+    }
+    let admits = |held: &Held| open || filter.admits(&held.document);
     let documents: Vec<bool> = part.held.iter().map(|held| held.as_deref().is_some_and(admits)).collect();
     if documents.iter().all(|admitted| *admitted) {
         return None;
@@ -104,7 +159,7 @@ fn add_terms(
     about: &About,
     query: &Query,
     ranking: &Ranking,
-    scores: &mut [[f32; LAYERS]],
+    scores: &mut Scores,
 ) {
     let rare = |holders: u32| {
         let (holders, passages) = (holders as f32, about.passages as f32);
@@ -181,7 +236,7 @@ fn add_term(
     layer: Layer,
     places: &Places,
     weight: f32,
-    scores: &mut [[f32; LAYERS]],
+    scores: &mut Scores,
 ) {
     let layer = layer as usize;
     let flat = ranking.k1 * (1.0 - ranking.b);
@@ -191,42 +246,40 @@ fn add_term(
         let slots = part.segment.slots();
         if let Some(term) = place {
             let lengths = part.segment.lengths();
-            let scores = &mut scores[base..base + slots];
-            part.segment.decode(*term, |slot, count| {
+            let scores = &mut scores[layer][base..base + slots];
+            let mut add = |slot: u32, count: u32| {
                 let slot = slot as usize;
-                if mask.as_ref().is_some_and(|mask| !mask[slot]) {
-                    return;
-                }
-                let at = slot * 4 * LAYERS + layer * 4;
-                let length =
-                    u32::from_le_bytes([lengths[at], lengths[at + 1], lengths[at + 2], lengths[at + 3]]);
+                let length = u32::from_le_bytes(lengths[slot][layer]) as f32;
                 let count = count as f32;
-                scores[slot][layer] += weight * count / (count + flat + steep * length as f32);
-            });
+                scores[slot] += weight * count / (count + flat + steep * length);
+            };
+            match mask {
+                None => part.segment.decode(*term, add),
+                Some(mask) => part.segment.decode(*term, |slot, count| {
+                    if mask[slot as usize] {
+                        add(slot, count);
+                    }
+                }),
+            }
         }
         base += slots;
     }
 }
 
-fn combine(
-    parts: &[Part],
-    query: &Query,
-    ranking: &Ranking,
-    scores: &[[f32; LAYERS]],
-    masks: &[Mask],
-) -> Vec<f32> {
-    let mut highest = [0.0_f32; LAYERS];
-    for score in scores {
-        highest.iter_mut().zip(score).for_each(|(high, score)| *high = high.max(*score));
-    }
-    let scale = |layer: Layer, weight: f32| match highest[layer as usize] {
+/// Scales each layer to its best and adds them, into the first.
+fn combine(parts: &[Part], query: &Query, ranking: &Ranking, scores: &mut Scores, masks: &[Mask]) {
+    let highest =
+        |scores: &[f32]| scores.iter().fold(0.0_f32, |high, score| if *score > high { *score } else { high });
+    let scale = |scores: &[f32], weight: f32| match highest(scores) {
         high if high > 0.0 => weight / high,
         _ => 0.0,
     };
-    let (pairs, stems) = (scale(Layer::Pairs, 1.0), scale(Layer::Stems, ranking.stems));
-    let mut sums: Vec<f32> = scores.iter().map(|[pair, stem]| pair * pairs + stem * stems).collect();
-    add_articles(parts, query, ranking, masks, &mut sums);
-    sums
+    let [first, second] = scores;
+    let (pairs, stems) = (scale(first, 1.0), scale(second, ranking.stems));
+    for (sum, stem) in first.iter_mut().zip(second) {
+        *sum = *sum * pairs + *stem * stems;
+    }
+    add_articles(parts, query, ranking, masks, first);
 }
 
 /// Lifts the articles that were asked for by number, in the document that was named, if one was.
@@ -256,9 +309,11 @@ fn add_articles(parts: &[Part], query: &Query, ranking: &Ranking, masks: &[Mask]
     }
 }
 
-fn best(parts: &[Part], sums: Vec<f32>, limit: usize) -> Vec<Found> {
+/// The slots with the highest sums above zero.
+fn best(parts: &[Part], sums: &[f32], limit: usize) -> Vec<Found> {
+    let least = least_of_best(sums, limit);
     let mut found: Vec<(f32, usize)> =
-        sums.into_iter().enumerate().filter(|(_, sum)| *sum > 0.0).map(|(at, sum)| (sum, at)).collect();
+        sums.iter().enumerate().filter(|(_, sum)| **sum >= least).map(|(at, sum)| (*sum, at)).collect();
     let mut starts = vec![0];
     for part in parts {
         starts.push(starts[starts.len() - 1] + part.segment.slots());
@@ -287,4 +342,42 @@ fn best(parts: &[Part], sums: Vec<f32>, limit: usize) -> Vec<Found> {
             Found { score, part, slot }
         })
         .collect()
+}
+
+/// What the last of the best so many sums has; the smallest number above zero where there are fewer.
+fn least_of_best(sums: &[f32], limit: usize) -> f32 {
+    let mut heap: BinaryHeap<Reverse<u32>> = BinaryHeap::with_capacity(limit.min(sums.len()) + 1);
+    let mut least = f32::MIN_POSITIVE;
+    for sum in sums {
+        if *sum < least {
+            continue;
+        }
+        // The bits of numbers above zero are ordered as the numbers are.
+        heap.push(Reverse(sum.to_bits()));
+        if heap.len() > limit {
+            heap.pop();
+        }
+        if heap.len() == limit {
+            least = heap.peek().map_or(least, |Reverse(bits)| f32::from_bits(*bits));
+        }
+    }
+    if heap.len() < limit { f32::MIN_POSITIVE } else { least }
+}
+
+/// So many of the best are looked at again, for what single words do not show.
+const LIFTED: usize = 20;
+
+/// Lifts passages that say the words of the question side by side, and those whose heading is what was asked.
+fn lift(parts: &[Part], query: &Query, ranking: &Ranking, found: &mut [Found]) {
+    if ranking.phrase <= 0.0 && ranking.heading <= 0.0 || query.words.is_empty() {
+        return;
+    }
+    let count = found.len().min(LIFTED);
+    for found in &mut found[..count] {
+        let Some(passage) = parts[found.part].passage(found.slot) else { continue };
+        found.score += ranking.phrase * phrase::said(&query.words, &passage.text)
+            + ranking.heading * phrase::headed(&query.stems, &passage.title);
+    }
+    // The sort is stable: equals stay in the order of documents.
+    found[..count].sort_by(|left, right| right.score.total_cmp(&left.score));
 }

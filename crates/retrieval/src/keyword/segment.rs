@@ -51,6 +51,7 @@ pub struct Segment {
     holders: usize,
     term_bytes: usize,
     postings: usize,
+    totals: [u64; LAYERS],
 }
 
 impl Segment {
@@ -150,9 +151,15 @@ impl Segment {
         [self.long(at), self.long(at + 4)]
     }
 
-    /// The lengths in one layer, as bytes of u32, two a slot.
-    pub(super) fn lengths(&self) -> &[u8] {
-        &self.bytes()[self.lengths..self.lengths + self.slots * 4 * LAYERS]
+    /// The lengths of every slot, one for each layer, as bytes of u32.
+    pub(super) fn lengths(&self) -> &[[[u8; 4]; LAYERS]] {
+        let bytes = &self.bytes()[self.lengths..self.lengths + self.slots * 4 * LAYERS];
+        bytes.as_chunks::<4>().0.as_chunks::<LAYERS>().0
+    }
+
+    /// The lengths of all slots together, removed ones included.
+    pub(super) fn totals(&self) -> [u64; LAYERS] {
+        self.totals
     }
 
     /// The number of a term, if any passage holds it.
@@ -183,10 +190,11 @@ impl Segment {
         let mut rest = &bytes[self.postings + start..self.postings + end];
         let mut next = 0_u32;
         while let Some(code) = varint(&mut rest) {
-            let slot = next + (code >> 1);
+            // Not checked for overflow: whoever takes the slot checks that it is one.
+            let slot = next.wrapping_add(code >> 1);
             let count = if code & 1 == 0 { 1 } else { varint(&mut rest).unwrap_or(1) };
             each(slot, count);
-            next = slot + 1;
+            next = slot.wrapping_add(1);
         }
     }
 
@@ -225,8 +233,16 @@ impl Segment {
         if *firsts.last()? as usize != slots {
             return None;
         }
+        let mut totals = [0; LAYERS];
+        for slot in all.get(lengths..term_starts)?.as_chunks::<4>().0.as_chunks::<LAYERS>().0 {
+            totals
+                .iter_mut()
+                .zip(slot)
+                .for_each(|(total, length)| *total += u64::from(u32::from_le_bytes(*length)));
+        }
         Some(Self {
             bytes,
+            totals,
             documents,
             firsts,
             slots,

@@ -18,6 +18,7 @@ mod record;
 mod shelf;
 mod work;
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,7 +27,7 @@ use tokio::task::JoinHandle;
 
 use crate::ingest::{ReadLimits, Reader};
 use crate::passage::{Document, DocumentId, DocumentKind, Tenant};
-use crate::retriever::Index;
+use crate::retriever::{Filter, Index, Listed};
 use crate::split::split;
 pub use error::LibraryError;
 pub use record::{State, Status};
@@ -36,6 +37,9 @@ use shelf::Shelf;
 
 /// The most bytes of the name of a tenant or a collection.
 const NAME: usize = 256;
+
+/// About so many bytes of text are put into an index at once.
+const BATCH: usize = 4 << 20;
 
 /// The most bytes of the name of a file.
 const FILE_NAME: usize = 16 << 10;
@@ -204,6 +208,15 @@ impl Library {
         self.inner.shelf().list(tenant)
     }
 
+    /// Whose documents are here.
+    pub fn tenants(&self) -> Vec<Tenant> {
+        let mut tenants: Vec<Tenant> =
+            self.inner.shelf().ready().into_iter().map(|record| record.tenant).collect();
+        tenants.sort();
+        tenants.dedup();
+        tenants
+    }
+
     /// Where a document stands.
     pub fn status(&self, tenant: &Tenant, id: &DocumentId) -> Option<Status> {
         self.inner.shelf().status(&Key::named(tenant, id))
@@ -297,6 +310,51 @@ impl Library {
             .await?;
             index.put(&record.tenant, &document, &passages).await?;
             done += 1;
+        }
+        Ok(done)
+    }
+
+    /// Puts into an index what is ready and is not there, or is there in another version. Gives how many that were. For an
+    /// index that forgets, or was begun anew, or missed something; one that is in step costs a list.
+    pub async fn sync(&self, index: &dyn Index) -> Result<usize, LibraryError> {
+        let mut by_tenant: BTreeMap<Tenant, Vec<Record>> = BTreeMap::new();
+        for record in self.inner.shelf().ready() {
+            by_tenant.entry(record.tenant.clone()).or_default().push(record);
+        }
+        let mut done = 0;
+        for (tenant, records) in by_tenant {
+            let there = index.list(&tenant, &Filter::default()).await?;
+            let there: HashMap<DocumentId, Listed> =
+                there.into_iter().map(|listed| (listed.id.clone(), listed)).collect();
+            let missing = records.into_iter().filter(|record| {
+                let ready = record.ready.as_ref();
+                !ready.is_some_and(|ready| {
+                    there.get(&record.id).is_some_and(|listed| {
+                        listed.version == ready.version
+                            && listed.kind == ready.kind
+                            && listed.passages == ready.passages
+                    })
+                })
+            });
+            let mut batch = Vec::new();
+            let mut bytes = 0;
+            for record in missing {
+                let Some(document) = self.inner.document(&record).await? else { continue };
+                bytes += document.text.len();
+                let cut = disk::blocking(&self.inner.root, move || {
+                    let passages = split(&document);
+                    Ok((document, passages))
+                });
+                batch.push(cut.await?);
+                done += 1;
+                if bytes >= BATCH {
+                    index.put_all(&tenant, &std::mem::take(&mut batch)).await?;
+                    bytes = 0;
+                }
+            }
+            if !batch.is_empty() {
+                index.put_all(&tenant, &batch).await?;
+            }
         }
         Ok(done)
     }

@@ -8,7 +8,7 @@
 //! ```
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,12 +61,10 @@ pub(super) fn write(path: &Path, held: &[Arc<Held>], segment: &Segment, rows: &[
 pub(super) fn open(path: &Path) -> Result<Content, RetrieveError> {
     let (map, [documents, words, rows]) = map(path)?;
     let held = read(path, &map[documents])?;
-    let segment = Segment::open(Slice { map: Arc::clone(&map), range: words })?;
+    let segment = Segment::open(Slice::new(Arc::clone(&map), words))?;
     let rows = match rows.is_empty() {
         true => None,
-        false => {
-            Some(Rows::open(Slice { map, range: rows }).ok_or_else(|| damaged(path, "has odd vectors"))?)
-        }
+        false => Some(Rows::open(Slice::new(map, rows)).ok_or_else(|| damaged(path, "has odd vectors"))?),
     };
     let fits = segment.documents().len() == held.len()
         && segment.documents().iter().zip(&held).all(|(listed, held)| {
@@ -107,13 +105,25 @@ fn read(path: &Path, lines: &[u8]) -> Result<Vec<Arc<Held>>, RetrieveError> {
     Ok(all)
 }
 
+/// Maps a file of the index.
 #[allow(unsafe_code, reason = "mapping a file has no safe form")]
+pub(super) fn mapped(file: &File) -> io::Result<Mmap> {
+    // SAFETY: nobody changes the file while it is mapped. It is written beside its place and renamed, then only read
+    // and at last unlinked; the index holds the lock of its directory, so no other process of ours has it open.
+    unsafe { Mmap::map(file) }
+}
+
+/// The checksum a file carries.
+pub(super) fn sum(path: &Path) -> Option<[u8; 8]> {
+    let mut head = [0; 16];
+    File::open(path).ok()?.read_exact(&mut head).ok()?;
+    Some(std::array::from_fn(|at| head[8 + at]))
+}
+
 fn map(path: &Path) -> Result<(Arc<Mmap>, [Range<usize>; 3]), RetrieveError> {
     let unreadable = |source| broken(format!("`{}` cannot be read", path.display()), source);
     let file = File::open(path).map_err(unreadable)?;
-    // SAFETY: nobody changes the file while it is mapped. It is written beside its place and renamed, then only read
-    // and at last unlinked; the index holds the lock of its directory, so no other process of ours has it open.
-    let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
+    let map = mapped(&file).map_err(unreadable)?;
     if map.len() < HEAD || map[..8] != MAGIC[..] {
         return Err(damaged(path, "has another format"));
     }
@@ -139,9 +149,15 @@ pub(super) fn checksum(bytes: &[u8]) -> [u8; 8] {
 }
 
 /// Some bytes of a mapped file.
-struct Slice {
+pub(super) struct Slice {
     map: Arc<Mmap>,
     range: Range<usize>,
+}
+
+impl Slice {
+    pub(super) fn new(map: Arc<Mmap>, range: Range<usize>) -> Self {
+        Self { map, range }
+    }
 }
 
 impl AsRef<[u8]> for Slice {

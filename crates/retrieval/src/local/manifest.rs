@@ -5,11 +5,13 @@
 //! current             the name of the index that counts
 //! g1/manifest         which files make the index, and which documents in them are gone
 //! g1/00000001.part    documents, words, vectors
+//! g1/00000001.graph   a graph over the vectors, if they are many; made again when it is missing
 //! ```
 //!
 //! The manifest is what counts: it is replaced as a whole, after the files it names are on the disk. What it does not
 //! name was never acknowledged, or is no longer needed, and goes when the index is opened.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,11 +19,12 @@ use std::path::{Path, PathBuf};
 use doran_llm::EmbedderAbout;
 use serde::{Deserialize, Serialize};
 
+use crate::embedding;
 use crate::library::disk;
 use crate::retriever::RetrieveError;
 use crate::text::ANALYSIS;
 
-use super::{broken, file};
+use super::{broken, file, grow};
 
 /// The format of the directory.
 const LAYOUT: u32 = 1;
@@ -39,25 +42,29 @@ impl About {
         Self { layout: LAYOUT, analysis: ANALYSIS, embedder }
     }
 
-    /// Why an index made by this does not serve whoever wants that, if it does not.
-    fn mismatch(&self, wanted: &Self) -> Option<String> {
-        let name = |about: &Self| match &about.embedder {
-            Some(embedder) => format!("`{}` ({} numbers)", embedder.id, embedder.dimension),
-            None => "no embedder".to_owned(),
-        };
-        let made =
-            |about: &Self| about.embedder.as_ref().map(|embedder| (embedder.id.clone(), embedder.dimension));
+    /// Refuses an index made by this to whoever wants that.
+    fn serves(&self, wanted: &Self, root: &Path) -> Result<(), RetrieveError> {
+        let stale = |why: String| RetrieveError::Stale { reason: format!("`{}`: {why}", root.display()) };
         if self.layout != wanted.layout {
-            return Some(format!("it has layout {} and this version writes {}", self.layout, wanted.layout));
+            return Err(stale(format!(
+                "it has layout {} and this version writes {}",
+                self.layout, wanted.layout
+            )));
         }
         if self.analysis != wanted.analysis {
-            return Some(format!(
+            return Err(stale(format!(
                 "its words were cut by rules {} and are now cut by {}",
                 self.analysis, wanted.analysis
-            ));
+            )));
         }
-        (made(self) != made(wanted))
-            .then(|| format!("it was made with {} and is opened with {}", name(self), name(wanted)))
+        let made =
+            |about: &Self| about.embedder.as_ref().map(|embedder| (embedder.id.clone(), embedder.dimension));
+        if made(self) == made(wanted) {
+            return Ok(());
+        }
+        let (made, wanted) =
+            (embedding::named(self.embedder.as_ref()), embedding::named(wanted.embedder.as_ref()));
+        Err(RetrieveError::OtherEmbedder { made, wanted })
     }
 }
 
@@ -110,15 +117,13 @@ impl Manifest {
 
     /// Refuses an index that was made by something else.
     pub(super) fn fits(&self, wanted: &About, root: &Path) -> Result<(), RetrieveError> {
-        match self.about.mismatch(wanted) {
-            None => Ok(()),
-            Some(why) => Err(RetrieveError::Stale { reason: format!("`{}`: {why}", root.display()) }),
-        }
+        self.about.serves(wanted, root)
     }
 
     /// Removes the files that the manifest does not name.
     pub(super) fn tidy(&self, directory: &Path) -> io::Result<()> {
-        let named: Vec<PathBuf> = self.parts.iter().map(|entry| part(directory, entry.file)).collect();
+        let parts = self.parts.iter().map(|entry| part(directory, entry.file));
+        let named: HashSet<PathBuf> = parts.flat_map(|part| [grow::beside(&part), part]).collect();
         let manifest = directory.join("manifest");
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
@@ -156,15 +161,28 @@ pub(super) fn switch(root: &Path, number: u64) -> io::Result<()> {
 
 /// Removes all indexes but one.
 pub(super) fn only(root: &Path, number: u64) -> io::Result<()> {
+    for other in numbers(root)?.into_iter().filter(|other| *other != number) {
+        fs::remove_dir_all(generation(root, other))?;
+    }
+    Ok(())
+}
+
+/// The highest number of an index below a root; 0 if there is none.
+pub(super) fn highest(root: &Path) -> io::Result<u64> {
+    Ok(numbers(root)?.into_iter().max().unwrap_or(0))
+}
+
+fn numbers(root: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
     for entry in fs::read_dir(root)? {
         let entry = entry?;
         let name = entry.file_name();
-        let other = name.to_str().and_then(|name| name.strip_prefix('g')?.parse::<u64>().ok());
-        if other.is_some_and(|other| other != number) && entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
+        let number = name.to_str().and_then(|name| name.strip_prefix('g')?.parse().ok());
+        if let Some(number) = number.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            numbers.push(number);
         }
     }
-    Ok(())
+    Ok(numbers)
 }
 
 /// The directory of an index below a root.

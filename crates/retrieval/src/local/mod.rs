@@ -6,6 +6,7 @@
 //! words are cut otherwise, it is refused and must be built anew, which [`LocalIndex::rebuild`] does beside the old one.
 
 mod file;
+mod grow;
 mod manifest;
 mod shelf;
 mod write;
@@ -49,7 +50,17 @@ struct Inside {
     /// What is on the disk. Whoever changes it holds this.
     manifest: Mutex<Manifest>,
     ranking: Ranking,
+    /// From so many vectors on a file gets a graph.
+    graph_from: usize,
     _lock: fs::File,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        for shelf in self.shelves.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+            shelf.read().unwrap_or_else(PoisonError::into_inner).leave();
+        }
+    }
 }
 
 impl LocalIndex {
@@ -58,7 +69,14 @@ impl LocalIndex {
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
-        let root = root.into();
+        Self::open_with(root.into(), embedder, grow::FROM).await
+    }
+
+    async fn open_with(
+        root: PathBuf,
+        embedder: Option<Arc<dyn Embedder>>,
+        graph_from: usize,
+    ) -> Result<Self, RetrieveError> {
         let about = About::of(embedder.as_ref().map(|embedder| embedder.about()));
         let inside = blocking(move || {
             let lock = lock(&root)?;
@@ -76,7 +94,7 @@ impl LocalIndex {
             manifest.fits(&about, &root)?;
             let tidied = manifest.tidy(&directory).and_then(|()| manifest::only(&root, number));
             tidied.map_err(|error| broken("what a crash left behind cannot be removed", error))?;
-            Inside::load(directory, manifest, lock)
+            Inside::load(directory, manifest, lock, graph_from)
         })
         .await?;
         Ok(Self::over(inside, embedder))
@@ -104,7 +122,7 @@ impl LocalIndex {
             }
             let manifest = Manifest::new(about);
             manifest.save(&directory).map_err(|error| broken("the index cannot be written", error))?;
-            Ok((Inside::load(directory, manifest, lock)?, documents, number))
+            Ok((Inside::load(directory, manifest, lock, grow::FROM)?, documents, number))
         })
         .await?;
         let index = Self::over(inside, embedder);
@@ -119,6 +137,25 @@ impl LocalIndex {
         })
         .await?;
         Ok(index)
+    }
+
+    /// Begins an empty index in the place of whatever is there, for when that is damaged: whoever keeps the documents
+    /// puts them in again.
+    pub async fn renew(
+        root: impl Into<PathBuf>,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Result<Self, RetrieveError> {
+        let root = root.into();
+        let about = About::of(embedder.as_ref().map(|embedder| embedder.about()));
+        let place = root.clone();
+        blocking(move || {
+            let _lock = lock(&place)?;
+            let number = manifest::highest(&place)
+                .map_err(|error| broken(format!("`{}` cannot be read", place.display()), error))?;
+            begin(&place, number + 1, &about)
+        })
+        .await?;
+        Self::open(root, embedder).await
     }
 
     /// Counts vectors like this beside words.
@@ -150,8 +187,14 @@ impl LocalIndex {
 }
 
 impl Inside {
-    fn load(directory: PathBuf, manifest: Manifest, lock: fs::File) -> Result<Self, RetrieveError> {
+    fn load(
+        directory: PathBuf,
+        manifest: Manifest,
+        lock: fs::File,
+        graph_from: usize,
+    ) -> Result<Self, RetrieveError> {
         let mut shelves: HashMap<Tenant, Shelf> = HashMap::new();
+        let mut loaded = Vec::new();
         for entry in &manifest.parts {
             let content = file::open(&manifest::part(&directory, entry.file))?;
             let dimension = content.rows.as_ref().map(|rows| rows.dimension());
@@ -159,17 +202,23 @@ impl Inside {
                 let reason = format!("file {} has vectors of another size", entry.file);
                 return Err(RetrieveError::Stale { reason });
             }
-            shelves.entry(Tenant::new(&entry.tenant)).or_default().add(entry.file, content, &entry.dead);
+            let shelf = shelves.entry(Tenant::new(&entry.tenant)).or_default();
+            loaded.push((entry.file, shelf.add(entry.file, content, &entry.dead)));
         }
         let shelves =
             shelves.into_iter().map(|(tenant, shelf)| (tenant, Arc::new(RwLock::new(shelf)))).collect();
-        Ok(Self {
+        let inside = Self {
             directory,
             shelves: RwLock::new(shelves),
             manifest: Mutex::new(manifest),
             ranking: Ranking::default(),
+            graph_from,
             _lock: lock,
-        })
+        };
+        for (number, vectors) in loaded {
+            inside.grow(number, vectors);
+        }
+        Ok(inside)
     }
 
     fn search(&self, question: &Question, vector: Option<&[f32]>, weights: &Weights) -> Vec<Hit> {
@@ -226,18 +275,7 @@ impl Index for LocalIndex {
         tenant: &Tenant,
         documents: &[(Document, Vec<Passage>)],
     ) -> Result<(), RetrieveError> {
-        let mut held: Vec<Arc<Held>> = Vec::new();
-        let mut places: HashMap<&DocumentId, usize> = HashMap::new();
-        for (document, passages) in documents {
-            let new = Arc::new(Held::new(document.clone(), passages.clone()));
-            match places.get(&document.id) {
-                Some(at) => held[*at] = new,
-                None => {
-                    places.insert(&document.id, held.len());
-                    held.push(new);
-                }
-            }
-        }
+        let held = Held::latest(documents);
         if held.is_empty() { Ok(()) } else { self.put_held(tenant, held).await }
     }
 

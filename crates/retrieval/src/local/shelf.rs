@@ -1,16 +1,17 @@
 //! The documents of one tenant as they are searched: immutable parts, each a mapped file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::keyword::query::Query;
 use crate::keyword::search::{self, Found, Part};
 use crate::keyword::{Held, Ranking, Segment};
-use crate::passage::DocumentId;
+use crate::passage::{DocumentId, PassageId};
 use crate::retriever::{Filter, Hit};
-use crate::vector::{Rows, nearest};
+use crate::vector::{Field, Rows, nearest};
 
 use super::file;
+use super::grow::Vectors;
 
 /// Files of about the same size are joined when there are so many.
 const FAN: usize = 8;
@@ -21,14 +22,14 @@ pub(super) struct Shelf {
     pub(super) documents: BTreeMap<DocumentId, Arc<Held>>,
     parts: Vec<Part>,
     /// The vectors of each part.
-    rows: Vec<Option<Rows>>,
+    vectors: Vec<Option<Arc<Vectors>>>,
     /// The number of the file of each part.
     files: Vec<u64>,
 }
 
 impl Shelf {
-    /// Adds a file, less the documents in it that are gone.
-    pub(super) fn add(&mut self, number: u64, content: file::Content, dead: &[u32]) {
+    /// Adds a file, less the documents in it that are gone, and gives its vectors.
+    pub(super) fn add(&mut self, number: u64, content: file::Content, dead: &[u32]) -> Option<Arc<Vectors>> {
         let gone = |at: usize| u32::try_from(at).is_ok_and(|at| dead.contains(&at));
         let held: Vec<Option<Arc<Held>>> =
             content.held.into_iter().enumerate().map(|(at, held)| (!gone(at)).then_some(held)).collect();
@@ -36,16 +37,23 @@ impl Shelf {
             self.take_out(&held.document.id);
             self.documents.insert(held.document.id.clone(), Arc::clone(held));
         }
-        self.parts.push(Part { segment: Arc::new(content.segment), held });
-        self.rows.push(content.rows);
+        self.keep(number, Part::new(content.segment, held), content.rows)
+    }
+
+    /// Gives the vectors, for a graph to be made over them.
+    fn keep(&mut self, number: u64, part: Part, rows: Option<Rows>) -> Option<Arc<Vectors>> {
+        let vectors = rows.map(|rows| Arc::new(Vectors::new(rows)));
+        self.parts.push(part);
+        self.vectors.push(vectors.clone());
         self.files.push(number);
+        vectors
     }
 
     /// Where a document lies: the number of its file, and its place there.
     pub(super) fn place(&self, id: &DocumentId) -> Option<(u64, u32)> {
         let wanted = self.documents.get(id)?;
         let within = |part: &Part| {
-            part.held.iter().position(|held| held.as_ref().is_some_and(|held| Arc::ptr_eq(held, wanted)))
+            part.held().iter().position(|held| held.as_ref().is_some_and(|held| Arc::ptr_eq(held, wanted)))
         };
         let mut places = self.parts.iter().zip(&self.files);
         places.find_map(|(part, file)| Some((*file, u32::try_from(within(part)?).ok()?)))
@@ -54,42 +62,48 @@ impl Shelf {
     /// Takes a document out of sight.
     pub(super) fn take_out(&mut self, id: &DocumentId) {
         let Some(gone) = self.documents.remove(id) else { return };
-        for held in self.parts.iter_mut().flat_map(|part| &mut part.held) {
-            if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, &gone)) {
-                *held = None;
-            }
-        }
+        self.parts.iter_mut().for_each(|part| part.take_out(&gone));
     }
 
     /// Puts one file in the place of others that hold the same documents.
-    pub(super) fn swap(&mut self, old: &[u64], new: Option<(u64, file::Content)>) {
+    pub(super) fn swap(&mut self, old: &[u64], new: Option<(u64, file::Content)>) -> Option<Arc<Vectors>> {
         for number in old {
             if let Some(at) = self.files.iter().position(|file| file == number) {
                 self.parts.remove(at);
-                self.rows.remove(at);
                 self.files.remove(at);
+                if let Some(vectors) = self.vectors.remove(at) {
+                    vectors.leave();
+                }
             }
         }
-        if let Some((number, content)) = new {
-            let held = content.held.iter().map(|held| {
-                // The documents stay those that were there: whoever holds one may compare them.
-                Some(Arc::clone(self.documents.get(&held.document.id).unwrap_or(held)))
-            });
-            self.parts.push(Part { held: held.collect(), segment: Arc::new(content.segment) });
-            self.rows.push(content.rows);
-            self.files.push(number);
-        }
+        let (number, content) = new?;
+        let held = content.held.iter().map(|held| {
+            // The documents stay those that were there: whoever holds one may compare them.
+            Some(Arc::clone(self.documents.get(&held.document.id).unwrap_or(held)))
+        });
+        let part = Part::new(content.segment, held.collect());
+        self.keep(number, part, content.rows)
+    }
+
+    /// Tells whoever makes graphs over these vectors that nobody waits for them any more.
+    pub(super) fn leave(&self) {
+        self.vectors.iter().flatten().for_each(|vectors| vectors.leave());
+    }
+
+    /// Whether every graph there should be is there.
+    #[cfg(test)]
+    pub(super) fn graphs(&self) -> Vec<bool> {
+        self.vectors.iter().flatten().map(|vectors| vectors.graph().is_some()).collect()
     }
 
     /// The files that are worth joining: many of a size, or one that is mostly gone.
     pub(super) fn worth_joining(&self) -> Vec<u64> {
         let mut by_size: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for (part, file) in self.parts.iter().zip(&self.files) {
-            let live = part.held.iter().flatten().count();
-            if live * 2 < part.held.len() || live == 0 {
+            if part.live() * 2 < part.held().len() || part.live() == 0 {
                 return vec![*file];
             }
-            let size = part.segment.slots().max(part.held.len()).max(1);
+            let size = part.segment.slots().max(part.held().len()).max(1);
             by_size.entry((size as u32).ilog(FAN as u32)).or_default().push(*file);
         }
         by_size.into_values().find(|files| files.len() >= FAN).unwrap_or_default()
@@ -101,19 +115,19 @@ impl Shelf {
             (0..self.files.len()).filter(|at| files.contains(&self.files[*at])).collect();
         let parts: Vec<&Part> = chosen.iter().map(|at| &self.parts[*at]).collect();
         let held: Vec<Arc<Held>> =
-            parts.iter().flat_map(|part| part.held.iter().flatten()).cloned().collect();
+            parts.iter().flat_map(|part| part.held().iter().flatten()).cloned().collect();
         if held.is_empty() {
             return None;
         }
         let segments: Vec<&Segment> = parts.iter().map(|part| &*part.segment).collect();
-        let segment = Segment::merge(&segments, |part, document| parts[part].held[document].is_some());
+        let segment = Segment::merge(&segments, |part, document| parts[part].held()[document].is_some());
         let mut dimension = None;
         let mut rows = Vec::new();
         for at in chosen {
-            let Some(old) = &self.rows[at] else { continue };
+            let Some(old) = self.vectors[at].as_ref().map(|vectors| vectors.rows()) else { continue };
             dimension = Some(old.dimension());
             let part = &self.parts[at];
-            for document in (0..part.held.len()).filter(|document| part.held[*document].is_some()) {
+            for document in (0..part.held().len()).filter(|document| part.held()[*document].is_some()) {
                 rows.extend(part.segment.slots_of(document).map(|slot| old.row(slot)));
             }
         }
@@ -129,7 +143,7 @@ impl Shelf {
         filter: &Filter,
         limit: usize,
     ) -> Vec<Found> {
-        search::search(&self.parts, query, ranking, &|held| filter.admits(&held.document), limit)
+        search::search(&self.parts, query, ranking, filter, limit)
     }
 
     /// The hits of what was found by words.
@@ -146,12 +160,19 @@ impl Shelf {
         found: &[Found],
     ) -> Vec<Hit> {
         let masks: Vec<Option<Vec<bool>>> =
-            self.parts.iter().map(|part| search::mask(part, &|held| filter.admits(&held.document))).collect();
+            self.parts.iter().map(|part| search::mask(part, filter)).collect();
         let empty = Rows::none();
-        let rows: Vec<&Rows> = self.rows.iter().map(|rows| rows.as_ref().unwrap_or(&empty)).collect();
+        let fields: Vec<Field<'_>> = self
+            .vectors
+            .iter()
+            .map(|vectors| match vectors {
+                Some(vectors) => Field { rows: vectors.rows(), graph: vectors.graph() },
+                None => Field { rows: &empty, graph: None },
+            })
+            .collect();
         let admits = |part: usize, row: usize| masks[part].as_ref().is_none_or(|mask| mask[row]);
         // Twice as many, so that of equally near ones the names decide and not the order they came in.
-        let mut near: Vec<Hit> = nearest(&rows, vector, limit.saturating_mul(2), &admits)
+        let mut near: Vec<Hit> = nearest(&fields, vector, limit.saturating_mul(2), &admits)
             .iter()
             .filter_map(|near| self.hit(near.part, near.row, near.score))
             .collect();
@@ -160,10 +181,12 @@ impl Shelf {
         };
         near.sort_by(order);
         near.truncate(limit);
+        let known: HashSet<PassageId> = near.iter().map(|near| near.passage.id.clone()).collect();
         for Found { part, slot, .. } in found {
-            if rows[*part].dimension() == vector.len()
-                && let Some(hit) = self.hit(*part, *slot, rows[*part].dot(*slot, vector))
-                && near.iter().all(|near| near.passage.id != hit.passage.id)
+            let rows = fields[*part].rows;
+            if rows.dimension() == vector.len()
+                && let Some(hit) = self.hit(*part, *slot, rows.dot(*slot, vector))
+                && !known.contains(&hit.passage.id)
             {
                 near.push(hit);
             }
@@ -173,10 +196,7 @@ impl Shelf {
     }
 
     fn hit(&self, part: usize, slot: usize, score: f32) -> Option<Hit> {
-        let part = &self.parts[part];
-        let document = part.segment.document_of(slot);
-        let within = slot - part.segment.slots_of(document).start;
-        let passage = part.held[document].as_ref()?.passages.get(within)?.clone();
+        let passage = self.parts[part].passage(slot)?.clone();
         Some(Hit { passage, score: f64::from(score) })
     }
 }

@@ -139,11 +139,14 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
     index.remove(&conformance::tenant(), &DocumentId::new("b")).await.expect("removed");
     drop(index);
     for (embedder, told) in [
-        (dictionary(), "no embedder and is opened with `test:dictionary` (8 numbers)"),
+        (dictionary(), "`test:dictionary` (8 numbers)"),
         (Some(Arc::new(Dictionary("test:other", 9)) as Arc<dyn Embedder>), "`test:other` (9 numbers)"),
     ] {
         let refused = LocalIndex::open(root.path(), embedder).await.err().expect("a refusal");
-        assert!(matches!(&refused, RetrieveError::Stale { reason } if reason.contains(told)), "{refused}");
+        assert!(
+            matches!(&refused, RetrieveError::OtherEmbedder { made, wanted } if made == "no embedder" && wanted == told),
+            "{refused}"
+        );
     }
     let index = LocalIndex::rebuild(root.path(), dictionary()).await.expect("rebuilt");
     assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
@@ -162,6 +165,21 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
         .filter(|name| name.starts_with('g'))
         .collect();
     assert_eq!(names, ["g2"], "the old index is gone");
+}
+
+#[tokio::test]
+async fn a_damaged_index_can_be_begun_anew() {
+    let root = fresh();
+    let index = open(root.path(), None).await;
+    fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
+    drop(index);
+    fs::write(root.path().join("g1").join("00000001.part"), b"x").expect("written");
+    assert!(matches!(LocalIndex::rebuild(root.path(), None).await, Err(RetrieveError::Stale { .. })));
+    let index = LocalIndex::renew(root.path(), None).await.expect("anew");
+    assert_eq!(found(&index, "휴가").await, Vec::<String>::new());
+    fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
+    drop(index);
+    assert_eq!(found(&open(root.path(), None).await, "휴가").await, ["휴가는 15일이다."]);
 }
 
 #[tokio::test]
@@ -256,4 +274,52 @@ async fn an_embedder_that_errs_never_reaches_the_index() {
         assert_eq!(index.list(&conformance::tenant(), &Filter::default()).await.expect("list"), []);
         assert!(index.retrieve(&Question::new(conformance::tenant(), "휴가", 5)).await.is_err());
     }
+}
+
+#[tokio::test]
+async fn many_vectors_get_a_graph_that_is_kept_and_made_again_when_damaged() {
+    const ENOUGH: usize = 40;
+    let root = fresh();
+    let make =
+        async || LocalIndex::open_with(root.path().to_owned(), dictionary(), ENOUGH).await.expect("an index");
+    let grown = async |index: &LocalIndex| {
+        let shelf = index.inside.shelf(&conformance::tenant()).expect("a shelf");
+        for _ in 0..2000 {
+            let graphs = shelf.read().expect("a shelf").graphs();
+            if graphs.iter().any(|there| *there) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("no graph was made");
+    };
+    let all: Vec<(Document, Vec<Passage>)> = (0..ENOUGH)
+        .map(|n| Document::new(format!("{n}"), "t", format!("{n}번 휴가 규정이다.\n\n{n}번 식비 규정이다.")))
+        .map(|document| (document.clone(), split(&document)))
+        .collect();
+    let index = make().await;
+    index.put_all(&conformance::tenant(), &all).await.expect("put");
+    grown(&index).await;
+    let first = found(&index, "leave").await;
+    assert!(first[0].contains("휴가"), "{first:?}");
+    drop(index);
+    let place = root.path().join("g1").join("00000001.graph");
+    let whole = fs::read(&place).expect("a graph is kept");
+    let index = make().await;
+    grown(&index).await;
+    assert_eq!(found(&index, "leave").await, first, "a graph that was kept finds the same");
+    drop(index);
+    let mut damaged = whole.clone();
+    damaged[100] ^= 1;
+    fs::write(&place, &damaged).expect("written");
+    let index = make().await;
+    grown(&index).await;
+    assert_eq!(found(&index, "leave").await, first, "a damaged graph is made again");
+    drop(index);
+    assert_ne!(fs::read(&place).expect("a graph"), damaged);
+    let index = make().await;
+    for n in 0..ENOUGH {
+        index.remove(&conformance::tenant(), &DocumentId::new(n.to_string())).await.expect("removed");
+    }
+    assert!(!place.exists(), "a graph goes with its file");
 }

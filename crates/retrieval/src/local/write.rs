@@ -8,6 +8,7 @@ use crate::keyword::{Held, Segment};
 use crate::passage::{DocumentId, Tenant};
 use crate::retriever::RetrieveError;
 
+use super::grow::{self, Vectors};
 use super::manifest::{Entry, Manifest, part};
 use super::{Inside, broken, file};
 
@@ -31,8 +32,13 @@ impl Inside {
         }
         let (number, content) = self.write(&mut next, tenant, &held, &segment, rows)?;
         self.acknowledge(&mut manifest, next)?;
-        shelf.write().unwrap_or_else(PoisonError::into_inner).add(number, content, &[]);
-        self.tidy(tenant, &mut manifest)
+        let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).add(number, content, &[]);
+        let tidied = self.tidy(tenant, &mut manifest);
+        // One that was joined with others at once needs no graph of its own.
+        if manifest.parts.iter().any(|entry| entry.file == number) {
+            self.grow(number, vectors);
+        }
+        tidied
     }
 
     /// Removes a document. Gives whether there was one.
@@ -66,13 +72,27 @@ impl Inside {
                 None => None,
             };
             self.acknowledge(manifest, next)?;
-            shelf.write().unwrap_or_else(PoisonError::into_inner).swap(&old, new);
+            let number = new.as_ref().map(|(number, _)| *number);
+            let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).swap(&old, new);
+            if let Some(number) = number {
+                self.grow(number, vectors);
+            }
             for number in old {
                 // Nothing names it any more: if it stays, it goes when the index is opened next.
-                if let Err(error) = std::fs::remove_file(part(&self.directory, number)) {
+                let old = part(&self.directory, number);
+                if let Err(error) = std::fs::remove_file(&old) {
                     tracing::debug!(%error, number, "a joined file stays for now");
                 }
+                // Most files have none.
+                std::fs::remove_file(grow::beside(&old)).ok();
             }
+        }
+    }
+
+    /// Sees to it that many vectors get a graph.
+    pub(super) fn grow(&self, number: u64, vectors: Option<Arc<Vectors>>) {
+        if let Some(vectors) = vectors.filter(|vectors| vectors.rows().len() >= self.graph_from) {
+            vectors.grow(&part(&self.directory, number));
         }
     }
 

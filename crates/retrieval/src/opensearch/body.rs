@@ -21,7 +21,6 @@ pub(super) const LAYERS: [(Layer, &str); 2] = [(Layer::Pairs, "pairs"), (Layer::
 
 /// What made an index.
 pub(super) fn about(embedder: Option<&EmbedderAbout>) -> Value {
-    let embedder = embedder.map(|about| json!({ "id": about.id, "dimension": about.dimension }));
     json!({ "layout": LAYOUT, "analysis": ANALYSIS, "embedder": embedder })
 }
 

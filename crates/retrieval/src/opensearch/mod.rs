@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use doran_llm::Embedder;
+use doran_llm::{Embedder, EmbedderAbout};
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use crate::keyword::Ranking;
 use crate::passage::{Document, DocumentId, Passage, Tenant};
 use crate::retriever::{Filter, Index, Listed, RetrieveError};
 
-use http::{Http, unavailable};
+use http::{Answer, Http, unavailable};
 
 /// The most bytes and entries of one bulk request.
 const BULK_BYTES: usize = 4 << 20;
@@ -41,6 +41,9 @@ const PAGE: usize = 500;
 /// An index in a cluster. `name` is an alias; the index behind it may change while it is in use.
 pub struct OpenSearchIndex {
     http: Http,
+    /// The alias.
+    name: String,
+    /// What is asked: the alias, or an index that is being built behind it.
     target: String,
     embedder: Option<Arc<dyn Embedder>>,
     weights: Weights,
@@ -73,13 +76,27 @@ impl OpenSearchIndex {
         };
         let mapping = index.http.done(Method::GET, &format!("/{behind}/_mapping"), None).await?;
         let made = &mapping[&behind]["mappings"]["_meta"];
-        let wanted = body::about(index.embedder.as_ref().map(|embedder| embedder.about()).as_ref());
-        if *made != wanted {
-            return Err(RetrieveError::Stale {
-                reason: format!("`{name}` was made by {made} and is opened by {wanted}"),
+        let embedder = index.embedder.as_ref().map(|embedder| embedder.about());
+        let wanted = body::about(embedder.as_ref());
+        if made["layout"] != wanted["layout"] || made["analysis"] != wanted["analysis"] {
+            return Err(RetrieveError::Stale { reason: format!("`{name}` was made by another version") });
+        }
+        if made["embedder"] != wanted["embedder"] {
+            let made: Option<EmbedderAbout> = parsed(&made["embedder"])?;
+            return Err(RetrieveError::OtherEmbedder {
+                made: embedding::named(made.as_ref()),
+                wanted: embedding::named(embedder.as_ref()),
             });
         }
         Ok(index)
+    }
+
+    /// Removes the index, its alias and its template.
+    pub async fn destroy(self) -> Result<(), RetrieveError> {
+        if let Some(behind) = self.behind().await? {
+            self.http.done(Method::DELETE, &format!("/{behind}"), None).await?;
+        }
+        self.http.send(Method::DELETE, &format!("/_index_template/{}", self.name), None).await.map(drop)
     }
 
     /// Builds the index anew from its own documents, beside the old one, and switches the alias.
@@ -136,12 +153,12 @@ impl OpenSearchIndex {
             return Err(unavailable("the name of the index must be small letters, digits and `-`"));
         }
         let (weights, ranking) = (Weights::default(), Ranking::default());
-        Ok(Self { http, target: name.to_owned(), embedder, weights, ranking })
+        Ok(Self { http, name: name.to_owned(), target: name.to_owned(), embedder, weights, ranking })
     }
 
     /// The index behind the alias, if there is one.
     async fn behind(&self) -> Result<Option<String>, RetrieveError> {
-        let answer = self.http.send(Method::GET, &format!("/_alias/{}", self.target), None).await?;
+        let answer = self.http.send(Method::GET, &format!("/_alias/{}", self.name), None).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -151,13 +168,26 @@ impl OpenSearchIndex {
             .and_then(|indexes| indexes.keys().max_by_key(|name| (name.len(), *name)).cloned()))
     }
 
+    /// Makes an index by a template, which an administrator can see and which makes later indexes alike.
     async fn create(&self, index: &str, alias: Option<&str>) -> Result<(), RetrieveError> {
-        let mut body =
+        let made =
             body::index(self.embedder.as_ref().map(|embedder| embedder.about()).as_ref(), &self.ranking);
-        if let Some(alias) = alias {
-            body["aliases"] = json!({ alias: {} });
+        let name = &self.name;
+        // The pattern of a longer name may lie within that of a shorter one, and must then come first.
+        let template = json!({
+            "index_patterns": [format!("{name}-*")], "priority": 200 + name.len(), "template": made,
+        });
+        let path = format!("/_index_template/{name}");
+        let answer = self.http.send(Method::PUT, &path, Some(&template)).await?;
+        if answer.status.is_success() {
+            let aliases = alias.map_or(json!({}), |alias| json!({ alias: {} }));
+            let body = json!({ "aliases": aliases });
+            return self.created(self.http.send(Method::PUT, &format!("/{index}"), Some(&body)).await?);
         }
-        let answer = self.http.send(Method::PUT, &format!("/{index}"), Some(&body)).await?;
+        self.created(answer)
+    }
+
+    fn created(&self, answer: Answer) -> Result<(), RetrieveError> {
         let kind = answer.body.pointer("/error/type").and_then(Value::as_str).unwrap_or_default().to_owned();
         // Another process may have made it in the same moment.
         if kind == "resource_already_exists_exception" {
@@ -171,12 +201,11 @@ impl OpenSearchIndex {
         answer.ok().map(drop)
     }
 
-    /// Writes entries, again where the cluster was too busy for some.
-    async fn bulk(&self, entries: Vec<(String, Value)>) -> Result<(), RetrieveError> {
-        let mut lines: Vec<Vec<u8>> = Vec::with_capacity(entries.len());
-        for (id, entry) in entries {
-            lines.push(format!("{}\n{entry}\n", json!({ "index": { "_id": id } })).into_bytes());
-        }
+    /// Writes entries, each with what the cluster is to do with it, and makes them searchable. What the cluster was too
+    /// busy for is sent again.
+    async fn bulk(&self, entries: Vec<(Value, Value)>) -> Result<(), RetrieveError> {
+        let lines: Vec<Vec<u8>> =
+            entries.into_iter().map(|(action, entry)| format!("{action}\n{entry}\n").into_bytes()).collect();
         let mut rest = &lines[..];
         while !rest.is_empty() {
             let mut bytes = 0;
@@ -199,7 +228,7 @@ impl OpenSearchIndex {
                 tokio::time::sleep(std::time::Duration::from_millis(100 << attempt)).await;
             }
             let bytes: Vec<u8> = left.iter().flat_map(|line| line.iter().copied()).collect();
-            let body = self.http.lines(&format!("/{}/_bulk", self.target), bytes).await?.ok()?;
+            let body = self.http.lines(&format!("/{}/_bulk?refresh=true", self.target), bytes).await?.ok()?;
             let items = body["items"].as_array().cloned().unwrap_or_default();
             if items.len() != left.len() {
                 return Err(unavailable("OpenSearch did not tell what became of every entry"));
@@ -207,7 +236,8 @@ impl OpenSearchIndex {
             let mut again = Vec::new();
             for (line, item) in left.into_iter().zip(&items) {
                 match item["index"]["status"].as_u64().unwrap_or(0) {
-                    200..=299 => {}
+                    // A conflict is a head of a later version: ours is out of date and nobody misses it.
+                    200..=299 | 409 => {}
                     429 | 503 => again.push(line),
                     _ => {
                         return Err(unavailable(format!(
@@ -249,22 +279,22 @@ impl OpenSearchIndex {
         }
     }
 
-    /// Removes the passages of documents, but those of one generation.
+    /// Removes the passages of documents that are older than a generation.
     async fn sweep(
         &self,
         tenant: &Tenant,
         documents: &[&DocumentId],
-        but: &str,
+        before: &str,
     ) -> Result<(), RetrieveError> {
         let keys: Vec<String> = documents.iter().map(|id| body::key(&[id.as_str()])).collect();
         let query = json!({ "query": { "bool": {
             "filter": [
                 { "term": { "what": "passage" } }, { "term": { "tenant": body::key(&[tenant.as_str()]) } },
-                { "terms": { "document": keys } },
+                { "terms": { "document": keys } }, { "range": { "generation": { "lt": before } } },
             ],
-            "must_not": [{ "term": { "generation": but } }],
         } } });
-        let path = format!("/{}/_delete_by_query?conflicts=proceed&refresh=true", self.target);
+        // Nobody sees these entries any more, so nobody waits for them to be gone.
+        let path = format!("/{}/_delete_by_query?conflicts=proceed", self.target);
         self.http.done(Method::POST, &path, Some(&query)).await.map(drop)
     }
 }
@@ -296,23 +326,25 @@ impl Index for OpenSearchIndex {
             Some(embedder) => Some(embedding::passages(&**embedder, &all).await?),
             None => None,
         };
-        let generation = generation();
+        let (time, generation) = generation();
         let (mut entries, mut heads, mut slot) = (Vec::new(), Vec::new(), 0);
         for (document, passages) in &documents {
             let head = body::head_key(tenant, &document.id);
             for numbered in passages.iter().enumerate() {
                 let vector = vectors.as_ref().map(|vectors| vectors[slot].as_slice());
                 let entry = body::passage(tenant, document, &generation, numbered, vector);
-                entries.push((format!("{head}-{generation}-{}", numbered.0), entry));
+                let id = format!("{head}-{generation}-{}", numbered.0);
+                entries.push((json!({ "index": { "_id": id } }), entry));
                 slot += 1;
             }
-            heads.push((head, body::head(tenant, document, &generation, passages.len())));
+            let entry = body::head(tenant, document, &generation, passages.len());
+            // Of two processes that put the same document, the later one wins, whoever is slower.
+            let action = json!({ "index": { "_id": head, "version": time, "version_type": "external_gte" } });
+            heads.push((action, entry));
         }
         self.bulk(entries).await?;
-        self.refresh().await?;
         self.bulk(heads).await?;
         let ids: Vec<&DocumentId> = documents.iter().map(|(document, _)| &document.id).collect();
-        self.refresh().await?;
         self.sweep(tenant, &ids, &generation).await
     }
 
@@ -323,7 +355,7 @@ impl Index for OpenSearchIndex {
             return Ok(false);
         }
         answer.ok()?;
-        self.sweep(tenant, &[document], "").await?;
+        self.sweep(tenant, &[document], &generation().1).await?;
         Ok(true)
     }
 
@@ -352,18 +384,14 @@ impl Index for OpenSearchIndex {
     }
 }
 
-impl OpenSearchIndex {
-    async fn refresh(&self) -> Result<(), RetrieveError> {
-        self.http.done(Method::POST, &format!("/{}/_refresh", self.target), None).await.map(drop)
-    }
-}
-
-/// A name that no other write has.
-fn generation() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    body::key(&[&now.to_string(), &std::process::id().to_string(), &count.to_string()])
+/// A time in microseconds, and a name that begins with it and that no other write has: later ones come later by name.
+fn generation() -> (u64, String) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    let now = u64::try_from(now).unwrap_or(u64::MAX);
+    let last = LAST.fetch_max(now, Ordering::Relaxed);
+    let time = if last >= now { LAST.fetch_add(1, Ordering::Relaxed) + 1 } else { now };
+    (time, format!("{time:016x}{:08x}", std::process::id()))
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, RetrieveError> {

@@ -1,4 +1,4 @@
-//! Rows of numbers, and the nearest of them by an exact look at all.
+//! Rows of numbers, and the nearest of them: by an exact look at all, or, where there are many, along a [`Graph`].
 //!
 //! Each row is kept twice: as bytes with a scale of its own, which is what a search looks at, and as the numbers that
 //! were given, by which the best of the first look are ranked again. A row's place says what it stands for; who keeps
@@ -8,11 +8,16 @@
 //! dimension u32 · rows u32 · scales rows × f32 · bytes rows × dimension × i8 · numbers rows × dimension × f32
 //! ```
 
+mod graph;
+mod kernel;
 mod scan;
 
 use std::fmt;
 
-pub use scan::{Near, nearest};
+pub use graph::Graph;
+pub use scan::{Field, Near, nearest};
+
+use kernel::KERNEL;
 
 const HEAD: usize = 8;
 
@@ -33,7 +38,7 @@ impl Rows {
             }
             let (scale, bytes) = quantized(row);
             scales.extend_from_slice(&scale.to_le_bytes());
-            small.extend(bytes.iter().map(|byte| byte.cast_unsigned()));
+            small.extend_from_slice(&bytes);
             whole.extend(row.iter().flat_map(|number| number.to_le_bytes()));
             count += 1;
         }
@@ -84,24 +89,32 @@ impl Rows {
 
     /// The exact product of a row with a vector.
     pub fn dot(&self, row: usize, vector: &[f32]) -> f32 {
-        let numbers = self.whole(row).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        numbers.zip(vector).map(|(left, right)| left * right).sum()
+        (KERNEL.numbers)(self.whole(row), &vector[..vector.len().min(self.dimension)])
+    }
+
+    /// How near a row is to a vector of bytes, short of the scale of that vector.
+    fn near(&self, row: usize, query: &[u8]) -> f32 {
+        (KERNEL.bytes)(self.small_row(row), query) as f32 * self.scale(row)
+    }
+
+    /// How near two rows are to each other.
+    fn alike(&self, left: usize, right: usize) -> f32 {
+        self.near(left, self.small_row(right)) * self.scale(right)
+    }
+
+    fn small_row(&self, row: usize) -> &[u8] {
+        let start = HEAD + self.rows * 4 + row * self.dimension;
+        &self.all()[start..start + self.dimension]
+    }
+
+    fn scale(&self, row: usize) -> f32 {
+        let bytes = &self.all()[HEAD + row * 4..HEAD + row * 4 + 4];
+        f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
     fn whole(&self, row: usize) -> &[u8] {
         let start = HEAD + self.rows * (4 + self.dimension) + row * self.dimension * 4;
         &self.all()[start..start + self.dimension * 4]
-    }
-
-    /// The scales as bytes of f32.
-    fn scales(&self) -> &[u8] {
-        &self.all()[HEAD..HEAD + self.rows * 4]
-    }
-
-    /// The rows as bytes.
-    fn small(&self) -> &[u8] {
-        let start = HEAD + self.rows * 4;
-        &self.all()[start..start + self.rows * self.dimension]
     }
 
     fn all(&self) -> &[u8] {
@@ -116,13 +129,13 @@ impl fmt::Debug for Rows {
 }
 
 /// A vector as bytes, and what to multiply them by.
-fn quantized(vector: &[f32]) -> (f32, Vec<i8>) {
+fn quantized(vector: &[f32]) -> (f32, Vec<u8>) {
     let largest = vector.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
     if largest == 0.0 {
         return (0.0, vec![0; vector.len()]);
     }
     let scale = largest / 127.0;
-    (scale, vector.iter().map(|number| (number / scale).round() as i8).collect())
+    (scale, vector.iter().map(|number| ((number / scale).round() as i8).cast_unsigned()).collect())
 }
 
 #[cfg(test)]

@@ -1,16 +1,27 @@
-//! The look at all rows: products of bytes first, then of the numbers themselves for the best of them.
+//! The look at rows: products of bytes first, along a graph or of all, then of the numbers themselves for the best.
 
 use std::collections::BinaryHeap;
 
-use super::{Rows, quantized};
+use super::{Graph, Rows, quantized};
 
 /// So many of the first look are looked at again, at least, and so many times the number wanted.
 const AGAIN: usize = 50;
 const TIMES: usize = 2;
 /// From so many products on, several threads share the look: below, starting them costs more than it saves.
-const WORTH_SHARING: usize = 1 << 23;
+const WORTH_SHARING: usize = if cfg!(test) { 1 << 14 } else { 1 << 23 };
 /// The most threads of one look; other searches want some too.
 const MOST_THREADS: usize = 8;
+/// A graph is used when at least one row in so many competes: else the walk passes too many that do not.
+const OPEN: usize = 4;
+
+/// Rows, with a graph over them where there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'a> {
+    /// The rows.
+    pub rows: &'a Rows,
+    /// A graph over exactly these rows.
+    pub graph: Option<&'a Graph>,
+}
 
 /// A row found: which of the given rows, where in it, and the product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,25 +35,36 @@ pub struct Near {
 }
 
 /// The rows with the largest products, largest first; of equal ones the earlier. `admits` says which rows compete.
+/// Without graphs these are surely the largest. Where few rows of a graph compete, all of those are looked at.
 pub fn nearest(
-    parts: &[&Rows],
+    fields: &[Field<'_>],
     vector: &[f32],
     limit: usize,
     admits: &(dyn Fn(usize, usize) -> bool + Sync),
 ) -> Vec<Near> {
     let wanted = if limit == 0 { 0 } else { limit.saturating_mul(TIMES).max(AGAIN) };
-    let (_, small) = quantized(vector);
-    let query: Vec<i16> = small.into_iter().map(i16::from).collect();
-    let spans = spans(parts, vector.len());
+    let (_, query) = quantized(vector);
     let mut best = Best::new(wanted);
+    let mut parts: Vec<(usize, &Rows)> = Vec::new();
+    for (part, field) in fields.iter().enumerate() {
+        let fits = field.rows.dimension() == query.len() && !query.is_empty() && wanted > 0;
+        match field.graph.filter(|_| fits && is_open(field.rows.len(), &|row| admits(part, row))) {
+            Some(graph) => {
+                graph.look(field.rows, &query, wanted, part, &|row| admits(part, row), &mut best);
+            }
+            None if fits => parts.push((part, field.rows)),
+            None => {}
+        }
+    }
+    let spans = spans(&parts, query.len());
     if spans.len() <= 1 {
-        spans.into_iter().for_each(|span| span.look(parts, &query, admits, &mut best));
+        spans.into_iter().for_each(|span| span.look(&parts, &query, admits, &mut best));
     } else {
         std::thread::scope(|scope| {
             let looks: Vec<_> = spans
                 .into_iter()
                 .map(|span| {
-                    let query = &query;
+                    let (parts, query) = (&parts, &query);
                     scope.spawn(move || {
                         let mut best = Best::new(wanted);
                         span.look(parts, query, admits, &mut best);
@@ -61,13 +83,22 @@ pub fn nearest(
     let mut found: Vec<Near> = best
         .heap
         .into_iter()
-        .map(|Found { part, row, .. }| Near { part, row, score: parts[part].dot(row, vector) })
+        .map(|Found { part, row, .. }| Near { part, row, score: fields[part].rows.dot(row, vector) })
         .collect();
     found.sort_by(|left, right| {
         right.score.total_cmp(&left.score).then_with(|| (left.part, left.row).cmp(&(right.part, right.row)))
     });
     found.truncate(limit);
     found
+}
+
+/// Whether so many rows compete that a walk meets them soon. Some are asked, evenly spread.
+fn is_open(rows: usize, admits: &dyn Fn(usize) -> bool) -> bool {
+    const ASKED: usize = 200;
+    let step = (rows / ASKED).max(1);
+    let asked = (0..rows).step_by(step);
+    let admitted = asked.clone().filter(|row| admits(*row)).count();
+    admitted * OPEN >= asked.count()
 }
 
 /// Rows that one thread looks at: from a row of a part, so many, into the next parts.
@@ -77,8 +108,8 @@ struct Span {
     rows: usize,
 }
 
-fn spans(parts: &[&Rows], dimension: usize) -> Vec<Span> {
-    let total: usize = parts.iter().map(|rows| rows.len()).sum();
+fn spans(parts: &[(usize, &Rows)], dimension: usize) -> Vec<Span> {
+    let total: usize = parts.iter().map(|(_, rows)| rows.len()).sum();
     let products = total.saturating_mul(dimension);
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let threads = (products / WORTH_SHARING).clamp(1, cores);
@@ -90,8 +121,8 @@ fn spans(parts: &[&Rows], dimension: usize) -> Vec<Span> {
         spans.push(Span { part, row, rows });
         left -= rows;
         let mut ahead = rows;
-        while part < parts.len() && ahead >= parts[part].len() - row {
-            ahead -= parts[part].len() - row;
+        while part < parts.len() && ahead >= parts[part].1.len() - row {
+            ahead -= parts[part].1.len() - row;
             (part, row) = (part + 1, 0);
         }
         row += ahead;
@@ -100,53 +131,31 @@ fn spans(parts: &[&Rows], dimension: usize) -> Vec<Span> {
 }
 
 impl Span {
-    fn look(&self, parts: &[&Rows], query: &[i16], admits: &dyn Fn(usize, usize) -> bool, best: &mut Best) {
-        let (mut part, mut first, mut left) = (self.part, self.row, self.rows);
-        while left > 0 && part < parts.len() {
-            let rows = parts[part];
+    fn look(
+        &self,
+        parts: &[(usize, &Rows)],
+        query: &[u8],
+        admits: &dyn Fn(usize, usize) -> bool,
+        best: &mut Best,
+    ) {
+        let (mut at, mut first, mut left) = (self.part, self.row, self.rows);
+        while left > 0 && at < parts.len() {
+            let (part, rows) = parts[at];
             let end = rows.len().min(first + left);
-            if rows.dimension() == query.len() && !query.is_empty() {
-                let small = &rows.small()[first * query.len()..end * query.len()];
-                let scales = rows.scales()[first * 4..end * 4].chunks_exact(4);
-                for (at, (bytes, scale)) in small.chunks_exact(query.len()).zip(scales).enumerate() {
-                    let row = first + at;
-                    if admits(part, row) {
-                        let scale = f32::from_le_bytes([scale[0], scale[1], scale[2], scale[3]]);
-                        best.offer(Found { score: product(bytes, query) as f32 * scale, part, row });
-                    }
-                }
+            for row in (first..end).filter(|row| admits(part, *row)) {
+                best.offer(Found { score: rows.near(row, query), part, row });
             }
             left -= end - first;
-            (part, first) = (part + 1, 0);
+            (at, first) = (at + 1, 0);
         }
     }
-}
-
-/// The product of a row of bytes with a vector of small numbers. Written so that the compiler makes vector
-/// instructions of it on every machine: 16 lanes side by side, widened before they are multiplied.
-fn product(bytes: &[u8], query: &[i16]) -> i32 {
-    const LANES: usize = 16;
-    let (rows, rest) = bytes.as_chunks::<LANES>();
-    let (queries, query_rest) = query.as_chunks::<LANES>();
-    let mut sums = [0_i32; LANES];
-    for (row, query) in rows.iter().zip(queries) {
-        for lane in 0..LANES {
-            sums[lane] += i32::from(i16::from(row[lane].cast_signed())) * i32::from(query[lane]);
-        }
-    }
-    let tail: i32 = rest
-        .iter()
-        .zip(query_rest)
-        .map(|(byte, query)| i32::from(byte.cast_signed()) * i32::from(*query))
-        .sum();
-    sums.iter().sum::<i32>() + tail
 }
 
 #[derive(Clone, Copy, PartialEq)]
-struct Found {
-    score: f32,
-    part: usize,
-    row: usize,
+pub(super) struct Found {
+    pub(super) score: f32,
+    pub(super) part: usize,
+    pub(super) row: usize,
 }
 
 impl Eq for Found {}
@@ -165,7 +174,7 @@ impl PartialOrd for Found {
 }
 
 /// The best so many.
-struct Best {
+pub(super) struct Best {
     wanted: usize,
     heap: BinaryHeap<Found>,
 }
@@ -175,7 +184,7 @@ impl Best {
         Self { wanted, heap: BinaryHeap::with_capacity(wanted.min(1 << 16) + 1) }
     }
 
-    fn offer(&mut self, found: Found) {
+    pub(super) fn offer(&mut self, found: Found) {
         if self.heap.len() < self.wanted {
             self.heap.push(found);
         } else if let Some(mut worst) = self.heap.peek_mut()

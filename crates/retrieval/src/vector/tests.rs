@@ -1,5 +1,7 @@
 //! The scan beside the plain truth.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 
 /// Numbers that look random and are the same every time.
@@ -23,6 +25,10 @@ fn rows(vectors: &[Vec<f32>]) -> Rows {
     Rows::open(Rows::write(dimension, vectors.iter().map(Vec::as_slice)).expect("numbers")).expect("rows")
 }
 
+fn bare(rows: &Rows) -> Field<'_> {
+    Field { rows, graph: None }
+}
+
 /// The truth, row numbers counted through all parts.
 fn truth(vectors: &[Vec<f32>], vector: &[f32], limit: usize, admits: impl Fn(usize) -> bool) -> Vec<usize> {
     let dot = |row: &[f32]| row.iter().zip(vector).map(|(left, right)| left * right).sum::<f32>();
@@ -37,7 +43,7 @@ fn check(count: usize, dimension: usize, cut: usize, admits: fn(usize) -> bool) 
     let vectors: Vec<Vec<f32>> = (0..count).map(|_| dice.unit(dimension)).collect();
     let (front, back) = vectors.split_at(cut);
     let parts = [rows(front), rows(back)];
-    let parts: Vec<&Rows> = parts.iter().collect();
+    let parts: Vec<Field<'_>> = parts.iter().map(bare).collect();
     for _ in 0..5 {
         let asked = dice.unit(dimension);
         let found = nearest(&parts, &asked, 10, &|part, row| admits(part * cut + row));
@@ -48,7 +54,7 @@ fn check(count: usize, dimension: usize, cut: usize, admits: fn(usize) -> bool) 
 
 #[test]
 fn the_scan_finds_what_exact_arithmetic_finds() {
-    for (count, dimension, cut) in [(1, 7, 0), (9, 1, 3), (300, 33, 299), (2000, 64, 700)] {
+    for (count, dimension, cut) in [(1, 7, 0), (9, 1, 3), (300, 33, 299), (600, 64, 200)] {
         check(count, dimension, cut, |_| true);
         check(count, dimension, cut, |row| row % 7 == 3);
         check(count, dimension, cut, |_| false);
@@ -58,7 +64,7 @@ fn the_scan_finds_what_exact_arithmetic_finds() {
 #[test]
 fn many_threads_find_what_one_finds() {
     // More products than one thread looks at.
-    check(9000, 1024, 1000, |row| row % 2 == 0);
+    check(1100, 64, 300, |row| row % 2 == 0);
 }
 
 #[test]
@@ -77,9 +83,64 @@ fn rows_that_are_none_are_refused() {
 #[test]
 fn equal_rows_come_in_order_and_a_wrong_size_finds_nothing() {
     let same = rows(&vec![vec![0.5, 0.5]; 100]);
-    let found = nearest(&[&same], &[1.0, 1.0], 3, &|_, _| true);
+    let found = nearest(&[bare(&same)], &[1.0, 1.0], 3, &|_, _| true);
     assert_eq!(found.iter().map(|near| near.row).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(nearest(&[&same], &[1.0], 3, &|_, _| true), []);
-    assert_eq!(nearest(&[&same], &[1.0, 1.0], 0, &|_, _| true), []);
+    assert_eq!(nearest(&[bare(&same)], &[1.0], 3, &|_, _| true), []);
+    assert_eq!(nearest(&[bare(&same)], &[1.0, 1.0], 0, &|_, _| true), []);
     assert_eq!(nearest(&[], &[1.0, 1.0], 3, &|_, _| true), []);
+}
+
+/// How many of the ten nearest a graph finds, and whether it finds only what is admitted.
+fn recall(vectors: &[Vec<f32>], threads: usize, admits: fn(usize) -> bool) -> f64 {
+    let rows = rows(vectors);
+    let bytes = Graph::write(&rows, threads, &AtomicBool::new(false)).expect("a graph");
+    let graph = Graph::open(bytes, rows.len()).expect("a graph");
+    let mut dice = Dice(99);
+    let (mut right, mut all) = (0, 0);
+    for _ in 0..20 {
+        let asked = dice.unit(rows.dimension());
+        let field = Field { rows: &rows, graph: Some(&graph) };
+        let found = nearest(&[field], &asked, 10, &|_, row| admits(row));
+        assert!(found.iter().all(|near| admits(near.row)), "only what is admitted is found");
+        let truth = truth(vectors, &asked, 10, admits);
+        right += truth.iter().filter(|row| found.iter().any(|near| near.row == **row)).count();
+        all += truth.len();
+    }
+    right as f64 / all.max(1) as f64
+}
+
+#[test]
+fn a_graph_finds_nearly_all_that_exact_arithmetic_finds() {
+    let mut dice = Dice(5);
+    let vectors: Vec<Vec<f32>> = (0..800).map(|_| dice.unit(12)).collect();
+    for threads in [1, 4] {
+        assert!(recall(&vectors, threads, |_| true) >= 0.95, "{threads} threads");
+    }
+    assert!(recall(&vectors, 1, |row| row % 2 == 0) >= 0.95, "half of the rows");
+    assert!(recall(&vectors, 1, |row| row % 97 == 3) >= 1.0, "where few compete all are looked at");
+    assert!(recall(&vectors[..1], 1, |_| true) >= 1.0, "one row");
+    assert!(recall(&vec![vec![0.5; 4]; 200], 2, |_| false) <= 0.0, "none");
+}
+
+#[test]
+fn a_graph_of_other_rows_or_a_damaged_one_is_refused() {
+    let mut dice = Dice(6);
+    let rows = rows(&(0..300).map(|_| dice.unit(8)).collect::<Vec<_>>());
+    let stopped = AtomicBool::new(true);
+    assert!(Graph::write(&rows, 2, &stopped).is_none(), "whoever stops it gets none");
+    assert!(Graph::write(&Rows::none(), 1, &AtomicBool::new(false)).is_none());
+    let good = Graph::write(&rows, 1, &AtomicBool::new(false)).expect("a graph");
+    assert!(Graph::open(good.clone(), 299).is_none() && Graph::open(good.clone(), 300).is_some());
+    for end in (0..good.len()).step_by(101) {
+        assert!(Graph::open(good[..end].to_vec(), 300).is_none(), "cut at {end}");
+    }
+    for at in (0..good.len()).step_by(7) {
+        let mut bytes = good.clone();
+        bytes[at] = 0xff;
+        if let Some(graph) = Graph::open(bytes, 300) {
+            // Whatever is accepted can be walked without leaving the rows.
+            let field = Field { rows: &rows, graph: Some(&graph) };
+            assert!(nearest(&[field], &dice.unit(8), 10, &|_, _| true).len() <= 10);
+        }
+    }
 }

@@ -1,10 +1,16 @@
-//! The index in a directory, killed again and again while documents are put in and removed.
+//! The index in a directory, killed again and again while documents are put in and removed, and failed by its encoder.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use doran_retrieval::{Document, Filter, Index, LocalIndex, Question, Retriever, Tenant, split};
+use async_trait::async_trait;
+use doran_llm::{Embedder, EmbedderAbout, ModelError, Side};
+use doran_retrieval::{
+    Document, Filter, Index, LocalIndex, Question, RetrieveError, Retriever, Tenant, split,
+};
 
 use crate::{WORKER, fresh};
 
@@ -50,6 +56,48 @@ async fn killed_again_and_again_it_keeps_what_it_acknowledged() {
         let question = Question { filter, ..Question::new(tenant.clone(), "문서의 글", 50) };
         assert_eq!(index.retrieve(&question).await.expect("hits").len(), expected.len(), "{}", listed.id);
     }
+}
+
+/// Fails once it has embedded half of a long document, until it is told to go on.
+struct Failing {
+    embedded: AtomicUsize,
+    well: AtomicBool,
+}
+
+#[async_trait]
+impl Embedder for Failing {
+    fn about(&self) -> EmbedderAbout {
+        EmbedderAbout { id: "test:failing".to_owned(), dimension: 2, multilingual: false }
+    }
+
+    async fn embed(&self, texts: &[String], _: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+        if self.embedded.fetch_add(texts.len(), Ordering::SeqCst) >= 500 && !self.well.load(Ordering::SeqCst)
+        {
+            return Err(ModelError::Broken { reason: "away".to_owned() });
+        }
+        Ok(vec![vec![0.6, 0.8]; texts.len()])
+    }
+}
+
+#[tokio::test]
+async fn c124_an_encoder_that_fails_midway_leaves_nothing_and_the_document_can_be_put_again() {
+    let failing = Arc::new(Failing { embedded: AtomicUsize::new(0), well: AtomicBool::new(false) });
+    let root = fresh("c124");
+    let index = LocalIndex::open(&root, Some(failing.clone())).await.expect("an index");
+    let tenant = Tenant::new("t");
+    let document =
+        Document::new("a", "t", (0..1000).map(|at| format!("{at}째 단락이다.\n\n")).collect::<String>());
+    let passages = split(&document);
+    assert_eq!(passages.len(), 1000);
+    let refused = index.put(&tenant, &document, &passages).await;
+    assert!(matches!(refused, Err(RetrieveError::Unavailable { .. })), "{refused:?}");
+    assert_eq!(index.list(&tenant, &Filter::default()).await.expect("list"), [], "all or nothing");
+    failing.well.store(true, Ordering::SeqCst);
+    index.put(&tenant, &document, &passages).await.expect("put");
+    let listed = index.list(&tenant, &Filter::default()).await.expect("list");
+    assert_eq!(listed.iter().map(|listed| listed.passages).collect::<Vec<_>>(), [1000]);
+    let hits = index.retrieve(&Question::new(tenant, "777째 단락", 3)).await.expect("hits");
+    assert_eq!(hits[0].passage.text, "777째 단락이다.");
 }
 
 fn note(line: &str, acknowledged: &mut BTreeSet<String>, removed: &mut BTreeSet<String>) {

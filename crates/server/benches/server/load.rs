@@ -111,10 +111,10 @@ pub(crate) async fn idle_path(door: &Door) -> Result<String, Fail> {
     socket.write_all(&post("/api/threads/idle/runs", &body)).await?;
     let mut seen = Vec::new();
     loop {
-        let text = String::from_utf8_lossy(&seen);
-        let place = text.lines().find_map(|line| line.strip_prefix("location: "));
-        if let Some(place) = place {
-            return Ok(place.trim().to_owned());
+        if let Some(end) = find(&seen, b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&seen[..end]);
+            let place = head.lines().find_map(|line| line.strip_prefix("location: "));
+            return place.map(str::to_owned).ok_or_else(|| format!("no run was started: {head}").into());
         }
         if socket.read_buf(&mut seen).await? == 0 {
             return Err(format!("no run was started: {}", String::from_utf8_lossy(&seen)).into());

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use doran_engine::store::StoreError;
-use tokio_postgres::{Client, NoTls, Transaction};
+use tokio_postgres::{Client, Transaction};
 
 use super::error::{About, Doing, damaged, of_connecting, of_statement, unavailable};
 use super::url::Target;
@@ -32,15 +32,10 @@ pub(super) struct Seen {
 pub(super) async fn migrate(target: &Target) -> Result<Seen, StoreError> {
     // A server that takes the connection and then says nothing must not hold up the start.
     let connect = target.config.get_connect_timeout().copied().unwrap_or(PATIENCE);
-    let (mut client, connection) = match tokio::time::timeout(connect, target.config.connect(NoTls)).await {
+    let (mut client, driver) = match tokio::time::timeout(connect, target.tls.connect(&target.config)).await {
         Ok(connected) => connected.map_err(of_connecting)?,
         Err(_) => return Err(unavailable("the database did not answer in time")),
     };
-    let driver = tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "the connection for migrations ended");
-        }
-    });
     let seen = bring_up(&mut client, &target.schema).await;
     drop(client);
     driver.abort();

@@ -19,6 +19,7 @@ mod migrate;
 mod pool;
 mod row;
 mod runs;
+mod tls;
 mod upkeep;
 mod url;
 

@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime, TimeoutType};
+use deadpool_postgres::{Object, PoolError, Runtime, TimeoutType};
 use doran_engine::store::StoreError;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, NoTls, Row, Statement};
+use tokio_postgres::{Error, Row, Statement};
 
 use super::PostgresOptions;
 use super::error::{About, Doing, is_lost, of_connecting, of_statement, unavailable};
@@ -35,12 +35,7 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(target: &Target, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let manager = Manager::from_config(
-            target.config.clone(),
-            NoTls,
-            ManagerConfig { recycling_method: RecyclingMethod::Fast },
-        );
-        let pool = deadpool_postgres::Pool::builder(manager)
+        let pool = deadpool_postgres::Pool::builder(target.tls.manager(&target.config))
             .max_size(options.connections.max(1))
             .runtime(Runtime::Tokio1)
             .build()

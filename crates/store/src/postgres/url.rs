@@ -1,14 +1,15 @@
 //! What a database URL says, and the settings every connection gets. No message repeats any part of the URL but a
 //! schema's name, for the rest may hold the password.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use doran_engine::store::StoreError;
 use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
 
 use super::PostgresOptions;
 use super::error::refused;
+use super::tls::{Asked, Tls};
 
 /// Where the tables live when the URL does not say.
 const SCHEMA: &str = "doran";
@@ -18,6 +19,7 @@ const SCHEMA: &str = "doran";
 pub(super) struct Target {
     /// With the session settings in its `options`.
     pub config: Config,
+    pub tls: Tls,
     /// A plain name: letters, digits, underscores.
     pub schema: String,
 }
@@ -33,17 +35,19 @@ impl Target {
             return Err(refused(SHAPE));
         }
         let mut schema = SCHEMA.to_owned();
+        let (mut checks, mut roots) = (false, None);
         let mut rest = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("schema", name)) => schema = checked(name)?,
-                Some(("sslmode", "disable" | "allow" | "prefer")) => {}
+                Some(("sslmode", "disable" | "allow" | "prefer")) => checks = false,
+                Some(("sslmode", "require" | "verify-ca" | "verify-full")) => checks = true,
                 Some(("sslmode", _)) => {
                     return Err(refused(
-                        "this build speaks to PostgreSQL without TLS only: use `sslmode=disable` on a network \
-                         you trust, a Unix socket, or a tunnel",
+                        "`sslmode` is `disable`, or `verify-full` (also spelt `require` or `verify-ca`)",
                     ));
                 }
+                Some(("sslrootcert", name)) => roots = Some(path(name)?),
                 Some(_) => rest.push(pair),
                 None => return Err(refused(SHAPE)),
             }
@@ -60,14 +64,15 @@ impl Target {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(options.connect_timeout);
         }
+        let tls = Tls::new(&if checks { Asked::Checked(roots) } else { Asked::Plain })?;
         config
-            .ssl_mode(SslMode::Disable)
+            .ssl_mode(tls.mode())
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(3))
             .keepalives_retries(3)
             .tcp_user_timeout(Duration::from_secs(10));
 
-        let mut target = Self { config, schema };
+        let mut target = Self { config, tls, schema };
         target.set("search_path", &target.schema.clone());
         target.set("statement_timeout", &options.statement_timeout.as_millis().to_string());
         target.set("lock_timeout", &(options.statement_timeout / 2).as_millis().to_string());
@@ -89,6 +94,11 @@ impl Target {
 const SHAPE: &str =
     "the database URL is not of the form `postgres://user:password@host:port/database?schema=name`";
 
+fn path(value: &str) -> Result<PathBuf, StoreError> {
+    let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
+    decoded.map(|path| PathBuf::from(&*path)).map_err(|_| refused(SHAPE))
+}
+
 /// Schema names stand in statements as they are, so only plain ones are taken.
 fn checked(name: &str) -> Result<String, StoreError> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -101,6 +111,8 @@ fn checked(name: &str) -> Result<String, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_postgres::config::SslMode;
+
     use super::*;
 
     fn parse(url: &str) -> Result<Target, String> {
@@ -132,11 +144,21 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_refused_in_words() {
-        for mode in ["require", "verify-ca", "verify-full"] {
-            let error = parse(&format!("postgres://u:hunter2@h/d?sslmode={mode}")).err().expect("refused");
-            assert!(error.contains("without TLS"), "{error}");
+    fn a_url_that_asks_for_tls_gets_it_or_is_refused_in_words() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (empty, missing) = (folder.path().join("empty.pem"), folder.path().join("no file.pem"));
+        std::fs::write(&empty, "").expect("write");
+        for (file, says) in [(&empty, "holds none"), (&missing, "PEM certificates")] {
+            let file = file.display().to_string().replace(' ', "%20");
+            let url = format!("postgres://u:hunter2@h/d?sslmode=verify-full&sslrootcert={file}");
+            let error = parse(&url).err().expect("refused");
+            assert!(error.contains(says), "{error}");
         }
+        for mode in ["disable", "prefer"] {
+            let target = parse(&format!("postgres://u@h/d?sslmode={mode}")).expect("url");
+            assert_eq!(target.config.get_ssl_mode(), SslMode::Disable);
+        }
+        assert!(parse("postgres://u@h/d?sslmode=perhaps").err().expect("refused").contains("verify-full"));
     }
 
     #[test]

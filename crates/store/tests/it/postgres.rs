@@ -194,6 +194,57 @@ async fn older(url: &str, format: u32, functions: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_database_whose_certificate_is_not_known_is_not_spoken_to() {
+    let Some(server) = pg::own() else { return };
+    let made = || rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("certificate");
+    let (shown, other) = (made(), made());
+    let folder = tempfile::tempdir().expect("folder");
+    let roots = |name: &str, pem: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, pem).expect("write");
+        path
+    };
+    let (known, unknown) = (roots("known.pem", shown.cert.pem()), roots("unknown.pem", other.cert.pem()));
+    let url = |roots: &std::path::Path| {
+        let tcp = server.tcp_url(pg::PASSWORD);
+        format!("{tcp}?sslmode=verify-full&sslrootcert={}", roots.display())
+    };
+
+    let refused = PostgresStore::open(&url(&known)).await.expect_err("no TLS yet");
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+
+    let admin = admin(&pg::with_schema(&server.url(), "public")).await;
+    for (file, pem) in [("server.crt", shown.cert.pem()), ("server.key", shown.signing_key.serialize_pem())] {
+        let lines = format!("select unnest(string_to_array('{pem}', e'\\n'))");
+        let sql = format!("copy ({lines}) to program 'umask 077 && cat > {file}'");
+        admin.batch_execute(&sql).await.expect("write");
+    }
+    admin.batch_execute("alter system set ssl = on").await.expect("set");
+    admin.batch_execute("select pg_reload_conf()").await.expect("reload");
+    // The server reads its settings again when it comes to it.
+    let mut opened = PostgresStore::open(&url(&known)).await;
+    for _ in 0..100 {
+        if opened.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        opened = PostgresStore::open(&url(&known)).await;
+    }
+    let store = opened.expect("a certificate that is known");
+    start(&store, new_run(&key("t"))).await;
+    let sql = "select bool_and(s.ssl) from pg_stat_ssl s join pg_stat_activity a using (pid)
+               where a.application_name = 'doran'";
+    let row = admin.query_one(sql, &[]).await.expect("who is there");
+    assert_eq!(row.get::<_, Option<bool>>(0), Some(true), "all our connections are encrypted");
+
+    let refused = PostgresStore::open(&url(&unknown)).await.expect_err("another certificate");
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+    let told = format!("{refused:?}");
+    assert!(told.contains("InvalidCertificate"), "{told}");
+    assert!(!told.contains(pg::PASSWORD), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_comes_back_is_used_again() {
     let Some(server) = pg::own() else { return };
     let url = pg::with_schema(&server.url(), "doran");

@@ -1,0 +1,15 @@
+//! `doran reindex`: makes the index of the documents anew, beside the old one, which serves until then.
+
+use crate::assemble;
+use crate::config::Config;
+use crate::output::{Output, both};
+
+/// Makes it and says what is in it.
+pub(crate) async fn run(config: &Config, output: Output) -> anyhow::Result<()> {
+    let (documents, passages) = assemble::reindex(config, output).await?;
+    output.tell(&both!(
+        "색인을 다시 만들었습니다. 문서 {documents}개, 문단 {passages}개",
+        "the index was made anew: {documents} documents, {passages} passages"
+    ));
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Connections, with TLS or without.
+//!
+//! With TLS the certificate of the server is always checked, its name too: an encrypted way to an unknown machine is
+//! worth little. It is checked against the roots of the operating system, or those in a file that the URL names.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod};
+use doran_engine::store::StoreError;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config, Error, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::error::refused;
+
+/// What a URL asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// `sslmode=disable`, and what `allow` and `prefer` come to: they promise nothing.
+    #[default]
+    Plain,
+    /// `sslmode=require`, `verify-ca` or `verify-full`, with the file of `sslrootcert`.
+    Checked(Option<PathBuf>),
+}
+
+/// How connections are made.
+#[derive(Clone)]
+pub(super) enum Tls {
+    Plain,
+    Checked(MakeRustlsConnect),
+}
+
+impl Tls {
+    pub(super) fn new(asked: &Asked) -> Result<Self, StoreError> {
+        let Asked::Checked(file) = asked else { return Ok(Self::Plain) };
+        let roots = match file {
+            Some(file) => roots_in(file)?,
+            None => roots_of_system()?,
+        };
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| StoreError::Other(error.into()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self::Checked(MakeRustlsConnect::new(config)))
+    }
+
+    /// What the protocol is to ask the server for.
+    pub(super) fn mode(&self) -> SslMode {
+        match self {
+            Self::Plain => SslMode::Disable,
+            Self::Checked(_) => SslMode::Require,
+        }
+    }
+
+    pub(super) fn manager(&self, config: &Config) -> Manager {
+        let settings = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        match self {
+            Self::Plain => Manager::from_config(config.clone(), NoTls, settings),
+            Self::Checked(tls) => Manager::from_config(config.clone(), tls.clone(), settings),
+        }
+    }
+
+    /// One connection outside the pool, with the task that drives it.
+    pub(super) async fn connect(&self, config: &Config) -> Result<(Client, JoinHandle<()>), Error> {
+        match self {
+            Self::Plain => {
+                let (client, connection) = config.connect(NoTls).await?;
+                Ok((client, tokio::spawn(driven(connection))))
+            }
+            Self::Checked(tls) => {
+                let (client, connection) = config.connect(tls.clone()).await?;
+                Ok((client, tokio::spawn(driven(connection))))
+            }
+        }
+    }
+}
+
+async fn driven(connection: impl Future<Output = Result<(), Error>> + Send) {
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "the connection for migrations ended");
+    }
+}
+
+/// No message names the file: what was read as its name may hold a part of the password.
+fn roots_in(file: &Path) -> Result<RootCertStore, StoreError> {
+    let because = |error: &dyn std::fmt::Display| {
+        StoreError::Other(format!("`sslrootcert` must name a file of PEM certificates: {error}").into())
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| because(&error))? {
+        let certificate = certificate.map_err(|error| because(&error))?;
+        roots.add(certificate).map_err(|error| because(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(because(&"it holds none"));
+    }
+    Ok(roots)
+}
+
+fn roots_of_system() -> Result<RootCertStore, StoreError> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        return Err(refused(
+            "the system has no root certificates to check the database by: install them (Debian, Ubuntu: \
+             `ca-certificates`) or name a file with `sslrootcert=…`",
+        ));
+    }
+    Ok(roots)
+}
