@@ -66,6 +66,9 @@ pub fn tally(args: &[String]) -> Tested {
     Tested { tally: sum.tally, outcome }
 }
 
+/// What the program that people get is built with, and a plain `cargo build` is not, because it is about a hundred crates.
+pub const SHIPPED: &str = "doran/python,doran-agents/python";
+
 /// All packages unless some are named; everything runs even when an early program fails.
 fn arguments(args: &[String]) -> Vec<String> {
     let (own, theirs) = match args.iter().position(|arg| arg == "--") {
@@ -75,7 +78,7 @@ fn arguments(args: &[String]) -> Vec<String> {
     let named = own.iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
     let mut all: Vec<String> = ["test", "--locked", "--no-fail-fast"].map(String::from).to_vec();
     if !named {
-        all.push("--workspace".to_string());
+        all.extend(["--workspace", "--features", SHIPPED].map(String::from));
     }
     all.extend_from_slice(own);
     all.extend(["--", "--show-output"].map(String::from));
@@ -210,7 +213,7 @@ mod tests {
         assert_eq!(args("-p doran-store"), "test --locked --no-fail-fast -p doran-store -- --show-output");
         assert_eq!(
             args("a_law -- --ignored"),
-            "test --locked --no-fail-fast --workspace a_law -- --show-output --ignored"
+            "test --locked --no-fail-fast --workspace --features doran/python,doran-agents/python a_law -- --show-output --ignored"
         );
     }
 

@@ -7,6 +7,7 @@
 
 pub mod agents;
 pub mod described;
+pub mod eval;
 pub mod history;
 pub mod language;
 pub mod memory;

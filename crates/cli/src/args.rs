@@ -104,7 +104,7 @@ pub(crate) enum Command {
     Doctor(commands::doctor::Args),
     /// Draw an agent · 에이전트를 그린다
     Graph(commands::graph::Args),
-    /// Measure how well passages are found · 단락을 얼마나 잘 찾는지 잰다
+    /// Measure how well passages are found and questions answered · 단락을 얼마나 잘 찾고 얼마나 잘 답하는지 잰다
     Eval(commands::eval::Args),
     /// Copy the database to a file · 데이터베이스를 파일로 복사한다
     Backup(commands::backup::Args),

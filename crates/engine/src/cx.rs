@@ -48,7 +48,7 @@ pub(crate) struct Scratch {
     pub last_sign: Option<Instant>,
     deltas: u64,
     /// Amounts counted so far, and how many of them this attempt has passed.
-    spent: Vec<Usage>,
+    pub spent: Vec<Usage>,
     spent_now: usize,
 }
 

@@ -15,7 +15,7 @@ use doran_llm::{About, ChatModel, ChatRequest};
 use doran_retrieval::Index;
 use serde_json::Value;
 
-use crate::described::DescriptionError;
+use crate::described::{Description, DescriptionError};
 use crate::nodes::Models;
 use crate::prompt::PromptError;
 use crate::settings::PersistenceMode;
@@ -110,6 +110,8 @@ pub struct Agent {
     pub persistence: PersistenceMode,
     /// The file, when they are to be kept in one of their own.
     pub checkpoint_db_path: Option<String>,
+    /// What it was made of, for one that a file describes.
+    pub(crate) description: Option<Arc<Description>>,
     body: Arc<dyn Body>,
 }
 
@@ -181,6 +183,7 @@ impl Agent {
             model: model.main.about(),
             persistence: PersistenceMode::default(),
             checkpoint_db_path: None,
+            description: None,
             body: Arc::new(Of { graph, explain }),
         }
     }

@@ -117,7 +117,43 @@ pub enum DescriptionError {
     },
 }
 
+/// How a description is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// TOML, in files that end in `.toml`.
+    Toml,
+    /// YAML, in files that end in `.yaml` or `.yml`.
+    Yaml,
+}
+
+impl Format {
+    /// The format of a file, by the end of its name.
+    pub fn of_file(name: &str) -> Option<Self> {
+        match name.rsplit_once('.')?.1 {
+            "toml" => Some(Self::Toml),
+            "yaml" | "yml" => Some(Self::Yaml),
+            _ => None,
+        }
+    }
+}
+
 impl Description {
+    /// Reads a description.
+    pub fn read(text: &str, format: Format) -> Result<Self, DescriptionError> {
+        match format {
+            Format::Toml => Self::from_toml(text),
+            Format::Yaml => Self::from_yaml(text),
+        }
+    }
+
+    /// Writes it.
+    pub fn write(&self, format: Format) -> Result<String, DescriptionError> {
+        match format {
+            Format::Toml => self.to_toml(),
+            Format::Yaml => self.to_yaml(),
+        }
+    }
+
     /// Reads a description in TOML.
     pub fn from_toml(text: &str) -> Result<Self, DescriptionError> {
         toml::from_str(text).map_err(|error| DescriptionError::Unreadable(error.message().to_owned()))
@@ -126,5 +162,15 @@ impl Description {
     /// Writes it in TOML.
     pub fn to_toml(&self) -> Result<String, DescriptionError> {
         toml::to_string_pretty(self).map_err(|error| DescriptionError::Unreadable(error.to_string()))
+    }
+
+    /// Reads a description in YAML. One that repeats a key, or grows without measure by its aliases, is refused.
+    pub fn from_yaml(text: &str) -> Result<Self, DescriptionError> {
+        serde_saphyr::from_str(text).map_err(|error| DescriptionError::Unreadable(error.to_string()))
+    }
+
+    /// Writes it in YAML.
+    pub fn to_yaml(&self) -> Result<String, DescriptionError> {
+        serde_saphyr::to_string(self).map_err(|error| DescriptionError::Unreadable(error.to_string()))
     }
 }

@@ -31,7 +31,7 @@
 //! then = "end"
 //! ```
 //!
-//! A prompt may use `question`, `summary` and `values`; words of people fill it as values and are never read as a
+//! The same may be written in YAML, with the same names. A prompt may use `question`, `summary` and `values`; words of people fill it as values and are never read as a
 //! template. [`describe`] writes the graph of a ready-made agent in the same form.
 
 mod check;
@@ -48,7 +48,7 @@ use doran_engine::{Graph, To, node, subgraph};
 use crate::agents::{Agent, Parts};
 use crate::settings::{AgentSettings, made};
 
-pub use form::{Both, BranchForm, Description, DescriptionError, NodeForm};
+pub use form::{Both, BranchForm, Description, DescriptionError, Format, NodeForm};
 pub use state::{DescribedState, DescribedStateUpdate};
 
 use nodes::{Ready, Shop};
@@ -73,12 +73,16 @@ pub fn agent(
     let mut agent = Agent::of(&description.name, &models, graph, explain);
     agent.ko.clone_from(&description.ko);
     agent.en.clone_from(&description.en);
+    agent.description = Some(Arc::new(description.clone()));
     Ok(agent)
 }
 
-/// The graph of an agent in the form of a description. What its nodes do is theirs to know; the form says what there
-/// is and where it leads.
+/// The graph of an agent in the form of a description. For a ready-made agent, what its nodes do is theirs to know: the
+/// form says what there is and where it leads. For a described one it is the description it was made of.
 pub fn describe(agent: &Agent) -> Description {
+    if let Some(description) = &agent.description {
+        return Description::clone(description);
+    }
     let drawing = agent.drawing();
     let start = drawing.edges.iter().find(|edge| edge.source == "__start__").map(|edge| edge.target.clone());
     let nodes = drawing.nodes.iter().map(|drawn| {

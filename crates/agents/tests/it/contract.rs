@@ -32,7 +32,7 @@ const STANDARD: &str = "표준 용역 계약서
 제9조(비밀유지) 을은 계약이 끝난 뒤에도 5년간 비밀을 지킨다.
 ";
 
-fn parts(model: impl ChatModel) -> Parts {
+pub fn parts(model: impl ChatModel) -> Parts {
     let contract = Document {
         kind: DocumentKind::Contract,
         ..Document::new("용역.hwpx", "용역 계약서", CONTRACT)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_agents::described::{Description, agent, describe};
+use doran_agents::described::{Description, Format, agent, describe};
 use doran_agents::{Parts, all};
 use doran_engine::Runtime;
 use doran_engine::store::RamStore;
@@ -152,6 +152,8 @@ fn the_ready_made_agents_are_described_and_read_back() {
         let description = describe(&ready);
         let text = description.to_toml().expect("TOML");
         assert_eq!(Description::from_toml(&text).expect("read"), description);
+        let yaml = description.to_yaml().expect("YAML");
+        assert_eq!(Description::from_yaml(&yaml).expect("read"), description, "{yaml}");
         let again = agent(&description, &[], &parts).expect("sound");
         assert_eq!(again.drawing(), ready.drawing());
         texts.push(text);
@@ -195,6 +197,44 @@ fn the_ready_made_agents_are_described_and_read_back() {
         then = "agent"
     "#]]
     .assert_eq(&texts[0]);
+}
+
+#[test]
+fn a_described_agent_is_written_as_it_was_read_in_either_form() {
+    let parts = parts(Arc::new(ScriptedModel::new([])), tools().toolbox);
+    let read = Description::from_toml(HELPDESK).expect("a description");
+    let made = agent(&read, &[], &parts).expect("sound");
+    assert_eq!(describe(&made), read, "with its prompts and choices");
+    for format in [Format::Toml, Format::Yaml] {
+        let text = describe(&made).write(format).expect("written");
+        let again = Description::read(&text, format).expect("read");
+        assert_eq!(again, read, "{text}");
+        assert_eq!(agent(&again, &[], &parts).expect("sound").drawing(), made.drawing());
+    }
+    assert_eq!(Format::of_file("a.toml"), Some(Format::Toml));
+    assert_eq!(
+        (Format::of_file("a.yml"), Format::of_file("a.yaml")),
+        (Some(Format::Yaml), Some(Format::Yaml))
+    );
+    assert_eq!(Format::of_file("a.json"), None);
+}
+
+#[test]
+fn hostile_yaml_is_refused() {
+    let lol = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned()
+        + &(0..8)
+            .map(|n| {
+                let (this, last) = ((b'b' + n) as char, (b'a' + n) as char);
+                format!("{this}: &{this} [{}]\n", vec![format!("*{last}"); 10].join(", "))
+            })
+            .collect::<String>();
+    let deep = format!("name: {}", "[".repeat(10_000));
+    for text in
+        [lol.as_str(), deep.as_str(), "name: a\nname: b\n", "name: a\ncolour: 1\n", "\u{0}", "- a\n- b\n"]
+    {
+        let told = Description::from_yaml(text).expect_err("refused").to_string();
+        assert!(told.starts_with("the description cannot be read: "), "{told}");
+    }
 }
 
 #[test]

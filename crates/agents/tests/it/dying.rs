@@ -1,4 +1,4 @@
-//! A store that dies with its process: from the k-th commit on nothing is answered any more.
+//! A store that dies with its process: from the k-th commit on nothing is answered any more. What is beneath it lives on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use doran_engine::store::{
     Claim, Claimed, Cleared, Commit, Committed, Entry, Fence, History, Loaded, NewEntry, NewRun, NodeCache,
-    RamStore, Renewed, Retention, RunFilter, RunRow, Runs, Seq, Signal, StoreError, Submitted, ThreadFilter,
+    Renewed, Retention, RunFilter, RunRow, Runs, Seq, Signal, Store, StoreError, Submitted, ThreadFilter,
     ThreadRow, Upkeep,
 };
 use doran_engine::{RunKey, Tenant, ThreadId, ThreadKey};
@@ -16,6 +16,8 @@ use serde_json::{Map, Value};
 /// When the process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dies {
+    /// Not at all.
+    Never,
     /// Before this commit is written.
     Before(u32),
     /// After this commit is written and before anybody hears of it.
@@ -24,20 +26,26 @@ pub enum Dies {
 
 /// The store as a process sees it that will die.
 pub struct DyingStore {
-    pub inner: RamStore,
-    pub dies: Dies,
+    inner: Arc<dyn Store>,
+    dies: Dies,
     commits: Arc<AtomicU32>,
 }
 
 type Answer<T> = Result<T, StoreError>;
 
 impl DyingStore {
-    pub fn new(inner: RamStore, dies: Dies) -> Self {
+    pub fn new(inner: Arc<dyn Store>, dies: Dies) -> Self {
         Self { inner, dies, commits: Arc::default() }
+    }
+
+    /// How many commits there were.
+    pub fn commits(&self) -> u32 {
+        self.commits.load(Ordering::SeqCst)
     }
 
     fn alive(&self) -> Answer<()> {
         let last = match self.dies {
+            Dies::Never => u32::MAX,
             Dies::Before(last) | Dies::After(last) => last,
         };
         if self.commits.load(Ordering::SeqCst) < last { Ok(()) } else { Err(dead()) }

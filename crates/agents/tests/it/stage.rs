@@ -56,6 +56,12 @@ impl Counter {
         self.about.outward = true;
         self
     }
+
+    /// One whose words come from there.
+    pub fn telling(mut self, origin: Origin) -> Self {
+        self.about.origin = origin;
+        self
+    }
 }
 
 #[async_trait]
@@ -301,7 +307,7 @@ pub async fn killed_everywhere(
             let now = Arc::new(AtomicI64::new(1));
             let clock = now.clone();
             let store = RamStore::with_clock(Arc::new(move || clock.load(Ordering::SeqCst)));
-            let dying = on(Arc::new(DyingStore::new(store.clone(), dies)));
+            let dying = on(Arc::new(DyingStore::new(Arc::new(store.clone()), dies)));
             let input = dying.agent.input(message, &AskOptions::default());
             let started = dying
                 .runtime
@@ -324,4 +330,30 @@ pub async fn killed_everywhere(
         }
     }
     turns
+}
+
+/// The real Python, its workers taken from the program that the tests build.
+#[cfg(feature = "python")]
+pub fn python() -> doran_agents::tools::python::Python {
+    use doran_agents::tools::python::{Bounds, Key, Python};
+    Python::new(Bounds::default(), Key::new([7; 32])).with_program(env!("CARGO_BIN_EXE_python-worker"))
+}
+
+/// Whether Python can be run here: it was compiled in, and this machine has a jail for it. Where parts are required,
+/// it must be.
+#[cfg(feature = "python")]
+pub async fn has_python() -> bool {
+    match python().layers().await {
+        Ok(_) => true,
+        Err(why) => {
+            assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "no jail here: {why}");
+            false
+        }
+    }
+}
+
+/// Python was left out of this build.
+#[cfg(not(feature = "python"))]
+pub async fn has_python() -> bool {
+    false
 }

@@ -221,7 +221,8 @@ fn descriptions(config: &Config) -> anyhow::Result<Vec<described::Description>> 
     let folder = config.data_dir.join("agents");
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
     let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    let format = |path: &std::path::Path| described::Format::of_file(path.file_name()?.to_str()?);
+    files.retain(|path| format(path).is_some());
     files.sort();
     let read = |path: &std::path::PathBuf| -> anyhow::Result<described::Description> {
         let shown = path.display();
@@ -229,7 +230,8 @@ fn descriptions(config: &Config) -> anyhow::Result<Vec<described::Description>> 
             both!("에이전트 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the agent file `{shown}`")
         };
         let text = std::fs::read_to_string(path).map_err(|error| wrong().because(error))?;
-        Ok(described::Description::from_toml(&text).map_err(|error| wrong().because(error))?)
+        let format = format(path).unwrap_or(described::Format::Toml);
+        Ok(described::Description::read(&text, format).map_err(|error| wrong().because(error))?)
     };
     files.iter().map(read).collect()
 }

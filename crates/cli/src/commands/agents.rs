@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
+use doran_agents::described::{self, describe};
 use doran_agents::tools::Policy;
 use doran_retrieval::RamKeyword;
 use serde_json::json;
 
 use crate::assemble::{self, Keep, Tape};
 use crate::config::Config;
-use crate::output::{Language, Output, padded, width};
+use crate::output::{Language, Output, both, padded, width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
     #[arg(long)]
     json: bool,
@@ -21,11 +25,38 @@ pub(crate) struct Args {
     tools: bool,
 }
 
-/// Lists them.
+/// What else to do with them.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Write an agent's graph as a file in agents/ describes it · 에이전트의 그래프를 agents/의 파일과 같은 꼴로 쓴다
+    Export(Export),
+}
+
+#[derive(Debug, clap::Args)]
+struct Export {
+    /// Agent to write down · 적을 에이전트
+    #[arg(value_name = "AGENT")]
+    agent: String,
+    /// How to write it · 적는 방법
+    #[arg(long, value_enum, default_value_t = Format::Toml)]
+    format: Format,
+}
+
+/// Ways to write a graph.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Format {
+    Toml,
+    Yaml,
+}
+
+/// Lists them, or writes one down.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
     let index = Arc::new(RamKeyword::default());
     let staff = assemble::staff(config, &Tape::default(), index, Keep::Nothing).await?;
     staff.notes.iter().for_each(|note| output.tell(note));
+    if let Some(What::Export(args)) = &args.what {
+        return export(args, &staff.agents, output);
+    }
     let rows: Vec<[String; 3]> = if args.tools {
         staff.tools.list().map(|(about, policy)| tool(about, policy, args.json, output.language)).collect()
     } else {
@@ -38,6 +69,23 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         false => format!("{}  {}  {right}\n", padded(left, first), padded(middle, second)),
     };
     output.data(&rows.iter().map(line).collect::<String>())
+}
+
+fn export(args: &Export, agents: &[doran_agents::Agent], output: Output) -> anyhow::Result<()> {
+    let asked = &args.agent;
+    let Some(agent) = agents.iter().find(|agent| agent.name == *asked) else {
+        let known = agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(both!(
+            "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
+            "there is no agent `{asked}`; there are: {known}"
+        )
+        .into());
+    };
+    let format = match args.format {
+        Format::Toml => described::Format::Toml,
+        Format::Yaml => described::Format::Yaml,
+    };
+    output.data(&describe(agent).write(format)?)
 }
 
 fn one(agent: &doran_agents::Agent, as_json: bool, language: Language) -> [String; 3] {

@@ -8,6 +8,7 @@ use doran_retrieval::Tenant;
 use doran_retrieval::eval::{Measures, Report, Set};
 
 use crate::assemble::search;
+use crate::commands::eval_agent;
 use crate::config::Config;
 use crate::output::{Output, both};
 
@@ -23,6 +24,8 @@ pub(crate) struct Args {
 enum What {
     /// How well passages are found · 단락을 얼마나 잘 찾는지
     Retrieval(Retrieval),
+    /// How well agents keep what is expected of them · 에이전트가 기대대로 답하는지
+    Agent(eval_agent::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +43,10 @@ struct Retrieval {
 
 /// Measures and prints.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let What::Retrieval(args) = &args.what;
+    let args = match &args.what {
+        What::Retrieval(args) => args,
+        What::Agent(args) => return eval_agent::run(args, config, output).await,
+    };
     let set = Set::read(&args.passages, &args.queries).map_err(|error| {
         both!(
             "평가 파일을 읽을 수 없습니다. `--passages`와 `--queries`가 JSON 줄로 된 파일인지 보세요",

@@ -8,6 +8,7 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod eval;
+pub(crate) mod eval_agent;
 pub(crate) mod gc;
 pub(crate) mod graph;
 pub(crate) mod ingest;

@@ -8,6 +8,7 @@ mod config;
 mod cost;
 mod demo;
 mod encoder;
+mod eval;
 mod ingest;
 mod keys;
 mod kills;

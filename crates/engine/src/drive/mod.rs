@@ -176,6 +176,7 @@ async fn end_cancelled(run: &RunCx) -> Halt {
     let commit = Commit {
         entries: vec![entry],
         clear_records: true,
+        usage: run.unbooked(),
         status: Some(NewStatus { status: Status::Cancelled, error: None }),
         ..Commit::default()
     };

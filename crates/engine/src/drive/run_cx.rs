@@ -115,6 +115,8 @@ struct Meter {
     /// Steps of the outer graph that the row of the run does not count yet.
     untold: u32,
     usage: Usage,
+    /// The part of it that the row of the run counts.
+    booked: Usage,
     active_before: Duration,
     since: Instant,
 }
@@ -139,6 +141,7 @@ impl RunCx {
                 steps: 0,
                 untold: 0,
                 usage: Usage::default(),
+                booked: Usage::default(),
                 active_before: Duration::ZERO,
                 since: Instant::now(),
             }),
@@ -151,7 +154,7 @@ impl RunCx {
         let meter = self.meter.get_mut().unwrap_or_else(PoisonError::into_inner);
         meter.steps = told.max(logged);
         meter.untold = meter.steps - told;
-        meter.usage = usage;
+        (meter.usage, meter.booked) = (usage, usage);
         self.wrote_records = AtomicBool::new(!records.is_empty());
         let by_path = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
         for record in records {
@@ -246,6 +249,7 @@ impl RunCx {
             journal.store.commit(&journal.fence, writes).await?;
         }
         self.tell_steps(&mut commit);
+        let usage = commit.usage;
         // A task of the outer graph remembers its own calls. One of a subgraph is made anew when the node around it
         // is tried again, and finds its calls here.
         let inside: Vec<Record> =
@@ -274,6 +278,7 @@ impl RunCx {
             committed
         };
         self.remember(inside);
+        self.meter().booked += usage;
         if committed.cancel_asked {
             self.cancel.cancel();
         }
@@ -311,6 +316,21 @@ impl RunCx {
         // Only tokens and money are looked at here: a step that is under way may finish.
         let money = Limits { steps: u32::MAX, active: None, ..self.limits.clone() };
         broken(&money, 0, Duration::ZERO, &meter.usage).map_or(Ok(()), Err)
+    }
+
+    /// Counts what an earlier life of the step spent, when a finished task of it is not run again.
+    pub(crate) fn spent_before(&self, usage: Usage) {
+        self.meter().usage += usage;
+    }
+
+    /// What was spent and no row counts: by the tasks of a step that will not be finished.
+    pub(crate) fn unbooked(&self) -> Usage {
+        let Meter { usage, booked, .. } = &*self.meter();
+        Usage {
+            input_tokens: usage.input_tokens.saturating_sub(booked.input_tokens),
+            output_tokens: usage.output_tokens.saturating_sub(booked.output_tokens),
+            cost_micros: usage.cost_micros.saturating_sub(booked.cost_micros),
+        }
     }
 
     pub(crate) fn stepped(&self) {

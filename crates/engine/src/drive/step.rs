@@ -6,7 +6,7 @@ use serde_json::value::to_raw_value;
 
 use crate::drive::fan::side_by_side;
 use crate::drive::fold;
-use crate::drive::task::{self, Done, RESULT, TaskEnd};
+use crate::drive::task::{self, Done, RESULT, SPENT, TaskEnd};
 use crate::drive::{At, Halt, RunCx, Scope};
 use crate::graph::Core;
 use crate::log::{self, Question, TaskDone};
@@ -101,12 +101,18 @@ fn settle<S: State>(
     let mut asks = Vec::new();
     let mut failed = None;
     let mut spent = Usage::default();
-    for (end, task) in ends.into_iter().zip(&at.position.due) {
+    for (place, (end, task)) in ends.into_iter().zip(&at.position.due).enumerate() {
         match end {
             TaskEnd::Lost(error) => return Err(Halt::Lost(error)),
             TaskEnd::Paused(mut more) => asks.append(&mut more),
-            TaskEnd::Failed { failure, usage } => {
+            TaskEnd::Failed { failure, usage, spent: amounts } => {
                 spent += usage;
+                // Booked with the failure, so a retry of the run does not count them again.
+                if scope.is_outer() && !amounts.is_empty() {
+                    let path = scope.path(at.position.step, place);
+                    let body = log::bytes(&amounts);
+                    records.push(Record { path, key: SPENT.into(), stage: Stage::Done, body });
+                }
                 failed.get_or_insert((failure, graph.node(task.node).name.to_string()));
             }
             TaskEnd::Done(_) | TaskEnd::Cancelled => {}

@@ -25,11 +25,19 @@ use crate::store::{BoxError, RunFailure, Stage, StoreError, Usage};
 /// The key under which a finished task of an unfinished step is recorded.
 pub(crate) const RESULT: &str = "=";
 
+/// The key of the amounts that a failed task counted.
+pub(crate) const SPENT: &str = "spent";
+
 /// How a task ended.
 pub(crate) enum TaskEnd<U> {
     Done(Done<U>),
     Paused(Vec<Question>),
-    Failed { failure: RunFailure, usage: Usage },
+    Failed {
+        failure: RunFailure,
+        usage: Usage,
+        /// All amounts it counted, in order, those of an earlier failure included.
+        spent: Vec<Usage>,
+    },
     Cancelled,
     Lost(StoreError),
 }
@@ -60,6 +68,7 @@ pub(crate) async fn run<S: State>(
         Err(said) => TaskEnd::Failed {
             failure: RunFailure { code: PANIC.into(), message: format!("node `{node}`: panicked: {said}") },
             usage: Usage::default(),
+            spent: Vec::new(),
         },
     }
 }
@@ -75,7 +84,15 @@ async fn run_once<S: State>(
     let mut scratch = Scratch::default();
     for record in run.records_of(&path) {
         if record.key == RESULT {
-            return replay(&record.body, &node.name);
+            let end = replay(&record.body, &node.name);
+            if let TaskEnd::Done(done) = &end {
+                run.spent_before(done.usage);
+            }
+            return end;
+        }
+        if record.key == SPENT {
+            scratch.spent = serde_json::from_slice(&record.body).unwrap_or_default();
+            continue;
         }
         if record.stage != Stage::Open {
             scratch.recorded.insert(record.key, (record.stage, record.body));
@@ -99,10 +116,10 @@ async fn run_once<S: State>(
     }));
     failpoint::hit("node.before_start");
     let (end, attempts) = attempts(node, &run, &state, &cx).await;
-    let (asks, usage, notes, unsaved) = {
+    let (asks, usage, spent, notes, unsaved) = {
         let mut scratch = cx.scratch();
         let (asks, notes) = (std::mem::take(&mut scratch.asks), std::mem::take(&mut scratch.notes));
-        (asks, scratch.usage, notes, scratch.take_buffered())
+        (asks, scratch.usage, std::mem::take(&mut scratch.spent), notes, scratch.take_buffered())
     };
     // A task that runs again, after an answer or a retry of the run, is to see the same time again.
     if (end.is_err() || !asks.is_empty())
@@ -132,7 +149,7 @@ async fn run_once<S: State>(
         }
         Err(Failure { code, message, .. }) => {
             let message = format!("node `{}`: {message}", node.name);
-            TaskEnd::Failed { failure: RunFailure { code: code.into(), message }, usage }
+            TaskEnd::Failed { failure: RunFailure { code: code.into(), message }, usage, spent }
         }
     }
 }
@@ -275,6 +292,7 @@ fn replay<U: serde::de::DeserializeOwned>(body: &[u8], node: &str) -> TaskEnd<U>
                 message: format!("the recorded result of node `{node}` does not fit its state: {error}"),
             },
             usage: Usage::default(),
+            spent: Vec::new(),
         },
     }
 }

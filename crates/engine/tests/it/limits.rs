@@ -2,7 +2,7 @@
 //! cancelled.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use doran_engine::graph::Open;
 use doran_engine::store::{EntryKind, History, IfBusy, Status, Usage};
@@ -11,6 +11,7 @@ use doran_engine::{
     ThreadKey, Timeout, To, node, subgraph,
 };
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use crate::support::{
     Calls, Notes, NotesUpdate, bot, bot_on, crash_and_take_over, does, mortal, ms, only, ram, rest, run, say,
@@ -266,6 +267,76 @@ async fn the_steps_before_a_crash_count_towards_the_limit() {
     let row = store.run(&key).await.expect("the run");
     assert_eq!((row.status, row.steps), (Status::Failed, 4));
     assert_eq!(calls.count(), 5, "two steps, one that was lost, two more");
+}
+
+const TEN: Usage = Usage { input_tokens: 7, output_tokens: 3, cost_micros: 100 };
+
+#[tokio::test]
+async fn what_a_cancelled_step_spent_is_booked() {
+    let spent = Arc::new(Notify::new());
+    let tells = spent.clone();
+    let graph = Graph::named()
+        .node(
+            "a",
+            does(|_, cx: Cx| async move {
+                cx.spend(TEN)?;
+                Ok(say("a"))
+            })
+            .then("b"),
+        )
+        .node(
+            "b",
+            does(move |_, cx: Cx| {
+                let tells = tells.clone();
+                async move {
+                    cx.spend(TEN)?;
+                    tells.notify_one();
+                    std::future::pending::<Result<NotesUpdate, NodeError>>().await
+                }
+            })
+            .end(),
+        )
+        .start("a")
+        .build()
+        .expect("sound");
+    let store = ram();
+    let bot = bot_on(Arc::new(store.clone()), &graph);
+    let run = bot.start(&thread("t"), Notes::update()).await.expect("started");
+    spent.notified().await;
+    bot.runtime().cancel(&run.key()).await.expect("cancelled");
+    assert_eq!(rest(&bot, &run).await, "the run was cancelled");
+    let row = store.run(&run.key()).await.expect("the run");
+    assert_eq!(row.usage, Usage { input_tokens: 14, output_tokens: 6, cost_micros: 200 });
+}
+
+#[tokio::test]
+async fn a_retry_of_a_failed_run_does_not_count_twice_what_was_spent() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let counts = tries.clone();
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let nth = counts.fetch_add(1, Ordering::Relaxed);
+            async move {
+                cx.effect("call", async { Ok::<_, NodeError>(1) }).await?;
+                cx.spend(TEN)?;
+                if nth == 0 {
+                    return Err(NodeError::permanent("the second call failed"));
+                }
+                cx.spend(TEN)?;
+                Ok(say("a"))
+            }
+        }),
+    );
+    let store = ram();
+    let bot = bot_on(Arc::new(store.clone()), &graph);
+    let run = bot.start(&thread("t"), Notes::update()).await.expect("started");
+    assert_eq!(rest(&bot, &run).await, "node_failed: node `a`: the second call failed");
+    assert_eq!(store.run(&run.key()).await.expect("the run").usage, TEN);
+    let again = bot.runtime().retry(&run.key()).await.expect("tried again");
+    assert_eq!(rest(&bot, &again).await, "a");
+    let row = store.run(&run.key()).await.expect("the run");
+    assert_eq!(row.usage, Usage { input_tokens: 14, output_tokens: 6, cost_micros: 200 });
 }
 
 #[tokio::test]

@@ -103,8 +103,11 @@ pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
     let index = Index::of(sources);
     let mut found = Found::default();
     for kind in [SourceKind::Own, SourceKind::Standard] {
-        if let Some(pick) = index.best(question, |source| source.kind == kind) {
-            add(&mut found.picks, pick);
+        match index.best(question, |source| source.kind == kind) {
+            Some(pick) => add(&mut found.picks, pick),
+            None => {
+                of_title(question, kind, sources).into_iter().for_each(|pick| add(&mut found.picks, pick))
+            }
         }
     }
     let parts = parts(question);
@@ -143,6 +146,27 @@ fn of_article<'a>(article: Article, sources: &[Source<'a>]) -> Vec<Pick<'a>> {
         picks.extend(sentences.map(|sentence| Pick { sentence, source: *source }));
     }
     picks
+}
+
+/// The first sentences of the articles of this kind whose title a question names: "비밀유지 기간은?" names
+/// `제10조(비밀유지)`, though no sentence of it may hold the word.
+fn of_title<'a>(question: &str, kind: SourceKind, sources: &[Source<'a>]) -> Vec<Pick<'a>> {
+    let bare = |text: &str| text.split_whitespace().collect::<String>().to_lowercase();
+    let asked = bare(question);
+    let names = |source: &&Source<'_>| {
+        let inner = source.title.strip_suffix(')').and_then(|title| title.rsplit_once('('));
+        inner
+            .map(|(_, title)| bare(title))
+            .is_some_and(|title| title.chars().count() > 1 && asked.contains(&title))
+    };
+    let named = sources.iter().filter(|source| source.kind == kind).filter(names);
+    named
+        .flat_map(|source| {
+            quotable(source.text)
+                .take(ARTICLE_SENTENCES)
+                .map(move |sentence| Pick { sentence, source: *source })
+        })
+        .collect()
 }
 
 /// The sentences of the sources with what they hold.
@@ -204,8 +228,19 @@ impl<'a> Index<'a> {
 
 /// The sentences of a text that may be quoted: no headings, none endless.
 pub(super) fn quotable(text: &str) -> impl Iterator<Item = &str> {
-    let kept = sentences(text).into_iter().filter(|sentence| !sentence.starts_with('#'));
+    let kept = sentences(text).into_iter().filter(|sentence| !is_heading(sentence));
     kept.map(|sentence| sentence[..sentence.floor_char_boundary(LONGEST)].trim_end())
+}
+
+/// Whether a line only names what follows: `## …`, or `제8조(지체상금)` alone. It says nothing that could be an answer.
+fn is_heading(sentence: &str) -> bool {
+    let article = |line: &str| {
+        let inner = line.strip_suffix(')').and_then(|line| line.split_once('('));
+        inner.is_some_and(|(number, title)| {
+            number.starts_with('제') && number.contains('조') && !number.contains(' ') && !title.contains(')')
+        })
+    };
+    sentence.starts_with('#') || article(sentence)
 }
 
 /// The things a question asks for, as slices of it: sentences, and what "그리고", ",", "이고" or "and" joins. Joined
@@ -234,10 +269,11 @@ fn joint(text: &str) -> Option<(usize, usize)> {
 
 /// The units in which a question wants its number: "며칠" asks for days, "얼마" for money.
 fn units_asked(question: &str) -> &'static [&'static str] {
-    const ASKED: [(&str, &[&str]); 6] = [
+    const ASKED: [(&str, &[&str]); 7] = [
         ("며칠", &["일"]),
         ("몇 일", &["일"]),
         ("몇 시간", &["시간"]),
+        ("몇 자", &["자"]),
         ("얼마", &["원", "만 원"]),
         ("how many days", &[" days", " day"]),
         ("how much", &[" won", " dollars"]),
@@ -291,6 +327,24 @@ mod tests {
     fn every_thing_asked_is_looked_for() {
         let told = found("해지는 며칠 전에 알리나요? 주차장은 어디인가요?");
         assert!(told.contains("해지할 수 있다") && told.ends_with("? 주차장은 어디인가요?"), "{told}");
+    }
+
+    #[test]
+    fn a_heading_is_no_answer_and_its_title_leads_to_what_stands_below() {
+        let own = source("계약서 › 제8조(지체상금)", "제8조(지체상금)\n늦은 하루마다 0.25퍼센트를 낸다.", 1);
+        let form = source("표준계약서 › 제9조(지체상금)", "제9조(지체상금)\n하루마다 0.125퍼센트를 낸다.", 2);
+        let told = |question: &str| {
+            let found = answers(question, &[own, form]);
+            found.picks.iter().map(|pick| pick.sentence).collect::<Vec<_>>().join(" | ")
+        };
+        assert_eq!(
+            told("지체 상금은 표준과 어떻게 달라?"),
+            "늦은 하루마다 0.25퍼센트를 낸다. | 하루마다 0.125퍼센트를 낸다."
+        );
+        assert_eq!(told("제8조는?"), "늦은 하루마다 0.25퍼센트를 낸다.");
+        assert_eq!(told("주차는 어디에 하나요?"), "");
+        assert!(is_heading("제6조의2(특별 승진)") && !is_heading("제5조(해지) 갑은 해지할 수 있다."));
+        assert!(!is_heading("제1항의 조건(아래)"));
     }
 
     #[test]

@@ -149,7 +149,9 @@ pub(super) fn without_particle(word: &str) -> &str {
 
 /// The word without an ending that asks or joins ("지급하나요" is "지급"), else without its particle.
 fn without_ending(word: &str) -> &str {
-    const ENDINGS: [&str; 34] = [
+    const ENDINGS: [&str; 36] = [
+        "이어야",
+        "여야",
         "하였나요",
         "했습니까",
         "하는가요",
@@ -236,6 +238,7 @@ mod tests {
     #[test]
     fn particles_and_plurals_do_not_part_words() {
         assert_eq!(wanted("연차휴가는"), wanted("연차휴가를"));
+        assert_eq!(wanted("이상이어야 하나요?"), wanted("이상"));
         assert_eq!(wanted("receipts"), wanted("Receipt"));
         assert!(wanted("연차휴가는").is_subset(&held("연차휴가 15일")));
         assert!(wanted("이것은 뭐야? what is it").len() <= 1);

@@ -105,7 +105,7 @@ pub(super) fn time(prose: &str) -> Option<Wish> {
     let matched = holds(&lower, SURE) && (now || !meeting);
     let spoken = now && holds(&lower, ASKS);
     let of_day = date.is_some() && holds(&lower, "요일|공휴일|휴일|what day|weekday|holiday");
-    let zone = words(prose).iter().find_map(|word| zone_of(place_of(word)));
+    let zone = words(prose).iter().find_map(|word| zone_of(place_of(word))).or_else(|| zone_of_words(&lower));
     (matched || spoken || of_day).then_some(Wish::Time { zone, date, days: days_away(&lower) })
 }
 
@@ -121,6 +121,12 @@ fn has_digit(text: &str) -> bool {
 
 fn zone_of(place: &str) -> Option<&'static str> {
     CITIES.iter().find(|(city, _)| city.eq_ignore_ascii_case(place)).and_then(|(_, zone)| *zone)
+}
+
+/// The zone of a city whose name is several words.
+fn zone_of_words(lower: &str) -> Option<&'static str> {
+    let named = |city: &str| city.contains(' ') && lower.contains(&city.to_lowercase());
+    CITIES.iter().find(|(city, _)| named(city)).and_then(|(_, zone)| *zone)
 }
 
 /// The first date as `YYYY-MM-DD`: written so, or as "2026년 10월 3일".
@@ -151,7 +157,7 @@ fn date_in(text: &str) -> Option<String> {
 
 /// Cities with the zone of their clocks.
 #[rustfmt::skip]
-const CITIES: [(&str, Option<&str>); 70] = [
+const CITIES: [(&str, Option<&str>); 73] = [
     ("서울", Some("Asia/Seoul")), ("한국", Some("Asia/Seoul")), ("Korea", Some("Asia/Seoul")), ("Seoul", Some("Asia/Seoul")),
     ("부산", Some("Asia/Seoul")), ("대구", Some("Asia/Seoul")), ("인천", Some("Asia/Seoul")), ("광주", Some("Asia/Seoul")),
     ("대전", Some("Asia/Seoul")), ("울산", Some("Asia/Seoul")), ("세종", Some("Asia/Seoul")), ("수원", Some("Asia/Seoul")),
@@ -172,5 +178,6 @@ const CITIES: [(&str, Option<&str>); 70] = [
     ("마드리드", Some("Europe/Madrid")), ("모스크바", Some("Europe/Moscow")), ("두바이", Some("Asia/Dubai")),
     ("뉴욕", Some("America/New_York")), ("Boston", Some("America/New_York")), ("시카고", Some("America/Chicago")),
     ("Chicago", Some("America/Chicago")), ("로스앤젤레스", Some("America/Los_Angeles")), ("LA", Some("America/Los_Angeles")),
-    ("UTC", Some("UTC")),
+    ("UTC", Some("UTC")), ("New York", Some("America/New_York")), ("Los Angeles", Some("America/Los_Angeles")),
+    ("Hong Kong", Some("Asia/Hong_Kong")),
 ];

@@ -398,32 +398,3 @@ async fn how_long_a_refusal_takes_does_not_tell_whether_the_thing_is_there() {
     }
     panic!("refusals tell by their time what is there: {found:?}, at most {most}");
 }
-
-#[tokio::test]
-async fn what_a_thread_took_is_told_by_model_and_adds_up() {
-    let app = shared("by-model").await;
-    let ask = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
-    for _ in 0..2 {
-        json(&app, by("a", post("/api/threads/t/runs?wait=true", ask))).await;
-    }
-    let told = json(&app, by("a", get("/api/usage?thread=t"))).await;
-    let models = told["by_model"].as_array().expect("a list");
-    assert_eq!(models.len(), 1, "{told}");
-    assert_eq!(models[0]["name"], "offline-extractive-1");
-    assert!(models[0]["calls"].as_u64() >= Some(2), "{told}");
-    for what in ["input_tokens", "output_tokens"] {
-        assert_eq!(models[0][what], told[what], "{told}");
-    }
-    assert!(json(&app, by("a", get("/api/usage"))).await.get("by_model").is_none());
-}
-
-#[tokio::test]
-async fn a_search_says_which_words_it_found_and_where() {
-    let app = shared("why").await;
-    let found = json(&app, by("a", get("/api/search?q=%EC%97%B0%EC%B0%A8%ED%9C%B4%EA%B0%80%EB%8A%94"))).await;
-    let hit = &found["hits"][0];
-    let (text, why) = (hit["text"].as_str().expect("a text"), &hit["why"][0]);
-    let at = |name: &str| usize::try_from(why["ranges"][0][name].as_u64().expect("a place")).expect("small");
-    let word = text.get(at("start")..at("end")).expect("a place in the text");
-    assert!(word.contains("연차") && why["term"].as_str().is_some_and(|term| word.contains(term)), "{hit}");
-}

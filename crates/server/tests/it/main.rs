@@ -6,6 +6,7 @@ mod clients;
 mod cuts;
 mod hostile;
 mod identity;
+mod looking;
 mod page;
 mod races;
 mod requests;

@@ -104,7 +104,7 @@ export const slow = [
     },
   },
   {
-    name: 'a denied tool is told as denied',
+    name: 'a denied tool does not run, and the model is told',
     options: { locale: 'en-GB', colorScheme: 'dark' },
     async run({ page, shoot }) {
       await ready(page)

@@ -28,7 +28,16 @@ export function marked(text: string, terms: string[]): { text: string; isHit: bo
   const words = terms.filter((term) => term.trim() !== '').map((term) => term.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
   if (words.length === 0) return [{ text, isHit: false }]
   const any = new RegExp(`(${words.sort((left, right) => right.length - left.length).slice(0, 40).join('|')})`, 'giu')
-  return text.split(any).flatMap((piece, at) => (piece === '' ? [] : [{ text: piece, isHit: at % 2 === 1 }]))
+  const pieces: { text: string; isHit: boolean }[] = []
+  text.split(any).forEach((piece, at) => {
+    const isHit = at % 2 === 1
+    const last = pieces.at(-1)
+    if (piece === '') return
+    // Words that touch, as the parts of a Korean compound do, are marked as one.
+    if (last?.isHit === isHit) last.text += piece
+    else pieces.push({ text: piece, isHit })
+  })
+  return pieces
 }
 
 /** Articles are counted in Korean; of a document that is not in Korean, in English. */

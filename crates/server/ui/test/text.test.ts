@@ -45,6 +45,10 @@ test('an address leads back to where it was made', () => {
   expect(route('/documents')).toEqual({ view: 'documents' })
 })
 
+test('parts of a compound that touch are marked as one', () => {
+  expect(marked('육아휴직 급여', ['육아', '휴직'])).toEqual([{ text: '육아휴직', isHit: true }, { text: ' 급여', isHit: false }])
+})
+
 test('articles are counted in the language of their document', () => {
   expect(article('Services Agreement › 제2조(Fees)')).toBe('Services Agreement › Article 2 (Fees)')
   expect(article('제2조의3', 'Services Agreement')).toBe('Article 2-3')

@@ -326,7 +326,9 @@ fn about(bounds: &Bounds) -> About {
         },
         ko: "격리된 곳에서 Python 코드를 실행합니다. 변수는 대화 동안 유지되며, 파일·네트워크·다른 프로그램에는 닿을 수 없습니다".to_string(),
         en: "Runs Python in a jail. Variables are kept through the conversation; files, network and other programs are out of reach".to_string(),
-        class: Class::ReadOnly,
+        // A later call builds on the variables of an earlier one, so calls take turns; and words of a document that
+        // want code to be run are not followed without a person.
+        class: Class::Idempotent,
         outward: false,
         origin: Origin::Tool,
         // A call may have to wait for others before it runs.

@@ -1,0 +1,191 @@
+//! Evaluation: questions with what is expected of their turns, asked one by one, each on a thread of its own.
+//!
+//! ```toml
+//! documents = "samples"            # or "library", the documents that were handed in
+//!
+//! [[case]]
+//! id = "assistant-ko-leave"
+//! agent = "assistant"
+//! before = ["안녕하세요"]           # earlier turns of the same thread, if it needs any
+//! ask = "연차휴가는 며칠인가요?"
+//! expect = { route = "rag", tools = [], sources = ["휴가 규정"], contains = ["15일"], model_calls = 2 }
+//! ```
+//!
+//! [`run`] asks and judges, [`Report`] is what came of it, and [`changes`] tells two reports apart. What is expected is
+//! checked word for word; whether an answer is *good* is not for this module to say.
+
+mod report;
+mod run;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agents::{Agent, AskOptions};
+
+pub use report::{Change, Failure, Observed, Outcome, Report, changes};
+pub use run::{EvalError, run};
+
+/// Questions with expectations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Set {
+    /// What they are asked about.
+    pub documents: Documents,
+    /// The questions.
+    #[serde(rename = "case")]
+    pub cases: Vec<Case>,
+}
+
+/// Which documents a set is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Documents {
+    /// Those that were handed in.
+    #[default]
+    Library,
+    /// The samples that come with the program, and no others.
+    Samples,
+}
+
+/// One question.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Case {
+    /// Its name, which no other has.
+    pub id: String,
+    /// Who is asked.
+    pub agent: String,
+    /// What was said before, in the same thread.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
+    /// The question.
+    pub ask: String,
+    /// What comes with every question of it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub options: AskOptions,
+    /// Why it is known not to hold today. It is then no failure, and one that holds all the same is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails: Option<String>,
+    /// What is expected of the turn.
+    pub expect: Expect,
+}
+
+/// What is expected. What is not said is not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Expect {
+    /// The way the question went; see [`Observed::route`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    /// The nodes that ran, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<String>>,
+    /// The tools that ran, each named once, in the order of their first call, and no others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Parts of the titles of what is cited: each is cited, and nothing else is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Vec<String>>,
+    /// Words of the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub contains: Vec<String>,
+    /// Words that are not in the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
+    /// How many models were asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u32>,
+    /// The most it may cost, in dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_cost: Option<f64>,
+    /// The code of the error that it ends with. Without it, it must end without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The tool that a person is asked about. Without it, nobody may be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Why a set cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetError {
+    /// It is not what the format wants.
+    #[error("the questions cannot be read: {0}")]
+    Unreadable(String),
+    /// There is nothing in it.
+    #[error("there is no `[[case]]` in it")]
+    Empty,
+    /// A case of it is wrong.
+    #[error("case `{id}`: {reason}")]
+    Case {
+        /// The case.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Set {
+    /// Reads a set in TOML.
+    pub fn from_toml(text: &str) -> Result<Self, SetError> {
+        let set: Self = toml::from_str(text)
+            .map_err(|error| SetError::Unreadable(error.to_string().trim().to_owned()))?;
+        if set.cases.is_empty() {
+            return Err(SetError::Empty);
+        }
+        let mut ids = BTreeSet::new();
+        for case in &set.cases {
+            let wrong = |reason: &str| SetError::Case { id: case.id.clone(), reason: reason.to_owned() };
+            if case.id.is_empty() || !ids.insert(case.id.as_str()) {
+                return Err(wrong("every case needs an `id` that no other has"));
+            }
+            if case.expect == Expect::default() {
+                return Err(wrong("it expects nothing, so it could not fail: say what to `expect`"));
+            }
+        }
+        Ok(set)
+    }
+
+    /// Checks that everybody who is asked is there.
+    pub fn fits(&self, agents: &[Agent]) -> Result<(), SetError> {
+        for case in &self.cases {
+            if !agents.iter().any(|agent| agent.name == case.agent) {
+                let known: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+                let reason = format!("there is no agent `{}`; there are: {}", case.agent, known.join(", "));
+                return Err(SetError::Case { id: case.id.clone(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Only the cases whose id begins so.
+    #[must_use]
+    pub fn only(mut self, prefix: &str) -> Self {
+        self.cases.retain(|case| case.id.starts_with(prefix));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_that_could_not_fail_is_refused() {
+        let told = |text: &str| Set::from_toml(text).expect_err("wrong").to_string();
+        assert_eq!(told(""), "there is no `[[case]]` in it");
+        assert_eq!(
+            told("[[case]]\nid = \"a\"\nagent = \"react\"\nask = \"?\"\n"),
+            "case `a`: it expects nothing, so it could not fail: say what to `expect`"
+        );
+        let twice = "[[case]]\nid = \"a\"\nexpect = { route = \"rag\" }\n".repeat(2);
+        assert_eq!(told(&twice), "case `a`: every case needs an `id` that no other has");
+        let misspelt = told("[[case]]\nid = \"a\"\nexpect = { tool = [] }\n");
+        assert!(misspelt.contains("unknown field `tool`"), "{misspelt}");
+    }
+}

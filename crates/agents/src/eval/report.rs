@@ -1,0 +1,318 @@
+//! What came of an evaluation, and what changed since the one before.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Expect;
+
+/// What came of all questions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// The model that answered.
+    pub model: String,
+    /// What came of each.
+    pub cases: Vec<Outcome>,
+}
+
+impl Report {
+    /// How many held.
+    pub fn passed(&self) -> usize {
+        self.cases.iter().filter(|case| case.failures.is_empty() && case.known.is_none()).count()
+    }
+
+    /// How many are known not to hold.
+    pub fn known(&self) -> usize {
+        self.cases.iter().filter(|case| case.known.is_some()).count()
+    }
+
+    /// What all of it cost, in millionths of a dollar.
+    pub fn cost_micros(&self) -> u64 {
+        self.cases.iter().map(|case| case.observed.cost_micros).sum()
+    }
+
+    /// How many models were asked.
+    pub fn model_calls(&self) -> u32 {
+        self.cases.iter().map(|case| case.observed.model_calls).sum()
+    }
+}
+
+/// What came of a question.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// The case.
+    pub id: String,
+    /// Who was asked.
+    pub agent: String,
+    /// What did not hold.
+    pub failures: Vec<Failure>,
+    /// Why it is known not to hold, where that was said and is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<String>,
+    /// What was seen.
+    pub observed: Observed,
+}
+
+/// An expectation that did not hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What was looked at: the name of the expectation.
+    pub what: String,
+    /// What was expected.
+    pub expected: String,
+    /// What was seen.
+    pub was: String,
+}
+
+/// What was seen of a turn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Observed {
+    /// The way the question went, by the agent: `rag` or `agent` for `assistant`; `out_of_scope`, `no_tools`,
+    /// `execute_sequential` or `execute_parallel` for `contract`, as its first plan went; `tool`, `response` or `error`
+    /// for `react`; `question`, `summary` or `chitchat` for `docqa`. For others the nodes, joined by `>`.
+    pub route: String,
+    /// The nodes that ran.
+    pub path: Vec<String>,
+    /// The tools that ran.
+    pub tools: Vec<String>,
+    /// Titles of what was cited.
+    pub sources: Vec<String>,
+    /// The answer.
+    pub response: String,
+    /// How many models were asked.
+    pub model_calls: u32,
+    /// What they cost, in millionths of a dollar.
+    pub cost_micros: u64,
+    /// The code of the error it ended with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What a person was asked about: a tool, or `question`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<String>,
+    /// How long it took.
+    pub ms: u64,
+}
+
+impl Observed {
+    /// What did not hold.
+    pub(super) fn failures(&self, expect: &Expect) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        let mut differ = |what: &str, expected: String, was: String| {
+            failures.push(Failure { what: what.to_owned(), expected, was });
+        };
+        let listed = |list: &[String]| format!("[{}]", list.join(", "));
+        if let Some(route) = expect.route.as_ref().filter(|route| **route != self.route) {
+            differ("route", route.clone(), self.route.clone());
+        }
+        if let Some(path) = expect.path.as_ref().filter(|path| **path != self.path) {
+            differ("path", listed(path), listed(&self.path));
+        }
+        if let Some(tools) = expect.tools.as_ref().filter(|tools| **tools != self.tools) {
+            differ("tools", listed(tools), listed(&self.tools));
+        }
+        if let Some(sources) = &expect.sources {
+            let cited = |part: &String| self.sources.iter().any(|title| title.contains(part.as_str()));
+            let wanted = |title: &String| sources.iter().any(|part| title.contains(part.as_str()));
+            if !sources.iter().all(cited) || !self.sources.iter().all(wanted) {
+                differ("sources", listed(sources), listed(&self.sources));
+            }
+        }
+        for words in expect.contains.iter().filter(|words| !self.response.contains(words.as_str())) {
+            differ("contains", words.clone(), self.response.clone());
+        }
+        for words in expect.lacks.iter().filter(|words| self.response.contains(words.as_str())) {
+            differ("lacks", words.clone(), self.response.clone());
+        }
+        if let Some(calls) = expect.model_calls.filter(|calls| *calls != self.model_calls) {
+            differ("model_calls", calls.to_string(), self.model_calls.to_string());
+        }
+        let cost = self.cost_micros as f64 / 1e6;
+        if let Some(most) = expect.most_cost.filter(|most| cost > *most) {
+            differ("most_cost", format!("{most:.6}"), format!("{cost:.6}"));
+        }
+        let code = |code: &Option<String>| code.clone().unwrap_or_else(|| "-".to_owned());
+        if expect.error != self.error {
+            differ("error", code(&expect.error), code(&self.error));
+        }
+        if expect.asks != self.asks {
+            differ("asks", code(&expect.asks), code(&self.asks));
+        }
+        failures
+    }
+}
+
+/// What changed for a case since an earlier report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Change {
+    /// It held and does not any more.
+    Broke {
+        /// The case.
+        id: String,
+    },
+    /// It did not hold and does now.
+    Mended {
+        /// The case.
+        id: String,
+    },
+    /// The answer is another one.
+    Answer {
+        /// The case.
+        id: String,
+        /// As it was.
+        before: String,
+        /// As it is.
+        now: String,
+    },
+    /// So many models are asked now.
+    ModelCalls {
+        /// The case.
+        id: String,
+        /// As it was.
+        before: u32,
+        /// As it is.
+        now: u32,
+    },
+    /// It costs so much now, in millionths of a dollar.
+    Cost {
+        /// The case.
+        id: String,
+        /// As it was.
+        before: u64,
+        /// As it is.
+        now: u64,
+    },
+    /// It was not there.
+    New {
+        /// The case.
+        id: String,
+    },
+    /// It is not there any more.
+    Gone {
+        /// The case.
+        id: String,
+    },
+}
+
+/// What changed from one report to the next, by the order of the newer one. Time is not compared: it never stands still.
+pub fn changes(before: &Report, now: &Report) -> Vec<Change> {
+    let earlier: BTreeMap<&str, &Outcome> =
+        before.cases.iter().map(|case| (case.id.as_str(), case)).collect();
+    let mut changes = Vec::new();
+    for case in &now.cases {
+        let id = case.id.clone();
+        let Some(old) = earlier.get(case.id.as_str()) else {
+            changes.push(Change::New { id });
+            continue;
+        };
+        match (old.failures.is_empty(), case.failures.is_empty()) {
+            (true, false) => changes.push(Change::Broke { id: id.clone() }),
+            (false, true) => changes.push(Change::Mended { id: id.clone() }),
+            (true, true) | (false, false) => {}
+        }
+        let (was, is) = (&old.observed, &case.observed);
+        if was.response != is.response {
+            let (before, now) = (was.response.clone(), is.response.clone());
+            changes.push(Change::Answer { id: id.clone(), before, now });
+        }
+        if was.model_calls != is.model_calls {
+            let (before, now) = (was.model_calls, is.model_calls);
+            changes.push(Change::ModelCalls { id: id.clone(), before, now });
+        }
+        if was.cost_micros != is.cost_micros {
+            changes.push(Change::Cost { id, before: was.cost_micros, now: is.cost_micros });
+        }
+    }
+    let kept = |id: &str| now.cases.iter().any(|case| case.id == id);
+    changes.extend(
+        before.cases.iter().filter(|case| !kept(&case.id)).map(|case| Change::Gone { id: case.id.clone() }),
+    );
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen() -> Observed {
+        Observed {
+            route: "rag".into(),
+            tools: vec!["calculator".into()],
+            sources: vec!["휴가 규정 › 연차휴가".into()],
+            response: "15일입니다. [1]".into(),
+            model_calls: 3,
+            cost_micros: 20,
+            ..Observed::default()
+        }
+    }
+
+    fn check(expect: Expect, failed: &str) {
+        let failures = seen().failures(&expect);
+        let told: Vec<&str> = failures.iter().map(|failure| failure.what.as_str()).collect();
+        assert_eq!(told.join(" "), failed, "{failures:?}");
+    }
+
+    #[test]
+    fn every_expectation_can_hold_and_can_fail() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        check(Expect::default(), "");
+        let holds = Expect {
+            route: Some("rag".into()),
+            path: Some(Vec::new()),
+            tools: Some(texts(&["calculator"])),
+            sources: Some(texts(&["휴가 규정"])),
+            contains: texts(&["15일"]),
+            lacks: texts(&["30일"]),
+            model_calls: Some(3),
+            most_cost: Some(0.00002),
+            ..Expect::default()
+        };
+        check(holds, "");
+        check(Expect { route: Some("agent".into()), ..Expect::default() }, "route");
+        check(Expect { path: Some(texts(&["router"])), ..Expect::default() }, "path");
+        check(Expect { tools: Some(Vec::new()), ..Expect::default() }, "tools");
+        check(Expect { sources: Some(texts(&["경비 규정"])), ..Expect::default() }, "sources");
+        check(Expect { sources: Some(Vec::new()), ..Expect::default() }, "sources");
+        check(Expect { contains: texts(&["30일", "15일"]), ..Expect::default() }, "contains");
+        check(Expect { lacks: texts(&["15일"]), ..Expect::default() }, "lacks");
+        check(Expect { model_calls: Some(2), ..Expect::default() }, "model_calls");
+        check(Expect { most_cost: Some(0.00001), ..Expect::default() }, "most_cost");
+        check(Expect { error: Some("empty_input".into()), ..Expect::default() }, "error");
+        check(Expect { asks: Some("web_search".into()), ..Expect::default() }, "asks");
+    }
+
+    #[test]
+    fn two_reports_are_told_apart_case_by_case() {
+        let case = |id: &str, response: &str, holds: bool| Outcome {
+            id: id.into(),
+            failures: if holds { Vec::new() } else { vec![Failure::default()] },
+            observed: Observed { response: response.into(), ..Observed::default() },
+            ..Outcome::default()
+        };
+        let report = |cases: Vec<Outcome>| Report { model: "m".into(), cases };
+        let before = report(vec![
+            case("a", "1", true),
+            case("b", "2", false),
+            case("c", "3", true),
+            case("d", "4", true),
+        ]);
+        let now = report(vec![
+            case("a", "1", false),
+            case("b", "2", true),
+            case("c", "5", true),
+            case("e", "6", true),
+        ]);
+        let expected = [
+            Change::Broke { id: "a".into() },
+            Change::Mended { id: "b".into() },
+            Change::Answer { id: "c".into(), before: "3".into(), now: "5".into() },
+            Change::New { id: "e".into() },
+            Change::Gone { id: "d".into() },
+        ];
+        assert_eq!(changes(&before, &now), expected);
+        assert_eq!(changes(&now, &now), []);
+    }
+}

@@ -1,0 +1,134 @@
+//! Asks the questions of a set and judges what came.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use doran_engine::store::{RamStore, RunRow, Status};
+use doran_engine::{EngineError, Runtime, StartOptions, ThreadKey};
+use serde_json::Value;
+
+use super::report::{Failure, Observed, Outcome, Report};
+use super::{Case, Set, SetError};
+use crate::agents::{Agent, Turn};
+
+/// Why a set cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum EvalError {
+    /// It asks somebody who is not there.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// The engine could not do its part.
+    #[error("case `{id}`: {source}")]
+    Engine {
+        /// The case.
+        id: String,
+        /// Why.
+        source: EngineError,
+    },
+    /// The state of an agent cannot be read.
+    #[error("case `{id}`: its state cannot be read: {source}")]
+    State {
+        /// The case.
+        id: String,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+/// Asks every question, in order. `seen` is told of each as soon as it is judged.
+pub async fn run(set: &Set, agents: &[Agent], mut seen: impl FnMut(&Outcome)) -> Result<Report, EvalError> {
+    set.fits(agents)?;
+    let mut report = Report::default();
+    for case in &set.cases {
+        let Some(agent) = agents.iter().find(|agent| agent.name == case.agent) else { continue };
+        report.model.clone_from(&agent.model.name);
+        let begun = Instant::now();
+        let mut observed = observe(case, agent).await?;
+        observed.ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let outcome = judged(case, observed);
+        seen(&outcome);
+        report.cases.push(outcome);
+    }
+    Ok(report)
+}
+
+fn judged(case: &Case, observed: Observed) -> Outcome {
+    let mut failures = observed.failures(&case.expect);
+    let known = case.fails.clone().filter(|_| !failures.is_empty());
+    match (&case.fails, &known) {
+        (_, Some(_)) => failures.clear(),
+        // A note that is no longer true would hide the next failure.
+        (Some(why), None) => failures.push(Failure {
+            what: "fails".to_owned(),
+            expected: why.clone(),
+            was: "it holds; remove `fails`".to_owned(),
+        }),
+        (None, None) => {}
+    }
+    Outcome { id: case.id.clone(), agent: case.agent.clone(), failures, known, observed }
+}
+
+/// Plays a case on a store of its own, which nothing else sees and nothing is left of.
+async fn observe(case: &Case, agent: &Agent) -> Result<Observed, EvalError> {
+    let failed = |source: EngineError| EvalError::Engine { id: case.id.clone(), source };
+    let unread = |source: serde_json::Error| EvalError::State { id: case.id.clone(), source };
+    let runtime = Runtime::new(Arc::new(RamStore::new()));
+    agent.register(&runtime).map_err(failed)?;
+    let thread = ThreadKey::local("eval").map_err(|error| failed(error.into()))?;
+    let mut row = None;
+    for words in case.before.iter().chain([&case.ask]) {
+        let input = agent.input(words, &case.options);
+        let run = runtime.start(&agent.name, &thread, Some(&input), StartOptions::default()).await;
+        let rested = run.map_err(failed)?.wait().await.map_err(failed)?;
+        let over = rested.status != Status::Finished;
+        row = Some(rested);
+        // Nobody is here to answer, and a thread that waits or failed takes no further question.
+        if over {
+            break;
+        }
+    }
+    let state = runtime.view(&agent.name, &thread, None).await.map_err(failed)?.state;
+    let turn = agent.view(&state).map_err(unread)?;
+    let asks = runtime.questions(&thread).await.map_err(failed)?;
+    let asks = asks.first().map(|(_, question)| {
+        let name = question.question.get("name").and_then(Value::as_str);
+        name.unwrap_or("question").to_owned()
+    });
+    Ok(observed(agent, &state, turn, row, asks))
+}
+
+fn observed(agent: &Agent, state: &Value, turn: Turn, row: Option<RunRow>, asks: Option<String>) -> Observed {
+    let broken = row.as_ref().and_then(|row| row.error.as_ref()).map(|error| error.code.clone());
+    Observed {
+        route: route(&agent.kind, state, &turn),
+        sources: turn.sources.iter().map(|source| source.title.clone()).collect(),
+        tools: turn.tools_used,
+        response: turn.response,
+        model_calls: turn.model_calls,
+        cost_micros: row.map_or(0, |row| row.usage.cost_micros),
+        error: turn.error_code.or(broken),
+        path: turn.path,
+        asks,
+        ms: 0,
+    }
+}
+
+/// The way a question went, in the words of the agent's description.
+fn route(kind: &str, state: &Value, turn: &Turn) -> String {
+    let went = |node: &str| turn.path.iter().any(|one| one == node);
+    let first = |nodes: &[(&str, &str)], otherwise: &str| -> String {
+        let found = turn.path.iter().find_map(|one| nodes.iter().find(|(node, _)| node == one));
+        found.map_or(otherwise, |(_, route)| *route).to_owned()
+    };
+    match kind {
+        "assistant" => if went("rag") { "rag" } else { "agent" }.to_owned(),
+        "contract" if !went("planner") => "out_of_scope".to_owned(),
+        "contract" => first(
+            &[("executor", "execute_sequential"), ("parallel_executor", "execute_parallel")],
+            "no_tools",
+        ),
+        "react" => first(&[("tool", "tool"), ("error", "error")], "response"),
+        "docqa" => state.get("queryType").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        _ => turn.path.join(">"),
+    }
+}

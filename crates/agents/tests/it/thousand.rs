@@ -1,0 +1,104 @@
+//! A thread of a thousand turns on SQLite: what a model is sent stays within its limits, and a turn late in the thread
+//! writes no more than an early one.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use doran_agents::agents::docqa::estimate_tokens;
+use doran_agents::tools::Toolbox;
+use doran_agents::{Settings, history};
+use doran_engine::store::Store;
+use doran_llm::{ChatModel, ChatRequest, DeltaStream, Purpose, Script, ScriptedModel};
+use doran_store::sqlite::SqliteStore;
+use serde_json::json;
+
+use crate::stage::{Stage, parts, stage, thread};
+
+const TURNS: usize = 1000;
+
+/// A model that answers at once, always with as many bytes, and remembers the most it was sent.
+#[derive(Clone, Default)]
+struct Instant {
+    most_sent: Arc<AtomicU64>,
+    summaries: Arc<AtomicU64>,
+    last: Arc<Mutex<String>>,
+}
+
+impl ChatModel for Instant {
+    fn about(&self) -> doran_llm::About {
+        ScriptedModel::new([]).about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let sent: String = request.messages.iter().map(|message| message.text()).collect();
+        self.most_sent.fetch_max(estimate_tokens(&sent) as u64, Ordering::SeqCst);
+        let reply = match request.purpose {
+            Purpose::Route => Script::json(&json!({ "route": "agent", "reason": "시험" })),
+            Purpose::Classify => Script::json(&json!({ "type": "chitchat" })),
+            Purpose::Summarize => {
+                self.summaries.fetch_add(1, Ordering::SeqCst);
+                Script::text("요약 문장입니다. ".repeat(10))
+            }
+            _ => {
+                *self.last.lock().expect("a lock") = sent;
+                Script::text("같은 길이의 대답입니다. ".repeat(20))
+            }
+        };
+        ScriptedModel::new([reply]).stream(request)
+    }
+}
+
+/// The bytes of everything the thread has on disk, as the entries of its log.
+async fn written(store: &dyn Store, after: u64) -> (u64, u64) {
+    let (mut bytes, mut last) = (0, after);
+    loop {
+        let entries = store.entries(&thread(), last, 1000).await.expect("entries");
+        let Some(newest) = entries.last() else { return (bytes, last) };
+        last = newest.seq;
+        bytes += entries.iter().map(|entry| entry.body.len() as u64).sum::<u64>();
+    }
+}
+
+async fn talk(agent: &str, settings: &str, most_tokens: u64) {
+    let place = tempfile::tempdir().expect("a directory");
+    let store = open(&place.path().join("thread.db"));
+    let model = Instant::default();
+    let parts = parts(Arc::new(model.clone()), Toolbox::new());
+    let settings: Settings = toml::from_str(settings).expect("settings");
+    let stage: Stage = stage(agent, &settings, &parts, store.clone());
+    let (mut per_turn, mut seen) = (Vec::with_capacity(TURNS), 0);
+    for turn in 0..TURNS {
+        let run = stage.start(&format!("{turn:04} {}", "같은 길이의 질문입니다. ".repeat(5))).await;
+        run.wait().await.expect("a rest");
+        let (bytes, last) = written(&*store, seen).await;
+        seen = last;
+        per_turn.push(bytes);
+    }
+    assert!(model.summaries.load(Ordering::SeqCst) > 0, "{agent}: nothing was summed up");
+    let most_sent = model.most_sent.load(Ordering::SeqCst);
+    assert!(most_sent <= most_tokens, "{agent}: {most_sent} tokens were sent");
+    assert!(model.last.lock().expect("a lock").contains("0999 "), "{agent}: the last question was sent");
+    let average = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len() as f64;
+    let (first, last) = (average(&per_turn[..100]), average(&per_turn[TURNS - 100..]));
+    println!("{agent}: {first:.0} bytes a turn at first, {last:.0} at last, at most {most_sent} tokens sent");
+    assert!(last <= first * 1.2, "{agent}: {first:.0} bytes a turn at first, {last:.0} at last");
+    let said = history::read(&*store, &thread()).await.expect("a history");
+    assert_eq!(said.len(), TURNS * 2, "{agent}: the history keeps every message");
+}
+
+fn open(file: &Path) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(file).expect("a store"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_assistant_talks_a_thousand_turns_and_stays_small() {
+    // Ten messages of at most some 600 bytes, three summaries of 240, and the prompt.
+    talk("assistant", "", 4_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn docqa_talks_a_thousand_turns_and_stays_small() {
+    // Above 1,400 tokens it condenses to 200; a turn and the prompt come on top.
+    talk("docqa", "[agents.docqa]\ncontextLength = 2000", 2_400).await;
+}

@@ -1,0 +1,233 @@
+//! `doran eval agent FILE`: asks agents questions with known expectations, and tells what changed since the last time.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use doran_agents::Agent;
+use doran_agents::eval::{self, Change, Documents, Failure, Outcome, Report, Set};
+use doran_retrieval::RamKeyword;
+use serde_json::json;
+
+use crate::assemble::{self, Keep, Tape};
+use crate::config::Config;
+use crate::data_dir;
+use crate::output::{Both, Language, Output, both, padded, width};
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Questions with what is expected of them, in TOML · 기대하는 답이 적힌 질문 파일 (TOML)
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Only the cases whose id begins so · 이름이 이렇게 시작하는 것만
+    #[arg(long, value_name = "PREFIX", default_value = "")]
+    only: String,
+    /// Print one JSON object a line: each case, then each change, then the sum · 한 줄에 JSON 하나씩 출력
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks, judges, prints, and keeps the report for the next time. Fails when something did not hold.
+pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+    let set = read(&args.file)?.only(&args.only);
+    if set.cases.is_empty() {
+        let prefix = &args.only;
+        return Err(both!("`{prefix}`(으)로 시작하는 것이 없습니다", "no case begins with `{prefix}`").into());
+    }
+    let agents = agents(&set, config, output).await?;
+    let wide = set.cases.iter().map(|case| width(&case.id)).max().unwrap_or(0);
+    let mut broken = Ok(());
+    let report = eval::run(&set, &agents, |outcome| {
+        let line = if args.json { as_json(outcome) } else { as_line(outcome, wide) };
+        if broken.is_ok() {
+            broken = output.data(&line);
+        }
+    })
+    .await?;
+    broken?;
+    let kept = config.data_dir.join("evals").join(name(&args.file));
+    let before = last(&kept)?;
+    let changes = before.as_ref().map(|before| changes(before, &report, &args.only)).unwrap_or_default();
+    let text = if args.json {
+        changes.iter().map(|change| format!("{}\n", json!(change))).collect::<String>() + &sum_json(&report)
+    } else {
+        sum(&report, before.as_ref(), &changes, output.language)
+    };
+    output.data(&text)?;
+    keep(&kept, before, &report)?;
+    let failed = report.cases.len() - report.passed() - report.known();
+    if failed > 0 {
+        return Err(both!("{failed}개가 기대와 다릅니다", "{failed} did not hold").into());
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Set, Both> {
+    let shown = path.display();
+    let wrong =
+        || both!("평가 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the questions in `{shown}`");
+    let text = fs::read_to_string(path).map_err(|error| wrong().because(error))?;
+    Set::from_toml(&text).map_err(|error| wrong().because(error))
+}
+
+async fn agents(set: &Set, config: &Config, output: Output) -> anyhow::Result<Vec<Agent>> {
+    match set.documents {
+        Documents::Library => {
+            let house = assemble::house(config, &Tape::default()).await?;
+            house.notes.iter().for_each(|note| output.tell(note));
+            Ok(house.agents)
+        }
+        Documents::Samples => {
+            let index = Arc::new(RamKeyword::default());
+            assemble::add_samples(index.as_ref()).await?;
+            let staff = assemble::staff(config, &Tape::default(), index, Keep::Nothing).await?;
+            staff.notes.iter().for_each(|note| output.tell(note));
+            Ok(staff.agents)
+        }
+    }
+}
+
+/// The file that the last report of a set is kept in, by the name of the set's file.
+fn name(file: &Path) -> String {
+    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{stem}.json")
+}
+
+fn last(kept: &Path) -> Result<Option<Report>, Both> {
+    let shown = kept.display();
+    let wrong = || {
+        both!(
+            "지난 결과 `{shown}`을(를) 읽을 수 없습니다. 지우면 처음부터 견줍니다",
+            "cannot read the last report `{shown}`; remove it to start anew"
+        )
+    };
+    match fs::read(kept) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong().because(error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(wrong().because(error)),
+    }
+}
+
+/// What changed. Cases that were not asked this time are not gone.
+fn changes(before: &Report, now: &Report, only: &str) -> Vec<Change> {
+    let mut changes = eval::changes(before, now);
+    changes.retain(|change| !matches!(change, Change::Gone { id } if !id.starts_with(only)));
+    changes
+}
+
+/// Keeps the report. Cases that were not asked this time stay as they were.
+fn keep(kept: &Path, before: Option<Report>, now: &Report) -> anyhow::Result<()> {
+    let mut all = now.clone();
+    let asked = |case: &Outcome| now.cases.iter().any(|one| one.id == case.id);
+    all.cases.extend(before.into_iter().flat_map(|before| before.cases).filter(|case| !asked(case)));
+    let shown = kept.display();
+    let wrong = || both!("결과를 `{shown}`에 둘 수 없습니다", "cannot keep the report in `{shown}`");
+    if let Some(folder) = kept.parent() {
+        data_dir::ensure(folder)?;
+    }
+    data_dir::write_private(kept, &serde_json::to_vec_pretty(&all)?)
+        .map_err(|error| wrong().because(error))?;
+    Ok(())
+}
+
+fn as_json(outcome: &Outcome) -> String {
+    format!("{}\n", json!(outcome))
+}
+
+fn sum_json(report: &Report) -> String {
+    let (cases, passed) = (report.cases.len(), report.passed());
+    let sum = json!({
+        "model": report.model, "cases": cases, "passed": passed, "known": report.known(),
+        "failed": cases - passed - report.known(),
+        "model_calls": report.model_calls(), "cost_micros": report.cost_micros(),
+    });
+    format!("{sum}\n")
+}
+
+fn as_line(outcome: &Outcome, wide: usize) -> String {
+    let Outcome { id, failures, known, observed, .. } = outcome;
+    let held = match (failures.is_empty(), known) {
+        (true, None) => "ok   ",
+        (true, Some(_)) => "known",
+        (false, _) => "FAIL ",
+    };
+    let tools = if observed.tools.is_empty() { "-".to_owned() } else { observed.tools.join("+") };
+    let mut text = format!(
+        "{held}  {}  {}  {} · sources {} · models {} · ${:.6} · {} ms\n",
+        padded(id, wide),
+        padded(&observed.route, 18),
+        padded(&tools, 20),
+        observed.sources.len(),
+        observed.model_calls,
+        observed.cost_micros as f64 / 1e6,
+        observed.ms,
+    );
+    if let Some(why) = known {
+        writeln!(text, "      {}", short(why)).ok();
+    }
+    for Failure { what, expected, was } in failures {
+        writeln!(text, "      {what}: {} ≠ {}", short(expected), short(was)).ok();
+    }
+    text
+}
+
+/// A text on one line, at most so much of it that a person looks at it.
+fn short(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(160) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn sum(report: &Report, before: Option<&Report>, changes: &[Change], language: Language) -> String {
+    let (passed, all, model, calls) =
+        (report.passed(), report.cases.len(), &report.model, report.model_calls());
+    let dollars = report.cost_micros() as f64 / 1e6;
+    let line = both!(
+        "\n{all}개 가운데 {passed}개가 기대대로 · 모델 {model} · 모델 호출 {calls}번 · ${dollars:.6}\n",
+        "\n{passed} of {all} held · model {model} · {calls} model calls · ${dollars:.6}\n"
+    );
+    let mut text = line.text(language).to_owned();
+    let Some(before) = before else {
+        let first = both!("견줄 지난 결과가 없습니다\n", "there is no earlier report to compare with\n");
+        return text + first.text(language);
+    };
+    let model = &before.model;
+    let count = changes.len();
+    let line = both!(
+        "지난번(모델 {model})과 다른 것: {count}\n",
+        "changed since the last time (model {model}): {count}\n"
+    );
+    text.push_str(line.text(language));
+    for change in changes {
+        text.push_str(&told(change, language));
+    }
+    text
+}
+
+fn told(change: &Change, language: Language) -> String {
+    let sentence = match change {
+        Change::Broke { id } => both!("- {id}: 이제 어긋납니다\n", "- {id}: does not hold any more\n"),
+        Change::Mended { id } => both!("+ {id}: 이제 맞습니다\n", "+ {id}: holds now\n"),
+        Change::New { id } => both!("+ {id}: 새로 생겼습니다\n", "+ {id}: is new\n"),
+        Change::Gone { id } => both!("- {id}: 없어졌습니다\n", "- {id}: is gone\n"),
+        Change::Answer { id, before, now } => {
+            let (before, now) = (short(before), short(now));
+            both!(
+                "~ {id}: 답이 바뀌었습니다\n    - {before}\n    + {now}\n",
+                "~ {id}: another answer\n    - {before}\n    + {now}\n"
+            )
+        }
+        Change::ModelCalls { id, before, now } => {
+            both!("~ {id}: 모델 호출 {before} → {now}\n", "~ {id}: model calls {before} → {now}\n")
+        }
+        Change::Cost { id, before, now } => {
+            let (before, now) = (*before as f64 / 1e6, *now as f64 / 1e6);
+            both!("~ {id}: 비용 ${before:.6} → ${now:.6}\n", "~ {id}: cost ${before:.6} → ${now:.6}\n")
+        }
+    };
+    sentence.text(language).to_owned()
+}

@@ -1,0 +1,58 @@
+//! What is found and counted, and that looking changes nothing.
+
+use crate::{by, get, json, post, send, shared};
+
+#[tokio::test]
+async fn what_a_thread_took_is_told_by_model_and_adds_up() {
+    let app = shared("by-model").await;
+    let ask = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+    for _ in 0..2 {
+        json(&app, by("a", post("/api/threads/t/runs?wait=true", ask))).await;
+    }
+    let told = json(&app, by("a", get("/api/usage?thread=t"))).await;
+    let models = told["by_model"].as_array().expect("a list");
+    assert_eq!(models.len(), 1, "{told}");
+    assert_eq!(models[0]["name"], "offline-extractive-1");
+    assert!(models[0]["calls"].as_u64() >= Some(2), "{told}");
+    for what in ["input_tokens", "output_tokens"] {
+        assert_eq!(models[0][what], told[what], "{told}");
+    }
+    assert!(json(&app, by("a", get("/api/usage"))).await.get("by_model").is_none());
+}
+
+#[tokio::test]
+async fn a_search_says_which_words_it_found_and_where() {
+    let app = shared("why").await;
+    let found = json(&app, by("a", get("/api/search?q=%EC%97%B0%EC%B0%A8%ED%9C%B4%EA%B0%80%EB%8A%94"))).await;
+    let hit = &found["hits"][0];
+    let (text, why) = (hit["text"].as_str().expect("a text"), &hit["why"][0]);
+    let at = |name: &str| usize::try_from(why["ranges"][0][name].as_u64().expect("a place")).expect("small");
+    let word = text.get(at("start")..at("end")).expect("a place in the text");
+    assert!(word.contains("연차") && why["term"].as_str().is_some_and(|term| word.contains(term)), "{hit}");
+}
+
+#[tokio::test]
+async fn looking_changes_nothing() {
+    let app = shared("looking").await;
+    let mine = |request| by("a", request);
+    let ask = r#"{"agent":"react","message":"안녕?"}"#;
+    json(&app, mine(post("/api/threads/t/runs?wait=true", ask))).await;
+    let seen = async || {
+        let mut all = Vec::new();
+        for path in
+            ["/api/threads", "/api/threads/t", "/api/threads/t/history", "/api/usage", "/api/documents"]
+        {
+            all.push(json(&app, mine(get(path))).await);
+        }
+        all
+    };
+    let before = seen().await;
+    for route in doran_server::ROUTES.iter().filter(|route| route.method == "get") {
+        let path =
+            route.path.replace("{thread}", "t").replace("{agent}", "react").replace("{model}", "react");
+        let path = path.replace("{document}", "d").replace("{run}", "00000000-0000-0000-0000-000000000000");
+        assert!(!path.contains('{'), "{path}");
+        drop(send(&app, mine(get(&path))).await);
+    }
+    assert_eq!(seen().await, before);
+}
