@@ -25,6 +25,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("doran-llm", &[]),
     ("doran-macros", &[]),
     ("xtask", &[]),
+    // A client that a benchmark measures beside ours. It stands apart from the workspace.
+    ("llm-peer", &[]),
 ];
 
 /// Edges that only tests, examples and benches may add. A published crate does not show them.

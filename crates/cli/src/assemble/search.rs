@@ -126,6 +126,10 @@ fn encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Both> {
             "the store `memory` finds by words alone; set `store` to `local`, or `encoder` to `none`"
         ));
     }
+    // A folder with this file is a sentence transformer as such are published; the encoder of ours has none.
+    if folder.join("config.json").is_file() {
+        return transformer(folder).map(Some);
+    }
     let opened = UniversalEmbedder::open(folder).map_err(|error| {
         let shown = folder.display();
         both!(
@@ -135,6 +139,29 @@ fn encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Both> {
         .because(error)
     })?;
     Ok(Some(Arc::new(opened)))
+}
+
+/// A sentence transformer in a folder of one's own.
+#[cfg(feature = "sentence-transformer")]
+fn transformer(folder: &Path) -> Result<Arc<dyn Embedder>, Both> {
+    let shown = folder.display();
+    let opened = doran_llm::embed::SentenceTransformer::open(folder).map_err(|error| {
+        both!(
+            "`{shown}`의 문장 인코더를 열 수 없습니다. BERT와 WordPiece로 된 것만 읽습니다",
+            "the sentence encoder in `{shown}` cannot be opened; BERT encoders with WordPiece are read"
+        )
+        .because(error)
+    })?;
+    Ok(Arc::new(opened))
+}
+
+#[cfg(not(feature = "sentence-transformer"))]
+fn transformer(folder: &Path) -> Result<Arc<dyn Embedder>, Both> {
+    let shown = folder.display();
+    Err(both!(
+        "`{shown}`은(는) sentence transformer입니다. 그것을 읽으려면 `--features sentence-transformer`로 빌드한 doran이 필요합니다",
+        "`{shown}` is a sentence transformer; a doran built with `--features sentence-transformer` reads it"
+    ))
 }
 
 /// The address of the cluster, and the name of the index in it.

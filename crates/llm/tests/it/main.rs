@@ -9,6 +9,7 @@ mod fixtures;
 mod llama;
 mod requests;
 mod tls;
+mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -64,7 +64,10 @@ pub(super) async fn run(
             from_index(&folder, index.unwrap_or(USUAL_INDEX), environment, output).await?;
         }
     }
-    output.tell(&both!("{name}: 설치했습니다 ({shown})", "{name}: installed ({shown})"));
+    output.tell(&both!(
+        "{name}: 설치했습니다 ({shown}). 쓰려면 설정에 `encoder = \"{name}\"`를 적고 `doran reindex`를 실행하세요",
+        "{name}: installed ({shown}); to use it, set `encoder = \"{name}\"` and run `doran reindex`"
+    ));
     Ok(())
 }
 
