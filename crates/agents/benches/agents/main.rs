@@ -62,9 +62,9 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
         .ok();
     let about = table::about(peer.as_ref());
     if json {
-        eprintln!("{about}")
+        eprintln!("{about}");
     } else {
-        println!("{about}\n")
+        println!("{about}\n");
     }
     let mut rows = Vec::new();
     for (talk, at_once) in [(Talk::Small, 1), (Talk::Tool, 1), (Talk::Small, 16)] {
@@ -124,9 +124,9 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
     }
     let verdict = table::verdict(&rows);
     if json {
-        eprintln!("bench: {verdict}")
+        eprintln!("bench: {verdict}");
     } else {
-        println!("\n{verdict}")
+        println!("\n{verdict}");
     }
     Ok(())
 }

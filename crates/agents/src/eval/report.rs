@@ -249,8 +249,8 @@ mod tests {
         }
     }
 
-    fn check(expect: Expect, failed: &str) {
-        let failures = seen().failures(&expect);
+    fn check(expect: &Expect, failed: &str) {
+        let failures = seen().failures(expect);
         let told: Vec<&str> = failures.iter().map(|failure| failure.what.as_str()).collect();
         assert_eq!(told.join(" "), failed, "{failures:?}");
     }
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn every_expectation_can_hold_and_can_fail() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        check(Expect::default(), "");
+        check(&Expect::default(), "");
         let holds = Expect {
             route: Some("rag".into()),
             path: Some(Vec::new()),
@@ -270,18 +270,18 @@ mod tests {
             most_cost: Some(0.00002),
             ..Expect::default()
         };
-        check(holds, "");
-        check(Expect { route: Some("agent".into()), ..Expect::default() }, "route");
-        check(Expect { path: Some(texts(&["router"])), ..Expect::default() }, "path");
-        check(Expect { tools: Some(Vec::new()), ..Expect::default() }, "tools");
-        check(Expect { sources: Some(texts(&["경비 규정"])), ..Expect::default() }, "sources");
-        check(Expect { sources: Some(Vec::new()), ..Expect::default() }, "sources");
-        check(Expect { contains: texts(&["30일", "15일"]), ..Expect::default() }, "contains");
-        check(Expect { lacks: texts(&["15일"]), ..Expect::default() }, "lacks");
-        check(Expect { model_calls: Some(2), ..Expect::default() }, "model_calls");
-        check(Expect { most_cost: Some(0.00001), ..Expect::default() }, "most_cost");
-        check(Expect { error: Some("empty_input".into()), ..Expect::default() }, "error");
-        check(Expect { asks: Some("web_search".into()), ..Expect::default() }, "asks");
+        check(&holds, "");
+        check(&Expect { route: Some("agent".into()), ..Expect::default() }, "route");
+        check(&Expect { path: Some(texts(&["router"])), ..Expect::default() }, "path");
+        check(&Expect { tools: Some(Vec::new()), ..Expect::default() }, "tools");
+        check(&Expect { sources: Some(texts(&["경비 규정"])), ..Expect::default() }, "sources");
+        check(&Expect { sources: Some(Vec::new()), ..Expect::default() }, "sources");
+        check(&Expect { contains: texts(&["30일", "15일"]), ..Expect::default() }, "contains");
+        check(&Expect { lacks: texts(&["15일"]), ..Expect::default() }, "lacks");
+        check(&Expect { model_calls: Some(2), ..Expect::default() }, "model_calls");
+        check(&Expect { most_cost: Some(0.00001), ..Expect::default() }, "most_cost");
+        check(&Expect { error: Some("empty_input".into()), ..Expect::default() }, "error");
+        check(&Expect { asks: Some("web_search".into()), ..Expect::default() }, "asks");
     }
 
     #[test]

@@ -99,9 +99,9 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
         names.join(", ")
     );
     if json {
-        eprintln!("{about}")
+        eprintln!("{about}");
     } else {
-        println!("{about}\n")
+        println!("{about}\n");
     }
 
     let (url, model) = (server.url.as_str(), format!("paced/{}/200000", pace.pieces));

@@ -106,7 +106,7 @@ pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
         match index.best(question, |source| source.kind == kind) {
             Some(pick) => add(&mut found.picks, pick),
             None => {
-                of_title(question, kind, sources).into_iter().for_each(|pick| add(&mut found.picks, pick))
+                of_title(question, kind, sources).into_iter().for_each(|pick| add(&mut found.picks, pick));
             }
         }
     }

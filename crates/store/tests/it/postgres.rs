@@ -172,7 +172,7 @@ async fn a_store_of_an_older_format_is_brought_up_and_its_runs_go_on() {
 async fn older(url: &str, format: u32, functions: &[&str]) {
     let admin = {
         let (_, schema) = url.split_once("schema=").expect("a schema");
-        let admin = admin(&url).await;
+        let admin = admin(url).await;
         admin.batch_execute(&format!("create schema {schema}")).await.expect("schema");
         admin
     };

