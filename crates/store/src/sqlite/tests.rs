@@ -226,7 +226,7 @@ fn what_is_asked_often_goes_by_an_index() {
     );
     check(
         &format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 AND thread = ?2"),
-        "SEARCH e USING COVERING INDEX",
+        "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     );
     check("SELECT tenant FROM runs WHERE status = 2 AND status < 4 AND held = 1", "runs_open (status=?)");
     check(
