@@ -38,8 +38,11 @@ const LONG_LOG: i32 = 1000;
 
 /// A write on the spot that took longer than this sends those after it to the thread.
 const QUICK: Duration = Duration::from_millis(2);
-/// How many of them.
-const AWAY: u32 = 100;
+/// How many of them, the first time. Each further time in a row it is four times as many: a disk has a slow moment now
+/// and then, and to go to the thread for long after each costs more than it saves.
+const AWAY: u32 = 4;
+/// How many of them at most.
+const MOST_AWAY: u32 = 256;
 
 /// The way to the one who writes.
 pub(super) struct Writer {
@@ -49,6 +52,8 @@ pub(super) struct Writer {
     crowd: AtomicU32,
     /// Jobs that are still to go to the thread because the disk was slow.
     away: AtomicU32,
+    /// How many it will be when the next write on the spot is slow.
+    wary: AtomicU32,
     thread: Option<JoinHandle<()>>,
     failed: watch::Receiver<Option<Arc<str>>>,
     transactions: Arc<AtomicU64>,
@@ -129,8 +134,8 @@ impl Writer {
         let thread =
             std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || work(&shared, queue));
         let thread = Some(thread.map_err(|error| StoreError::Unavailable(error.into()))?);
-        let (crowd, away) = (AtomicU32::new(0), AtomicU32::new(0));
-        Ok(Self { jobs: Some(jobs), clerk, crowd, away, thread, failed, transactions })
+        let (crowd, away, wary) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(AWAY));
+        Ok(Self { jobs: Some(jobs), clerk, crowd, away, wary, thread, failed, transactions })
     }
 
     /// Does `work` in a transaction and answers when that is on disk.
@@ -216,9 +221,14 @@ impl Writer {
         let Ok(mut clerk) = self.clerk.try_lock() else { return Some(job) };
         let begun = Instant::now();
         clerk.round(vec![job]);
-        if begun.elapsed() > QUICK {
-            self.away.store(AWAY, Ordering::Relaxed);
-        }
+        let wary = if begun.elapsed() > QUICK {
+            let away = self.wary.load(Ordering::Relaxed);
+            self.away.store(away, Ordering::Relaxed);
+            (away * 4).min(MOST_AWAY)
+        } else {
+            AWAY
+        };
+        self.wary.store(wary, Ordering::Relaxed);
         None
     }
 }
