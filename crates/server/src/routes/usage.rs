@@ -72,12 +72,30 @@ pub(super) async fn usage(
 }
 
 /// What one model was asked and took.
-#[derive(Default)]
+#[derive(Debug, PartialEq, Eq)]
 struct Took {
     calls: u64,
     input_tokens: u64,
     output_tokens: u64,
-    cost_micros: u64,
+    /// `None` as soon as the price of one call is not known: nothing is not what it cost.
+    cost_micros: Option<u64>,
+}
+
+impl Default for Took {
+    fn default() -> Self {
+        Self { calls: 0, input_tokens: 0, output_tokens: 0, cost_micros: Some(0) }
+    }
+}
+
+impl Took {
+    /// Adds a call, as the node that made it noted it.
+    fn add(&mut self, call: &Value) {
+        let number = |name: &str| call.get(name).and_then(Value::as_u64);
+        self.calls += 1;
+        self.input_tokens += number("input_tokens").unwrap_or(0);
+        self.output_tokens += number("output_tokens").unwrap_or(0);
+        self.cost_micros = self.cost_micros.zip(number("cost_micros")).map(|(sum, cost)| sum + cost);
+    }
 }
 
 /// What each model took, as the steps of the thread noted it.
@@ -93,13 +111,8 @@ async fn by_model(app: &App, thread: &ThreadKey) -> Result<Value, ApiError> {
             let (log::Body::Step(step) | log::Body::Inner(step)) = body else { continue };
             let calls = step.tasks.iter().filter_map(|task| task.notes.get("models")?.as_array());
             for call in calls.flatten() {
-                let number = |name: &str| call.get(name).and_then(Value::as_u64).unwrap_or(0);
                 let name = call.get("name").and_then(Value::as_str).unwrap_or_default();
-                let one = took.entry(name.to_owned()).or_default();
-                one.calls += 1;
-                one.input_tokens += number("input_tokens");
-                one.output_tokens += number("output_tokens");
-                one.cost_micros += number("cost_micros");
+                took.entry(name.to_owned()).or_default().add(call);
             }
         }
         match page.last() {
@@ -117,4 +130,19 @@ async fn by_model(app: &App, thread: &ThreadKey) -> Result<Value, ApiError> {
         })
     });
     Ok(rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_without_a_known_price_makes_the_sum_unknown_and_not_smaller() {
+        let mut took = Took::default();
+        took.add(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": 20 }));
+        assert_eq!(took, Took { calls: 1, input_tokens: 7, output_tokens: 3, cost_micros: Some(20) });
+        took.add(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": null }));
+        took.add(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": 20 }));
+        assert_eq!(took, Took { calls: 3, input_tokens: 21, output_tokens: 9, cost_micros: None });
+    }
 }

@@ -51,7 +51,7 @@ export const DOCUMENTS = [
   { id: 'd5', name: '출장 규정 <img src=x onerror=alert(1)>.md', kind: 'general', status: 'paused', progress: 0.38, bytes: 10_240, at: Date.now() - 60_000 },
 ]
 
-const call = (purpose, input, output, ms) => ({ name: MODEL.name, kind: MODEL.kind, purpose, finish: 'stop', input_tokens: input, output_tokens: output, cached_tokens: 0, cost_micros: 0, counted: false, ms })
+const call = (purpose, input, output, ms) => ({ name: MODEL.name, kind: MODEL.kind, purpose, finish: 'stop', input_tokens: input, output_tokens: output, cached_tokens: 0, cost_micros: 0, counted: 'estimated', ms })
 
 export const HOSTILE = `<script>window.__hit='script'</script><img src=x onerror="window.__hit='img'"><svg onload="window.__hit='svg'"></svg><iframe srcdoc="<script>parent.__hit='frame'</script>"></iframe>
 

@@ -113,7 +113,7 @@ export interface ModelCall {
   output_tokens?: number
   cached_tokens?: number
   cost_micros?: number
-  counted?: boolean
+  counted?: 'reported' | 'estimated'
   ms?: number
 }
 
@@ -158,7 +158,7 @@ export interface Usage {
   output_tokens: number
   cost_micros: number | null
   /** Of a thread only. */
-  by_model?: { name: string; calls: number; input_tokens: number; output_tokens: number; cost_micros: number }[]
+  by_model?: { name: string; calls: number; input_tokens: number; output_tokens: number; cost_micros: number | null }[]
 }
 
 export interface Model {

@@ -115,7 +115,7 @@ function UsageTable() {
     if (thread !== null) api.usage(thread).then(setOne, () => setOne(null))
   }, [])
   if (!all && !one) return null
-  const row = (label: string, usage: Pick<Usage, 'input_tokens' | 'output_tokens' | 'cost_micros'>) => (
+  const row = (label: string, usage: { input_tokens: number; output_tokens: number; cost_micros: number | null }) => (
     <tr><th scope="row">{label}</th><td>{number(usage.input_tokens)}</td><td>{number(usage.output_tokens)}</td><td>{cost(usage.cost_micros)}</td></tr>
   )
   return (

@@ -62,7 +62,7 @@ function ModelRows({ models }: { models: ModelCall[] }) {
           {isExtractive(one) && <span class="tag warm">{t('not_llm')}</span>}
           {one.purpose && <span class="tag">{clean(one.purpose)}</span>}
           <span class="dim">
-            {t(one.counted === false || isExtractive(one) ? 'in_out_estimated' : 'in_out', { in: number(one.input_tokens ?? 0), out: number(one.output_tokens ?? 0) })}
+            {t(one.counted === 'estimated' || isExtractive(one) ? 'in_out_estimated' : 'in_out', { in: number(one.input_tokens ?? 0), out: number(one.output_tokens ?? 0) })}
             {' · '}{cost(isExtractive(one) ? 0 : one.cost_micros)}
             {one.ms !== undefined && ` · ${took(one.ms)}`}
           </span>

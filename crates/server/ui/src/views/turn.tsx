@@ -149,7 +149,7 @@ function Failure({ run, turn }: { run: Run; turn: Turn }) {
 
 export function Spent({ models }: { models: ModelCall[] }) {
   const tokens = models.reduce((sum, one) => sum + (one.input_tokens ?? 0) + (one.output_tokens ?? 0), 0)
-  const isEstimate = models.some((one) => one.counted === false || isExtractive(one))
+  const isEstimate = models.some((one) => one.counted === 'estimated' || isExtractive(one))
   const costs = models.map((one) => (isExtractive(one) ? 0 : one.cost_micros))
   const known = costs.every((one) => one !== undefined && one !== null)
   const sum = known ? costs.reduce<number>((total, one) => total + (one ?? 0), 0) : null
