@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a helper of a test fails as the test does")]
 
+mod bench_table;
 mod conformance;
 mod embeddings;
 mod faults;
