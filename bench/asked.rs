@@ -1,4 +1,4 @@
-//! What the command line asks of a benchmark, and how it starts and ends. Every benchmark includes this file.
+//! What the command line asks of a benchmark, and how it starts and ends.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What ran where and when, for the head of a table. Every benchmark includes this file.
+//! What ran where and when, for the head of a table.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Other programs that are measured beside Doran. Every benchmark includes this file.
+//! Other programs that are measured beside Doran.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

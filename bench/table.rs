@@ -1,4 +1,4 @@
-//! What is printed: a table for people, or one JSON object a line. Every benchmark includes this file.
+//! What is printed: a table for people, or one JSON object a line.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What many measurements come to. Every benchmark includes this file.
+//! What many measurements come to.
 
 /// The value that this share of all values does not exceed; 0 when there are none.
 pub(crate) fn at(values: &[f64], share: f64) -> f64 {

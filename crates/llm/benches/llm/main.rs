@@ -5,21 +5,9 @@
 //! llm [--quick] [--json] [CASE…]      only cases whose name begins with one of these
 //! ```
 
-#[path = "../../../../bench/asked.rs"]
+#[path = "../../../../bench/mod.rs"]
 #[allow(dead_code, reason = "each bench uses a part")]
-mod asked;
-#[path = "../../../../bench/machine.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod machine;
-#[path = "../../../../bench/peer.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod peer;
-#[path = "../../../../bench/table.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod table;
-#[path = "../../../../bench/times.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod times;
+mod shared;
 
 mod clients;
 mod meter;
@@ -32,6 +20,7 @@ use std::time::Duration;
 use crate::asked::Asked;
 use crate::meter::{Figures, micros};
 use crate::others::{Client, Server};
+use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target, figure};
 
 pub(crate) type Fail = Box<dyn std::error::Error + Send + Sync>;

@@ -10,7 +10,6 @@ mod fixtures;
 mod llama;
 mod requests;
 mod tls;
-mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;

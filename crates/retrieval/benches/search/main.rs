@@ -5,21 +5,9 @@
 
 #![allow(clippy::expect_used, reason = "a measurement that cannot go on has nothing to say")]
 
-#[path = "../../../../bench/asked.rs"]
+#[path = "../../../../bench/mod.rs"]
 #[allow(dead_code, reason = "each bench uses a part")]
-mod asked;
-#[path = "../../../../bench/machine.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod machine;
-#[path = "../../../../bench/peer.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod peer;
-#[path = "../../../../bench/table.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod table;
-#[path = "../../../../bench/times.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod times;
+mod shared;
 
 mod corpus;
 
@@ -34,6 +22,7 @@ use serde_json::Value;
 
 use crate::asked::Asked;
 use crate::corpus::{Texts, Vectors};
+use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 
 /// How many hits are asked for.

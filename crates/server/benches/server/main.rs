@@ -8,21 +8,9 @@
 //! The measured server is this program again, started with `--serve STORE`, so that the load comes from outside its
 //! process on both sides. Start-up and memory are those of the program `doran`, when `DORAN_BENCH_PROGRAM` names it.
 
-#[path = "../../../../bench/asked.rs"]
+#[path = "../../../../bench/mod.rs"]
 #[allow(dead_code, reason = "each bench uses a part")]
-mod asked;
-#[path = "../../../../bench/machine.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod machine;
-#[path = "../../../../bench/peer.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod peer;
-#[path = "../../../../bench/table.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod table;
-#[path = "../../../../bench/times.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod times;
+mod shared;
 
 mod graph;
 mod load;
@@ -33,6 +21,7 @@ use std::time::Duration;
 
 use crate::asked::Asked;
 use crate::load::Taken;
+use crate::shared::{asked, machine, peer, table, times};
 use crate::side::{Ground, Home, Kind, Side};
 use crate::table::{Report, Row, Target};
 

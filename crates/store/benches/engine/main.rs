@@ -5,21 +5,9 @@
 //! engine [--quick] [--json] [CASE…]      only cases whose name begins with one of these
 //! ```
 
-#[path = "../../../../bench/asked.rs"]
+#[path = "../../../../bench/mod.rs"]
 #[allow(dead_code, reason = "each bench uses a part")]
-mod asked;
-#[path = "../../../../bench/machine.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod machine;
-#[path = "../../../../bench/peer.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod peer;
-#[path = "../../../../bench/table.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod table;
-#[path = "../../../../bench/times.rs"]
-#[allow(dead_code, reason = "each bench uses a part")]
-mod times;
+mod shared;
 
 mod cases;
 mod floor;
@@ -36,6 +24,7 @@ use crate::cases::Case;
 use crate::homes::{Ground, Home, connect};
 use crate::langgraph::LangGraph;
 use crate::meter::Side;
+use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 use crate::times::median;
 
