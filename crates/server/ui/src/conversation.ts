@@ -3,7 +3,7 @@
 import { batch, signal, type Signal } from '@preact/signals'
 
 import * as api from './api'
-import { fold, isResting, newRun, type Run } from './fold'
+import { fold, newRun, standing, type Run } from './fold'
 import { follow, type Connection } from './follow'
 import type { Json, Message, RunEvent, RunInfo, Source } from './types'
 
@@ -195,10 +195,12 @@ async function track(turn: Turn, thread: string, asked: Asked | null, isQuiet = 
       take(event: RunEvent) {
         run = fold(run, event)
         if (event.type === 'started') turn.id.value = run.id
-        if (isQuiet) return isResting(run.status) ? 'rest' : 'more'
-        if (event.type !== 'delta') flush()
+        const stands = standing(run.status)
+        if (isQuiet) return stands
+        // What a run rests at may be followed by more at once, when it is an old one that is read again.
+        if (event.type !== 'delta' && stands !== 'rest') flush()
         else timer ??= setTimeout(flush, FLUSH_MS)
-        return isResting(run.status) ? 'rest' : 'more'
+        return stands
       },
       last: () => run.last,
       told(connection) {

@@ -56,6 +56,12 @@ export function isResting(status: Status): boolean {
   return status !== 'waiting' && status !== 'running'
 }
 
+/** Whether a run goes on after its newest event, rests there unless more follows, or is over for good. */
+export function standing(status: Status): 'more' | 'rest' | 'over' {
+  if (!isResting(status)) return 'more'
+  return status === 'finished' || status === 'cancelled' ? 'over' : 'rest'
+}
+
 /** Thrown when a numbered event is missing before this one: what follows cannot be trusted. */
 export class MissedEvent extends Error {}
 
