@@ -163,10 +163,10 @@ fn name_of(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+    use std::sync::{Arc, Mutex, PoisonError};
 
-use jsonschema::Validator;
-use schemars::JsonSchema;
+    use jsonschema::Validator;
+    use schemars::JsonSchema;
     use serde_json::json;
 
     use super::*;
