@@ -42,6 +42,10 @@ pub(crate) struct Scratch {
     pub recorded: HashMap<String, (Stage, Vec<u8>)>,
     /// Records that go out with the next write.
     buffered: Vec<Record>,
+    /// One of them tells of a call, so no other call is made before they are out.
+    owed: bool,
+    /// Calls being made.
+    under_way: u32,
     pub asks: Vec<Question>,
     pub usage: Usage,
     pub notes: BTreeMap<String, Value>,
@@ -55,7 +59,32 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Records that no write has taken along yet.
     pub(crate) fn take_buffered(&mut self) -> Vec<Record> {
+        self.owed = false;
         std::mem::take(&mut self.buffered)
+    }
+}
+
+/// When the record of a call is written.
+enum When {
+    /// Before the node goes on.
+    Now,
+    /// With the step, when nothing else happens before it.
+    WithStep,
+}
+
+/// A call that is being made.
+struct UnderWay(Cx);
+
+impl UnderWay {
+    /// Whether its task makes no other.
+    fn alone(&self) -> bool {
+        self.0.scratch().under_way == 1
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.scratch().under_way -= 1;
     }
 }
 
@@ -81,15 +110,23 @@ impl Cx {
         E: Into<NodeError>,
         F: Future<Output = Result<T, E>>,
     {
-        let (cx, key) = (self.clone(), self.key_of(name));
-        async move {
-            if let Some(known) = cx.replay(&key)? {
-                return Ok(known);
-            }
-            let value = call.await.map_err(Into::into)?;
-            cx.record(&key, Stage::Done, storable(&value)?).await?;
-            Ok(value)
-        }
+        self.clone().made(self.key_of(name), When::Now, move |_| call)
+    }
+
+    /// As [`Cx::effect`], for the last call of a node that only computes afterwards: the record goes out with the step
+    /// and costs no write of its own. Should the node make another call, fail or ask somebody, the record goes out
+    /// first. A crash between this call and the end of the node repeats the call.
+    pub fn closing_effect<T, E, F>(
+        &self,
+        name: &str,
+        call: F,
+    ) -> impl Future<Output = Result<T, NodeError>> + use<T, E, F>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.clone().made(self.key_of(name), When::WithStep, move |_| call)
     }
 
     /// As [`Cx::effect`], for a call to something that knows requests by a key: every attempt, also one after a
@@ -104,15 +141,33 @@ impl Cx {
         E: Into<NodeError>,
         F: Future<Output = Result<T, E>>,
     {
-        let (cx, key) = (self.clone(), self.key_of(name));
-        async move {
-            if let Some(known) = cx.replay(&key)? {
-                return Ok(known);
-            }
-            let value = call(cx.stable_key(&key)).await.map_err(Into::into)?;
-            cx.record(&key, Stage::Done, storable(&value)?).await?;
-            Ok(value)
+        self.clone().made(self.key_of(name), When::Now, call)
+    }
+
+    /// Makes a call that may be made again, or gives what was recorded of it.
+    async fn made<T, E, F>(
+        self,
+        key: String,
+        when: When,
+        call: impl FnOnce(String) -> F,
+    ) -> Result<T, NodeError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        if let Some(known) = self.replay(&key)? {
+            return Ok(known);
         }
+        let under_way = self.set_out().await?;
+        let value = call(self.stable_key(&key)).await.map_err(Into::into)?;
+        let body = storable(&value)?;
+        match when {
+            // Another call may go on for long, and this one is not to be made again then.
+            When::WithStep if under_way.alone() => self.owe(key, body),
+            _ => self.record(&key, Stage::Done, body).await?,
+        }
+        Ok(value)
     }
 
     /// Makes a call that must never happen twice. That it is about to be made is on disk before it is made; when a
@@ -153,7 +208,9 @@ impl Cx {
             failpoint::hit("tool.before_intent");
             cx.record(&key, Stage::Begun, Vec::new()).await?;
             failpoint::hit("tool.after_intent");
+            let under_way = cx.set_out().await?;
             let outcome = call(cx.stable_key(&key)).await.map_err(Into::into);
+            drop(under_way);
             failpoint::hit("tool.after_effect");
             match outcome {
                 Ok(value) => {
@@ -394,11 +451,34 @@ impl Cx {
             let mut scratch = self.scratch();
             scratch.recorded.insert(key.to_owned(), (stage, body));
             scratch.last_sign = Some(Instant::now());
-            std::mem::take(&mut scratch.buffered)
+            scratch.take_buffered()
         };
         self.0.run.sign_outward(&self.0.path);
         records.push(record);
         self.0.run.record(records).await.map_err(|error| NodeError::of(Kind::Store, error))
+    }
+
+    /// Keeps the record of a call for the write that ends the node.
+    fn owe(&self, key: String, body: Vec<u8>) {
+        let mut scratch = self.scratch();
+        scratch.recorded.insert(key.clone(), (Stage::Done, body.clone()));
+        scratch.last_sign = Some(Instant::now());
+        scratch.owed = true;
+        scratch.buffered.push(Record { path: self.0.path.clone(), key, stage: Stage::Done, body });
+        drop(scratch);
+        self.0.run.sign_outward(&self.0.path);
+    }
+
+    /// What comes before every call: the record of an earlier one goes out, so that a crash repeats this call alone.
+    async fn set_out(&self) -> Result<UnderWay, NodeError> {
+        let owed = {
+            let mut scratch = self.scratch();
+            scratch.under_way += 1;
+            if scratch.owed { scratch.take_buffered() } else { Vec::new() }
+        };
+        let under_way = UnderWay(self.clone());
+        self.0.run.record(owed).await.map_err(|error| NodeError::of(Kind::Store, error))?;
+        Ok(under_way)
     }
 
     /// What the outside knows this call by, in every attempt.

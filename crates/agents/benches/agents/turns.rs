@@ -15,6 +15,7 @@ use doran_store::sqlite::SqliteStore;
 use serde_json::json;
 
 use crate::Fail;
+use crate::times::at;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +70,7 @@ impl Measured {
 
     /// The time within which this share of turns ended.
     pub(crate) fn percentile(&self, share: f64) -> f64 {
-        let mut sorted = self.latencies_ms.clone();
-        sorted.sort_by(f64::total_cmp);
-        let place = (share * sorted.len() as f64).ceil() as usize;
-        sorted.get(place.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or_default()
+        at(&self.latencies_ms, share)
     }
 }
 
@@ -192,13 +190,11 @@ pub(crate) async fn thread(agent: &str, turns: usize, file: &Path) -> Result<Gro
         seen = entries.last().map_or(seen, |entry| entry.seq);
         bytes.push(entries.iter().map(|entry| entry.body.len() as f64).sum::<f64>());
     }
-    let middle =
-        |part: &[f64]| Measured { latencies_ms: part.to_vec(), ..Measured::default() }.percentile(0.5);
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
     let part = turns.min(100);
     Ok(Grown {
-        first_ms: middle(&times[..part]),
-        last_ms: middle(&times[turns - part..]),
+        first_ms: at(&times[..part], 0.5),
+        last_ms: at(&times[turns - part..], 0.5),
         first_bytes: mean(&bytes[..part]),
         last_bytes: mean(&bytes[turns - part..]),
     })

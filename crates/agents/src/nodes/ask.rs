@@ -86,7 +86,7 @@ impl Work {
                 Err(error) => Err(sorted(error).await),
             }
         };
-        let Answered { reply, ms } = self.cx.effect("model", call).await?;
+        let Answered { reply, ms } = self.cx.closing_effect("model", call).await?;
         let about = model.about();
         let note = json!({
             "name": about.name,

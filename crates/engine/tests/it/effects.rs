@@ -10,8 +10,8 @@ use doran_engine::{Bot, Cx, Graph, NodeError, Outcome, Retry, RunHandle, Timeout
 use serde_json::{Value, json};
 
 use crate::support::{
-    Calls, Notes, NotesUpdate, bot, crash_and_take_over, does, ms, only, ram, rest, run, say, thread, told,
-    trace, traced,
+    Calls, Gate, GatedStore, Notes, NotesUpdate, Verdict, bot, bot_on, crash_and_take_over, does, ms, only,
+    ram, rest, run, say, thread, told, trace, traced,
 };
 
 /// What the world outside saw: keys of calls, in order.
@@ -67,6 +67,117 @@ async fn a_recorded_call_is_not_made_again_after_a_crash() {
     assert_eq!(rest(&bot, &run).await, "1 2 3");
     assert_eq!(world.calls().len(), 3);
     assert_eq!(lives.count(), 2, "the node itself ran again");
+}
+
+/// Counts commits.
+struct Commits(Calls);
+
+#[async_trait::async_trait]
+impl Gate for Commits {
+    async fn enter(&self, call: &'static str) -> Verdict {
+        if call == "commit" {
+            self.0.hit();
+        }
+        Verdict::Pass
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closing_call_is_recorded_before_the_next_call_and_costs_no_write_when_there_is_none() {
+    let (world, lives) = (World::default(), Calls::default());
+    let (seen, counted) = (world.clone(), lives.clone());
+    // The first life stops in the middle of the second call.
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.hit());
+            async move {
+                let reply: usize =
+                    cx.closing_effect("model", async { Ok::<_, NodeError>(seen.call("model")) }).await?;
+                let tool = async {
+                    seen.call("tool");
+                    if nth == 1 {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, NodeError>(())
+                };
+                cx.effect("tool", tool).await?;
+                let last: usize =
+                    cx.closing_effect("model", async { Ok::<_, NodeError>(seen.call("last")) }).await?;
+                Ok(say(format!("{reply} {last}")))
+            }
+        }),
+    );
+    let stopped = world.clone();
+    let store = ram();
+    let (bot, handle) =
+        crash_and_take_over(&store, &graph, Notes::update(), || stopped.calls().len() == 2).await;
+    assert_eq!(rest(&bot, &handle).await, "1 4");
+    assert_eq!(world.calls(), ["model", "tool", "tool", "last"]);
+
+    let alone = only(
+        "a",
+        does(|_, cx: Cx| async move {
+            let word: String = cx.closing_effect("model", async { Ok::<_, NodeError>("hi".into()) }).await?;
+            Ok(say(word))
+        }),
+    );
+    let commits = Calls::default();
+    let store = GatedStore { inner: ram(), gate: Arc::new(Commits(commits.clone())) };
+    assert_eq!(run(&bot_on(Arc::new(store), &alone), Notes::update()).await, "hi");
+    assert_eq!(commits.count(), 1, "the step, and nothing before it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closing_call_beside_another_is_not_made_again_after_a_crash() {
+    let (world, lives) = (World::default(), Calls::default());
+    let (seen, counted) = (world.clone(), lives.clone());
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.hit());
+            async move {
+                let quick = cx.closing_effect("quick", async { Ok::<_, NodeError>(seen.call("quick")) });
+                let slow = cx.closing_effect("slow", async {
+                    seen.call("slow");
+                    if nth == 1 {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, NodeError>(0)
+                });
+                let (slow, quick): (Result<usize, _>, Result<usize, _>) = tokio::join!(slow, quick);
+                (slow?, quick?);
+                Ok(say("both"))
+            }
+        }),
+    );
+    let stopped = world.clone();
+    let (bot, run) =
+        crash_and_take_over(&ram(), &graph, Notes::update(), || stopped.calls().len() == 2).await;
+    assert_eq!(rest(&bot, &run).await, "both");
+    assert_eq!(world.calls(), ["slow", "quick", "slow"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closing_call_of_a_node_that_asks_is_not_made_again() {
+    let world = World::default();
+    let seen = world.clone();
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let seen = seen.clone();
+            async move {
+                let n: usize =
+                    cx.closing_effect("model", async { Ok::<_, NodeError>(seen.call("model")) }).await?;
+                let word: String = cx.ask(json!({ "n": n })).await?;
+                Ok(say(word))
+            }
+        }),
+    );
+    let bot = bot(&graph);
+    assert_eq!(run(&bot, Notes::update()).await, "0.0:ask#0 asks {\"n\":1}");
+    assert_eq!(told(bot.resume(&thread("t"), "yes").await), "yes");
+    assert_eq!(world.calls(), ["model"]);
 }
 
 #[tokio::test(start_paused = true)]

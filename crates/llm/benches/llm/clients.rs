@@ -36,7 +36,7 @@ pub(crate) async fn doran_calls(url: &str, count: usize) -> Result<Figures, Fail
         }
         waits.push(begun.elapsed());
     }
-    Ok(Figures::of(cpu() - before, waits, count))
+    Ok(Figures::of(cpu() - before, &waits, count))
 }
 
 /// Doran: streams side by side.
@@ -99,7 +99,7 @@ pub(crate) async fn floor_calls(url: &str, count: usize) -> Result<Figures, Fail
         whole(&mut stream).await?;
         waits.push(begun.elapsed());
     }
-    Ok(Figures::of(cpu() - before, waits, count))
+    Ok(Figures::of(cpu() - before, &waits, count))
 }
 
 /// The floor: streams side by side, whose lines are searched for the one thing in them.
@@ -139,7 +139,7 @@ where
         pieces += waits.len();
         all.extend(waits.into_iter().skip(WARM_UP));
     }
-    Ok(Figures::of(cpu() - before, all, pieces))
+    Ok(Figures::of(cpu() - before, &all, pieces))
 }
 
 /// How long ago a piece was sent.

@@ -2,21 +2,26 @@
 //! `async-openai` doing the same in the same run. What is measured and how to read it is told in `bench/README.md`.
 //!
 //! ```text
-//! llm [--quick] [--json]
+//! llm [--quick] [--json] [CASE…]      only cases whose name begins with one of these
 //! ```
+
+#[path = "../../../../bench/mod.rs"]
+#[allow(dead_code, reason = "each bench uses a part")]
+mod shared;
 
 mod clients;
 mod meter;
-mod peer;
+mod others;
 mod server;
-mod table;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::asked::Asked;
 use crate::meter::{Figures, micros};
-use crate::peer::{Peer, Server};
-use crate::table::{Row, Target, figure};
+use crate::others::{Client, Server};
+use crate::shared::{asked, machine, peer, table, times};
+use crate::table::{Report, Row, Target, figure};
 
 pub(crate) type Fail = Box<dyn std::error::Error + Send + Sync>;
 
@@ -41,32 +46,9 @@ const WHOLE: Pace = Pace { rounds: 5, calls: 500, pieces: 25, cancels: 300 };
 const QUICK: Pace = Pace { rounds: 1, calls: 100, pieces: 8, cancels: 50 };
 
 fn main() -> ExitCode {
-    let (mut pace, mut json, mut serve) = (WHOLE, false, false);
-    for word in std::env::args().skip(1) {
-        match word.as_str() {
-            "--quick" => pace = QUICK,
-            "--json" => json = true,
-            "--serve" => serve = true,
-            // Cargo says so to every benchmark.
-            "--bench" => {}
-            _ => {
-                eprintln!("bench: `{word}` is no option. Use: llm [--quick] [--json]");
-                return ExitCode::from(2);
-            }
-        }
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let ended = runtime.map_err(Fail::from).and_then(|runtime| match serve {
-        true => runtime.block_on(server::serve()),
-        false => runtime.block_on(bench(&pace, json)),
-    });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    asked::start("llm", &["--serve"], async |asked: Asked| {
+        if asked.has("--serve") { server::serve().await } else { bench(&asked).await }
+    })
 }
 
 /// What was measured of one client.
@@ -76,10 +58,13 @@ struct Side {
     streams: Vec<Figures>,
 }
 
-async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
+async fn bench(asked: &Asked) -> Result<(), Fail> {
+    let pace = if asked.quick { QUICK } else { WHOLE };
     let server = Server::start()?;
-    let mut peers: Vec<(Peer, Side)> = Vec::new();
-    for (what, started) in [("THE OPENAI CLIENT OF PYTHON", Peer::python()), ("ASYNC-OPENAI", Peer::rust())] {
+    let mut peers: Vec<(Client, Side)> = Vec::new();
+    for (what, started) in
+        [("THE OPENAI CLIENT OF PYTHON", Client::python()), ("ASYNC-OPENAI", Client::rust())]
+    {
         match started {
             Ok(peer) => peers.push((peer, Side::default())),
             Err(error) => {
@@ -88,37 +73,28 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
             }
         }
     }
-    let names: Vec<&str> = peers.iter().map(|(peer, _)| peer.name.as_str()).collect();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or_default();
-    let about = format!(
-        "{cores} cores, {}, load {load} · doran {}, {}",
-        std::env::consts::OS,
-        env!("CARGO_PKG_VERSION"),
-        names.join(", ")
-    );
-    if json {
-        eprintln!("{about}");
-    } else {
-        println!("{about}\n");
-    }
+    let names: Vec<String> = peers.iter().map(|(peer, _)| peer.name.clone()).collect();
+    let mut report = Report::begin("llm", asked.json, &machine::about(&names));
 
     let (url, model) = (server.url.as_str(), format!("paced/{}/200000", pace.pieces));
     let (mut doran, mut floor) = (Side::default(), Side::default());
     // In turns, so that a busy moment of the machine meets all of them.
     for _ in 0..pace.rounds {
-        floor.calls.push(clients::floor_calls(url, pace.calls).await?);
-        doran.calls.push(clients::doran_calls(url, pace.calls).await?);
-        for (peer, side) in &mut peers {
-            side.calls.push(peer.measure("calls", url, "whole", pace.calls)?);
+        if asked.wants("call") {
+            floor.calls.push(clients::floor_calls(url, pace.calls).await?);
+            doran.calls.push(clients::doran_calls(url, pace.calls).await?);
+            for (peer, side) in &mut peers {
+                side.calls.push(peer.measure("calls", url, "whole", pace.calls)?);
+            }
         }
     }
     for _ in 0..pace.rounds {
-        floor.streams.push(clients::floor_streams(url, &model, STREAMS).await?);
-        doran.streams.push(clients::doran_streams(url, &model, STREAMS).await?);
-        for (peer, side) in &mut peers {
-            side.streams.push(peer.measure("streams", url, &model, STREAMS)?);
+        if asked.wants("stream500") {
+            floor.streams.push(clients::floor_streams(url, &model, STREAMS).await?);
+            doran.streams.push(clients::doran_streams(url, &model, STREAMS).await?);
+            for (peer, side) in &mut peers {
+                side.streams.push(peer.measure("streams", url, &model, STREAMS)?);
+            }
         }
     }
     let expected = STREAMS * pace.pieces;
@@ -126,62 +102,56 @@ async fn bench(pace: &Pace, json: bool) -> Result<(), Fail> {
     if let Some(lost) = sides.flat_map(|side| &side.streams).find(|round| round.units != expected) {
         return Err(format!("{} pieces came of {expected}", lost.units).into());
     }
-    let mut rows = rows(&doran, &floor, &peers).ok_or("nothing was measured")?;
-    rows.extend(cancels(url, pace.cancels).await?);
-    match json {
-        true => rows.iter().for_each(|row| println!("{}", row.json())),
-        false => print!("{}", table::table(&rows)),
+    for what in [CALL, STREAM] {
+        rows(&mut report, &what, &doran, &floor, &peers);
     }
-    let missed: Vec<&str> =
-        rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.case.as_str()).collect();
-    let asked = rows.iter().filter(|row| row.target.is_some()).count();
-    let told = format!("{} of {asked} targets met; MISSED: {}", asked - missed.len(), missed.join(", "));
-    eprintln!("{}", if missed.is_empty() { format!("all {asked} targets met") } else { told });
+    if asked.wants("cancel") {
+        report.push(cancels(url, pace.cancels).await?);
+    }
+    report.end();
     Ok(())
 }
 
-fn rows(doran: &Side, floor: &Side, peers: &[(Peer, Side)]) -> Option<Vec<Row>> {
-    let (calls, streams) = (Figures::middle(&doran.calls)?, Figures::middle(&doran.streams)?);
-    let (bare_calls, bare) = (Figures::middle(&floor.calls)?, Figures::middle(&floor.streams)?);
-    let row = |case: &str, unit, doran, beside: Option<(&str, f64)>, target| Row {
-        case: case.to_owned(),
-        unit,
-        doran,
-        beside: beside.map(|(name, figure)| (name.to_owned(), figure)),
-        target,
-    };
-    let mut rows = Vec::new();
-    for (case, ours, bare, part) in [
-        ("call-p50", calls, bare_calls, (|all: &Figures| all.p50_us) as fn(&Figures) -> f64),
-        ("call-p99", calls, bare_calls, |all| all.p99_us),
-        ("call-cpu", calls, bare_calls, |all| all.cpu_us),
-        ("stream500-p50", streams, bare, |all| all.p50_us),
-        ("stream500-p99", streams, bare, |all| all.p99_us),
-        ("stream500-cpu", streams, bare, |all| all.cpu_us),
-    ] {
-        let unit = match case {
-            "call-cpu" => "cpu us/call",
-            "stream500-cpu" => "cpu us/chunk",
-            _ => "us",
-        };
+/// One of the two things that every client does.
+struct What {
+    name: &'static str,
+    cpu: &'static str,
+    of: fn(&Side) -> &[Figures],
+    /// How many times less processor time than Python's client is asked for, and how many microseconds may be added to
+    /// the slowest hundredth.
+    targets: Option<(f64, f64)>,
+}
+
+const CALL: What = What { name: "call", cpu: "cpu us/call", of: |side| &side.calls, targets: None };
+const STREAM: What =
+    What { name: "stream500", cpu: "cpu us/chunk", of: |side| &side.streams, targets: Some((10.0, 1_000.0)) };
+
+fn rows(report: &mut Report, what: &What, doran: &Side, floor: &Side, peers: &[(Client, Side)]) {
+    let middle = |side: &Side| Figures::middle((what.of)(side));
+    let (Some(ours), Some(bare)) = (middle(doran), middle(floor)) else { return };
+    let parts: [(&str, &str, fn(&Figures) -> f64); 3] = [
+        ("p50", "us", |all| all.p50_us),
+        ("p99", "us", |all| all.p99_us),
+        ("cpu", what.cpu, |all| all.cpu_us),
+    ];
+    for (part, unit, of) in parts {
+        let row = || Row::less(format!("{}-{part}", what.name), unit, of(&ours));
         for (peer, side) in peers {
-            let theirs = Figures::middle(if case.starts_with("call") { &side.calls } else { &side.streams })?;
-            let python = peer.name.contains("Python");
-            let target = (case == "stream500-cpu" && python).then_some(Target::TimesLess(10.0));
-            rows.push(row(case, unit, part(&ours), Some((&peer.name, part(&theirs))), target));
+            let asked = what.targets.filter(|_| part == "cpu" && peer.name.contains("Python"));
+            let target = asked.map(|(times, _)| Target::RatioAtLeast(times));
+            report.push(row().peer(&peer.name, middle(side).map(|theirs| of(&theirs))).target(target));
         }
-        rows.push(row(case, unit, part(&ours), Some(("bare sockets", part(&bare))), None));
+        report.push(row().floor("bare sockets", of(&bare)));
     }
-    let added = |ours: f64, bare: f64| (ours - bare).max(0.0);
-    rows.push(row("call-p50-added", "us", added(calls.p50_us, bare_calls.p50_us), None, None));
-    rows.push(row("stream500-p50-added", "us", added(streams.p50_us, bare.p50_us), None, None));
-    let p99 = added(streams.p99_us, bare.p99_us);
-    rows.push(row("stream500-p99-added", "us", p99, None, Some(Target::AtMost(1_000.0))));
-    Some(rows)
+    for (part, _, of) in &parts[..2] {
+        let asked = what.targets.filter(|_| *part == "p99");
+        let row = Row::less(format!("{}-{part}-added", what.name), "us", (of(&ours) - of(&bare)).max(0.0));
+        report.push(row.target(asked.map(|(_, most)| Target::ValueAtMost(most))));
+    }
 }
 
 /// From the moment a stream is dropped to the moment its vendor sees the connection closed.
-async fn cancels(url: &str, count: usize) -> Result<Option<Row>, Fail> {
+async fn cancels(url: &str, count: usize) -> Result<Row, Fail> {
     let dropped = clients::doran_cancels(url, count).await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let mut closed = clients::hung_up(url).await?;
@@ -189,17 +159,11 @@ async fn cancels(url: &str, count: usize) -> Result<Option<Row>, Fail> {
     if closed.len() != count {
         return Err(format!("{} of {count} streams were given up", closed.len()).into());
     }
-    let mut waits: Vec<Duration> =
-        closed.iter().zip(&dropped).map(|(closed, dropped)| closed.saturating_sub(*dropped)).collect();
-    waits.sort();
-    let slowest = waits.last().copied().unwrap_or_default();
-    eprintln!("bench: of {count} cancels the slowest took {} us", figure(micros(slowest)));
-    let p99 = waits[(count * 99 / 100).min(count - 1)];
-    Ok(Some(Row {
-        case: "cancel-p99".into(),
-        unit: "us",
-        doran: micros(p99),
-        beside: None,
-        target: Some(Target::AtMost(100_000.0)),
-    }))
+    let waits: Vec<f64> = closed
+        .iter()
+        .zip(&dropped)
+        .map(|(closed, dropped)| micros(closed.saturating_sub(*dropped)))
+        .collect();
+    eprintln!("bench: of {count} cancels the slowest took {} us", figure(times::at(&waits, 1.0)));
+    Ok(Row::less("cancel-p99", "us", times::at(&waits, 0.99)).target(Target::ValueAtMost(100_000.0)))
 }

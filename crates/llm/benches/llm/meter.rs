@@ -5,6 +5,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
+use crate::times::{at, median};
+
 /// What one client took for one case.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct Figures {
@@ -18,27 +20,19 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn of(cpu: Duration, mut waits: Vec<Duration>, units: usize) -> Self {
-        waits.sort();
-        let at = |share: f64| {
-            let last = waits.len().saturating_sub(1);
-            waits.get(((waits.len() as f64 * share) as usize).min(last)).copied().unwrap_or_default()
-        };
+    pub(crate) fn of(cpu: Duration, waits: &[Duration], units: usize) -> Self {
+        let waits: Vec<f64> = waits.iter().copied().map(micros).collect();
         Self {
             units,
-            p50_us: micros(at(0.5)),
-            p99_us: micros(at(0.99)),
+            p50_us: at(&waits, 0.5),
+            p99_us: at(&waits, 0.99),
             cpu_us: micros(cpu) / units.max(1) as f64,
         }
     }
 
     /// The middle of several rounds, each figure by itself.
     pub(crate) fn middle(rounds: &[Self]) -> Option<Self> {
-        let of = |part: fn(&Self) -> f64| {
-            let mut values: Vec<f64> = rounds.iter().map(part).collect();
-            values.sort_by(f64::total_cmp);
-            values.get(values.len() / 2).copied()
-        };
+        let of = |part: fn(&Self) -> f64| median(rounds.iter().map(part).collect());
         Some(Self {
             units: rounds.first()?.units,
             p50_us: of(|round| round.p50_us)?,

@@ -4,6 +4,7 @@
 //! a limit.
 
 mod faults;
+mod patience;
 mod send;
 mod sse;
 
@@ -52,7 +53,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// For the first byte of an answer, from the moment the request is sent.
     pub first_byte: Duration,
-    /// Between two pieces of an answer.
+    /// Between two pieces of an answer that has begun. Until then a server that only says that it is alive has as long for
+    /// each further sign of life as it had for the first byte.
     pub idle: Duration,
 }
 

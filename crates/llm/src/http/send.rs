@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
+use super::patience::Patience;
 use super::{Limits, Secret, Timeouts, faults};
 use crate::error::ModelError;
 
@@ -36,7 +37,11 @@ pub(crate) struct Answer {
     /// Whether the body is a stream of events, as opposed to one piece of JSON.
     pub(crate) is_stream: bool,
     timeouts: Timeouts,
-    first_by: Option<Instant>,
+    patience: Patience,
+    /// Whether anything of the body has come.
+    came: bool,
+    /// Whether the answer itself has begun: a server that only says that it is alive is still at its first word.
+    pub(crate) begun: bool,
     left: usize,
 }
 
@@ -97,12 +102,12 @@ impl Http {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, ModelError> {
-        let first_by = Instant::now() + self.timeouts.first_byte;
+        let mut patience = Patience::until(Instant::now() + self.timeouts.first_byte);
         let sent = request.headers(self.headers.clone()).send();
-        let response = match timeout_at(first_by, sent).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(self.unsent(error)),
-            Err(_) => return Err(self.silent()),
+        let response = match patience.wait(sent).await {
+            Some(Ok(response)) => response,
+            Some(Err(error)) => return Err(self.unsent(error)),
+            None => return Err(self.silent()),
         };
         let status = response.status().as_u16();
         let header = |name: &str| {
@@ -130,7 +135,9 @@ impl Http {
             host: self.host.clone(),
             is_stream,
             timeouts: self.timeouts,
-            first_by: Some(first_by),
+            patience,
+            came: false,
+            begun: false,
             left: self.limits.body_bytes,
         })
     }
@@ -165,22 +172,25 @@ impl Http {
 impl Answer {
     /// The next bytes of the body; none at its end.
     pub(crate) async fn next(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, ModelError> {
-        let waited = match self.first_by.take() {
-            Some(first_by) => timeout_at(first_by, self.response.chunk()).await,
-            None => timeout(self.timeouts.idle, self.response.chunk()).await,
-        };
-        let piece = match waited {
-            Err(_) => {
-                let reason = format!("`{}` said nothing more for {:?}", self.host, self.timeouts.idle);
+        let most =
+            if self.begun { self.timeouts.idle } else { self.timeouts.first_byte.max(self.timeouts.idle) };
+        // The wait for the head counts towards that for the first byte.
+        if self.came {
+            self.patience.set(Instant::now() + most);
+        }
+        let piece = match self.patience.wait(self.response.chunk()).await {
+            None => {
+                let reason = format!("`{}` said nothing more for {most:?}", self.host);
                 return Err(ModelError::Broken { reason });
             }
-            Ok(Err(_)) => {
+            Some(Err(_)) => {
                 return Err(ModelError::Broken {
                     reason: format!("the connection to `{}` was lost", self.host),
                 });
             }
-            Ok(Ok(piece)) => piece,
+            Some(Ok(piece)) => piece,
         };
+        self.came = true;
         if let Some(piece) = &piece {
             self.left = self.left.checked_sub(piece.len()).ok_or_else(|| ModelError::LimitExceeded {
                 reason: format!("`{}` sent more bytes than are taken in", self.host),
@@ -193,6 +203,7 @@ impl Answer {
     pub(crate) async fn whole(&mut self, most: usize) -> Result<Vec<u8>, ModelError> {
         let mut body = Vec::new();
         while let Some(piece) = self.next().await? {
+            self.begun = true;
             body.extend_from_slice(piece.as_ref());
             if body.len() > most {
                 let reason = format!("the answer has more than {most} bytes");

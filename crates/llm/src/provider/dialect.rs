@@ -177,19 +177,24 @@ impl Out {
         if !self.wrote && self.calls == 0 && matches!(finish, Finish::Stop | Finish::Other) {
             return Err(ModelError::Empty { reason: "neither words nor tool calls".into() });
         }
-        let usage = sane(&ending.reported, self.tally.usage(request));
+        let usage = sane(&ending.reported, || self.tally.usage(request));
         self.deltas.push_back(Delta::Done { usage, finish });
         Ok(())
     }
 }
 
-/// The vendor's counts where they can be true, else our own.
-fn sane(reported: &Reported, own: Usage) -> Usage {
-    let believable = |count: Option<u64>, own: u64| count.filter(|count| *count > 0 || own == 0);
-    let (Some(input), Some(output)) =
-        (believable(reported.input, own.input_tokens), believable(reported.output, own.output_tokens))
-    else {
-        return own;
+/// The vendor's counts where they can be true, else our own, which cost a walk through the whole request.
+fn sane(reported: &Reported, own: impl FnOnce() -> Usage) -> Usage {
+    let (input, output) = match (reported.input, reported.output) {
+        (Some(input @ 1..), Some(output @ 1..)) => (input, output),
+        (input, output) => {
+            let own = own();
+            let believable = |count: Option<u64>, own: u64| count.filter(|count| *count > 0 || own == 0);
+            match (believable(input, own.input_tokens), believable(output, own.output_tokens)) {
+                (Some(input), Some(output)) => (input, output),
+                _ => return own,
+            }
+        }
     };
     Usage {
         input_tokens: input,
@@ -294,7 +299,7 @@ mod tests {
     #[test]
     fn counts_that_cannot_be_true_give_way_to_our_own() {
         let own = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
-        let told = |input, output| sane(&Reported { input, output, ..Reported::default() }, own);
+        let told = |input, output| sane(&Reported { input, output, ..Reported::default() }, || own);
         assert_eq!(told(Some(9), Some(4)).counted, Counted::Reported);
         for (input, output) in [(None, Some(4)), (Some(9), None), (Some(0), Some(4)), (Some(9), Some(0))] {
             assert_eq!(told(input, output), own, "{input:?} {output:?}");
@@ -310,7 +315,7 @@ mod tests {
             reasoning: Some(50),
             ..Reported::default()
         };
-        let usage = sane(&generous, own);
+        let usage = sane(&generous, || own);
         assert_eq!((usage.cached_tokens, usage.reasoning_tokens), (9, 4));
     }
 

@@ -120,8 +120,9 @@ impl Reading {
             }
         };
         let Some(piece) = piece else { return self.close() };
-        let Self { events, decoder, out, progress, .. } = self;
+        let Self { answer, events, decoder, out, progress, .. } = self;
         events.feed(piece.as_ref(), |event| {
+            answer.begun = true;
             if *progress != Progress::Over {
                 *progress = decoder.event(event, out)?;
             }

@@ -1,7 +1,7 @@
 //! A vendor's server on this machine: it hears requests, keeps them, and answers with exactly the bytes it was given.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -131,7 +131,15 @@ impl ScriptedServer {
 
     /// Answers every request by a rule.
     pub async fn answering(rule: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::answering_at(Ipv4Addr::LOCALHOST.into(), rule).await
+    }
+
+    /// The same at another address of this machine.
+    pub async fn answering_at(
+        host: IpAddr,
+        rule: impl Fn(&Heard) -> Turn + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((host, 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             rule: Arc::new(rule),

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use doran_llm::{
-    Delta, DialectKind, Finish, Heard, ModelConfig, Piece, Said, ScriptedServer, Secret, ToolCall, Turn,
-    Usage, VENDORS, Wire, conformance, open,
+    About, ChatModel, ChatRequest, Delta, DeltaStream, DialectKind, Finish, Heard, ModelConfig, Piece, Said,
+    Script, ScriptedModel, ScriptedServer, Secret, ToolCall, Turn, Usage, VENDORS, Wire, conformance, open,
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -163,4 +163,38 @@ async fn a_dropped_request_that_was_not_answered_yet_is_closed_too() {
         assert!(dropped.elapsed() < Duration::from_secs(20), "still waiting");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// A scripted model with as many replies as it is asked for, each fitting its request.
+struct Obliging;
+
+impl ChatModel for Obliging {
+    fn about(&self) -> About {
+        ScriptedModel::new([]).about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let weather = |city: &str| json!({ "city": city });
+        let answered = request.messages.iter().any(|message| message.role == doran_llm::Role::Tool);
+        let script = if request.schema.is_some() {
+            Script::json(&weather("서울"))
+        } else if answered {
+            Script::text("서울은 27 도, 부산은 27 도입니다.")
+        } else if !request.tools.is_empty() {
+            Script::call("weather", weather("서울")).and_call("weather", weather("부산"))
+        } else if request.max_output_tokens.is_some() {
+            let usage = Usage { input_tokens: 9, output_tokens: 2, ..Usage::default() };
+            Script::text("안녕하세요, 무엇을").usage(usage).finish(Finish::Length)
+        } else {
+            Script::text("안녕하세요, 무엇을 도와드릴까요?")
+        };
+        ScriptedModel::new([script]).stream(request)
+    }
+}
+
+#[tokio::test]
+async fn a_scripted_model_keeps_the_contract() {
+    conformance::check(&Obliging).await;
+    conformance::check_tools(&Obliging).await;
+    conformance::check_schema(&Obliging).await;
 }

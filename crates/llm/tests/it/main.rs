@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a helper of a test fails as the test does")]
 
+mod bench_table;
 mod conformance;
 mod embeddings;
 mod faults;
@@ -9,7 +10,6 @@ mod fixtures;
 mod llama;
 mod requests;
 mod tls;
-mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! What is sent, in every dialect: the whole request as JSON, keys only in their header, material marked as such.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use doran_llm::{
     ChatRequest, Image, Message, MessageId, ModelConfig, Origin, Part, Passage, ResponseSchema, Role, Said,
     ScriptedServer, Secret, ToolCall, ToolChoice, ToolResult, ToolSpec, Wire, collect, open,
@@ -334,4 +336,31 @@ async fn servers_tell_which_models_they_have() {
     let models =
         doran_llm::list_models(&config("openai", "any", server.url()), Secret::new(KEY)).await.expect("list");
     assert_eq!(models, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_server_on_either_loopback_address_is_found_and_answers() {
+    for host in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+        let started = ScriptedServer::answering_at(host, |heard| match heard.path.as_str() {
+            "/v1/models" => doran_llm::Turn::json(200, r#"{"data":[{"id":"qwen3","owned_by":"library"}]}"#),
+            _ => Wire::Chat.whole(&doran_llm::Said::text("여기 있어요")),
+        });
+        let server = match started.await {
+            Ok(server) => server,
+            Err(error) if host.is_ipv6() => {
+                eprintln!("SKIPPED: this machine has no ::1 ({error}) / ::1 주소가 없어 건너뜀");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let found = doran_llm::discover_at(&server.url()).await.expect("found");
+        assert_eq!((found.provider, found.models.as_slice()), ("ollama", &["qwen3".to_owned()][..]));
+        let id = found.id("qwen3");
+        assert_eq!(id.to_string(), format!("ollama:{}/v1#qwen3", server.url()));
+        assert_eq!(id.to_string().parse::<doran_llm::ModelId>().expect("a name"), id);
+        let model = open(&doran_llm::ModelConfig::new(id), Secret::none()).expect("open");
+        assert!(model.about().en.contains("do not leave it"), "{}", model.about().en);
+        let reply = doran_llm::collect(model.stream(crate::question())).await.expect("answer");
+        assert_eq!(reply.text, "여기 있어요");
+    }
 }

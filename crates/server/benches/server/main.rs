@@ -8,18 +8,22 @@
 //! The measured server is this program again, started with `--serve STORE`, so that the load comes from outside its
 //! process on both sides. Start-up and memory are those of the program `doran`, when `DORAN_BENCH_PROGRAM` names it.
 
+#[path = "../../../../bench/mod.rs"]
+#[allow(dead_code, reason = "each bench uses a part")]
+mod shared;
+
 mod graph;
 mod load;
-mod machine;
 mod side;
-mod table;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::asked::Asked;
 use crate::load::Taken;
+use crate::shared::{asked, machine, peer, table, times};
 use crate::side::{Ground, Home, Kind, Side};
-use crate::table::{Row, Target};
+use crate::table::{Report, Row, Target};
 
 pub(crate) type Fail = Box<dyn std::error::Error + Send + Sync>;
 
@@ -29,33 +33,10 @@ const CROWDS: [usize; 3] = [1, 16, 64];
 const IDLE: usize = 5_000;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let came = match words.as_slice() {
-        [flag, store] if flag == "--serve" => {
-            runtime.map_err(Fail::from).and_then(|runtime| runtime.block_on(graph::serve(store)))
-        }
-        _ => match Asked::read(words) {
-            Ok(asked) => runtime.map_err(Fail::from).and_then(|runtime| runtime.block_on(bench(&asked))),
-            Err(word) => {
-                eprintln!("bench: `{word}` is no option. Use: server [--quick] [--json] [CASE…]");
-                return ExitCode::from(2);
-            }
-        },
-    };
-    match came {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-struct Asked {
-    json: bool,
-    pace: Pace,
-    cases: Vec<String>,
+    asked::start("server", &["--serve"], async |asked: Asked| match asked.cases.as_slice() {
+        [store] if asked.has("--serve") => graph::serve(store).await,
+        _ => bench(asked).await,
+    })
 }
 
 /// How long to look.
@@ -74,28 +55,7 @@ impl Pace {
         Self { rounds: 1, slice: Duration::from_millis(600), first_tokens: 20, starts: 2, idle: 500 };
 }
 
-impl Asked {
-    fn read(words: Vec<String>) -> Result<Self, String> {
-        let mut asked = Self { json: false, pace: Pace::WHOLE, cases: Vec::new() };
-        for word in words {
-            match word.as_str() {
-                "--quick" => asked.pace = Pace::QUICK,
-                "--json" => asked.json = true,
-                // Cargo says so to every benchmark.
-                "--bench" => {}
-                option if option.starts_with('-') => return Err(word),
-                _ => asked.cases.push(word),
-            }
-        }
-        Ok(asked)
-    }
-
-    fn wants(&self, case: &str) -> bool {
-        self.cases.is_empty() || self.cases.iter().any(|wanted| case.starts_with(wanted.as_str()))
-    }
-}
-
-async fn bench(asked: &Asked) -> Result<(), Fail> {
+async fn bench(asked: Asked) -> Result<(), Fail> {
     let ground = Ground::new()?;
     if ground.postgres.is_none() {
         eprintln!("bench: POSTGRESQL IS MISSING, its rows are left out. ./x bench server starts one.");
@@ -105,13 +65,11 @@ async fn bench(asked: &Asked) -> Result<(), Fail> {
         eprintln!("bench: FASTAPI AND LANGGRAPH ARE MISSING, their figures are left out.");
         eprintln!("bench: FastAPI 와 LangGraph 가 없어 그 수치는 비워 둡니다.");
     }
-    let about = machine::about(&ground).await;
-    if asked.json {
-        eprintln!("{about}");
-    } else {
-        println!("{about}\n");
-    }
-    let mut bench = Bench { asked, ground, rows: Vec::new() };
+    let mut besides: Vec<String> = ground.postgres.iter().map(|_| "PostgreSQL".to_owned()).collect();
+    besides.push(versions(&ground).await.unwrap_or_else(|| "no peer".to_owned()));
+    let pace = if asked.quick { Pace::QUICK } else { Pace::WHOLE };
+    let report = Report::begin("server", asked.json, &machine::about(&besides));
+    let mut bench = Bench { asked, pace, ground, report };
     for home in Home::ALL {
         if home != Home::Postgres || bench.ground.postgres.is_some() {
             bench.home(home).await?;
@@ -120,27 +78,26 @@ async fn bench(asked: &Asked) -> Result<(), Fail> {
     bench.beside_dev().await?;
     bench.program().await?;
     bench.idle().await?;
-    if !asked.json {
-        print!("{}", table::table(&bench.rows));
-    }
-    bench.verdict();
+    bench.report.end();
     Ok(())
 }
 
-struct Bench<'a> {
-    asked: &'a Asked,
-    ground: Ground,
-    rows: Vec<Row>,
+/// What the peers say they are.
+async fn versions(ground: &Ground) -> Option<String> {
+    let names = "import sys; from importlib.metadata import version as v; print(', '.join(f'{n} {v(n)}' for n in ('fastapi', 'uvicorn', 'langgraph', 'langgraph-api')), 'on Python', sys.version.split()[0])";
+    let said =
+        tokio::process::Command::new(ground.python.as_ref()?).args(["-c", names]).output().await.ok()?;
+    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned()).filter(|said| !said.is_empty())
 }
 
-impl Bench<'_> {
-    fn row(&mut self, row: Row) {
-        if self.asked.json {
-            println!("{}", row.json());
-        }
-        self.rows.push(row);
-    }
+struct Bench {
+    asked: Asked,
+    pace: Pace,
+    ground: Ground,
+    report: Report,
+}
 
+impl Bench {
     /// Starts a side, or says loudly why its figures are missing.
     async fn start(&self, kind: Kind, home: Home) -> Result<Option<Side>, Fail> {
         if kind != Kind::Doran && self.ground.python.is_none() {
@@ -170,10 +127,10 @@ impl Bench<'_> {
         for crowd in crowds {
             eprintln!("bench: chat{crowd}/{store}");
             let (mut ours, mut theirs) = (Taken::default(), Taken::default());
-            for _ in 0..self.asked.pace.rounds {
-                ours.add(load::crowd(&doran.door, crowd, self.asked.pace.slice).await?);
+            for _ in 0..self.pace.rounds {
+                ours.add(load::crowd(&doran.door, crowd, self.pace.slice).await?);
                 if let Some(peer) = &peer {
-                    theirs.add(load::crowd(&peer.door, crowd, self.asked.pace.slice).await?);
+                    theirs.add(load::crowd(&peer.door, crowd, self.pace.slice).await?);
                 }
             }
             let theirs = peer.as_ref().map(|_| &theirs);
@@ -182,16 +139,16 @@ impl Bench<'_> {
         }
         if self.asked.wants(&first) {
             eprintln!("bench: {first}");
-            let count = self.asked.pace.first_tokens;
+            let count = self.pace.first_tokens;
             let ours = load::first_tokens(&doran.door, count).await?;
             let theirs = match &peer {
                 Some(peer) => Some(load::first_tokens(&peer.door, count.min(50)).await?),
                 None => None,
             };
             let name = Kind::FastApi.name();
-            let row = Row::less(first, "ms p50", load::at(&ours, 0.5))
-                .peer(name, theirs.map(|theirs| load::at(&theirs, 0.5)));
-            self.row(row.target(Target::ValueAtMost(5.0)));
+            let row = Row::less(first, "ms p50", times::at(&ours, 0.5))
+                .peer(name, theirs.map(|theirs| times::at(&theirs, 0.5)));
+            self.report.push(row.target(Target::ValueAtMost(5.0)));
         }
         if let Some(peer) = peer {
             peer.end().await;
@@ -209,19 +166,15 @@ impl Bench<'_> {
         least: Option<f64>,
     ) {
         let name = kind.name();
-        let mut rate = Row::more(case.to_owned(), "requests/s", ours.rate())
+        let rate = Row::more(case, "requests/s", ours.rate())
             .peer(name, theirs.map(Taken::rate))
             .best(ours.best, theirs.map(|theirs| theirs.best));
-        rate.target = least.map(Target::RatioAtLeast);
-        self.row(rate);
+        self.report.push(rate.target(least.map(Target::RatioAtLeast)));
         for (what, share) in [("p50", 0.5), ("p99", 0.99)] {
-            let row = Row::less(format!("{case}-{what}"), "ms", load::at(&ours.times, share))
-                .peer(name, theirs.map(|theirs| load::at(&theirs.times, share)));
-            self.row(if what == "p99" && least.is_some() {
-                row.target(Target::RatioAtLeast(10.0))
-            } else {
-                row
-            });
+            let row = Row::less(format!("{case}-{what}"), "ms", times::at(&ours.times, share))
+                .peer(name, theirs.map(|theirs| times::at(&theirs.times, share)));
+            let asked = what == "p99" && least.is_some();
+            self.report.push(row.target(asked.then_some(Target::RatioAtLeast(10.0))));
         }
     }
 
@@ -235,9 +188,9 @@ impl Bench<'_> {
         for crowd in [1, 16] {
             eprintln!("bench: dev{crowd}/ram");
             let (mut ours, mut theirs) = (Taken::default(), Taken::default());
-            for _ in 0..self.asked.pace.rounds {
-                ours.add(load::crowd(&doran.door, crowd, self.asked.pace.slice).await?);
-                theirs.add(load::crowd(&peer.door, crowd, self.asked.pace.slice).await?);
+            for _ in 0..self.pace.rounds {
+                ours.add(load::crowd(&doran.door, crowd, self.pace.slice).await?);
+                theirs.add(load::crowd(&peer.door, crowd, self.pace.slice).await?);
             }
             self.chat_rows(&format!("dev{crowd}/ram"), Kind::Dev, &ours, Some(&theirs), None);
         }
@@ -259,18 +212,18 @@ impl Bench<'_> {
             return Ok(());
         }
         eprintln!("bench: ready, idle-rss");
-        let ours = self.ground.starts(Kind::Program, self.asked.pace.starts).await?;
+        let ours = self.ground.starts(Kind::Program, self.pace.starts).await?;
         let theirs = match self.ground.python {
-            Some(_) => Some(self.ground.starts(Kind::FastApi, self.asked.pace.starts.min(3)).await?),
+            Some(_) => Some(self.ground.starts(Kind::FastApi, self.pace.starts.min(3)).await?),
             None => None,
         };
         let name = Kind::FastApi.name();
-        let ready = Row::less("ready".into(), "ms", ours.ready)
+        let ready = Row::less("ready", "ms", ours.ready)
             .peer(name, theirs.as_ref().map(|theirs| theirs.ready))
             .best(ours.best, theirs.as_ref().map(|theirs| theirs.best));
-        self.row(ready.target(Target::ValueAtMost(150.0)));
-        let rss = Row::less("idle-rss".into(), "MiB", ours.mib).peer(name, theirs.map(|theirs| theirs.mib));
-        self.row(rss.target(Target::ValueAtMost(60.0)));
+        self.report.push(ready.target(Target::ValueAtMost(150.0)));
+        let rss = Row::less("idle-rss", "MiB", ours.mib).peer(name, theirs.map(|theirs| theirs.mib));
+        self.report.push(rss.target(Target::ValueAtMost(60.0)));
         Ok(())
     }
 
@@ -279,7 +232,7 @@ impl Bench<'_> {
         if !self.asked.wants("idle-stream") {
             return Ok(());
         }
-        let count = self.asked.pace.idle;
+        let count = self.pace.idle;
         eprintln!("bench: idle-stream, {count} of them");
         let mut found = Vec::new();
         for kind in [Kind::Doran, Kind::FastApi] {
@@ -298,28 +251,8 @@ impl Bench<'_> {
         if let Some(ours) = found.first() {
             let row = Row::less(format!("idle-stream/{count}"), "kB each", *ours)
                 .peer(Kind::FastApi.name(), found.get(1).copied());
-            self.row(row.target(Target::ValueAtMost(30.0)));
+            self.report.push(row.target(Target::ValueAtMost(30.0)));
         }
         Ok(())
-    }
-
-    fn verdict(&self) {
-        let missed: Vec<&str> =
-            self.rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.case.as_str()).collect();
-        let targets = self.rows.iter().filter(|row| row.target.is_some()).count();
-        let unknown = self.rows.iter().filter(|row| row.target.is_some() && row.met().is_none()).count();
-        let met = targets - missed.len() - unknown;
-        let mut text = format!("{met} of {targets} targets met");
-        if !missed.is_empty() {
-            text.push_str(&format!("; MISSED: {}", missed.join(", ")));
-        }
-        if unknown > 0 {
-            text.push_str(&format!("; {unknown} not measured"));
-        }
-        if self.asked.json {
-            eprintln!("bench: {text}");
-        } else {
-            println!("\n{text}");
-        }
     }
 }

@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 
 use crate::Fail;
 use crate::load::{self, Door};
+use crate::{peer, times};
 
 /// The longest that a server may take to start.
 const START: Duration = Duration::from_secs(90);
@@ -82,7 +83,7 @@ impl Ground {
         Ok(Self {
             dir: TempDir::with_prefix_in("bench-", env!("CARGO_TARGET_TMPDIR"))?,
             postgres: named("DORAN_TEST_POSTGRES"),
-            python: named("DORAN_BENCH_PYTHON").map(PathBuf::from),
+            python: peer::python("server"),
             program: named("DORAN_BENCH_PROGRAM").map(PathBuf::from),
         })
     }
@@ -115,7 +116,7 @@ impl Ground {
             side.end().await;
         }
         let best = ready.iter().copied().fold(f64::INFINITY, f64::min);
-        Ok(Started { ready: load::at(&ready, 0.5), best, mib: load::at(&mib, 0.5) })
+        Ok(Started { ready: times::at(&ready, 0.5), best, mib: times::at(&mib, 0.5) })
     }
 }
 
@@ -226,14 +227,17 @@ fn fastapi(home: Home, ground: &Ground, folder: &std::path::Path, port: u16) -> 
         "warning",
         "--no-access-log",
     ]);
-    command.args(["--port", &port.to_string(), "--workers", &workers.to_string(), "--app-dir"]).arg(peer());
+    command
+        .args(["--port", &port.to_string(), "--workers", &workers.to_string(), "--app-dir"])
+        .arg(peer::place());
     command.env("BENCH_STORE", home.name()).env("BENCH_PLACE", place).env("BENCH_FOLDER", folder);
     Ok(command)
 }
 
 fn dev(ground: &Ground, folder: &std::path::Path, port: u16) -> Result<Command, Fail> {
     let python = ground.python()?;
-    let graph = format!("import sys\nsys.path.insert(0, {:?})\nfrom server import plain as graph\n", peer());
+    let graph =
+        format!("import sys\nsys.path.insert(0, {:?})\nfrom server import plain as graph\n", peer::place());
     std::fs::write(folder.join("graph.py"), graph)?;
     let settings = r#"{"dependencies":["."],"graphs":{"three":"./graph.py:graph"}}"#;
     std::fs::write(folder.join("langgraph.json"), settings)?;
@@ -242,11 +246,6 @@ fn dev(ground: &Ground, folder: &std::path::Path, port: u16) -> Result<Command, 
     command.args(["--port", &port.to_string()]);
     command.env("LANGSMITH_TRACING", "false").env("LANGGRAPH_CLI_NO_ANALYTICS", "1");
     Ok(command)
-}
-
-/// Where the peers' programs are.
-fn peer() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bench/peer")
 }
 
 fn free_port() -> Result<u16, Fail> {

@@ -5,48 +5,33 @@
 //! engine [--quick] [--json] [CASE…]      only cases whose name begins with one of these
 //! ```
 
+#[path = "../../../../bench/mod.rs"]
+#[allow(dead_code, reason = "each bench uses a part")]
+mod shared;
+
 mod cases;
 mod floor;
 mod homes;
-mod machine;
+mod langgraph;
 mod meter;
-mod peer;
-mod table;
 mod thread;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::asked::Asked;
 use crate::cases::Case;
-use crate::homes::{Ground, Home};
-use crate::meter::{Side, median};
-use crate::peer::Peer;
-use crate::table::{Row, Target};
+use crate::homes::{Ground, Home, connect};
+use crate::langgraph::LangGraph;
+use crate::meter::Side;
+use crate::shared::{asked, machine, peer, table, times};
+use crate::table::{Report, Row, Target};
+use crate::times::median;
 
 pub(crate) type Fail = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let asked = match Asked::read(std::env::args().skip(1)) {
-        Ok(asked) => asked,
-        Err(word) => {
-            eprintln!("bench: `{word}` is no option. Use: engine [--quick] [--json] [CASE…]");
-            return ExitCode::from(2);
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.map_err(Fail::from).and_then(|runtime| runtime.block_on(bench(&asked))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-struct Asked {
-    json: bool,
-    pace: Pace,
-    cases: Vec<String>,
+    asked::start("engine", &[], bench)
 }
 
 /// How long to look.
@@ -91,30 +76,9 @@ impl Pace {
     };
 }
 
-impl Asked {
-    fn read(words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut asked = Self { json: false, pace: Pace::WHOLE, cases: Vec::new() };
-        for word in words {
-            match word.as_str() {
-                "--quick" => asked.pace = Pace::QUICK,
-                "--json" => asked.json = true,
-                // Cargo says so to every benchmark.
-                "--bench" => {}
-                option if option.starts_with('-') => return Err(word),
-                _ => asked.cases.push(word),
-            }
-        }
-        Ok(asked)
-    }
-
-    fn wants(&self, case: &str) -> bool {
-        self.cases.is_empty() || self.cases.iter().any(|wanted| case.starts_with(wanted.as_str()))
-    }
-}
-
-async fn bench(asked: &Asked) -> Result<(), Fail> {
+async fn bench(asked: Asked) -> Result<(), Fail> {
     let ground = Ground::new(std::env::var("DORAN_TEST_POSTGRES").ok().filter(|url| !url.is_empty()))?;
-    let peer = Peer::start()
+    let peer = LangGraph::start()
         .inspect_err(|error| {
             eprintln!("bench: LANGGRAPH IS MISSING, its figures are left out: {error}");
             eprintln!("bench: LangGraph 를 실행할 수 없어 그 수치는 비워 둡니다.");
@@ -124,40 +88,43 @@ async fn bench(asked: &Asked) -> Result<(), Fail> {
         eprintln!("bench: POSTGRESQL IS MISSING, its rows are left out. ./x bench engine starts one.");
         eprintln!("bench: PostgreSQL 이 없어 그 줄은 빠집니다. ./x bench engine 이 서버를 띄웁니다.");
     }
-    let about = machine::about(peer.as_ref(), &ground).await?;
-    if asked.json {
-        eprintln!("{about}");
-    } else {
-        println!("{about}\n");
-    }
-    let mut bench = Bench { asked, ground, peer, rows: Vec::new() };
+    let about = machine::about(&measured(peer.as_ref(), &ground).await?);
+    let pace = if asked.quick { Pace::QUICK } else { Pace::WHOLE };
+    let report = Report::begin("engine", asked.json, &about);
+    let mut bench = Bench { asked, pace, ground, peer, report };
     bench.nodes().await?;
     bench.floors().await?;
     bench.threads().await?;
-    if !asked.json {
-        print!("{}", table::table(&bench.rows));
-    }
-    bench.verdict();
+    bench.report.end();
     Ok(())
 }
 
-struct Bench<'a> {
-    asked: &'a Asked,
-    ground: Ground,
-    peer: Option<Peer>,
-    rows: Vec<Row>,
+/// What is measured, with versions.
+async fn measured(peer: Option<&LangGraph>, ground: &Ground) -> Result<Vec<String>, Fail> {
+    let mut versions = vec![format!("SQLite {}", rusqlite::version())];
+    if let Some(url) = &ground.postgres {
+        let row = connect(url).await?.query_one("SHOW server_version", &[]).await?;
+        let version: String = row.get(0);
+        versions.push(format!("PostgreSQL {}", version.split(' ').next().unwrap_or_default()));
+    }
+    versions.push(match peer {
+        Some(peer) => format!("{} on Python {}", peer.name, peer.python),
+        None => "no LangGraph".to_owned(),
+    });
+    Ok(versions)
 }
 
-impl Bench<'_> {
+struct Bench {
+    asked: Asked,
+    pace: Pace,
+    ground: Ground,
+    peer: Option<LangGraph>,
+    report: Report,
+}
+
+impl Bench {
     fn has(&self, home: Home) -> bool {
         home != Home::Postgres || self.ground.postgres.is_some()
-    }
-
-    fn row(&mut self, row: Row) {
-        if self.asked.json {
-            println!("{}", row.json());
-        }
-        self.rows.push(row);
     }
 
     fn peer_name(&self) -> String {
@@ -179,7 +146,7 @@ impl Bench<'_> {
     /// Both sides in turns, so that a busy moment of the machine slows both.
     async fn node_case(&mut self, case: Case, home: Home, name: String) -> Result<(), Fail> {
         eprintln!("bench: {name}");
-        let pace = &self.asked.pace;
+        let pace = &self.pace;
         let (doran_time, peer_time) =
             if home.on_disk() { (pace.doran_disk, pace.peer_disk) } else { (pace.doran, pace.peer) };
         let (mut doran, mut peer) = (Side::default(), Side::default());
@@ -194,18 +161,18 @@ impl Bench<'_> {
         }
         let Some(doran) = doran.total() else { return Ok(()) };
         let (peer, langgraph) = (peer.total(), self.peer_name());
-        let mut wall = Row::new(name.clone(), "us/node", doran.wall)
+        let mut wall = Row::less(name.clone(), "us/node", doran.wall)
             .peer(&langgraph, peer.map(|peer| peer.wall))
             .best(doran.best, peer.map(|peer| peer.best));
-        let mut cpu = Row::new(format!("{name}-cpu"), "cpu us/node", doran.cpu)
+        let mut cpu = Row::less(format!("{name}-cpu"), "cpu us/node", doran.cpu)
             .peer(&langgraph, peer.map(|peer| peer.cpu));
         match home {
             Home::None | Home::Ram => wall = wall.target(Target::RatioAtLeast(200.0)),
             Home::Sqlite => cpu = cpu.target(Target::RatioAtLeast(10.0)),
             Home::Postgres => {}
         }
-        self.row(wall);
-        self.row(cpu);
+        self.report.push(wall);
+        self.report.push(cpu);
         Ok(())
     }
 
@@ -219,14 +186,14 @@ impl Bench<'_> {
                 continue;
             }
             eprintln!("bench: {name}");
-            if let Some(found) = floor::beside(home, &self.ground, self.asked.pace.floor).await? {
-                let row = Row::new(name.to_owned(), "us/step", found.doran.wall)
+            if let Some(found) = floor::beside(home, &self.ground, self.pace.floor).await? {
+                let row = Row::less(name, "us/step", found.doran.wall)
                     .floor(beside, found.floor.wall)
                     .best(found.doran.best, Some(found.floor.best))
                     .target(Target::RatioAtMost(most));
-                self.row(row);
-                let cpu = Row::new(format!("{name}-cpu"), "cpu us/step", found.doran.cpu);
-                self.row(cpu.floor(beside, found.floor.cpu));
+                self.report.push(row);
+                let cpu = Row::less(format!("{name}-cpu"), "cpu us/step", found.doran.cpu);
+                self.report.push(cpu.floor(beside, found.floor.cpu));
                 eprintln!("bench: {name}: {} bytes a step", found.bytes);
             }
         }
@@ -236,19 +203,19 @@ impl Bench<'_> {
                 continue;
             }
             eprintln!("bench: {name}");
-            let rates = floor::steps_at_once(home, &self.ground, 64, self.asked.pace.crowds).await?;
+            let rates = floor::steps_at_once(home, &self.ground, 64, self.pace.crowds).await?;
             let best = rates.iter().copied().fold(0.0, f64::max);
-            let mut row = Row::new(name, "steps/s", median(rates).unwrap_or_default()).best(best, None);
+            let mut row = Row::more(name, "steps/s", median(rates).unwrap_or_default()).best(best, None);
             if home == Home::Sqlite {
                 row = row.target(Target::ValueAtLeast(2000.0));
             }
-            self.row(row);
+            self.report.push(row);
         }
         Ok(())
     }
 
     async fn threads(&mut self) -> Result<(), Fail> {
-        for home in self.asked.pace.thread_homes {
+        for home in self.pace.thread_homes {
             if self.has(*home) && self.asked.wants("thread") {
                 self.thread(*home).await?;
             }
@@ -260,7 +227,7 @@ impl Bench<'_> {
         let store = home.name();
         eprintln!("bench: thread/{store}");
         let Some(grown) = thread::grow(home, &self.ground, &[10, 100, 1000]).await? else { return Ok(()) };
-        let pace = &self.asked.pace;
+        let pace = &self.pace;
         let mut peers = Vec::new();
         if let Some(other) = &mut self.peer {
             eprintln!("bench: thread/{store}, LangGraph");
@@ -274,9 +241,10 @@ impl Bench<'_> {
         for mark in &grown.marks {
             let same = peers.iter().find(|peer| peer.turns == mark.turns);
             let name = |what: &str| format!("thread{}/{store}-{what}", mark.turns);
-            self.row(Row::new(name("ms"), "ms/turn", mark.ms).peer(&langgraph, same.map(|peer| peer.ms)));
-            let bytes = Row::new(name("bytes"), "bytes", mark.bytes as f64);
-            self.row(bytes.peer(&langgraph, same.map(|peer| peer.bytes as f64)));
+            self.report
+                .push(Row::less(name("ms"), "ms/turn", mark.ms).peer(&langgraph, same.map(|peer| peer.ms)));
+            let bytes = Row::less(name("bytes"), "bytes", mark.bytes as f64);
+            self.report.push(bytes.peer(&langgraph, same.map(|peer| peer.bytes as f64)));
         }
         // Where only the peer was looked at: further than a fair share of time, and cut short when it ran out.
         for peer in peers.iter().filter(|peer| !grown.marks.iter().any(|mark| mark.turns == peer.turns)) {
@@ -288,31 +256,11 @@ impl Bench<'_> {
         let Some(last) = last else { return Ok(()) };
         let name = |what: &str| format!("thread{}/{store}-{what}", last.turns);
         let raw = (last.turns as u64 * thread::TURN) as f64;
-        let disk = Row::new(name("disk"), "bytes", last.bytes as f64).floor("raw message bytes", raw);
-        self.row(disk.target(Target::RatioAtMost(2.0)));
-        let flat = Row::new(name("flat"), "ms/turn", grown.late).floor("doran, first 10 turns", grown.early);
-        self.row(flat.target(Target::RatioAtMost(1.2)));
-        self.row(Row::new(name("cold"), "ms", grown.cold));
+        let disk = Row::less(name("disk"), "bytes", last.bytes as f64).floor("raw message bytes", raw);
+        self.report.push(disk.target(Target::RatioAtMost(2.0)));
+        let flat = Row::less(name("flat"), "ms/turn", grown.late).floor("doran, first 10 turns", grown.early);
+        self.report.push(flat.target(Target::RatioAtMost(1.2)));
+        self.report.push(Row::less(name("cold"), "ms", grown.cold));
         Ok(())
-    }
-
-    fn verdict(&self) {
-        let missed: Vec<&str> =
-            self.rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.case.as_str()).collect();
-        let targets = self.rows.iter().filter(|row| row.target.is_some()).count();
-        let unknown = self.rows.iter().filter(|row| row.target.is_some() && row.met().is_none()).count();
-        let met = targets - missed.len() - unknown;
-        let mut text = format!("{met} of {targets} targets met");
-        if !missed.is_empty() {
-            text.push_str(&format!("; MISSED: {}", missed.join(", ")));
-        }
-        if unknown > 0 {
-            text.push_str(&format!("; {unknown} not measured"));
-        }
-        if self.asked.json {
-            eprintln!("bench: {text}");
-        } else {
-            println!("\n{text}");
-        }
     }
 }

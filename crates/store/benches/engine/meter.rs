@@ -1,8 +1,10 @@
-//! Clocks and medians.
+//! Clocks and stretches of measuring.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::times::median;
 
 /// Processor time of this process, all threads together.
 pub(crate) fn cpu() -> Duration {
@@ -69,16 +71,5 @@ impl Runs {
         let best = walls.iter().copied().fold(f64::INFINITY, f64::min);
         let cpu = (cpu() - self.cpu_before).as_secs_f64() / walls.len().max(1) as f64;
         Slice { wall: per_unit(median(walls).unwrap_or_default()), best: per_unit(best), cpu: per_unit(cpu) }
-    }
-}
-
-/// The middle, or the mean of the two in the middle.
-pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[half]),
-        _ => Some(f64::midpoint(values[half - 1], values[half])),
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fail;
 use crate::homes::{Ground, Home};
-use crate::meter::median;
+use crate::times::median;
 
 /// Characters of one message.
 const MESSAGE: usize = 1024;

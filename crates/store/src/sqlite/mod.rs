@@ -3,7 +3,7 @@
 //! - [`writer`] is the only thread that writes; many callers share one sync of the disk.
 //! - [`readers`] are connections that never wait for it.
 //! - [`file`] opens the file and brings it to the newest format.
-//! - [`runs`], [`history`] and [`upkeep`] are the rules of a store as plain functions of a connection.
+//! - [`queue`], [`runs`], [`history`] and [`upkeep`] are the rules of a store as plain functions of a connection.
 //!
 //! The file is locked for the life of the store. So no lease can outlive the process, and leases are kept in memory:
 //! to prolong one costs no write, and after a start every run that was being worked on can be claimed at once.
@@ -11,6 +11,7 @@
 mod error;
 mod file;
 mod history;
+mod queue;
 mod readers;
 mod rows;
 mod runs;
@@ -119,6 +120,17 @@ impl SqliteStore {
         match &self.inner.readers {
             Some(readers) => readers.run(work).await,
             None => self.inner.writer.run(Points::default(), |tx| work(tx.conn)).await,
+        }
+    }
+
+    /// As [`SqliteStore::read`], for a row or two.
+    async fn look<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match &self.inner.readers {
+            Some(readers) if self.inner.writer.failure().is_none() => readers.quick(work).await,
+            _ => self.read(work).await,
         }
     }
 }
@@ -230,9 +242,9 @@ impl Runs for SqliteStore {
         };
         let later = if mutant("M5") { run.idempotency.clone() } else { None };
         let key = run.thread.run(run.run);
-        let submitted = self.write(points, |tx| runs::submit(tx, run)).await?;
+        let submitted = self.write(points, |tx| queue::submit(tx, run)).await?;
         if let (Some(named), false) = (later, matches!(submitted, Submitted::Repeated(_))) {
-            let name = move |tx: &mut Tx<'_>| runs::name_request(tx, &key, &named.key, &named.hash);
+            let name = move |tx: &mut Tx<'_>| queue::name_request(tx, &key, &named.key, &named.hash);
             self.write(Points::default(), name).await?;
         }
         Ok(submitted)
@@ -245,7 +257,7 @@ impl Runs for SqliteStore {
         limit: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
         let (claim, only) = (claim.clone(), only.cloned());
-        self.write(Points::default(), move |tx| runs::claim(tx, &claim, only.as_ref(), limit)).await
+        self.write(Points::default(), move |tx| queue::claim(tx, &claim, only.as_ref(), limit)).await
     }
 
     async fn renew(&self, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError> {
@@ -289,7 +301,7 @@ impl History for SqliteStore {
 
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
         let run = run.clone();
-        self.read(move |conn| rows::find_run(conn, &run)).await
+        self.look(move |conn| rows::find_run(conn, &run)).await
     }
 
     async fn runs(&self, tenant: &Tenant, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
@@ -299,7 +311,7 @@ impl History for SqliteStore {
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
         let thread = thread.clone();
-        self.read(move |conn| history::thread(conn, &thread)).await
+        self.look(move |conn| history::thread(conn, &thread)).await
     }
 
     async fn threads(&self, tenant: &Tenant, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {

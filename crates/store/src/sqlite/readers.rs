@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::error::{Sorted, text};
 use super::file;
+use super::writer::has_other_workers;
 
 /// More than this only wait for each other on the disk.
 const MOST: usize = 4;
@@ -37,6 +38,23 @@ impl Readers {
         .await
     }
 
+    /// As [`Readers::run`], for a read of a row or two. It is done on the spot when a connection is free: to wake a
+    /// thread and be woken by it costs more than such a read.
+    pub(super) async fn quick<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if has_other_workers()
+            && let Ok(_permit) = self.permits.try_acquire()
+            && let Some(conn) = self.idle()
+        {
+            let result = conn.unchecked_transaction().sorted().and_then(|instant| work(&instant));
+            self.put(conn);
+            return result;
+        }
+        self.run(work).await
+    }
+
     /// Does `work` without a transaction around it.
     pub(super) async fn raw<T: Send + 'static>(
         self: &Arc<Self>,
@@ -56,8 +74,11 @@ impl Readers {
     }
 
     fn take(&self) -> Result<Connection, StoreError> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.map_or_else(|| file::reader(&self.path), Ok)
+        self.idle().map_or_else(|| file::reader(&self.path), Ok)
+    }
+
+    fn idle(&self) -> Option<Connection> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     fn put(&self, conn: Connection) {

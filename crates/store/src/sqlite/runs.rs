@@ -1,167 +1,20 @@
-//! Runs: accepted, claimed, written to, ended.
+//! Runs that a worker has: written to, told something, ended.
 
 use std::time::{Duration, Instant};
 
+use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, Commit, Committed, EntryKind, Fence, Idempotency, IfBusy, NewEntry, NewRun, NewStatus,
-    Renewed, RunFailure, RunRow, Seq, Signal, Stage, Status, StoreError, Submitted, Usage, check_metadata,
+    Claim, Commit, Committed, EntryKind, Fence, NewEntry, NewStatus, Renewed, RunFailure, RunRow, Seq,
+    Signal, Stage, Status, StoreError, Usage,
 };
 use rusqlite::params;
-use uuid::Uuid;
 
+use super::queue::settle;
 use super::rows::{
-    MOST_ENTRIES, all, base_after, execute, find_run, find_thread, get, int, newest, one, records,
-    stage_code, thread_key, to_json,
+    MOST_ENTRIES, base_after, execute, find_run, find_thread, get, int, newest, one, stage_code,
 };
 use super::writer::{Lease, Tx};
-use doran_engine::failpoint::{hit, mutant};
-
-pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreError> {
-    check_metadata(&new.metadata)?;
-    let tenant = new.thread.tenant.as_str();
-    let key = new.thread.run(new.run);
-    if let Some(Idempotency { key: name, hash }) = &new.idempotency {
-        let sql = "SELECT hash, run FROM idempotency WHERE tenant = ?1 AND key = ?2";
-        let seen = one(tx.conn, sql, params![tenant, name], |row| {
-            Ok((get::<String>(row, 0)?, get::<Uuid>(row, 1)?))
-        })?;
-        if let Some((seen, run)) = seen {
-            if seen != *hash {
-                return Err(StoreError::KeyReused(name.clone()));
-            }
-            return find_run(tx.conn, &new.thread.run(RunId::from_uuid(run))).map(Submitted::Repeated);
-        }
-        if !mutant("M5") {
-            name_request(tx, &key, name, hash)?;
-        }
-    }
-    let used = "SELECT 1 FROM runs WHERE tenant = ?1 AND run = ?2";
-    if one(tx.conn, used, params![tenant, new.run.as_uuid()], |_| Ok(()))?.is_some() {
-        return Err(StoreError::Conflict(format!("run `{}` exists already", new.run)));
-    }
-    if let Some(parent) = new.first.parent {
-        base_after(tx.conn, &new.thread, parent)?;
-    }
-
-    let thread = find_thread(tx.conn, &new.thread)?;
-    if thread.is_none() {
-        make_thread(tx, &new.thread, "{}")?;
-    }
-    let mut active = thread.and_then(|thread| thread.active);
-    let mut parent = new.first.parent;
-    let mut stop = None;
-    match new.if_busy {
-        IfBusy::Reject => {
-            let busy = match active {
-                Some(run) => Some(run),
-                None => next_in_queue(tx, &new.thread)?,
-            };
-            if let Some(run) = busy {
-                return Err(StoreError::Busy { thread: new.thread.thread, run });
-            }
-        }
-        IfBusy::Enqueue => {}
-        IfBusy::Interrupt | IfBusy::Rollback => {
-            if let Some(run) = active {
-                let row = find_run(tx.conn, &new.thread.run(run))?;
-                if new.if_busy == IfBusy::Rollback {
-                    parent = row.parent_seq;
-                }
-                if row.status == Status::Paused {
-                    tell(tx, &row, EntryKind::Cancelled, &new.stop_body)?;
-                    end(tx, &row, Status::Cancelled, None)?;
-                    active = None;
-                } else {
-                    ask_to_cancel(tx, &row.key())?;
-                    stop = Some(run);
-                }
-            }
-        }
-    }
-
-    tx.desk.ticket += 1;
-    insert_run(tx, &new)?;
-    let enqueued = matches!(new.if_busy, IfBusy::Reject | IfBusy::Enqueue);
-    let sql = "INSERT INTO queue (tenant, thread, enqueued, ticket, run, kind, parent, body)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-    execute(
-        tx.conn,
-        sql,
-        params![
-            tenant,
-            new.thread.thread.as_str(),
-            enqueued,
-            tx.desk.ticket,
-            new.run.as_uuid(),
-            new.first.kind.code(),
-            parent.map(int),
-            new.first.body
-        ],
-    )?;
-    touch(tx, &new.thread)?;
-    let ready = settle(tx, &new.thread)?;
-    // A run that was let go on and waits for a worker comes first.
-    if let Some(claim) = &new.claim
-        && ready
-        && active.is_none()
-        && next_in_queue(tx, &new.thread)? == Some(new.run)
-    {
-        return take(tx, claim, &new.thread)?.map(Submitted::Started).ok_or_else(|| lost(&new.thread));
-    }
-    Ok(Submitted::Queued { run: find_run(tx.conn, &key)?, stop })
-}
-
-/// Remembers the request that a run came from.
-pub(super) fn name_request(tx: &Tx<'_>, run: &RunKey, name: &str, hash: &str) -> Result<(), StoreError> {
-    let sql = "INSERT INTO idempotency (tenant, key, hash, run, at) VALUES (?1, ?2, ?3, ?4, ?5)";
-    execute(tx.conn, sql, params![run.tenant.as_str(), name, hash, run.run.as_uuid(), tx.now]).map(drop)
-}
-
-pub(super) fn claim(
-    tx: &mut Tx<'_>,
-    claim: &Claim,
-    only: Option<&ThreadKey>,
-    limit: usize,
-) -> Result<Vec<Claimed>, StoreError> {
-    let now = Instant::now();
-    // Runs whose worker was lost go first: somebody has been waiting for them for longer.
-    let over = tx.desk.leases.iter().filter(|(_, lease)| lease.until <= now);
-    let mut over: Vec<(Instant, RunKey, ThreadKey)> = over
-        .filter(|(_, lease)| only.is_none_or(|only| lease.thread == *only))
-        .map(|(run, lease)| (lease.until, run.clone(), lease.thread.clone()))
-        .collect();
-    over.sort();
-    let mut claimed = Vec::new();
-    for (_, run, thread) in over {
-        if claimed.len() == limit {
-            return Ok(claimed);
-        }
-        let sql = "SELECT 1 FROM runs WHERE tenant = ?1 AND run = ?2 AND held = 1";
-        if one(tx.conn, sql, params![run.tenant.as_str(), run.run.as_uuid()], |_| Ok(()))?.is_some() {
-            claimed.extend(take(tx, claim, &thread)?);
-        } else {
-            tx.desk.spent.push(run);
-        }
-    }
-    let rest = i64::try_from(limit - claimed.len()).unwrap_or(i64::MAX);
-    let ready = match only {
-        Some(key) => {
-            let sql = "SELECT tenant, thread FROM threads
-                       WHERE tenant = ?1 AND thread = ?2 AND ready IS NOT NULL LIMIT ?3";
-            let key = params![key.tenant.as_str(), key.thread.as_str(), rest];
-            all(tx.conn, sql, key, |row| thread_key(row, 0, 1))?
-        }
-        None => {
-            let sql = "SELECT tenant, thread FROM threads WHERE ready IS NOT NULL ORDER BY ready LIMIT ?1";
-            all(tx.conn, sql, [rest], |row| thread_key(row, 0, 1))?
-        }
-    };
-    for thread in ready {
-        claimed.extend(take(tx, claim, &thread)?);
-    }
-    Ok(claimed)
-}
 
 pub(super) fn renew(tx: &mut Tx<'_>, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError> {
     fences
@@ -215,11 +68,11 @@ pub(super) fn commit(tx: &mut Tx<'_>, fence: &Fence, commit: Commit) -> Result<C
         execute(tx.conn, sql, spent)?;
     }
     let next_waits = match commit.status {
-        Some(NewStatus { status, error }) => {
-            touch(tx, &fence.thread)?;
-            change_status(tx, &key, status, error)?
+        Some(NewStatus { status, error }) if status.is_end() => {
+            end(tx, &key, &fence.thread, head, status, error)?
         }
-        None => false,
+        Some(NewStatus { status: Status::Paused, .. }) => pause(tx, &key, &fence.thread, held.cancel_asked)?,
+        _ => false,
     };
     Ok(Committed { head, at: tx.now, cancel_asked: held.cancel_asked, next_waits })
 }
@@ -238,8 +91,8 @@ pub(super) fn signal(tx: &mut Tx<'_>, key: &RunKey, signal: Signal) -> Result<Ru
             }
             Status::Running => ask_to_cancel(tx, key)?,
             Status::Paused => {
-                tell(tx, &row, EntryKind::Cancelled, &body)?;
-                end(tx, &row, Status::Cancelled, None)?;
+                let last = tell(tx, &row, EntryKind::Cancelled, &body)?;
+                end(tx, &row.key(), &row.thread, last, Status::Cancelled, None)?;
             }
             Status::Finished | Status::Failed | Status::Cancelled => return Ok(row),
         },
@@ -357,140 +210,56 @@ fn held(tx: &Tx<'_>, fence: &Fence) -> Result<Option<Held>, StoreError> {
     })
 }
 
-fn insert_run(tx: &Tx<'_>, new: &NewRun) -> Result<(), StoreError> {
-    let sql =
-        "INSERT INTO runs (tenant, run, thread, status, epoch, held, cancel_asked, ticket, created_at, steps,
-               input_tokens, output_tokens, cost_micros, graph, fingerprint, metadata, options)
-               VALUES (?1, ?2, ?3, ?4, 0, 0, 0, ?5, ?6, 0, 0, 0, 0, ?7, ?8, ?9, ?10)";
-    let row = params![
-        new.thread.tenant.as_str(),
-        new.run.as_uuid(),
-        new.thread.thread.as_str(),
-        Status::Queued.code(),
-        tx.desk.ticket,
-        tx.now,
-        new.graph,
-        new.fingerprint,
-        to_json(&new.metadata)?,
-        new.options
-    ];
-    execute(tx.conn, sql, row).map(drop)
-}
-
-/// The run that goes next on a thread that is free.
-fn next_in_queue(tx: &Tx<'_>, key: &ThreadKey) -> Result<Option<RunId>, StoreError> {
-    let sql = "SELECT run FROM queue WHERE tenant = ?1 AND thread = ?2 ORDER BY enqueued, ticket LIMIT 1";
-    let found =
-        one(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str()], |row| get::<Uuid>(row, 0))?;
-    Ok(found.map(RunId::from_uuid))
-}
-
-/// Gives the run of a thread that waits for a worker to this one. The caller saw that there is one.
-fn take(tx: &mut Tx<'_>, claim: &Claim, key: &ThreadKey) -> Result<Option<Claimed>, StoreError> {
-    let Some(thread) = find_thread(tx.conn, key)? else { return Ok(None) };
-    let mut head = thread.head;
-    let run = match thread.active {
-        Some(run) => run,
-        None => {
-            let Some(run) = start(tx, key, thread.head)? else { return Ok(None) };
-            head += 1;
-            run
-        }
-    };
-    let run_key = key.run(run);
-    let sql = "UPDATE runs SET epoch = epoch + 1, held = 1 WHERE tenant = ?1 AND run = ?2";
-    execute(tx.conn, sql, params![key.tenant.as_str(), run.as_uuid()])?;
-    settle(tx, key)?;
-    lease(tx, claim, key, run);
-    let records = records(tx.conn, &run_key)?;
-    Ok(Some(Claimed { run: find_run(tx.conn, &run_key)?, head, records }))
-}
-
-/// Starts the next run of a free thread with its first entry.
-fn start(tx: &Tx<'_>, key: &ThreadKey, head: Seq) -> Result<Option<RunId>, StoreError> {
-    let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
-    let sql = "SELECT rowid, run, kind, parent, body FROM queue
-               WHERE tenant = ?1 AND thread = ?2 ORDER BY enqueued, ticket LIMIT 1";
-    let next = one(tx.conn, sql, params![tenant, thread], |row| {
-        let kind: u8 = get(row, 2)?;
-        let kind = EntryKind::from_code(kind)
-            .ok_or_else(|| StoreError::Damaged(format!("{kind} is no kind of entry")))?;
-        Ok((
-            get::<i64>(row, 0)?,
-            get::<Uuid>(row, 1)?,
-            kind,
-            get::<Option<Seq>>(row, 3)?,
-            get::<Vec<u8>>(row, 4)?,
-        ))
-    })?;
-    let Some((place, run, kind, parent, body)) = next else { return Ok(None) };
-    execute(tx.conn, "DELETE FROM queue WHERE rowid = ?1", [place])?;
-    let run = RunId::from_uuid(run);
-    let parent = parent.unwrap_or(head);
-    let base = base_after(tx.conn, key, parent)?;
-    let entry = NewEntry { kind, body, parent: Some(parent), base, snapshot: None };
-    push(tx, key, head + 1, Some(run), &entry)?;
-    set_active(tx, key, Some(run))?;
-    let sql = "UPDATE runs SET status = ?3, started_at = ?4, first_seq = ?5, parent_seq = ?6
-               WHERE tenant = ?1 AND run = ?2";
-    let started = params![tenant, run.as_uuid(), Status::Running.code(), tx.now, int(head + 1), int(parent)];
-    execute(tx.conn, sql, started)?;
-    Ok(Some(run))
-}
-
-/// Appends an entry of the store's own making to what a run wrote.
-fn tell(tx: &Tx<'_>, run: &RunRow, kind: EntryKind, body: &[u8]) -> Result<(), StoreError> {
+/// Appends an entry of the store's own making to what a run wrote, and tells its number.
+pub(super) fn tell(tx: &Tx<'_>, run: &RunRow, kind: EntryKind, body: &[u8]) -> Result<Seq, StoreError> {
     let thread = find_thread(tx.conn, &run.thread)?.ok_or_else(|| StoreError::no_thread(&run.thread))?;
     let base = base_after(tx.conn, &run.thread, thread.head)?;
     let entry = NewEntry { kind, body: body.to_vec(), parent: None, base, snapshot: None };
     push(tx, &run.thread, thread.head + 1, Some(run.run), &entry)?;
-    touch(tx, &run.thread)
+    touch(tx, &run.thread)?;
+    Ok(thread.head + 1)
 }
 
-/// Changes the status of a running run. `true` when its thread became free and a queued run waits.
-fn change_status(
-    tx: &mut Tx<'_>,
+/// Lets a running run rest until it is answered. `true` when it can be claimed instead, because somebody asked to
+/// cancel it.
+fn pause(tx: &mut Tx<'_>, key: &RunKey, thread: &ThreadKey, cancel_asked: bool) -> Result<bool, StoreError> {
+    touch(tx, thread)?;
+    if cancel_asked {
+        release(tx, key)?;
+        return settle(tx, thread);
+    }
+    let sql = "UPDATE runs SET status = ?3, held = 0 WHERE tenant = ?1 AND run = ?2";
+    execute(tx.conn, sql, params![key.tenant.as_str(), key.run.as_uuid(), Status::Paused.code()])?;
+    settle(tx, thread)?;
+    Ok(false)
+}
+
+/// Ends the active run of a thread, whose last entry is `last`. `true` when a queued run waits for the thread, which
+/// is free now. Records stay with a failed run, which may be tried again.
+pub(super) fn end(
+    tx: &Tx<'_>,
     key: &RunKey,
+    thread: &ThreadKey,
+    last: Seq,
     status: Status,
     error: Option<RunFailure>,
 ) -> Result<bool, StoreError> {
-    let row = find_run(tx.conn, key)?;
-    match status {
-        Status::Finished | Status::Failed | Status::Cancelled => {
-            end(tx, &row, status, error)?;
-            settle(tx, &row.thread)
-        }
-        Status::Paused if row.cancel_asked => {
-            release(tx, key)?;
-            settle(tx, &row.thread)
-        }
-        Status::Paused => {
-            let sql = "UPDATE runs SET status = ?3, held = 0 WHERE tenant = ?1 AND run = ?2";
-            execute(tx.conn, sql, params![key.tenant.as_str(), key.run.as_uuid(), status.code()])?;
-            settle(tx, &row.thread)?;
-            Ok(false)
-        }
-        Status::Queued | Status::Running => Ok(false),
-    }
-}
-
-/// Ends the active run of a thread. Records stay with a failed run, which may be tried again.
-fn end(tx: &Tx<'_>, run: &RunRow, status: Status, error: Option<RunFailure>) -> Result<(), StoreError> {
-    let key = run.key();
     let (code, message) = error.map(|error| (error.code, error.message)).unzip();
-    let sql = concat!(
-        "UPDATE runs SET status = ?3, held = 0, ended_at = ?4, error_code = ?5, error_message = ?6,
-             last_seq = (SELECT ",
-        newest!("t.number"),
-        " FROM threads t WHERE t.tenant = ?1 AND t.thread = ?7)
-         WHERE tenant = ?1 AND run = ?2"
-    );
-    let (tenant, thread) = (key.tenant.as_str(), run.thread.thread.as_str());
-    execute(tx.conn, sql, params![tenant, key.run.as_uuid(), status.code(), tx.now, code, message, thread])?;
+    let sql = "UPDATE runs SET status = ?3, held = 0, ended_at = ?4, error_code = ?5, error_message = ?6,
+               last_seq = ?7 WHERE tenant = ?1 AND run = ?2";
+    let (tenant, run) = (key.tenant.as_str(), key.run.as_uuid());
+    execute(tx.conn, sql, params![tenant, run, status.code(), tx.now, code, message, int(last)])?;
     if status != Status::Failed {
-        clear_records(tx, &key)?;
+        clear_records(tx, key)?;
     }
-    set_active(tx, &run.thread, None)
+    let sql = "UPDATE threads SET active = NULL, updated_at = ?3,
+                   ready = (SELECT q.ticket FROM queue q WHERE q.tenant = ?1 AND q.thread = ?2
+                            ORDER BY q.enqueued, q.ticket LIMIT 1)
+               WHERE tenant = ?1 AND thread = ?2
+               RETURNING ready IS NOT NULL";
+    let waits =
+        one(tx.conn, sql, params![tenant, thread.thread.as_str(), tx.now], |row| get::<bool>(row, 0))?;
+    Ok(waits.unwrap_or(false))
 }
 
 fn clear_records(tx: &Tx<'_>, key: &RunKey) -> Result<(), StoreError> {
@@ -518,12 +287,12 @@ fn release(tx: &mut Tx<'_>, key: &RunKey) -> Result<(), StoreError> {
     execute(tx.conn, sql, row).map(drop)
 }
 
-fn ask_to_cancel(tx: &Tx<'_>, key: &RunKey) -> Result<(), StoreError> {
+pub(super) fn ask_to_cancel(tx: &Tx<'_>, key: &RunKey) -> Result<(), StoreError> {
     let sql = "UPDATE runs SET cancel_asked = 1 WHERE tenant = ?1 AND run = ?2";
     execute(tx.conn, sql, params![key.tenant.as_str(), key.run.as_uuid()]).map(drop)
 }
 
-fn set_active(tx: &Tx<'_>, key: &ThreadKey, run: Option<RunId>) -> Result<(), StoreError> {
+pub(super) fn set_active(tx: &Tx<'_>, key: &ThreadKey, run: Option<RunId>) -> Result<(), StoreError> {
     let sql = "UPDATE threads SET active = ?3, updated_at = ?4 WHERE tenant = ?1 AND thread = ?2";
     let run = run.map(|run| run.as_uuid());
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), run, tx.now]).map(drop)
@@ -534,29 +303,11 @@ pub(super) fn touch(tx: &Tx<'_>, key: &ThreadKey) -> Result<(), StoreError> {
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now]).map(drop)
 }
 
-/// Brings `ready` in line with a thread whose runs changed, and tells whether a run waits for a worker.
-fn settle(tx: &Tx<'_>, key: &ThreadKey) -> Result<bool, StoreError> {
-    let sql = "UPDATE threads SET ready = CASE WHEN active IS NULL
-                   THEN (SELECT q.ticket FROM queue q WHERE q.tenant = ?1 AND q.thread = ?2
-                         ORDER BY q.enqueued, q.ticket LIMIT 1)
-                   ELSE (SELECT r.ticket FROM runs r
-                         WHERE r.tenant = ?1 AND r.run = active AND r.status = 2 AND r.held = 0) END
-               WHERE tenant = ?1 AND thread = ?2
-               RETURNING ready IS NOT NULL";
-    let ready =
-        one(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str()], |row| get::<bool>(row, 0))?;
-    Ok(ready.unwrap_or(false))
-}
-
-fn lease(tx: &mut Tx<'_>, claim: &Claim, thread: &ThreadKey, run: RunId) {
+pub(super) fn lease(tx: &mut Tx<'_>, claim: &Claim, thread: &ThreadKey, run: RunId) {
     // A lease too long for the clock is as good as one of a year.
     let year = Duration::from_secs(365 * 24 * 3600);
     let until = Instant::now() + claim.lease.min(year);
     let key = thread.run(run);
     tx.desk.spent.retain(|spent| *spent != key);
     tx.desk.leases.insert(key, Lease { thread: thread.clone(), until });
-}
-
-fn lost(key: &ThreadKey) -> StoreError {
-    StoreError::Damaged(format!("the run that waits on thread `{}` is missing", key.thread))
 }

@@ -234,7 +234,7 @@ impl Writer {
 }
 
 /// Whether the runtime goes on while this thread waits for the disk.
-fn has_other_workers() -> bool {
+pub(super) fn has_other_workers() -> bool {
     Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 

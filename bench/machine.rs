@@ -1,32 +1,21 @@
-//! What ran where and when, for the head of the table.
+//! What ran where and when, for the head of a table.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::Fail;
-use crate::homes::{Ground, connect};
-use crate::peer::Peer;
-
-pub(crate) async fn about(peer: Option<&Peer>, ground: &Ground) -> Result<String, Fail> {
+/// The time, the machine and how busy it was, and what is measured besides Doran.
+pub(crate) fn about(besides: &[String]) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let mut versions =
-        vec![format!("doran {}", env!("CARGO_PKG_VERSION")), format!("SQLite {}", rusqlite::version())];
-    if let Some(url) = &ground.postgres {
-        let row = connect(url).await?.query_one("SHOW server_version", &[]).await?;
-        let version: String = row.get(0);
-        versions.push(format!("PostgreSQL {}", version.split(' ').next().unwrap_or_default()));
-    }
-    match peer {
-        Some(peer) => versions.push(format!("{} on Python {}", peer.name, peer.python)),
-        None => versions.push("no LangGraph".to_owned()),
-    }
-    Ok(format!(
+    let doran = format!("doran {}", env!("CARGO_PKG_VERSION"));
+    let measured: Vec<&str> =
+        std::iter::once(doran.as_str()).chain(besides.iter().map(String::as_str)).collect();
+    format!(
         "{} · {cores} cores, {}, {}, load {} · {}",
         now(),
         cpu_model(),
         std::env::consts::OS,
         load(),
-        versions.join(", ")
-    ))
+        measured.join(", ")
+    )
 }
 
 fn cpu_model() -> String {

@@ -1,0 +1,7 @@
+//! What the benchmarks share. Each includes this file as a module of its own.
+
+pub(crate) mod asked;
+pub(crate) mod machine;
+pub(crate) mod peer;
+pub(crate) mod table;
+pub(crate) mod times;

@@ -1,0 +1,193 @@
+//! A sentence as numbers, signs and words.
+
+use super::number::number;
+use super::{After, Surety, Token};
+
+const FUNCTIONS: [&str; 14] = [
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "log",
+    "ln",
+    "exp",
+    "abs",
+    "round",
+    "floor",
+    "ceil",
+    "min",
+    "max",
+    "factorial",
+];
+
+/// Korean words for signs, and endings that join the two numbers before them.
+const INFIX: [(&str, char); 12] = [
+    ("더하기", '+'),
+    ("플러스", '+'),
+    ("plus", '+'),
+    ("빼기", '-'),
+    ("마이너스", '-'),
+    ("minus", '-'),
+    ("곱하기", '*'),
+    ("times", '*'),
+    ("multiplied", '*'),
+    ("나누기", '/'),
+    ("divided", '/'),
+    ("over", '/'),
+];
+
+const VERBS: [(&str, char); 10] = [
+    ("더하", '+'),
+    ("더한", '+'),
+    ("더해", '+'),
+    ("빼", '-'),
+    ("뺀", '-'),
+    ("곱하", '*'),
+    ("곱한", '*'),
+    ("곱해", '*'),
+    ("나누", '/'),
+    ("나눈", '/'),
+];
+
+pub(super) fn tokens(question: &str) -> Option<Vec<Token>> {
+    let chars: Vec<char> = question.chars().collect();
+    let mut tokens: Vec<Token> = Vec::new();
+    let mut at = 0;
+    while at < chars.len() {
+        let char = chars[at];
+        if char.is_whitespace() {
+            at += 1;
+        } else if char.is_ascii_digit() {
+            let (number, next) = number(&chars, at)?;
+            tokens.push(Token::Number(number));
+            at = unit(&chars, next + usize::from(is_money(&chars[next..])), &mut tokens);
+        } else if let Some((sign, sure)) = sign(&chars, at) {
+            tokens.push(Token::Sign(sign, sure));
+            // `**` is a power in some languages.
+            at += if char == '*' && chars.get(at + 1) == Some(&'*') { 2 } else { 1 };
+            if char == '*' && chars.get(at - 1) == Some(&'*') && at >= 2 && chars.get(at - 2) == Some(&'*') {
+                tokens.pop();
+                tokens.push(Token::Sign('^', Surety::Sure));
+            }
+        } else if char == '%' || char == '％' {
+            tokens.push(Token::Percent);
+            at += 1;
+        } else if char == '(' {
+            tokens.push(Token::Open);
+            at += 1;
+        } else if char == ')' {
+            tokens.push(Token::Close);
+            at += 1;
+        } else if char == '√' {
+            tokens.push(Token::Function("sqrt"));
+            at += 1;
+        } else if char.is_alphabetic() {
+            let end = (at..chars.len()).find(|end| !chars[*end].is_alphabetic()).unwrap_or(chars.len());
+            let word: String = chars[at..end].iter().collect::<String>().to_lowercase();
+            tokens.push(word_token(&word, &tokens, chars.get(end)));
+            at = end;
+        } else if char == ',' && tokens.iter().any(|token| matches!(token, Token::Function(_))) {
+            tokens.push(Token::Sign(',', Surety::Sure));
+            at += 1;
+        } else {
+            if !matches!(char, '=' | '?' | '.' | '!') {
+                tokens.push(Token::Word);
+            }
+            at += 1;
+        }
+    }
+    Some(tokens)
+}
+
+fn sign(chars: &[char], at: usize) -> Option<(char, Surety)> {
+    let sign = match chars[at] {
+        '+' | '＋' => '+',
+        '-' | '−' | '–' => '-',
+        '*' | '×' | '✕' | '∗' => '*',
+        '/' | '÷' => '/',
+        '^' => '^',
+        // "12 x 7": the letter stands for the sign only between digits.
+        'x' | 'X' => {
+            let before = chars[..at].iter().rev().find(|char| !char.is_whitespace());
+            let after = chars[at + 1..].iter().find(|char| !char.is_whitespace());
+            let digits = before.is_some_and(char::is_ascii_digit) && after.is_some_and(char::is_ascii_digit);
+            if !digits {
+                return None;
+            }
+            '*'
+        }
+        _ => return None,
+    };
+    let spaced =
+        at > 0 && chars[at - 1].is_whitespace() && chars.get(at + 1).is_some_and(|c| c.is_whitespace());
+    let doubtful = matches!(chars[at], '-' | '–' | '/') && !spaced;
+    Some((sign, if doubtful { Surety::Tight } else { Surety::Sure }))
+}
+
+fn word_token(word: &str, before: &[Token], next: Option<&char>) -> Token {
+    if let Some(name) = FUNCTIONS.iter().find(|name| **name == word && next == Some(&'(')) {
+        return Token::Function(name);
+    }
+    if matches!(word, "루트" | "제곱근") && !matches!(before.last(), Some(Token::Of)) {
+        return Token::Function("sqrt");
+    }
+    if let Some((_, sign)) = INFIX.iter().find(|(infix, _)| *infix == word) {
+        return Token::Sign(*sign, Surety::Sure);
+    }
+    // "divided by", "multiplied by": the sign was said already.
+    if word == "by" && matches!(before.last(), Some(Token::Sign(..))) {
+        return Token::Of;
+    }
+    if word == "of" && matches!(before.last(), Some(Token::Percent)) {
+        return Token::Sign('*', Surety::Sure);
+    }
+    if let Some((_, sign)) = VERBS.iter().find(|(verb, _)| word.starts_with(verb)) {
+        return Token::Verb(*sign);
+    }
+    match word {
+        word if word.starts_with("제곱근") => Token::After(After::Root),
+        word if word.starts_with("제곱") || word == "squared" => Token::After(After::Square),
+        word if word.starts_with("절반") => Token::After(After::Half),
+        _ => Token::Word,
+    }
+}
+
+const PARTICLES: [&str; 13] =
+    ["에서", "으로", "에다", "하고", "에", "을", "를", "로", "과", "와", "은", "는", "이"];
+
+/// Whether money follows after a space, as in "2천만 원의". Other counters stand close to their number, and other words
+/// begin with the same syllable: 원칙.
+fn is_money(after: &[char]) -> bool {
+    let [' ', word @ ..] = after else { return false };
+    let word: String = word.iter().take_while(|char| char.is_alphabetic()).collect();
+    let rest = ["원", "달러", "won"].iter().find_map(|money| word.strip_prefix(money));
+    rest.is_some_and(|rest| rest.is_empty() || rest == "의" || PARTICLES.contains(&rest))
+}
+
+/// Steps over what is written onto a number: counters and particles are left out, "의" and labels are told.
+fn unit(chars: &[char], from: usize, tokens: &mut Vec<Token>) -> usize {
+    const COUNTERS: [&str; 11] = ["원", "개", "명", "달러", "won", "시간", "킬로", "kg", "km", "배", "번"];
+    let end = (from..chars.len()).find(|end| !chars[*end].is_alphabetic()).unwrap_or(chars.len());
+    let written: String = chars[from..end].iter().collect();
+    if written.is_empty() || sign(chars, from).is_some() {
+        return from;
+    }
+    let rest = COUNTERS.iter().find_map(|counter| written.strip_prefix(counter)).unwrap_or(&written);
+    if written.starts_with('배') {
+        tokens.push(Token::After(After::Times));
+    }
+    if let Some(after) = ["제곱", "승"].iter().find_map(|power| rest.strip_prefix(power)) {
+        tokens.push(Token::After(After::Power));
+        return end - after.chars().count();
+    }
+    if rest.starts_with('의') {
+        tokens.push(Token::Of);
+    } else if !rest.is_empty() && !PARTICLES.iter().any(|particle| rest.starts_with(particle)) {
+        tokens.push(if INFIX.iter().chain(&VERBS).any(|(word, _)| rest.starts_with(word)) {
+            return from + written.chars().count() - rest.chars().count();
+        } else {
+            Token::Label
+        });
+    }
+    end
+}

@@ -1,0 +1,78 @@
+//! Which sentences hold which formula.
+
+use super::formula;
+
+fn check(question: &str, expected: &str) {
+    assert_eq!(formula(question).as_deref().unwrap_or("-"), expected, "{question}");
+}
+
+#[test]
+fn signs_are_read() {
+    check("123 * 456 계산해줘", "123 * 456");
+    check("what is 12*7", "12 * 7");
+    check("12 x 7은?", "12 * 7");
+    check("2,400,000 ÷ 12", "2400000 / 12");
+    check("(1 + 2) * 3 = ?", "(1 + 2) * 3");
+    check("2^10 계산", "2 ^ 10");
+    check("2**10 계산", "2 ^ 10");
+    check("10/4는 얼마야?", "10 / 4");
+    check("sqrt(2) + 1", "sqrt(2) + 1");
+    check("max(3, 5) 계산해줘", "max(3, 5)");
+    check("1/0 계산해줘", "1 / 0");
+    check("-3 + 5", "-3 + 5");
+    check("10 % 3", "10 % 3");
+}
+
+#[test]
+fn words_and_korean_numbers_are_read() {
+    check("2400000의 15%는?", "2400000 * 15 / 100");
+    check("240만원의 3.3%는 얼마야?", "2400000 * 3.3 / 100");
+    check("1억 2천만 원의 20%는 얼마야?", "120000000 * 20 / 100");
+    check("3만 원에 5천 원을 더하면?", "30000 + 5000");
+    check("3만 5천 곱하기 4", "35000 * 4");
+    check("1억 2,000만 나누기 3은 얼마?", "120000000 / 3");
+    check("1.5억 더하기 5천만", "150000000 + 50000000");
+    check("100에서 30을 빼면?", "100 - 30");
+    check("5에 3을 더하고 2를 곱하면?", "(5 + 3) * 2");
+    check("10을 4로 나누면 얼마인가요", "10 / 4");
+    check("7의 제곱은?", "7 ^ 2");
+    check("2의 10제곱은?", "2 ^ 10");
+    check("81의 제곱근", "sqrt(81)");
+    check("루트 2는?", "sqrt(2)");
+    check("5만원의 3배는?", "50000 * 3");
+    check("15% of 80", "15 / 100 * 80");
+    check("7 plus 5", "7 + 5");
+    check("10 divided by 4", "10 / 4");
+}
+
+#[test]
+fn labels_dates_and_telephone_numbers_are_no_formulas() {
+    for question in [
+        "제5조 내용이 뭐야?",
+        "2026-11-15은 무슨 요일?",
+        "010-1234-5678로 전화해",
+        "제5조-6조 비교",
+        "24/7 지원되나요?",
+        "연차는 15일인가요?",
+        "계산해줘",
+        "3만 5천",
+        "3만 원",
+        "5 원칙의 20% 이상을 지키나요?",
+        "",
+        "---",
+        "1.5",
+        "C++ 문서",
+        "COVID-19 규정",
+        "A/B 테스트",
+    ] {
+        check(question, "-");
+    }
+}
+
+#[test]
+fn hostile_formulas_end() {
+    check(&"9".repeat(5000), "-");
+    check(&format!("{}조 더하기 1", "9".repeat(60)), "-");
+    check(&"1+".repeat(5000), "-");
+    check("+*/-", "-");
+}
