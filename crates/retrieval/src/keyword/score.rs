@@ -23,11 +23,12 @@ pub(super) struct Term {
     pub(super) weight: f32,
 }
 
-/// Lists of so few slots together are read whole.
+/// When so few slots are left to read, they are read.
 const SMALL: usize = if cfg!(test) { 64 } else { 4096 };
-/// To ask one list about one slot takes as long as to read so many slots of it.
-const ASKED: usize = 24;
-/// Sums in another order differ by less than this share.
+/// To ask the lists about one slot takes as long as to read so many slots of them: two or three have to be asked until
+/// the slot is no longer wanted.
+const ASKED: usize = 96;
+/// What is added or multiplied in another order differs by less than this share.
 const INEXACT: f32 = 1e-4;
 
 /// What is scored.
@@ -70,94 +71,109 @@ impl<'a> Scoring<'a> {
         Sums::with(self.total, |sums| {
             let lengths: Vec<usize> = self.terms.iter().map(|term| self.length(term)).collect();
             let mut left: usize = lengths.iter().sum();
-            if left <= SMALL {
-                self.terms.iter().for_each(|term| self.add(term, sums));
-                return self.settled(sums, limit);
-            }
-            let mut order: Vec<usize> = (0..self.terms.len()).collect();
-            order.sort_by_key(|at| lengths[*at]);
             let bounds: Vec<f32> = self.terms.iter().map(|term| self.bound(term)).collect();
-            let mut most = [0.0_f32; LAYERS];
-            for (term, bound) in self.terms.iter().zip(&bounds) {
-                most[term.layer as usize] += bound;
-            }
-            for (done, at) in order.iter().enumerate() {
+            for (done, term) in self.terms.iter().enumerate() {
                 // A check looks at all sums, so it must be worth it.
-                if sums.len() >= limit && left > SMALL && lengths[*at] * 2 > sums.len() {
-                    let few = limit + left / (ASKED * self.terms.len());
-                    if let Some(found) = self.early(sums, most, limit, few) {
+                if sums.len() >= limit && left > SMALL && lengths[done] * 2 > sums.len() {
+                    let few = limit + left / ASKED;
+                    if let Some(found) = self.early(sums, done, &bounds, limit, few) {
                         return found;
                     }
                 }
-                let term = &self.terms[*at];
                 self.add(term, sums);
-                left -= lengths[*at];
-                let layer = term.layer as usize;
-                // Summed anew: what is left after subtracting would not be exact.
-                most[layer] = order[done + 1..]
-                    .iter()
-                    .filter(|at| self.terms[**at].layer as usize == layer)
-                    .map(|at| bounds[*at])
-                    .sum();
+                left -= lengths[done];
             }
-            self.early(sums, [0.0; LAYERS], limit, usize::MAX).unwrap_or_default()
+            let done = self.terms.len();
+            self.early(sums, done, &bounds, limit, usize::MAX).unwrap_or_default()
         })
     }
 
-    /// The best where every term was added in order, so that the sums are the scores.
-    fn settled(&self, sums: &Sums, limit: usize) -> Vec<(f32, usize)> {
-        let mut all = sums.all();
-        all.sort_unstable_by_key(|(at, _)| *at);
-        let slots = all.iter().map(|(at, _)| *at).collect();
-        let cells: Vec<[f32; LAYERS]> = all.iter().map(|(_, cell)| *cell).collect();
-        let highest = cells.iter().fold([0.0; LAYERS], |high: [f32; LAYERS], cell| {
-            std::array::from_fn(|layer| high[layer].max(cell[layer]))
-        });
-        let mut found = self.finished(slots, &cells, highest);
-        let least = least_of_best(found.iter().map(|(score, _)| *score), limit);
-        found.retain(|(score, _)| *score >= least);
-        found
+    /// What the terms that are not `done` can add to any slot, in each layer.
+    fn most(&self, bounds: &[f32], done: usize) -> [f32; LAYERS] {
+        let mut most = [0.0_f32; LAYERS];
+        for (term, bound) in self.terms[done..].iter().zip(&bounds[done..]) {
+            most[term.layer as usize] += bound;
+        }
+        most
     }
 
-    /// The best, if what is left to add, `most` in each layer, cannot bring in passages that were not seen and leaves no
-    /// more than `few` candidates.
-    fn early(&self, sums: &Sums, most: [f32; LAYERS], limit: usize, few: usize) -> Option<Vec<(f32, usize)>> {
-        let all = sums.all();
-        let mut highest = [0.0_f32; LAYERS];
-        for layer in 0..LAYERS {
-            let sure = all.iter().fold(0.0_f32, |high, (_, cell)| high.max(cell[layer]));
-            if most[layer] > 0.0 && most[layer] >= sure * (1.0 - INEXACT) {
-                return None;
-            }
-            if sure > 0.0 {
-                let least = sure * (1.0 - INEXACT) - most[layer];
-                let near = all.iter().filter(|(_, cell)| cell[layer] >= least);
-                let mut near: Vec<usize> = near.take(few.saturating_add(1)).map(|(at, _)| *at).collect();
-                if near.len() > few {
-                    return None;
-                }
-                near.sort_unstable();
-                let exact = self.exact(&near, Some(layer));
-                highest[layer] = exact.iter().fold(0.0, |high, cell| high.max(cell[layer]));
+    /// The best, if the terms that are not `done` cannot bring in passages that were not seen and leave no more than
+    /// `few` candidates.
+    fn early(
+        &self,
+        sums: &Sums,
+        done: usize,
+        bounds: &[f32],
+        limit: usize,
+        few: usize,
+    ) -> Option<Vec<(f32, usize)>> {
+        let (all, most) = (sums.all(), self.most(bounds, done));
+        let sure = all.iter().fold([0.0; LAYERS], |high: [f32; LAYERS], (_, cell)| {
+            std::array::from_fn(|layer| high[layer].max(cell[layer]))
+        });
+        if (0..LAYERS).any(|layer| most[layer] > 0.0 && most[layer] >= sure[layer] * (1.0 - INEXACT)) {
+            return None;
+        }
+        // About what it will be: most that fail fail here, before any list is asked.
+        self.near(&all, sure, most, limit, few)?;
+        let mut highest = sure;
+        for layer in (0..LAYERS).filter(|layer| most[*layer] > 0.0) {
+            let high = |some: &[Slot]| some.iter().fold(0.0_f32, |high, (_, cell)| high.max(cell[layer]));
+            let least = sure[layer] * (1.0 - INEXACT) - most[layer];
+            let mut near = few_of(all.iter().filter(|(_, cell)| cell[layer] >= least), few)?;
+            self.finish(&mut near, done, Some(layer), |some, done| {
+                let least = high(some) * (1.0 - INEXACT) - self.most(bounds, done)[layer];
+                some.retain(|(_, cell)| cell[layer] >= least);
+            });
+            highest[layer] = high(&near);
+        }
+        let mut near = self.near(&all, highest, most, limit, few)?;
+        for (slot, _) in &self.lifted {
+            if let Err(at) = near.binary_search_by_key(slot, |(at, _)| *at) {
+                near.insert(at, (*slot, sums.of(*slot)));
             }
         }
-        let [pairs, stems] = self.scales(highest);
-        let low = |cell: &[f32; LAYERS]| cell[0] * pairs + cell[1] * stems;
-        let least = least_of_best(all.iter().map(|(_, cell)| low(cell)), limit) * (1.0 - INEXACT);
-        let more = low(&most) * (1.0 + INEXACT);
+        self.finish(&mut near, done, None, |some, done| {
+            let (least, more) = self.threshold(some, highest, self.most(bounds, done), limit);
+            let is_lifted = |slot: &usize| self.lifted.binary_search_by_key(slot, |(at, _)| *at).is_ok();
+            some.retain(|(at, cell)| self.low(cell, highest) + more >= least || is_lifted(at));
+        });
+        Some(self.finished(near, highest))
+    }
+
+    /// The slots that can be among the best, if they are few and no other slot can.
+    fn near(
+        &self,
+        all: &[Slot],
+        highest: [f32; LAYERS],
+        most: [f32; LAYERS],
+        limit: usize,
+        few: usize,
+    ) -> Option<Vec<Slot>> {
+        let (least, more) = self.threshold(all, highest, most, limit);
         if most != [0.0; LAYERS] && (more >= least || all.len() < limit) {
             return None;
         }
-        let near = all.iter().filter(|(_, cell)| low(cell) + more >= least);
-        let mut near: Vec<usize> = near.take(few.saturating_add(1)).map(|(at, _)| *at).collect();
-        if near.len() > few {
-            return None;
-        }
-        near.extend(self.lifted.iter().map(|(at, _)| *at));
-        near.sort_unstable();
-        near.dedup();
-        let exact = self.exact(&near, None);
-        Some(self.finished(near, &exact, highest))
+        few_of(all.iter().filter(|(_, cell)| self.low(cell, highest) + more >= least), few)
+    }
+
+    /// What a slot must have at least to be among the best, and what can still be added to any.
+    fn threshold(
+        &self,
+        all: &[Slot],
+        highest: [f32; LAYERS],
+        most: [f32; LAYERS],
+        limit: usize,
+    ) -> (f32, f32) {
+        let least = least_of_best(all.iter().map(|(_, cell)| self.low(cell, highest)), limit);
+        (least * (1.0 - INEXACT), self.low(&most, highest) * (1.0 + INEXACT))
+    }
+
+    /// The score of a slot from its sums.
+    #[inline]
+    fn low(&self, cell: &[f32; LAYERS], highest: [f32; LAYERS]) -> f32 {
+        let [pairs, stems] = self.scales(highest);
+        cell[0] * pairs + cell[1] * stems
     }
 
     /// What the sums of the layers are multiplied by.
@@ -166,17 +182,10 @@ impl<'a> Scoring<'a> {
         [scale(highest[0], 1.0), scale(highest[1], self.stems)]
     }
 
-    /// The scores of slots, sorted, from their sums in each layer.
-    fn finished(
-        &self,
-        slots: Vec<usize>,
-        cells: &[[f32; LAYERS]],
-        highest: [f32; LAYERS],
-    ) -> Vec<(f32, usize)> {
-        let [pairs, stems] = self.scales(highest);
-        let scores = slots.into_iter().zip(cells);
+    /// The scores of slots, sorted, from their sums.
+    fn finished(&self, slots: Vec<Slot>, highest: [f32; LAYERS]) -> Vec<(f32, usize)> {
         let mut found: Vec<(f32, usize)> =
-            scores.map(|(at, cell)| (cell[0] * pairs + cell[1] * stems, at)).collect();
+            slots.into_iter().map(|(at, cell)| (self.low(&cell, highest), at)).collect();
         for (slot, more) in &self.lifted {
             match found.binary_search_by_key(slot, |(_, at)| *at) {
                 Ok(at) => found[at].0 += more,
@@ -200,15 +209,9 @@ impl<'a> Scoring<'a> {
         let shares = places.filter_map(|(part, place)| {
             let count = part.segment.most((*place)?);
             let length = part.segment.least()[layer].max(u32::from(count)) as f32;
-            Some(if count == u8::MAX { 1.0 } else { self.share(layer, f32::from(count), length) })
+            Some(if count == u8::MAX { 1.0 } else { self.given(1.0, layer, f32::from(count), length) })
         });
         term.weight * shares.fold(0.0, f32::max) * (1.0 + INEXACT)
-    }
-
-    /// How much of its weight a term gives a passage that holds it so often and is so long.
-    #[inline]
-    fn share(&self, layer: usize, count: f32, length: f32) -> f32 {
-        count / (count + self.flat + self.steep[layer] * length)
     }
 
     /// Adds what a term gives to every slot that holds it.
@@ -233,34 +236,52 @@ impl<'a> Scoring<'a> {
         weight * count / (count + self.flat + self.steep[layer] * length)
     }
 
-    /// The sums of some slots, sorted, with the terms in the order of the question; of one layer or of all.
-    fn exact(&self, slots: &[usize], only: Option<usize>) -> Vec<[f32; LAYERS]> {
-        let mut cells = vec![[0.0; LAYERS]; slots.len()];
-        let mut start = 0;
-        for (number, part) in self.parts.iter().enumerate() {
-            let base = self.bases[number];
-            let count = slots[start..].partition_point(|at| *at < base + part.segment.slots());
-            let within: Vec<u32> = slots[start..start + count].iter().map(|at| (at - base) as u32).collect();
-            let lengths = part.segment.lengths();
-            let cells = &mut cells[start..start + count];
-            start += count;
-            if within.is_empty() {
+    /// Adds what the terms that are not `done` give to some slots, sorted; of one layer or of all. After each term
+    /// `narrow` takes out those that are no longer wanted; it is told how many terms are done.
+    fn finish(
+        &self,
+        slots: &mut Vec<Slot>,
+        done: usize,
+        only: Option<usize>,
+        narrow: impl Fn(&mut Vec<Slot>, usize),
+    ) {
+        let mut within = Vec::new();
+        for (at, term) in self.terms.iter().enumerate().skip(done) {
+            let layer = term.layer as usize;
+            if only.is_some_and(|only| only != layer) {
                 continue;
             }
-            for term in &self.terms {
-                let layer = term.layer as usize;
-                let Some(place) = term.places[number] else { continue };
-                if only.is_some_and(|only| only != layer) {
-                    continue;
-                }
+            let mut start = 0;
+            for (number, part) in self.parts.iter().enumerate() {
+                let base = self.bases[number];
+                let end = start + slots[start..].partition_point(|(at, _)| *at < base + part.segment.slots());
+                let some = &mut slots[start..end];
+                start = end;
+                let Some(place) = term.places[number].filter(|_| !some.is_empty()) else { continue };
+                within.clear();
+                within.extend(some.iter().map(|(at, _)| (at - base) as u32));
+                let lengths = part.segment.lengths();
                 part.segment.postings(place).of(&within, |at, count| {
                     let length = u32::from_le_bytes(lengths[within[at] as usize][layer]) as f32;
-                    cells[at][layer] += self.given(term.weight, layer, count as f32, length);
+                    some[at].1[layer] += self.given(term.weight, layer, count as f32, length);
                 });
             }
+            narrow(slots, at + 1);
         }
-        cells
     }
+}
+
+/// A slot and its sums.
+type Slot = (usize, [f32; LAYERS]);
+
+/// Some slots with their sums, sorted; `None` if there are more than a few.
+fn few_of<'a>(slots: impl Iterator<Item = &'a Slot>, few: usize) -> Option<Vec<Slot>> {
+    let mut some: Vec<_> = slots.take(few.saturating_add(1)).copied().collect();
+    if some.len() > few {
+        return None;
+    }
+    some.sort_unstable_by_key(|(at, _)| *at);
+    Some(some)
 }
 
 /// What the last of the best so many has; the smallest number above zero where there are fewer.
@@ -303,6 +324,6 @@ impl Scoring<'_> {
         }
         let high = |layer: usize| cells.iter().fold(0.0_f32, |high, cell| high.max(cell[layer]));
         let highest = [high(0), high(1)];
-        self.finished((0..self.total).collect(), &cells, highest)
+        self.finished(cells.into_iter().enumerate().collect(), highest)
     }
 }

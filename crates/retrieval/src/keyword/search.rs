@@ -89,7 +89,8 @@ impl About {
     }
 }
 
-/// The terms to look for, in the order of the question, with how much each weighs.
+/// The terms to look for, with how much each weighs: those that fewest passages hold first, else in the order of the
+/// question.
 fn terms(parts: &[Part], masks: &[Mask], about: &About, query: &Query, ranking: &Ranking) -> Vec<Term> {
     let rare = |holders: u32| {
         let (holders, passages) = (holders as f32, about.passages as f32);
@@ -109,16 +110,17 @@ fn terms(parts: &[Part], masks: &[Mask], about: &About, query: &Query, ranking: 
             weight *= said.fold(0.0, f32::max) / rare(0);
         }
         if holders > 0 {
-            terms.push(Term { layer, places, weight: weight * rare(holders) });
+            terms.push((holders, Term { layer, places, weight: weight * rare(holders) }));
         } else if wanted.said.is_empty() && slips_left > 0 {
             slips_left -= 1;
             for (places, holders) in meant_by_slip(parts, masks, &wanted.key) {
                 let weight = weight * ranking.slip * rare(holders);
-                terms.push(Term { layer, places, weight });
+                terms.push((holders, Term { layer, places, weight }));
             }
         }
     }
-    terms
+    terms.sort_by_key(|(holders, _)| *holders);
+    terms.into_iter().map(|(_, term)| term).collect()
 }
 
 /// Where a term is in each part.

@@ -49,6 +49,11 @@ impl Sums {
         self.touched.len()
     }
 
+    /// The sum of a slot.
+    pub(super) fn of(&self, slot: usize) -> [f32; LAYERS] {
+        self.cells[slot]
+    }
+
     /// Every slot that has a sum.
     pub(super) fn all(&self) -> Vec<(usize, [f32; LAYERS])> {
         self.touched.iter().map(|slot| (*slot as usize, self.cells[*slot as usize])).collect()

@@ -12,8 +12,17 @@ pub(crate) struct Words {
     bytes: Vec<u8>,
     /// Where each run ends in `bytes`.
     ends: Vec<u32>,
-    /// By hash: the hash above, below the number of a run and one; or 0.
-    table: Vec<u64>,
+    table: Vec<Entry>,
+}
+
+/// A place by hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// How the run begins: most need no other look.
+    start: u64,
+    hash: u32,
+    /// The number of the run and one, or 0.
+    number: u32,
 }
 
 impl Default for Words {
@@ -25,7 +34,7 @@ impl Default for Words {
 impl Words {
     /// None yet, hashed with this seed.
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self { seed, bytes: Vec::new(), ends: Vec::new(), table: vec![0; 64] }
+        Self { seed, bytes: Vec::new(), ends: Vec::new(), table: vec![Entry::default(); 64] }
     }
 
     /// How many there are.
@@ -50,18 +59,19 @@ impl Words {
 
     /// The places by hash, for [`find`]: the number of a run and one, or 0.
     pub(crate) fn table(&self) -> Vec<u32> {
-        self.table.iter().map(|entry| *entry as u32).collect()
+        self.table.iter().map(|entry| entry.number).collect()
     }
 
     /// The number of a run, and whether it is new.
     pub(crate) fn number(&mut self, run: &[u8]) -> (u32, bool) {
         let mask = self.table.len() - 1;
         let hash = hash(self.seed, run);
+        let start = start(run);
         let mut at = hash as usize & mask;
-        while self.table[at] != 0 {
+        while self.table[at].number != 0 {
             let entry = self.table[at];
-            let number = (entry as u32).wrapping_sub(1);
-            if (entry >> 32) as u32 == hash && self.run(number) == run {
+            let number = entry.number - 1;
+            if entry.hash == hash && entry.start == start && (run.len() <= WHOLE || self.run(number) == run) {
                 return (number, false);
             }
             at = (at + 1) & mask;
@@ -69,7 +79,7 @@ impl Words {
         let number = self.ends.len() as u32;
         self.bytes.extend_from_slice(run);
         self.ends.push(self.bytes.len() as u32);
-        self.table[at] = entry(hash, number);
+        self.table[at] = Entry { start, hash, number: number + 1 };
         if self.ends.len() * 3 > self.table.len() * 2 {
             self.grow();
         }
@@ -86,26 +96,33 @@ impl Words {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
-        self.table.fill(0);
+        self.table.fill(Entry::default());
     }
 
     fn grow(&mut self) {
-        let mut table = vec![0; self.table.len() * 2];
+        let mut table = vec![Entry::default(); self.table.len() * 2];
         let mask = table.len() - 1;
-        for number in 0..self.ends.len() as u32 {
-            let hash = hash(self.seed, self.run(number));
-            let mut at = hash as usize & mask;
-            while table[at] != 0 {
+        for entry in self.table.iter().filter(|entry| entry.number != 0) {
+            let mut at = entry.hash as usize & mask;
+            while table[at].number != 0 {
                 at = (at + 1) & mask;
             }
-            table[at] = entry(hash, number);
+            table[at] = *entry;
         }
         self.table = table;
     }
 }
 
-fn entry(hash: u32, number: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(number + 1)
+/// Runs of so few bytes are told apart by their [`start`] alone.
+const WHOLE: usize = 7;
+
+/// The first bytes of a run, and its length if that is all of it.
+fn start(run: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let count = run.len().min(WHOLE);
+    bytes[..count].copy_from_slice(&run[..count]);
+    bytes[WHOLE] = if run.len() > WHOLE { u8::MAX } else { count as u8 };
+    u64::from_le_bytes(bytes)
 }
 
 /// Looks for a run in the table of [`Words`] that were written down. `entry` reads the table, which has `places`, a
