@@ -59,11 +59,11 @@ impl Answer {
                 }
                 return Ok(self.rest());
             }
-            Body::Failed { code, message, .. } => {
+            Body::Failed { code, message, en, ko, .. } => {
                 self.error_code = Some(code.clone());
                 self.failure = Some(both!(
-                    "실행이 실패했습니다 ({code}): {message}",
-                    "the run failed ({code}): {message}"
+                    "실행이 실패했습니다. {ko} ({code}: {message})",
+                    "the run failed. {en} ({code}: {message})"
                 ));
             }
             Body::Cancelled { .. } => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use doran_agents::{Agent, AskOptions, Turn};
-use doran_engine::store::{Idempotency, IfBusy, RunRow, Status, StoreError};
+use doran_engine::store::{Idempotency, IfBusy, RunRow, Status, StoreError, ThreadRow};
 use doran_engine::{EngineError, RunHandle, StartOptions, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -14,6 +14,9 @@ use crate::identity::Caller;
 
 /// The most characters of a title made from a question.
 const TITLE: usize = 60;
+
+/// Where a thread keeps the hash of the request that made it.
+pub(crate) const MADE_BY: &str = "made_by";
 
 /// A question as any dialect brings it.
 pub(crate) struct Ask<'a> {
@@ -31,10 +34,15 @@ pub(crate) async fn start(app: &App, ask: Ask<'_>) -> Result<RunHandle, ApiError
     let agent = agent(app, ask.agent)?;
     check_message(app, ask.message)?;
     let idempotency = ask.idempotency.map(|(key, bytes)| Idempotency { key, hash: hash(&ask.thread, bytes) });
-    name_thread(app, &ask.thread, agent, ask.message).await?;
     let input = agent.input(ask.message, &ask.options);
     let options = StartOptions { idempotency, if_busy: ask.if_busy, ..StartOptions::default() };
-    let run = app.runtime.start(&agent.name, &ask.thread, Some(&input), options).await?;
+    // Side by side: the store writes both in one go, and nobody waits for the disk twice.
+    let (named, run) = tokio::join!(
+        name_thread(app, &ask.thread, agent, ask.message),
+        app.runtime.start(&agent.name, &ask.thread, Some(&input), options),
+    );
+    let run = run?;
+    named?;
     app.metrics.run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started");
     Ok(run)
@@ -100,6 +108,22 @@ pub(crate) fn new_thread(caller: &Caller, idempotency: Option<&str>) -> ThreadKe
     ThreadKey { tenant: caller.tenant.clone(), thread: named.unwrap_or_else(ThreadId::random) }
 }
 
+/// The thread that the same request made before, if its client gave a key by which it can be repeated.
+pub(crate) async fn made_before(
+    app: &App,
+    thread: &ThreadKey,
+    key: Option<&str>,
+    asked: &str,
+) -> Result<Option<ThreadRow>, ApiError> {
+    let Some(key) = key else { return Ok(None) };
+    match app.runtime.store().thread(thread).await {
+        Ok(row) if row.metadata.get(MADE_BY).and_then(Value::as_str) == Some(asked) => Ok(Some(row)),
+        Ok(_) => Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into()),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(EngineError::from(error).into()),
+    }
+}
+
 /// A new thread is called by its first question, until somebody calls it otherwise.
 async fn name_thread(app: &App, thread: &ThreadKey, agent: &Agent, message: &str) -> Result<(), ApiError> {
     let store = app.runtime.store();
@@ -141,7 +165,7 @@ fn check_message(app: &App, message: &str) -> Result<(), ApiError> {
 }
 
 /// What was asked, and where. The tenant is part of the key already.
-fn hash(thread: &ThreadKey, body: &[u8]) -> String {
+pub(crate) fn hash(thread: &ThreadKey, body: &[u8]) -> String {
     let mut hash = Sha256::new();
     hash.update(thread.thread.as_str().as_bytes());
     hash.update([0]);

@@ -12,6 +12,7 @@ mod body;
 mod error;
 mod fold;
 mod guard;
+mod heads;
 mod identity;
 mod listen;
 mod metrics;

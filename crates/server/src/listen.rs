@@ -25,6 +25,9 @@ const BACKLOG: u32 = 4096;
 /// Bytes that the system holds for a client that is slow to read. Left alone it would take megabytes for each.
 const SEND_BUFFER: u32 = 128 * 1024;
 
+/// Bytes that a connection holds of what it reads and of what it writes. Left alone it would be hundreds of thousands.
+const CONNECTION_BUFFER: usize = 32 * 1024;
+
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -75,6 +78,7 @@ pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) {
     let limits = app.limits;
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head_time).max_header_size(limits.head_bytes);
+    http.max_buf_size(CONNECTION_BUFFER.max(limits.head_bytes));
     let service = TowerToHyperService::new(router(&app));
     let permits = Arc::new(Semaphore::new(limits.connections));
     let open = GracefulShutdown::new();

@@ -1,26 +1,29 @@
 //! Events of a run as server-sent events. A stream reads the log at the pace of its client, with a number; what the
 //! client does not read waits in the log, not in a queue.
 
-use std::time::Duration;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, Watch};
-use futures_util::stream;
+use futures_util::Stream;
 use serde_json::Value;
-use tokio::sync::mpsc::{Sender, channel};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{MissedTickBehavior, interval};
 use tracing::Instrument;
 
 use crate::App;
 use crate::api::{self, Event};
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::metrics::Open;
 
-/// Frames between the log and the socket. Few, so that a slow client holds back only itself.
-const FRAMES: usize = 16;
+/// Frames between the log and the socket. Few, as a slow client holds all of them.
+const FRAMES: usize = 4;
 /// The least time after which a browser comes back by itself; the most is twice that.
 const RETRY_MS: u128 = 500;
 
@@ -36,14 +39,13 @@ pub(crate) fn stream(app: &App, caller: Caller, thread: &str, watch: Watch) -> R
     })
 }
 
-/// Streams what `tell` sends. Whoever tells stops when nobody listens any more.
+/// Streams what `tell` sends. It is told as the client reads, and dropped when the client goes.
 pub(crate) fn frames<F: Future<Output = ()> + Send + 'static>(
     app: &App,
     caller: Caller,
     tell: impl FnOnce(Frames) -> F,
 ) -> Result<Response, ApiError> {
-    let slow_reader = app.limits.slow_reader;
-    respond(app, caller, move |to| tell(Frames { to, slow_reader }))
+    respond(app, caller, move |to| tell(Frames(to)))
 }
 
 /// A stream of frames, unless there are too many already. It ends when the key it was opened with is taken away.
@@ -60,20 +62,14 @@ fn respond<F: Future<Output = ()> + Send + 'static>(
     let (frames, arriving) = channel(FRAMES);
     let telling = tell(frames);
     let keys = app.keys.clone();
-    tokio::spawn(
-        async move {
-            let _open = open;
-            tokio::select! {
-                () = telling => {}
-                () = keys.taken_away(&caller) => tracing::info!("a stream ended with its key"),
-            }
+    let telling = async move {
+        tokio::select! {
+            () = telling => {}
+            () = keys.taken_away(&caller) => tracing::info!("a stream ended with its key"),
         }
-        .in_current_span(),
-    );
-    let body = stream::unfold(arriving, |mut arriving| async {
-        arriving.recv().await.map(|frame| (Ok::<Bytes, std::convert::Infallible>(frame), arriving))
-    });
-    let mut response = Body::from_stream(body).into_response();
+    };
+    let told = Told { telling: Some(Box::pin(telling.in_current_span())), arriving, _open: open };
+    let mut response = Body::from_stream(told).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -82,17 +78,35 @@ fn respond<F: Future<Output = ()> + Send + 'static>(
     Ok(response)
 }
 
-/// The way to one client.
-pub(crate) struct Frames {
-    to: Sender<Bytes>,
-    slow_reader: Duration,
+/// A body that is told while it is read, in the task of its connection. A client that stops reading stops the telling;
+/// the socket lets go of it in time.
+struct Told {
+    telling: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    arriving: Receiver<Bytes>,
+    _open: Open,
 }
+
+impl Stream for Told {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Poll::Ready(frame) = self.arriving.poll_recv(cx) {
+            return Poll::Ready(frame.map(Ok));
+        }
+        if self.telling.as_mut().is_some_and(|telling| telling.as_mut().poll(cx).is_ready()) {
+            self.telling = None;
+        }
+        self.arriving.poll_recv(cx).map(|frame| frame.map(Ok))
+    }
+}
+
+/// The way to one client.
+pub(crate) struct Frames(Sender<Bytes>);
 
 impl Frames {
     /// Whether the client still listens.
     pub(crate) async fn send(&self, frame: Frame) -> bool {
-        // A client that does not read for so long is let go.
-        timeout(self.slow_reader, self.to.send(frame.0)).await.is_ok_and(|sent| sent.is_ok())
+        self.0.send(frame.0).await.is_ok()
     }
 
     /// As `send`, in order.
@@ -127,7 +141,7 @@ impl Frame {
     }
 }
 
-/// Moves events from the log to the client. Ending it ends nothing but the stream.
+/// Moves events from the log to the client, as it reads. Ending it ends nothing but the stream.
 async fn pump(app: App, thread: String, mut watch: Watch, frames: Sender<Bytes>) {
     let mut beat = interval(app.limits.heartbeat);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -139,24 +153,14 @@ async fn pump(app: App, thread: String, mut watch: Watch, frames: Sender<Bytes>)
             tokio::select! {
                 biased;
                 () = app.draining.cancelled() => break Some(api::Body::Draining.into()),
-                () = frames.closed() => return,
                 event = &mut next => break told(&thread, event),
-                _ = beat.tick() => {
-                    // A client that does not read gets no sign of life either.
-                    drop(frames.try_send(Bytes::from_static(b": alive\n\n")));
-                }
+                _ = beat.tick() => drop(frames.try_send(Bytes::from_static(b": alive\n\n"))),
             }
         };
         let Some(event) = event else { return };
         let last = matches!(event.body, api::Body::Draining | api::Body::Error { .. });
-        tokio::select! {
-            sent = frames.send(frame(&event)) => if sent.is_err() || last { return },
-            // A client that does not read for so long is let go; it can come back with the number it has.
-            () = tokio::time::sleep(app.limits.slow_reader) => return,
-            () = app.draining.cancelled(), if !last => {
-                drop(frames.try_send(frame(&api::Body::Draining.into())));
-                return;
-            }
+        if frames.send(frame(&event)).await.is_err() || last {
+            return;
         }
         beat.reset();
     }

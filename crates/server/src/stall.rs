@@ -1,4 +1,5 @@
 //! A socket whose other side has to read. What is written waits for the client only so long; then the connection ends.
+//! What is read passes [`Heads`] first.
 //!
 //! HTTP has a deadline for what a client sends and none for what it takes. A client that stops reading would otherwise
 //! keep its connection, and what waits in it, for as long as it likes.
@@ -11,17 +12,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use crate::heads::Heads;
+
 /// A socket that gives up on a client that does not read.
 pub(crate) struct Impatient<S> {
     socket: S,
     patience: Duration,
     /// Runs from the first write that had to wait until one that did not.
     stalled: Option<Pin<Box<Sleep>>>,
+    heads: Heads,
 }
 
 impl<S> Impatient<S> {
     pub(crate) fn new(socket: S, patience: Duration) -> Self {
-        Self { socket, patience, stalled: None }
+        Self { socket, patience, stalled: None, heads: Heads::new() }
     }
 
     /// What a write came to, or that it has waited too long.
@@ -41,7 +45,10 @@ impl<S> Impatient<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.socket).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.socket).poll_read(cx, buf);
+        self.heads.check(&mut buf.filled_mut()[before..]);
+        read
     }
 }
 

@@ -1,6 +1,6 @@
 //! `doran runs`: the runs, newest first.
 
-use doran_engine::store::{RunFilter, RunRow};
+use doran_engine::store::RunFilter;
 use doran_engine::{Tenant, ThreadId};
 use doran_server::api::Run;
 use serde_json::json;
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
             let records = assemble::records(config).await?;
             let filter = RunFilter { thread: args.thread.clone(), limit: args.limit, ..RunFilter::default() };
             let rows = records.store.runs(&Tenant::local(), &filter).await?;
-            rows.into_iter().map(of_row).collect()
+            rows.iter().map(Run::of).collect()
         }
     };
     let mut lines = String::new();
@@ -76,21 +76,4 @@ async fn of_server(args: &Args, client: &Client) -> anyhow::Result<Vec<Run>> {
     runs.sort_by(|left, right| right.created.cmp(&left.created).then(right.id.cmp(&left.id)));
     runs.truncate(args.limit);
     Ok(runs)
-}
-
-fn of_row(row: RunRow) -> Run {
-    let (error_code, error_message) = row.error.map(|error| (error.code, error.message)).unzip();
-    Run {
-        id: row.run.to_string(),
-        thread: row.thread.thread.to_string(),
-        agent: row.graph,
-        status: row.status,
-        created: row.created_at,
-        started: row.started_at,
-        ended: row.ended_at,
-        steps: row.steps,
-        usage: row.usage,
-        error_code,
-        error_message,
-    }
 }

@@ -56,3 +56,19 @@ fn with_a_key_other_machines_may_be_served() {
     assert!(asked(&server, None).contains(" 401 "));
     drop(server);
 }
+
+#[test]
+fn a_key_in_an_address_opens_nothing_and_stands_in_no_log() {
+    let here = fresh("address-key");
+    let made = told(&here, &["keys", "new", "laptop"], "");
+    let key = text(&made.stdout).trim().to_owned();
+    let server = Server::start_with(&here, &["--port", "0", "--log", "warn,doran_server=trace,hyper=trace"]);
+    for name in ["key", "api_key", "access_token"] {
+        let answer = server.request(&format!("GET /api/agents?{name}={key}"), "");
+        assert!(answer.starts_with("HTTP/1.1 401 ") && !answer.contains(&key), "{answer}");
+    }
+    becomes(&server, Some(&key), " 200 ");
+    let (_, log) = server.stop();
+    assert!(log.contains("/api/agents"), "the log tells of requests: {log}");
+    assert!(!log.contains(&key), "{log}");
+}

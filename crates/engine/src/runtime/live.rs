@@ -108,15 +108,26 @@ impl Live {
         self.bell.subscribe()
     }
 
-    /// The pieces after entry `cursor` from number `from` on, and the number of the next one. `None` when the log has
-    /// grown past `cursor`.
-    pub(crate) fn after(&self, cursor: Seq, from: u64) -> Option<(Vec<Arc<Delta>>, u64)> {
+    /// The newest entry of the log, as far as this process has written it.
+    pub(crate) fn head(&self) -> Seq {
+        self.pieces().head
+    }
+
+    /// The first `most` pieces after entry `cursor` from number `from` on, and the number to go on from. `None` when
+    /// the log has grown past `cursor`.
+    pub(crate) fn after(&self, cursor: Seq, from: u64, most: usize) -> Option<(Vec<Arc<Delta>>, u64)> {
         let pieces = self.pieces();
         if pieces.head != cursor {
             return None;
         }
         let first = pieces.kept.partition_point(|(number, _)| *number < from);
-        Some((pieces.kept.iter().skip(first).map(|(_, delta)| delta.clone()).collect(), pieces.next))
+        let some: Vec<_> = pieces.kept.iter().skip(first).take(most).collect();
+        let next = if first + some.len() < pieces.kept.len() {
+            some.last().map_or(from, |(number, _)| number + 1)
+        } else {
+            pieces.next
+        };
+        Some((some.into_iter().map(|(_, delta)| delta.clone()).collect(), next))
     }
 
     /// The text shown so far in the step in progress, by node. Of several tries only the last.
@@ -182,15 +193,15 @@ mod tests {
         let live = Live::new(1);
         text(&live, 0, "안녕");
         text(&live, 1, "하세요");
-        let (pieces, end) = live.after(1, 0).expect("same step");
+        let (pieces, end) = live.after(1, 0, 9).expect("same step");
         assert_eq!((pieces.len(), end), (2, 2));
-        assert_eq!(live.after(1, 2).expect("same step").0.len(), 0);
+        assert_eq!(live.after(1, 2, 9).expect("same step").0.len(), 0);
         live.wrote(2, Some("0.1"));
-        assert!(live.after(1, 2).is_none());
-        assert_eq!(live.after(2, 0).expect("the step of a sibling's graph").0.len(), 2);
-        assert_eq!(live.after(2, 2).expect("nothing twice").0.len(), 0);
+        assert!(live.after(1, 2, 9).is_none());
+        assert_eq!(live.after(2, 0, 9).expect("the step of a sibling's graph").0.len(), 2);
+        assert_eq!(live.after(2, 2, 9).expect("nothing twice").0.len(), 0);
         live.wrote(3, None);
-        assert_eq!(live.after(3, 0).expect("next step").0.len(), 0);
+        assert_eq!(live.after(3, 0, 9).expect("next step").0.len(), 0);
     }
 
     #[test]
@@ -200,9 +211,26 @@ mod tests {
             text(&live, index, "a piece of some forty bytes, more or less");
         }
         assert!(live.pieces().kept.len() < 10_000);
-        let (pieces, end) = live.after(0, 0).expect("same step");
+        let (pieces, end) = live.after(0, 0, usize::MAX).expect("same step");
         assert_eq!(end, 100_000);
         assert_eq!(pieces.last().expect("kept").index, 99_999);
+    }
+
+    #[test]
+    fn pieces_are_taken_a_few_at_a_time_and_none_is_passed_over() {
+        let live = Live::new(0);
+        (0..7).for_each(|index| text(&live, index, "word"));
+        let (mut from, mut seen) = (0, Vec::new());
+        loop {
+            let (pieces, next) = live.after(0, from, 3).expect("same step");
+            assert!(pieces.len() <= 3);
+            if pieces.is_empty() {
+                break;
+            }
+            seen.extend(pieces.iter().map(|piece| piece.index));
+            from = next;
+        }
+        assert_eq!((seen, from), ((0..7).collect(), 7));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Watching a run: everything from the log, in order and once, and the pieces of the step in progress between.
 //!
-//! Watchers read the log at their own pace with a number; there is no queue of events for each of them.
+//! Watchers read the log at their own pace with a number; there is no queue of events for each of them, and each holds
+//! little: a slow one must not cost more than a quick one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +17,11 @@ use crate::runtime::live::{Delta, Live};
 use crate::runtime::{Inner, Runtime};
 use crate::store::{Entry, EntryKind, RunRow, Seq, Status};
 
-/// Entries read in one go.
-const PAGE: usize = 128;
+/// Entries read in one go. An entry can be large, and a slow watcher holds all it has read.
+const PAGE: usize = 8;
+
+/// Pieces of a step in progress taken in one go.
+const PIECES: usize = 32;
 
 /// How often a run that another process drives is looked at.
 const POLL: Duration = Duration::from_millis(200);
@@ -44,6 +48,8 @@ pub struct Watch {
     pieces: u64,
     live: Option<(Arc<Live>, watch::Receiver<Seq>)>,
     buffer: VecDeque<Event>,
+    /// The log has to be looked at, whatever the live side says.
+    looks: bool,
     over: bool,
 }
 
@@ -69,6 +75,7 @@ impl Watch {
             pieces: 0,
             live: None,
             buffer: VecDeque::new(),
+            looks: true,
             over: false,
         }
     }
@@ -86,7 +93,7 @@ impl Watch {
             if let Some((_, bell)) = &mut self.live {
                 bell.mark_unchanged();
             }
-            if self.read_log().await? || self.read_pieces() {
+            if (self.may_have_grown() && self.read_log().await?) || self.read_pieces() {
                 continue;
             }
             if self.ended().await? {
@@ -114,6 +121,19 @@ impl Watch {
                 (live, bell)
             });
             self.pieces = 0;
+            self.looks = true;
+        }
+    }
+
+    /// Whether the log may hold more than was given. While this process drives the run it knows, and a piece of text
+    /// costs its watchers no look at the store.
+    fn may_have_grown(&mut self) -> bool {
+        let looks = std::mem::take(&mut self.looks);
+        match (&self.live, self.first) {
+            (Some((live, _)), Some(first)) => {
+                looks || live.head() != first + self.seen - 1 || failpoint::mutant("M2")
+            }
+            (_, _) => true,
         }
     }
 
@@ -157,7 +177,9 @@ impl Watch {
 
     fn read_pieces(&mut self) -> bool {
         let (Some((live, _)), Some(first)) = (&self.live, self.first) else { return false };
-        let Some((pieces, end)) = live.after(first + self.seen - 1, self.pieces) else { return false };
+        let Some((pieces, end)) = live.after(first + self.seen - 1, self.pieces, PIECES) else {
+            return false;
+        };
         self.pieces = end;
         self.buffer.extend(pieces.into_iter().map(Event::Delta));
         !self.buffer.is_empty()
@@ -177,8 +199,8 @@ impl Watch {
         match &mut self.live {
             // The bell can ring between the read above and here: `changed` then returns at once. The time limit only
             // matters when the run ends in this process without an entry (it was lost to another worker): the next
-            // turn finds that it has no live side any more.
-            Some((_, bell)) => drop(timeout(POLL * 5, bell.changed()).await),
+            // turn looks at the log, and in the end finds that the run has no live side any more.
+            Some((_, bell)) => self.looks = timeout(POLL * 5, bell.changed()).await.is_err(),
             None => tokio::time::sleep(POLL).await,
         }
     }

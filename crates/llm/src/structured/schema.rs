@@ -1,5 +1,9 @@
 //! Schemas of answers: from a Rust type, as vendors want them, and against what came.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jsonschema::Validator;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -20,9 +24,9 @@ pub fn schema_of<T: JsonSchema>() -> ResponseSchema {
 
 /// What is wrong with a value, at most five findings, each with its place. A schema that cannot be read is a finding.
 pub(super) fn problems(schema: &Value, value: &Value) -> Vec<String> {
-    let validator = match jsonschema::validator_for(schema) {
+    let validator = match validator_of(schema) {
         Ok(validator) => validator,
-        Err(error) => return vec![format!("the schema itself cannot be read: {}", error.masked())],
+        Err(error) => return vec![error],
     };
     let told = validator.iter_errors(value).take(MOST_PROBLEMS).map(|error| {
         let place = error.instance_path().to_string();
@@ -35,6 +39,27 @@ pub(super) fn problems(schema: &Value, value: &Value) -> Vec<String> {
     });
     told.collect()
 }
+
+/// To ready a schema costs more than to hold a value against it, and a node asks with the same few again and again.
+fn validator_of(schema: &Value) -> Result<Arc<Validator>, String> {
+    static READY: Mutex<VecDeque<(Value, Arc<Validator>)>> = Mutex::new(VecDeque::new());
+    let ready = || READY.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, validator)) = ready().iter().find(|(known, _)| known == schema) {
+        return Ok(validator.clone());
+    }
+    let validator = jsonschema::validator_for(schema)
+        .map_err(|error| format!("the schema itself cannot be read: {}", error.masked()))?;
+    let validator = Arc::new(validator);
+    let mut ready = ready();
+    if ready.len() == MOST_READY {
+        ready.pop_front();
+    }
+    ready.push_back((schema.clone(), validator.clone()));
+    Ok(validator)
+}
+
+/// Schemas at hand.
+const MOST_READY: usize = 32;
 
 const MOST_PROBLEMS: usize = 5;
 
@@ -137,6 +162,10 @@ fn name_of(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use jsonschema::Validator;
     use schemars::JsonSchema;
     use serde_json::json;
 

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use doran_engine::log;
 use doran_engine::runtime::Piece;
-use doran_engine::store::{Entry, EntryKind, StoreError, Usage};
+use doran_engine::store::{Entry, EntryKind, RunFailure, StoreError, Usage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::failure::{self, Words};
 
 /// One event of a run. `type` is also the name of its frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,8 +71,14 @@ pub enum Body {
     Failed {
         /// Stable, for programs.
         code: String,
-        /// For people.
+        /// As whoever failed put it.
         message: String,
+        /// For people.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        en: String,
+        /// The same in Korean.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        ko: String,
         /// The node that failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
@@ -215,7 +223,9 @@ fn of_entry(thread: &str, entry: &Entry) -> Result<Body, StoreError> {
         EntryKind::Finished => Body::Finished,
         EntryKind::Failed => {
             let log::Failed { failure, node } = read(entry)?;
-            Body::Failed { code: failure.code, message: failure.message, node }
+            let Words { en, ko } = failure::words(&failure.code, &failure.message);
+            let RunFailure { code, message } = failure;
+            Body::Failed { code, message, en: en.into(), ko: ko.into(), node }
         }
         EntryKind::Cancelled => Body::Cancelled { partial: read::<log::Cancelled>(entry)?.partial },
         EntryKind::Edited => {

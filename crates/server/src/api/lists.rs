@@ -5,6 +5,8 @@ use doran_engine::store::{RunRow, Status, ThreadRow, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::failure;
+
 /// An agent, for people.
 #[derive(Clone, Debug, Serialize)]
 pub struct Agent {
@@ -87,14 +89,22 @@ pub struct Run {
     /// Why it failed, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// Why it failed, for people.
+    /// Why it failed, as whoever failed put it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
+    /// Why it failed, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_en: Option<String>,
+    /// The same in Korean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_ko: Option<String>,
 }
 
 impl Run {
-    pub(crate) fn of(row: &RunRow) -> Self {
+    /// A run of the store.
+    pub fn of(row: &RunRow) -> Self {
         let error = row.error.clone();
+        let words = error.as_ref().map(|error| failure::words(&error.code, &error.message));
         Self {
             id: row.run.to_string(),
             thread: row.thread.thread.to_string(),
@@ -107,6 +117,8 @@ impl Run {
             usage: row.usage,
             error_code: error.as_ref().map(|error| error.code.clone()),
             error_message: error.map(|error| error.message),
+            error_en: words.map(|words| words.en.to_owned()),
+            error_ko: words.map(|words| words.ko.to_owned()),
         }
     }
 }

@@ -6,6 +6,7 @@ mod chat;
 mod contract;
 mod docs;
 mod documents;
+mod fork;
 mod home;
 mod openai;
 mod runs;
@@ -92,6 +93,7 @@ table! {
     Keyed get "/api/threads/{thread}/messages" threads::messages;
     Keyed get "/api/threads/{thread}/history" threads::history;
     Keyed get "/api/threads/{thread}/state" threads::state;
+    Keyed post "/api/threads/{thread}/fork" fork::fork;
     Keyed get "/api/threads/{thread}/runs" runs::list;
     Keyed post "/api/threads/{thread}/runs" runs::start;
     Keyed get "/api/threads/{thread}/runs/{run}" runs::one;

@@ -9,6 +9,7 @@ use doran_engine::{EngineError, log};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::runs::idempotency_key;
 use super::{json, path, query};
 use crate::App;
 use crate::api;
@@ -40,7 +41,8 @@ pub(super) async fn make(
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (make, _) = body::json::<Make>(request, &app.limits).await?;
+    let key = idempotency_key(request.headers())?;
+    let (make, bytes) = body::json::<Make>(request, &app.limits).await?;
     let mut metadata = Map::new();
     if let Some(agent) = &make.agent {
         metadata.insert("agent".into(), ask::agent(&app, agent)?.name.clone().into());
@@ -48,7 +50,14 @@ pub(super) async fn make(
     if let Some(title) = &make.title {
         metadata.insert("title".into(), checked(title)?.into());
     }
-    let thread = ask::new_thread(&caller, None);
+    let thread = ask::new_thread(&caller, key.as_deref());
+    let asked = ask::hash(&thread, &bytes);
+    if let Some(made) = ask::made_before(&app, &thread, key.as_deref(), &asked).await? {
+        return Ok((StatusCode::CREATED, json(api::Thread::of(&made))).into_response());
+    }
+    if key.is_some() {
+        metadata.insert(ask::MADE_BY.into(), asked.into());
+    }
     let row = app.runtime.store().put_thread(&thread, &metadata).await.map_err(EngineError::from)?;
     Ok((StatusCode::CREATED, json(api::Thread::of(&row))).into_response())
 }
@@ -241,13 +250,13 @@ pub(super) async fn state(
     Ok(json(shown))
 }
 
-async fn row(app: &App, caller: &Caller, name: &str) -> Result<ThreadRow, ApiError> {
+pub(super) async fn row(app: &App, caller: &Caller, name: &str) -> Result<ThreadRow, ApiError> {
     let thread = ask::thread(caller, name)?;
     Ok(app.runtime.store().thread(&thread).await.map_err(EngineError::from)?)
 }
 
 /// Databases count to 2^63.
-fn number(seq: Option<Seq>) -> Result<Seq, ApiError> {
+pub(super) fn number(seq: Option<Seq>) -> Result<Seq, ApiError> {
     let seq = seq.unwrap_or(0);
     if seq > 1 << 53 {
         return Err(ApiError::because(Code::BadInput, "no thread has that many entries"));
@@ -255,7 +264,7 @@ fn number(seq: Option<Seq>) -> Result<Seq, ApiError> {
     Ok(seq)
 }
 
-fn checked(title: &str) -> Result<String, ApiError> {
+pub(super) fn checked(title: &str) -> Result<String, ApiError> {
     let title = title.trim();
     let wrong = if title.is_empty() {
         "`title` is empty".to_owned()

@@ -51,6 +51,13 @@ async fn what_is_not_sound_http_is_refused_and_hides_nothing() {
         ("the beginning of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into()),
         ("TLS", "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}\r\n\r\n".into()),
         ("a NUL in a header", "GET / HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n".into()),
+        ("a line that ends with LF alone", "GET /healthz HTTP/1.1\r\nHost: localhost\nConnection: close\r\n\r\n".into()),
+        ("a first line that ends with LF alone", "GET /healthz HTTP/1.1\nHost: localhost\r\nConnection: close\r\n\r\n".into()),
+        ("a head that ends with LF alone", format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\n{hidden}")),
+        ("LF alone in the request after a body", format!("{ask}Content-Length: 2\r\n\r\n{{}}{}", hidden.replace("\r\n", "\n"))),
+        ("a line that ends with CR alone", "GET /healthz HTTP/1.1\r\nX: a\rHost: localhost\r\n\r\n".into()),
+        ("a header gone on with on the next line", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n".into()),
+        ("a space before the colon", format!("{ask}Content-Length : 2\r\n\r\n{{}}{hidden}")),
         ("a wish for h2c", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n".into()),
     ] {
         table.push_str(&format!("{} ← {name}\n", answers(&told(address, &bytes).await)));
@@ -77,6 +84,13 @@ async fn what_is_not_sound_http_is_refused_and_hides_nothing() {
         closed ← the beginning of HTTP/2
         400 ← TLS
         400 ← a NUL in a header
+        400 ← a line that ends with LF alone
+        400 ← a first line that ends with LF alone
+        400 ← a head that ends with LF alone
+        400 then 400 ← LF alone in the request after a body
+        400 ← a line that ends with CR alone
+        400 ← a header gone on with on the next line
+        400 ← a space before the colon
         200 ← a wish for h2c
     "#]]
     .assert_eq(&table);
@@ -308,5 +322,31 @@ async fn a_method_is_what_it_says_and_a_path_is_taken_as_it_stands() {
         ["//api/threads", "/api/%2e%2e/api/threads", "/api/../api/threads", "/API/threads", "/api/threads/"]
     {
         assert_eq!(problem(&app, get(path)).await, "404 not_found", "{path}");
+    }
+}
+
+/// The tests that a page of the book names, as `file::test`.
+fn named(page: &str) -> Vec<(String, String)> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("docs/src").join(page)).expect("a page");
+    let rows = text.lines().filter(|line| line.starts_with("| C"));
+    let names = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+    let names = names.filter_map(|name| name.split_once("::").filter(|(file, _)| !file.contains(' ')));
+    names.map(|(file, test)| (file.to_owned(), test.to_owned())).collect()
+}
+
+#[test]
+fn every_test_that_the_book_names_is_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let found = named("en/reliability.md");
+    assert!(found.len() >= 30, "{found:?}");
+    assert_eq!(found, named("ko/reliability.md"));
+    for (file, test) in found {
+        let places = ["server/tests/it", "cli/tests/it", "server/src"].map(|place| root.join(place));
+        let files = places.map(|place| std::fs::read_to_string(place.join(format!("{file}.rs"))));
+        let test = test.trim_start_matches("tests::");
+        let wanted = if test == "tests" { "mod tests {".to_owned() } else { format!("fn {test}(") };
+        let is_there = files.into_iter().flatten().any(|text| text.contains(&wanted));
+        assert!(is_there, "{file}::{test} is not there");
     }
 }

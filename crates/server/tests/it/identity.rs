@@ -124,6 +124,7 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 404 200  get    /api/threads/{thread}/messages
         401 401 404 200  get    /api/threads/{thread}/history
         401 401 404 200  get    /api/threads/{thread}/state
+        401 401 404 201  post   /api/threads/{thread}/fork
         401 401 404 200  get    /api/threads/{thread}/runs
         401 401 404 200  get    /api/threads/{thread}/runs/{run}
         401 401 404 200  get    /api/threads/{thread}/runs/{run}/events
@@ -299,6 +300,7 @@ async fn a_body_cannot_say_whose_it_is_or_who_it_is_from() {
     let app = shared("fields").await;
     for (method, path, body) in [
         ("post", "/api/threads", json!({ "title": "t" })),
+        ("post", "/api/threads/t/fork", json!({ "title": "t" })),
         ("patch", "/api/threads/t", json!({ "title": "t" })),
         ("post", "/api/threads/t/runs", json!({ "agent": "react", "message": "안녕?" })),
         ("post", "/api/chat", json!({ "message": "안녕?" })),

@@ -4,6 +4,7 @@
 
 mod clients;
 mod cuts;
+mod forks;
 mod hostile;
 mod identity;
 mod looking;
@@ -111,8 +112,25 @@ fn by(tenant: &str, request: Request<Body>) -> Request<Body> {
     with(request, "authorization", &format!("Bearer key-{tenant}"))
 }
 
-async fn send(app: &App, request: Request<Body>) -> Response<Body> {
-    router(app).oneshot(request).await.expect("an answer")
+/// What answers requests: a server, or its routes when they are made once for many requests.
+trait Answers {
+    fn routes(&self) -> axum::Router;
+}
+
+impl Answers for App {
+    fn routes(&self) -> axum::Router {
+        router(self)
+    }
+}
+
+impl Answers for axum::Router {
+    fn routes(&self) -> axum::Router {
+        self.clone()
+    }
+}
+
+async fn send(app: &impl Answers, request: Request<Body>) -> Response<Body> {
+    app.routes().oneshot(request).await.expect("an answer")
 }
 
 async fn text(response: Response<Body>) -> String {
@@ -120,7 +138,7 @@ async fn text(response: Response<Body>) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-async fn json(app: &App, request: Request<Body>) -> Value {
+async fn json(app: &impl Answers, request: Request<Body>) -> Value {
     let response = send(app, request).await;
     let status = response.status();
     let body = text(response).await;
@@ -129,7 +147,7 @@ async fn json(app: &App, request: Request<Body>) -> Value {
 }
 
 /// Status and code of an answer that says what went wrong.
-async fn problem(app: &App, request: Request<Body>) -> String {
+async fn problem(app: &impl Answers, request: Request<Body>) -> String {
     let response = send(app, request).await;
     let status = response.status().as_u16();
     let kind = response.headers().get(header::CONTENT_TYPE).expect("a type").clone();

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, OfflineModel, Purpose, Usage};
-use doran_server::Limits;
+use doran_server::{Limits, router};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::{Halting, app, app_with, get, json, place, post, problem, send, sent, text, until, with};
+
+const CURT: &str = r#"{"agent":"react","message":"안녕?"}"#;
 
 fn asked(message: &str) -> String {
     json!({ "agent": "assistant", "message": message }).to_string()
@@ -65,12 +67,24 @@ async fn fifty_requests_with_one_key_start_one_run() {
     }
 }
 
-#[tokio::test]
+/// How often a race is run. Both sides of it are in this process, so that they are as close together as can be.
+const RACES: usize = 1000;
+
+/// A server whose models say one word, so that a thousand runs take a moment.
+fn curt() -> axum::Router {
+    router(&app_with(Arc::new(Says("네.".into())), Limits::default()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_works_on_one_run_at_a_time() {
-    let app = app();
-    for round in 0..100 {
+    let app = curt();
+    for round in 0..RACES {
         let runs = format!("/api/threads/t{round}/runs");
-        let both = join_all((0..2).map(|_| send(&app, post(&runs, &asked("안녕?"))))).await;
+        let ask = || {
+            let (app, runs) = (app.clone(), runs.clone());
+            tokio::spawn(async move { send(&app, post(&runs, CURT)).await })
+        };
+        let both = join_all([ask(), ask()]).await.into_iter().map(|answer| answer.expect("no panic"));
         let mut accepted = 0;
         for answer in both {
             match answer.status().as_u16() {
@@ -87,18 +101,23 @@ async fn a_thread_works_on_one_run_at_a_time() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_is_taken_once() {
-    let app = app();
-    for round in 0..50 {
+    let app = router(&app());
+    for round in 0..RACES {
         let body = r#"{"agent":"react","message":"3450000 * 0.125는?"}"#;
         let answer = send(&app, post(&format!("/api/threads/t{round}/runs"), body)).await;
         let run = place(&answer).trim_end_matches("/events").to_owned();
         assert!(text(answer).await.contains("event: paused"));
         let question = json(&app, get(&run)).await["questions"][0]["id"].as_str().expect("an id").to_owned();
         let body = json!({ "answers": { question: { "approve": true } } }).to_string();
-        let both = join_all((0..2).map(|_| send(&app, post(&format!("{run}/resume"), &body)))).await;
-        let mut told: Vec<u16> = both.iter().map(|answer| answer.status().as_u16()).collect();
+        let resume = || {
+            let (app, run, body) = (app.clone(), run.clone(), body.clone());
+            tokio::spawn(async move { send(&app, post(&format!("{run}/resume"), &body)).await })
+        };
+        let both = join_all([resume(), resume()]).await;
+        let mut told: Vec<u16> =
+            both.into_iter().map(|answer| answer.expect("no panic").status().as_u16()).collect();
         told.sort_unstable();
         assert_eq!(told, [200, 409], "round {round}");
         let events = text(send(&app, get(&format!("{run}/events"))).await).await;
@@ -107,16 +126,15 @@ async fn an_answer_is_taken_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_ends_once_however_it_ends() {
-    let app = app();
+    let app = curt();
     let mut ends = std::collections::BTreeMap::new();
-    for round in 0..200 {
-        let answer = send(&app, post(&format!("/api/threads/t{round}/runs"), &asked("안녕?"))).await;
+    for round in 0..RACES {
+        let answer = send(&app, post(&format!("/api/threads/t{round}/runs"), CURT)).await;
         let run = place(&answer).trim_end_matches("/events").to_owned();
-        for _ in 0..round % 20 {
-            tokio::task::yield_now().await;
-        }
+        // From at once to well after the end.
+        tokio::time::sleep(Duration::from_micros(40 * (round % 100) as u64)).await;
         let cancelled = send(&app, post(&format!("{run}/cancel"), "{}")).await;
         assert_eq!(cancelled.status(), 200, "{}", text(cancelled).await);
         drop(answer);
@@ -130,7 +148,7 @@ async fn a_run_ends_once_however_it_ends() {
         assert_eq!(status, last[0]);
         *ends.entry(status).or_insert(0) += 1;
     }
-    assert!(ends.contains_key("cancelled"), "{ends:?}");
+    assert!(ends.contains_key("cancelled") && ends.contains_key("finished"), "{ends:?}");
 }
 
 #[tokio::test]

@@ -11,9 +11,17 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use crate::socket::listening;
 use crate::{app_with, get, place, post, send, text, until};
+
+/// Clients that read a byte a second.
+const SLOW: usize = 1000;
+/// Clients that read as they should, beside them.
+const QUICK: usize = 20;
+/// What is said while they watch.
+const PIECES: usize = 3000;
 
 const ASK: &str = r#"{"agent":"react","message":"안녕?"}"#;
 
@@ -32,6 +40,32 @@ impl ChatModel for Endless {
         let words = (0..self.0).map(|_| Ok(Delta::Text { text: "가나다라 ".repeat(400) }));
         let last = Ok(Delta::Done { usage: Usage::default(), finish: Finish::Stop });
         stream::iter(words.chain([last])).boxed()
+    }
+}
+
+/// Waits until it is let, then says many pieces, a little apart.
+struct Talks(Arc<Notify>);
+
+impl ChatModel for Talks {
+    fn about(&self) -> About {
+        OfflineModel.about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        if request.purpose != Purpose::Answer {
+            return OfflineModel.stream(request);
+        }
+        let leave = self.0.clone();
+        let words = |()| {
+            stream::iter(0..PIECES).then(|piece| async move {
+                if piece % 10 == 0 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                Ok(Delta::Text { text: format!("{piece:04} {} ", "가나다".repeat(15)) })
+            })
+        };
+        let last = stream::iter([Ok(Delta::Done { usage: Usage::default(), finish: Finish::Stop })]);
+        stream::once(async move { leave.notified().await }).flat_map(words).chain(last).boxed()
     }
 }
 
@@ -88,6 +122,100 @@ async fn a_client_that_does_not_read_its_stream_is_let_go_and_may_come_back() {
     }
     let again = text(send(&app, get(&format!("{place}?after=1"))).await).await;
     assert!(again.contains("event: finished"), "who comes back gets the rest");
+    stop.cancel();
+    serving.await.expect("no panic");
+}
+
+/// Memory of this process that is in use, in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    1024 * line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
+}
+
+/// Runs a test of this file again in a process of its own, where its memory and its files are its own too.
+fn alone(name: &str) -> bool {
+    if std::env::var_os("DORAN_TEST_ALONE").is_some() {
+        return true;
+    }
+    let line = format!("ulimit -n $(ulimit -H -n); exec \"$0\" --exact slow::{name} --nocapture");
+    let program = std::env::current_exe().expect("a program");
+    let mut shell = std::process::Command::new("sh");
+    let output =
+        shell.args(["-c", &line]).arg(program).env("DORAN_TEST_ALONE", "1").output().expect("it starts");
+    let told = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&told));
+    false
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thousand_clients_that_read_a_byte_a_second_cost_little_and_hold_up_nobody() {
+    if alone("a_thousand_clients_that_read_a_byte_a_second_cost_little_and_hold_up_nobody") {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.expect("a runtime").block_on(slow_beside_quick());
+    }
+}
+
+/// Reads a stream to its end, and keeps nothing of it.
+async fn follow(address: SocketAddr, place: String) {
+    let mut socket = TcpStream::connect(address).await.expect("connected");
+    let request = format!("GET {place} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.expect("sent");
+    let (mut seen, mut next, mut bytes) = (Vec::new(), 0, vec![0; 65_536]);
+    let told = |seen: &[u8], words: &str| {
+        let found = seen.windows(words.len()).position(|window| window == words.as_bytes());
+        found.map(|at| at + words.len())
+    };
+    loop {
+        let read = tokio::time::timeout(Duration::from_secs(60), socket.read(&mut bytes)).await;
+        let read = read.expect("in time").expect("bytes");
+        assert!(read > 0, "the stream ended after {next} pieces");
+        seen.extend_from_slice(&bytes[..read]);
+        while next < PIECES
+            && let Some(end) = told(&seen, &format!("{next:04} 가"))
+        {
+            seen.drain(..end);
+            next += 1;
+        }
+        if next == PIECES && told(&seen, "event: finished").is_some() {
+            return;
+        }
+    }
+}
+
+async fn slow_beside_quick() {
+    assert!(most_files() > 2 * (SLOW + QUICK) + 100, "this process may open too few files");
+    let leave = Arc::new(Notify::new());
+    let limits = Limits { head_time: Duration::from_secs(120), ..Limits::default() };
+    let app = app_with(Arc::new(Talks(leave.clone())), limits);
+    let answer = send(&app, post("/api/threads/t/runs", ASK)).await;
+    let place = place(&answer);
+    drop(answer);
+    let (address, stop, serving) = listening(app.clone()).await;
+    let mut slow = join_all((0..SLOW).map(|_| deaf(address, &place))).await;
+    let quick: Vec<_> = (0..QUICK).map(|_| tokio::spawn(follow(address, place.clone()))).collect();
+    until(async || open_streams(&app).await == SLOW + QUICK).await;
+    let before = resident();
+    leave.notify_one();
+    let drip = tokio::spawn(async move {
+        loop {
+            for socket in &mut slow {
+                let mut byte = [0];
+                drop(tokio::time::timeout(Duration::from_millis(1), socket.read(&mut byte)).await);
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    for client in quick {
+        client.await.expect("it got every piece, in order, and the end");
+    }
+    // The log and the pieces of the run itself are there once, whoever watches.
+    let each = resident().saturating_sub(before) / SLOW;
+    eprintln!("a slow client costs {each} bytes");
+    assert!(each <= 64 * 1024, "a slow client costs {each} bytes");
+    assert!(open_streams(&app).await >= SLOW, "the slow ones are still there");
+    drip.abort();
     stop.cancel();
     serving.await.expect("no panic");
 }

@@ -88,6 +88,39 @@ export const real = [
       await accessible(page, 'source')
     },
   },
+  {
+    name: 'a fork from a step answers anew in a conversation of its own',
+    async run({ page, base, shoot }) {
+      await ready(page)
+      await ask(page, '연차휴가는 며칠인가요?')
+      await finished(page)
+      const source = page.url()
+      await page.keyboard.press('Control+i')
+      await page.click('.timeline li:nth-child(2) button')
+      await page.waitForSelector('.step-acts button')
+      await shoot('fork-step')
+      await accessible(page, 'an opened step')
+      await page.click('.step-acts button')
+      await page.waitForURL((url) => url.href !== source && url.pathname.startsWith('/t/'))
+      await finished(page)
+      assert.equal(await page.locator('.turn').count(), 1)
+      assert.equal(await page.locator('.bubble').count(), 1)
+      assert.match(await answerText(page), /15일/)
+      const nodes = await page.locator('.timeline .row-node').allTextContents()
+      assert.ok(!nodes.includes('router') && nodes.includes('agent'), nodes.join())
+      await page.locator('.thread', { hasText: '(갈래)' }).first().waitFor()
+      await shoot('forked')
+      await page.reload()
+      await finished(page)
+      assert.equal(await page.locator('.turn').count(), 1)
+      assert.equal(await page.locator('.card.problem').count(), 0)
+      await page.goto(source)
+      await finished(page)
+      assert.equal(await page.locator('.turn').count(), 1)
+      const { threads } = await (await fetch(`${base}/api/threads?q=${encodeURIComponent('갈래')}`)).json()
+      assert.equal(threads.length, 1)
+    },
+  },
   ...[['en-GB', 'When are invoices due?'], ['ko-KR', '계약을 해지하려면 며칠 전에 알려야 하나요?']].map(([locale, question]) => ({
     // The pictures in README.md and README.ko.md are these.
     name: `the picture of the page, ${locale}`,

@@ -115,8 +115,15 @@ export const slow = [
       await finished(page)
       assert.match(await answerText(page), /계산하지 못했습니다/)
       await page.click('.activity-line')
-      await page.waitForSelector('.tool.is-failed')
+      await page.waitForSelector('.tool.is-denied')
+      assert.equal(await page.textContent('.tool .tool-state'), 'denied')
+      assert.equal(await page.locator('.tool.is-failed').count(), 0)
       await shoot('denied-dark')
+      await page.reload()
+      await finished(page)
+      await page.click('.tongues [lang=ko]')
+      await page.click('.activity-line')
+      assert.equal(await page.textContent('.tool.is-denied .tool-state'), '거절함')
     },
   },
   {
@@ -127,6 +134,13 @@ export const slow = [
       await ask(page, 'REFUSE this')
       await page.waitForSelector('.card.problem')
       assert.ok(((await page.textContent('.card.problem')) ?? '').includes(REFUSAL))
+      assert.match((await page.textContent('.card.problem')) ?? '', /The model does not take this request\./)
+      await page.click('.tongues [lang=ko]')
+      const korean = (await page.textContent('.card.problem')) ?? ''
+      assert.match(korean, /실행이 실패했습니다.*모델이 이 요청을 받지 않습니다\./)
+      assert.ok(korean.includes(REFUSAL), 'what the vendor said is not hidden')
+      await shoot('refused-ko')
+      await page.click('.tongues [lang=en]')
       assert.equal(await page.locator('.turn .markdown').count(), 0, 'somebody answered')
       await shoot('refused')
       await accessible(page, 'a refusal')

@@ -111,6 +111,9 @@ export const threads = (q: string, cursor?: string) =>
   read<{ threads: Thread[]; next: string | null }>(`/api/threads${query({ q, limit: 40, cursor })}`)
 export const newThread = (agent: string) => read<Thread>('/api/threads', { method: 'POST', json: { agent } })
 export const oneThread = (id: string) => read<Thread>(thread(id))
+/** A thread that goes on from after an entry of another. The same `once` never makes two. */
+export const fork = (id: string, at: number, agent: string, title: string, once: string) =>
+  read<Thread>(`${thread(id)}/fork`, { method: 'POST', json: { at, agent, title, go_on: true }, headers: { 'idempotency-key': once } })
 export const rename = (id: string, title: string) => tell(thread(id), { method: 'PATCH', json: { title } })
 export const forget = (id: string) => tell(thread(id), { method: 'DELETE' })
 export const messages = (id: string) => read<{ messages: Message[] }>(`${thread(id)}/messages`).then((got) => got.messages)

@@ -3,7 +3,7 @@
 import { batch, signal, type Signal } from '@preact/signals'
 
 import * as api from './api'
-import { fold, isResting, newRun, type Run } from './fold'
+import { fold, newRun, standing, type Run } from './fold'
 import { follow, type Connection } from './follow'
 import type { Json, Message, RunEvent, RunInfo, Source } from './types'
 
@@ -87,23 +87,40 @@ function newTurn(asked: string, at: number, agent: string, id: string | null): T
   }
 }
 
-/** Messages and runs as turns, oldest first. */
+/** The most runs that a list gives. */
+const MOST_RUNS = 50
+
+/**
+ * Messages and runs as turns, oldest first. A fork holds what was said before it, by runs of the thread it came from:
+ * those have no events here, and a question among them that was not answered yet is answered by the fork's own first run.
+ */
 export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
+  const begun = (run: RunInfo) => run.created ?? run.started ?? 0
+  const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
   const agents = new Map(runs.map((run) => [run.id, run.agent]))
+  const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < MOST_RUNS
   const turns: Turn[] = []
   const byRun = new Map<string, Turn>()
+  const add = (asked: string, at: number, run: string | null) => {
+    const agent = agents.get(run ?? '') ?? oldestFirst[0]?.agent ?? ''
+    const turn = newTurn(asked, at, agent, isForeign(run) ? null : run)
+    turns.push(turn)
+    if (run !== null) byRun.set(run, turn)
+    return turn
+  }
+  const forRun = (run: string): Turn | null => {
+    const last = turns.at(-1)
+    if (!last || last.asked === '' || last.id.value !== null || last.said.value !== null || isForeign(run)) return null
+    last.id.value = run
+    byRun.set(run, last)
+    return last
+  }
   for (const message of messages) {
     let turn = message.run === null ? turns.at(-1) : byRun.get(message.run)
     if (message.role === 'user' && (!turn || message.run === null || turn.asked !== '')) {
-      turn = newTurn(message.text, message.at, agents.get(message.run ?? '') ?? '', message.run)
-      turns.push(turn)
-      if (message.run !== null) byRun.set(message.run, turn)
+      turn = add(message.text, message.at, message.run)
     } else if (message.role === 'assistant' && message.text.trim() !== '') {
-      if (!turn) {
-        turn = newTurn('', message.at, agents.get(message.run ?? '') ?? '', message.run)
-        turns.push(turn)
-        if (message.run !== null) byRun.set(message.run, turn)
-      }
+      turn ??= (message.run === null ? null : forRun(message.run)) ?? add('', message.at, message.run)
       const before = turn.said.value
       turn.said.value = {
         text: before ? `${before.text}\n\n${message.text}` : message.text,
@@ -111,10 +128,8 @@ export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
       }
     }
   }
-  const begun = (run: RunInfo) => run.created ?? run.started ?? 0
-  const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
   for (const run of oldestFirst) {
-    if (!byRun.has(run.id)) turns.push(newTurn('', begun(run), run.agent, run.id))
+    if (!byRun.has(run.id) && !forRun(run.id)) add('', begun(run), run.id)
   }
   return turns
 }
@@ -180,10 +195,12 @@ async function track(turn: Turn, thread: string, asked: Asked | null, isQuiet = 
       take(event: RunEvent) {
         run = fold(run, event)
         if (event.type === 'started') turn.id.value = run.id
-        if (isQuiet) return isResting(run.status) ? 'rest' : 'more'
-        if (event.type !== 'delta') flush()
+        const stands = standing(run.status)
+        if (isQuiet) return stands
+        // What a run rests at may be followed by more at once, when it is an old one that is read again.
+        if (event.type !== 'delta' && stands !== 'rest') flush()
         else timer ??= setTimeout(flush, FLUSH_MS)
-        return isResting(run.status) ? 'rest' : 'more'
+        return stands
       },
       last: () => run.last,
       told(connection) {

@@ -37,7 +37,9 @@ export interface Run {
   questions: Question[]
   answered: Record<string, Json>
   live: Live[]
-  failure: { code: string; message: string; node?: string } | null
+  failure: { code: string; message: string; en?: string; ko?: string; node?: string } | null
+  /** Calls of tools that a person said no to. */
+  denied: readonly string[]
   partial: Record<string, string>
   restarts: number
 }
@@ -45,13 +47,19 @@ export interface Run {
 export function newRun(id: string, thread: string, agent: string): Run {
   return {
     id, thread, agent, status: 'waiting', last: 0, started: 0, ended: 0, steps: [], next: [], questions: [],
-    answered: {}, live: [], failure: null, partial: {}, restarts: 0,
+    answered: {}, live: [], failure: null, denied: [], partial: {}, restarts: 0,
   }
 }
 
 /** Whether nothing more happens by itself. */
 export function isResting(status: Status): boolean {
   return status !== 'waiting' && status !== 'running'
+}
+
+/** Whether a run goes on after its newest event, rests there unless more follows, or is over for good. */
+export function standing(status: Status): 'more' | 'rest' | 'over' {
+  if (!isResting(status)) return 'more'
+  return status === 'finished' || status === 'cancelled' ? 'over' : 'rest'
 }
 
 /** Thrown when a numbered event is missing before this one: what follows cannot be trusted. */
@@ -85,18 +93,29 @@ export function fold(run: Run, event: RunEvent): Run {
     case 'resumed':
       return {
         ...next, status: 'running', questions: [], live: [], answered: { ...run.answered, ...event.answers },
+        denied: [...run.denied, ...deniedBy(run.questions, event.answers)],
       }
     case 'restarted':
       return { ...next, status: 'running', live: [], failure: null, ended: 0, restarts: run.restarts + 1 }
     case 'finished':
       return { ...next, status: 'finished', ended: at, live: [], next: [] }
     case 'failed': {
-      const failure = { code: event.code, message: event.message, ...(event.node ? { node: event.node } : {}) }
+      const { code, message, en, ko, node } = event
+      const failure = { code, message, ...(en ? { en } : {}), ...(ko ? { ko } : {}), ...(node ? { node } : {}) }
       return { ...next, status: 'failed', ended: at, live: [], failure }
     }
     case 'cancelled':
       return { ...next, status: 'cancelled', ended: at, live: [], partial: event.partial ?? {} }
   }
+}
+
+/** The calls among these questions to which the answer is not a clear yes. */
+function deniedBy(questions: Question[], answers: Record<string, Json>): string[] {
+  return questions.flatMap(({ id, question }) => {
+    if (!isObject(question) || question.type !== 'approve_tool' || !(id in answers)) return []
+    const answer = answers[id]
+    return isObject(answer) && answer.approve === true ? [] : [String(question.call ?? '')]
+  })
 }
 
 function piece(run: Run, event: Extract<RunEvent, { type: 'delta' }>): Run {
@@ -122,6 +141,8 @@ export type Item =
   | {
       kind: 'tool'; node: string; call: string; name: string; arguments: Json; live: boolean
       result: { text: string; failed: boolean; ms?: number } | null
+      /** A person said no to it. */
+      isDenied: boolean
     }
   | { kind: 'text'; node: string; text: string; id: string | null; live: boolean }
 
@@ -140,7 +161,7 @@ export function transcript(run: Run, known: ReadonlySet<string> = new Set()): Tr
   const said = new Set(known)
   const show = (node: string, shown: Shown, live: boolean) => {
     if (shown.type === 'sources') sources = shown.sources
-    else put(items, node, shown, live)
+    else put(items, node, shown, live, run.denied)
   }
   for (const step of run.steps) {
     for (const task of step.tasks) {
@@ -174,7 +195,8 @@ export function transcript(run: Run, known: ReadonlySet<string> = new Set()): Tr
   return { items, text, sources, models }
 }
 
-function put(items: Item[], node: string, shown: Exclude<Shown, { type: 'sources' }>, live: boolean) {
+function put(items: Item[], node: string, shown: Exclude<Shown, { type: 'sources' }>, live: boolean, denied: readonly string[]) {
+  const isDenied = shown.type !== 'thinking' && denied.includes(shown.call)
   if (shown.type === 'thinking') {
     items.push({ kind: 'thinking', node, step: shown.step, content: shown.content, live })
     return
@@ -184,13 +206,13 @@ function put(items: Item[], node: string, shown: Exclude<Shown, { type: 'sources
     if (known?.kind === 'tool' && known.result === null) known.arguments = shown.arguments
     else {
       const { call, name } = shown
-      items.push({ kind: 'tool', node, call, name, arguments: shown.arguments, result: null, live })
+      items.push({ kind: 'tool', node, call, name, arguments: shown.arguments, result: null, live, isDenied })
     }
     return
   }
   const result = { text: shown.text, failed: shown.failed, ...(shown.ms === undefined ? {} : { ms: shown.ms }) }
   if (known?.kind === 'tool') known.result = result
-  else items.push({ kind: 'tool', node, call: shown.call, name: shown.name, arguments: null, result, live })
+  else items.push({ kind: 'tool', node, call: shown.call, name: shown.name, arguments: null, result, live, isDenied })
 }
 
 /** What a task showed, as it noted it. */

@@ -21,8 +21,11 @@ export class Refused extends Error {
 export interface Source {
   /** Opens the events after a number. Throws [`Refused`] when there is no point in trying again. */
   open(after: number, signal: AbortSignal): Promise<ReadableStream<Uint8Array>>
-  /** Takes an event and says whether more are to come. Throws when the event does not follow what came before. */
-  take(event: RunEvent): 'more' | 'rest'
+  /**
+   * Takes an event and says whether the run goes on after it, rests there unless more follows (it asks, or it failed and
+   * may have been tried again), or is over. Throws when the event does not follow what came before.
+   */
+  take(event: RunEvent): 'more' | 'rest' | 'over'
   /** Number of the newest event that was taken. */
   last(): number
   told?(connection: Connection): void
@@ -36,11 +39,18 @@ const SILENCE_MS = 45_000
 /** Follows until the run rests, the server refuses, or `signal` ends it. */
 export async function follow(source: Source, signal: AbortSignal): Promise<void> {
   let tries = 0
+  const stands: Stands = { now: 'more' }
+  // A line can be cut just where a run seems to rest: it does when nothing more comes the second time.
+  let seemed: number | null = null
   source.told?.({ state: 'connecting' })
   while (!signal.aborted) {
     const before = source.last()
     try {
-      if ((await readOnce(source, signal)) === 'rest') {
+      if ((await readOnce(source, signal, stands)) === 'rest') {
+        if (stands.now === 'rest' && seemed !== source.last()) {
+          seemed = source.last()
+          continue
+        }
         source.told?.({ state: 'done' })
         return
       }
@@ -63,7 +73,13 @@ export function backoff(tries: number): number {
   return Math.min(10_000, 250 * 2 ** Math.min(tries - 1, 10))
 }
 
-async function readOnce(source: Source, signal: AbortSignal): Promise<'rest' | 'cut'> {
+/** What the newest event said of the run, through all connections. */
+interface Stands {
+  now: ReturnType<Source['take']>
+}
+
+/** The server ends the stream of a run that rests. One that ends elsewhere was cut. */
+async function readOnce(source: Source, signal: AbortSignal, stands: Stands): Promise<'rest' | 'cut'> {
   const own = new AbortController()
   const stop = () => own.abort()
   signal.addEventListener('abort', stop)
@@ -76,13 +92,14 @@ async function readOnce(source: Source, signal: AbortSignal): Promise<'rest' | '
     const frames = new Frames()
     for (;;) {
       const { done, value } = await reader.read()
-      if (done) return 'cut'
+      if (done) return stands.now === 'rest' ? 'rest' : 'cut'
       clearTimeout(silence)
       silence = setTimeout(stop, SILENCE_MS)
       for (const frame of frames.push(value)) {
         const event = JSON.parse(frame.data) as RunEvent
         if (event.type === 'draining' || event.type === 'error') return 'cut'
-        if (source.take(event) === 'rest') return 'rest'
+        stands.now = source.take(event)
+        if (stands.now === 'over') return 'rest'
       }
     }
   } finally {

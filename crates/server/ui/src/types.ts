@@ -90,7 +90,7 @@ export type RunEvent = Told &
     | { type: 'resumed'; answers: Record<string, Json> }
     | { type: 'restarted'; why: string }
     | { type: 'finished' }
-    | { type: 'failed'; code: string; message: string; node?: string }
+    | { type: 'failed'; code: string; message: string; en?: string; ko?: string; node?: string }
     | { type: 'cancelled'; partial?: Record<string, string> }
     | { type: 'delta'; node: string; attempt: number; index: number; text?: string; data?: Json; restarted?: string }
     | { type: 'draining' }

@@ -68,3 +68,20 @@ test('a failed node is lit as failed', () => {
   const run = after(started, { n: 2, type: 'failed', code: 'x', message: 'y', node: 'agent' })
   expect(lights(run, null, ['agent']).nodes.get('agent')?.light).toBe('failed')
 })
+
+test('a tool that a person said no to is denied, not failed', () => {
+  const asks: RunEvent = { n: 2, type: 'paused', questions: [
+    { id: 'q1', node: 'tools', question: { type: 'approve_tool', call: 'c1', name: 'calculator' } },
+    { id: 'q2', node: 'tools', question: { type: 'approve_tool', call: 'c2', name: 'calculator' } },
+  ] }
+  const answers: RunEvent = { n: 3, type: 'resumed', answers: { q1: { approve: false }, q2: { approve: true } } }
+  const done = step(4, 'tools', [])
+  if (done.type === 'step' && done.tasks[0]) {
+    done.tasks[0].notes = { events: ['c1', 'c2'].flatMap((call): Json[] => [
+      { type: 'tool_call', call, name: 'calculator', arguments: {} },
+      { type: 'tool_result', call, name: 'calculator', text: 'x', failed: true },
+    ]) }
+  }
+  const { items } = transcript(after(started, asks, answers, done))
+  expect(items.map((item) => item.kind === 'tool' && [item.call, item.isDenied])).toEqual([['c1', true], ['c2', false]])
+})

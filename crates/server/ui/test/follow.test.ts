@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 
-import { fold, isResting, newRun, transcript, type Run } from '../src/fold'
+import { fold, newRun, standing, transcript, type Run } from '../src/fold'
 import { backoff, follow, Refused, type Connection } from '../src/follow'
 import type { RunEvent, Task } from '../src/types'
 
@@ -22,10 +22,13 @@ const STORY: RunEvent[] = [
   delta('agent', 2, 0, '육아휴직은 '),
   delta('agent', 2, 1, '1년 😀입니다. [1]'),
   { n: 3, at: 30, type: 'step', step: 2, tasks: [task('agent', says('m1', '육아휴직은 1년 😀입니다. [1]'), { events: [{ type: 'tool_call', call: 'c', name: 'calculator', arguments: { e: '1+1' } }, { type: 'tool_result', call: 'c', name: 'calculator', text: '2', failed: false }, { type: 'sources', sources: [{ number: 1, document: 'd', title: '취업규칙', quote: '1년' }] }], models: [{ name: 'offline-extractive-1', kind: 'extractive' }] })], next: ['check'] },
-  { n: 4, at: 40, type: 'restarted', why: 'crash' },
+  { n: 4, at: 32, type: 'paused', questions: [{ id: 'q', node: 'check', question: { type: 'approve_tool', call: 'c2', name: 'x' } }] },
+  { n: 5, at: 34, type: 'resumed', answers: { q: { approve: true } } },
+  { n: 6, at: 36, type: 'failed', code: 'node_failed', message: 'reset' },
+  { n: 7, at: 40, type: 'restarted', why: 'crash' },
   delta('check', 1, 0, '끝입니다.'),
-  { n: 5, at: 50, type: 'step', step: 3, tasks: [task('check', says('m2', '끝입니다.'))], next: [] },
-  { n: 6, at: 60, type: 'finished' },
+  { n: 8, at: 50, type: 'step', step: 3, tasks: [task('check', says('m2', '끝입니다.'))], next: [] },
+  { n: 9, at: 60, type: 'finished' },
 ]
 
 const frame = (event: RunEvent) =>
@@ -60,7 +63,7 @@ async function watched(cuts: (connection: number, bytes: Uint8Array) => Uint8Arr
       take(event) {
         run = fold(run, event)
         shown.push(transcript(run).text)
-        return isResting(run.status) ? 'rest' : 'more'
+        return standing(run.status)
       },
       last: () => run.last,
       told: ({ state }) => told.push(state),

@@ -18,6 +18,7 @@ const STEPS: &[&str] = &[
     "", // functions alone
     "", // functions alone
     include_str!("../../migrations/postgres/0004_places.sql"),
+    include_str!("../../migrations/postgres/0005_minutes.sql"),
 ];
 
 /// The functions of the newest format. They hold nothing, so after a step they are all made anew.

@@ -91,18 +91,19 @@ function shorten(text: string): string {
 
 export function ToolCard({ item, isLive }: { item: Extract<Item, { kind: 'tool' }>; isLive: boolean }) {
   const { result } = item
-  const state = result === null ? (isLive ? 'is-running' : 'is-open') : result.failed ? 'is-failed' : 'is-done'
-  const said = result === null ? (isLive ? t('running') : t('no_result')) : result.failed ? t('failed') : t('done')
+  const isDenied = item.isDenied && result?.failed !== false
+  const state = isDenied ? 'is-denied' : result === null ? (isLive ? 'is-running' : 'is-open') : result.failed ? 'is-failed' : 'is-done'
+  const said = isDenied ? t('denied') : result === null ? (isLive ? t('running') : t('no_result')) : result.failed ? t('failed') : t('done')
   return (
     <details class={`tool ${state}`} open={detail.value === 'all'}>
       <summary>
         <Icon name="tool" size={15} />
         <code class="tool-name">{clean(item.name)}</code>
         <span class="tool-args">{shorten(clean(oneLine(item.arguments)))}</span>
-        <span class="tool-state">{said}{result?.ms !== undefined && ` · ${took(result.ms)}`}</span>
+        <span class="tool-state">{said}{!isDenied && result?.ms !== undefined && ` · ${took(result.ms)}`}</span>
       </summary>
       <Labelled label={t('arguments')} text={pretty(item.arguments)} />
-      {result && <Labelled label={t(result.failed ? 'error' : 'result')} text={result.text} />}
+      {result && <Labelled label={t(isDenied ? 'told_model' : result.failed ? 'error' : 'result')} text={result.text} />}
     </details>
   )
 }

@@ -27,6 +27,7 @@ const PATHS = {
   quote: 'M5 17c3 0 4-2 4-5V7H4v5h3M14 17c3 0 4-2 4-5V7h-5v5h3',
   down: 'M12 5v14M6 13l6 6 6-6',
   arrow: 'M5 12h14M13 6l6 6-6 6',
+  fork: 'M7 4v16M7 14c0-4 9-3 9-8M13 9l3-4 3 4',
 } as const
 
 export type IconName = keyof typeof PATHS

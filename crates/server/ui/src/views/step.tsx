@@ -7,11 +7,14 @@ import { clean } from '../clean'
 import { diff, type Change } from '../diff'
 import { isObject, modelsIn, saidIn, shownIn, type Run } from '../fold'
 import { cost, number, t, took, type Key } from '../i18n'
-import { isExtractive } from '../lists'
+import { isExtractive, loadThreads, threads } from '../lists'
+import { go } from '../route'
 import type { Json, ModelCall, Task } from '../types'
 import { Labelled, pretty, stepName } from './activity'
+import { Icon } from './icons'
 import type { Row } from './inspector'
 import { ProblemCard } from './problem'
+import { titleOf } from './sidebar'
 
 type Tab = 'reply' | 'prompt' | 'change' | 'state' | 'raw'
 
@@ -36,6 +39,7 @@ export function StepDetail({ row, run, thread }: { row: Row; run: Run; thread: s
   return (
     <div class="step">
       {models.length > 0 && <ModelRows models={models} />}
+      {step.path === '' && <ForkButton thread={thread} run={run} step={step.step} node={task.node} />}
       <div class="tabs" role="tablist" aria-label={clean(task.node)} onKeyDown={move}>
         {tabs.map(([name, words]) => (
           <button key={name} type="button" role="tab" id={`tab-${name}`} aria-selected={tab === name} aria-controls="step-body"
@@ -49,6 +53,37 @@ export function StepDetail({ row, run, thread }: { row: Row; run: Run; thread: s
         {tab === 'state' && <StateAfter thread={thread} run={run} step={step.step} node={task.node} />}
         {tab === 'raw' && <Labelled label={t('tab_raw')} text={pretty(task as unknown as Json)} />}
       </div>
+    </div>
+  )
+}
+
+/** Opens a conversation of its own that goes on from after the step. */
+function ForkButton({ thread, run, step, node }: At) {
+  const [isAway, setAway] = useState(false)
+  const [error, setError] = useState<unknown>(null)
+  const [once] = useState(api.newId)
+  const fork = async () => {
+    setAway(true)
+    setError(null)
+    try {
+      const entry = await api.entryOf(thread, run.id, step, node)
+      if (!entry) throw new Error(t('no_state'))
+      const source = threads.value.find((one) => one.id === thread)
+      const title = t('fork_title', { title: source ? titleOf(source).slice(0, 180) : t('untitled') })
+      const made = await api.fork(thread, entry.at, run.agent, title, once)
+      void loadThreads()
+      go({ view: 'chat', thread: made.id })
+    } catch (wrong) {
+      setError(wrong)
+    }
+    setAway(false)
+  }
+  return (
+    <div class="step-acts">
+      <button type="button" class="small" disabled={isAway} title={t('fork_about')} onClick={() => void fork()}>
+        <Icon name="fork" size={15} />{t(isAway ? 'forking' : 'fork')}
+      </button>
+      {error !== null && <ProblemCard error={error} />}
     </div>
   )
 }

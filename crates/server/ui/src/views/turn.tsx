@@ -6,8 +6,8 @@ import { announce } from '../announce'
 import { clean } from '../clean'
 import { conversation, goOn, watch, type Turn } from '../conversation'
 import { transcript, type Run } from '../fold'
-import { cost, number, t } from '../i18n'
-import { agentOf, isExtractive, modelOf } from '../lists'
+import { cost, number, said, t } from '../i18n'
+import { agent, agentOf, isExtractive, modelOf } from '../lists'
 import { detail, inspectorOpen } from '../settings'
 import type { ModelCall } from '../types'
 import { Activity } from './activity'
@@ -45,7 +45,8 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
     [kept, JSON.stringify(told?.sources ?? null)],
   )
   const used = told?.models.at(-1)
-  const model = used ?? modelOf(run?.agent || turn.agent)
+  const who = run?.agent || turn.agent || agent.value
+  const model = used ?? modelOf(who)
   useSpokenEnd(run, sources.length)
 
   const load = () => {
@@ -69,8 +70,8 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
       )}
       <div class="answer" data-run={turn.id.value ?? ''} data-status={run?.status ?? ''}>
         <header class="answer-head">
-          <strong>{agentName(agentOf(run?.agent || turn.agent), run?.agent || turn.agent)}</strong>
-          {model && <ModelBadge model={{ ...(modelOf(run?.agent || turn.agent) ?? {}), ...model }} />}
+          <strong>{agentName(agentOf(who), who)}</strong>
+          {model && <ModelBadge model={{ ...(modelOf(who) ?? {}), ...model }} />}
         </header>
         {(isLive || detail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
           <Activity run={run} items={told?.items ?? []} isLive={isLive} load={load} />
@@ -132,14 +133,16 @@ function ConnectionLine({ turn }: { turn: Turn }) {
 }
 
 function Failure({ run, turn }: { run: Run; turn: Turn }) {
-  const { code, message, node } = run.failure ?? { code: '', message: '' }
+  const { code, message, node, ...words } = run.failure ?? { code: '', message: '' }
+  const told = said(words)
   return (
     <div class="card problem" role="alert">
       <Icon name="warn" />
       <div class="grow">
         <strong>{t('run_failed')}</strong>
-        <p>{clean(message)}</p>
-        <p class="dim"><code>{clean(code)}</code>{node && <> · <code>{clean(node)}</code></>}</p>
+        {told !== '' && <p>{clean(told)}</p>}
+        <p class="failure-message"><code>{clean(message)}</code></p>
+        <p class="dim">{t('failed_code', { code: clean(code) })}{node && <> · {t('failed_node', { node: clean(node) })}</>}</p>
         <p class="dim">{t('failed_way_out')}</p>
         <div class="row"><button type="button" onClick={() => void goOn(turn)}>{t('go_on')}</button></div>
       </div>

@@ -1,0 +1,101 @@
+//! `POST /api/threads/{thread}/fork`: a thread that goes its own way from a step of another, which stays as it is.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use doran_engine::store::{EntryKind, Seq, ThreadRow};
+use doran_engine::{EngineError, StartOptions, ThreadKey};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::runs::idempotency_key;
+use super::threads::{checked, number, row};
+use super::{json, path};
+use crate::App;
+use crate::api;
+use crate::ask;
+use crate::body;
+use crate::error::{ApiError, Code};
+use crate::identity::Caller;
+
+/// What a fork is to be.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fork {
+    /// After this entry of the history; after the newest without it.
+    at: Option<Seq>,
+    /// What people call it; as the source without it.
+    title: Option<String>,
+    /// Whose state it is, where the thread does not know.
+    agent: Option<String>,
+    /// Whether what was due after that entry is done again at once.
+    #[serde(default)]
+    go_on: bool,
+}
+
+pub(super) async fn fork(
+    State(app): State<App>,
+    caller: Caller,
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let source = row(&app, &caller, &path(name)?).await?;
+    let key = idempotency_key(request.headers())?;
+    let (fork, bytes) = body::json::<Fork>(request, &app.limits).await?;
+    let at = fork.at.map(|at| number(Some(at))).transpose()?;
+    if let Some(at) = at {
+        check_entry(&app, &source, at).await?;
+    }
+    let title = fork.title.as_deref().map(checked).transpose()?;
+    let to = ask::new_thread(&caller, key.as_deref());
+    let asked = ask::hash(&source.key, &bytes);
+    if let Some(made) = ask::made_before(&app, &to, key.as_deref(), &asked).await? {
+        return Ok((StatusCode::CREATED, json(api::Thread::of(&made))).into_response());
+    }
+    let to = app.runtime.fork(&source.key, at, &to.thread).await?;
+    let mut metadata = Map::from_iter([(ask::MADE_BY.to_owned(), Value::from(asked))]);
+    if let Some(title) = title {
+        metadata.insert("title".into(), title.into());
+    }
+    let mut made = app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?;
+    if fork.go_on {
+        made = go_on(&app, &to, made, fork.agent).await?;
+    }
+    Ok((StatusCode::CREATED, json(api::Thread::of(&made))).into_response())
+}
+
+/// Only what stands between two steps can be gone on from: what a node does inside is its own.
+async fn check_entry(app: &App, source: &ThreadRow, at: Seq) -> Result<(), ApiError> {
+    let before = at.checked_sub(1).filter(|_| at <= source.head);
+    let before = before.ok_or_else(|| ApiError::because(Code::BadInput, "the thread has no such entry"))?;
+    let found = app.runtime.store().entries(&source.key, before, 1).await.map_err(EngineError::from)?;
+    match found.first() {
+        Some(entry) if entry.seq == at && entry.kind != EntryKind::Inner => Ok(()),
+        Some(entry) if entry.seq == at => {
+            Err(ApiError::because(Code::BadInput, "that is a step inside a node; fork after the node's own"))
+        }
+        Some(_) | None => Err(ApiError::because(Code::BadInput, "the thread has no such entry")),
+    }
+}
+
+/// Does what is due where the thread stands, if anything is.
+async fn go_on(
+    app: &App,
+    thread: &ThreadKey,
+    made: ThreadRow,
+    agent: Option<String>,
+) -> Result<ThreadRow, ApiError> {
+    let known = made.metadata.get("agent").and_then(Value::as_str).map(str::to_owned);
+    let agent = agent.or(known).ok_or_else(|| ApiError::because(Code::BadInput, "name the `agent`"))?;
+    let agent = ask::agent(app, &agent)?;
+    let view = app.runtime.view(&agent.name, thread, None).await?;
+    if view.at.due_nodes().is_empty() {
+        return Ok(made);
+    }
+    let run = app.runtime.start(&agent.name, thread, None, StartOptions::default()).await?;
+    app.metrics.run_started();
+    tracing::info!(run = %run.id(), agent = %agent.name, "run started on a fork");
+    // A quick run may be over already; who asked wants to know which one it was.
+    Ok(ThreadRow { active: Some(run.id()), ..made })
+}

@@ -1,0 +1,99 @@
+//! Threads that go their own way from a step of another.
+
+use serde_json::{Value, json};
+
+use crate::{app, get, json, post, problem, send, text, with};
+
+const ASK: &str = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+
+/// The steps of a thread, as `seq kind nodes`.
+fn told(history: &Value) -> String {
+    let steps = history["steps"].as_array().expect("a list");
+    let line = |step: &Value| {
+        let nodes: Vec<&str> =
+            step["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        format!("{} {} {}", step["seq"], step["kind"].as_str().expect("a kind"), nodes.join(","))
+    };
+    steps.iter().map(|step| line(step).trim().to_owned()).collect::<Vec<_>>().join("; ")
+}
+
+async fn asked() -> doran_server::App {
+    let app = app();
+    json(&app, post("/api/threads/t/runs?wait=true", ASK)).await;
+    app
+}
+
+#[tokio::test]
+async fn a_fork_goes_on_from_a_step_and_leaves_its_source_alone() {
+    let app = asked().await;
+    let before = json(&app, get("/api/threads/t/history")).await;
+    assert_eq!(
+        told(&before),
+        "1 started; 2 step router; 3 step rag; 4 step memory; 5 step agent; 6 finished",
+        "{before}"
+    );
+    let body = r#"{"at":3,"title":"다른 길","go_on":true}"#;
+    let response = send(&app, post("/api/threads/t/fork", body)).await;
+    assert_eq!(response.status(), 201);
+    let fork: Value = serde_json::from_str(&text(response).await).expect("JSON");
+    assert_eq!((&fork["title"], &fork["agent"]), (&json!("다른 길"), &json!("assistant")));
+    let (id, run) = (fork["id"].as_str().expect("an id"), fork["active"].as_str().expect("a run"));
+    let events = text(send(&app, get(&format!("/api/threads/{id}/runs/{run}/events"))).await).await;
+    assert!(events.contains("event: finished"), "{events}");
+    assert!(!events.contains(r#""node":"router""#) && !events.contains(r#""node":"rag""#), "{events}");
+    assert!(events.contains(r#""node":"memory""#) && events.contains("15일"), "{events}");
+    let said = json(&app, get(&format!("/api/threads/{id}/messages"))).await;
+    let roles: Vec<&str> =
+        said["messages"].as_array().expect("a list").iter().filter_map(|one| one["role"].as_str()).collect();
+    assert_eq!(roles, ["user", "assistant"], "what came after the step is not said here: {said}");
+    assert_eq!(json(&app, get("/api/threads/t/history")).await, before);
+    assert_eq!(json(&app, get("/api/threads/t")).await["title"], "연차휴가는 며칠인가요?");
+}
+
+#[tokio::test]
+async fn a_fork_without_a_step_is_a_copy_that_can_be_asked() {
+    let app = asked().await;
+    let fork = json(&app, post("/api/threads/t/fork", r#"{"go_on":true}"#)).await;
+    assert_eq!(fork["active"], Value::Null, "nothing was due");
+    let id = fork["id"].as_str().expect("an id");
+    let messages = async |id: &str| json(&app, get(&format!("/api/threads/{id}/messages"))).await;
+    let source = messages("t").await;
+    assert_eq!(messages(id).await, source);
+    let more = r#"{"agent":"assistant","message":"출장비 정산 기한은?"}"#;
+    json(&app, post(&format!("/api/threads/{id}/runs?wait=true"), more)).await;
+    assert_eq!(messages(id).await["messages"].as_array().map(Vec::len), Some(4));
+    assert_eq!(messages("t").await, source);
+}
+
+#[tokio::test]
+async fn what_cannot_be_forked_is_refused() {
+    let app = asked().await;
+    for (path, body, expected) in [
+        ("t", r#"{"at":0}"#, "400 bad_input"),
+        ("t", r#"{"at":7}"#, "400 bad_input"),
+        ("t", r#"{"at":-1}"#, "400 bad_json"),
+        ("t", r#"{"at":99999999999999999}"#, "400 bad_input"),
+        ("t", r#"{"at":2,"title":""}"#, "400 bad_input"),
+        ("t", r#"{"at":2,"tenant":"b"}"#, "400 bad_json"),
+        ("t", r#"{"at":2,"go_on":true,"agent":"nobody"}"#, "404 unknown_agent"),
+        ("nowhere", "{}", "404 not_found"),
+    ] {
+        let told = problem(&app, post(&format!("/api/threads/{path}/fork"), body)).await;
+        assert_eq!(told, expected, "{path} {body}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_key_makes_one_thread() {
+    let app = asked().await;
+    for path in ["/api/threads", "/api/threads/t/fork"] {
+        let keyed = |body: &str| with(post(path, body), "idempotency-key", &format!("key-{}", path.len()));
+        let first = json(&app, keyed(r#"{"title":"하나"}"#)).await;
+        let count = json(&app, get("/api/threads")).await["threads"].as_array().map(Vec::len);
+        let again = json(&app, keyed(r#"{"title":"하나"}"#)).await;
+        assert_eq!((&again["id"], &again["title"]), (&first["id"], &first["title"]), "{path}");
+        assert_eq!(json(&app, get("/api/threads")).await["threads"].as_array().map(Vec::len), count);
+        assert_eq!(problem(&app, keyed(r#"{"title":"둘"}"#)).await, "422 key_reused", "{path}");
+        assert_ne!(json(&app, post(path, r#"{"title":"하나"}"#)).await["id"], first["id"]);
+    }
+}

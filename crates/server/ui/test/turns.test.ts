@@ -1,0 +1,29 @@
+// Messages and runs as turns, also of a thread that was forked from another.
+
+import { expect, test } from 'vitest'
+
+import { turnsOf } from '../src/conversation'
+import type { Message, RunInfo } from '../src/types'
+
+const message = (role: string, text: string, run: string): Message => ({ id: `${run}-${role}`, role, text, run, at: 1, sources: [] }) as never
+const run = (id: string): RunInfo => ({ id, agent: 'assistant', status: 'finished', created: 1 }) as never
+const told = (messages: Message[], runs: RunInfo[]) =>
+  turnsOf(messages, runs).map((turn) => [turn.asked, turn.said.value?.text ?? null, turn.id.value])
+
+test('a question and its answer are one turn', () => {
+  const said = [message('user', '물음', 'r1'), message('assistant', '답', 'r1'), message('user', '또', 'r2')]
+  expect(told(said, [run('r2'), run('r1')])).toEqual([['물음', '답', 'r1'], ['또', null, 'r2']])
+  expect(told([], [run('r1')])).toEqual([['', null, 'r1']])
+})
+
+test('what a fork holds of its source has no events here', () => {
+  const said = [message('user', '물음', 'theirs'), message('assistant', '답', 'theirs')]
+  expect(told(said, [])).toEqual([['물음', '답', null]])
+  expect(told([...said, message('user', '또', 'own')], [run('own')])).toEqual([['물음', '답', null], ['또', null, 'own']])
+})
+
+test('a question that a fork took along is answered by its own run', () => {
+  const said = [message('user', '물음', 'theirs')]
+  expect(told(said, [run('own')])).toEqual([['물음', null, 'own']])
+  expect(told([...said, message('assistant', '새 답', 'own')], [run('own')])).toEqual([['물음', '새 답', 'own']])
+})
