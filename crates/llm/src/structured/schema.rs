@@ -162,7 +162,6 @@ fn name_of(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use schemars::JsonSchema;
     use serde_json::json;
 
     use super::*;
