@@ -86,7 +86,7 @@ impl Work {
     }
 
     async fn read(&self, nth: u32) -> Result<String, NodeError> {
-        self.cx.effect("read", self.world.call(self.deed(Class::Read, nth, String::new()))).await
+        self.cx.closing_effect("read", self.world.call(self.deed(Class::Read, nth, String::new()))).await
     }
 
     async fn post(&self, nth: u32) -> Result<String, NodeError> {
