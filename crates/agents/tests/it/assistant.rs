@@ -75,9 +75,9 @@ async fn scenario_2_a_tool_round_asks_three() {
 
 #[tokio::test]
 async fn scenario_3_documents_are_looked_up_without_a_model() {
-    let script = vec![rag(), Script::text("연차휴가는 15일입니다. [1]")];
+    let script = vec![rag(), Script::text("휴가는 휴가 규정을 따릅니다. [1]")];
     check(
-        "연차휴가는 며칠인가요?",
+        "회사 휴가 정책이 뭐야?",
         script,
         expect![[r#"
         router · model×1
@@ -86,9 +86,9 @@ async fn scenario_3_documents_are_looked_up_without_a_model() {
           ~ searching: 문서를 찾고 있습니다
         memory
         agent · model×1
-          + assistant 연차휴가는 15일입니다. [1]
-        = 연차휴가는 15일입니다. [1]
-          [1] 휴가 규정 › 연차휴가
+          + assistant 휴가는 휴가 규정을 따릅니다. [1]
+        = 휴가는 휴가 규정을 따릅니다. [1]
+          [1] 휴가 규정
         models 2 · path router rag memory agent
     "#]],
     )

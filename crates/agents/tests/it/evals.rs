@@ -10,7 +10,11 @@ use doran_llm::OfflineModel;
 use doran_retrieval::{RamKeyword, Tenant};
 
 fn set() -> Set {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals/agents.toml");
+    read("agents.toml")
+}
+
+fn read(name: &str) -> Set {
+    let path = format!("{}/../../evals/{name}", env!("CARGO_MANIFEST_DIR"));
     Set::from_toml(&std::fs::read_to_string(path).expect("the questions")).expect("a set")
 }
 
@@ -79,6 +83,19 @@ fn there_are_sixty_questions_and_more_for_every_agent_in_both_languages() {
     for (agent, (korean, english)) in by_agent {
         assert!(korean >= 5 && english >= 3, "{agent}: {korean} Korean, {english} English");
     }
+}
+
+/// What is asked of any language model must at least be kept by the rules, but for words that only they would choose.
+#[tokio::test]
+async fn the_questions_for_a_real_model_can_be_kept() {
+    let set = read("real-model.toml");
+    let report = eval::run(&set, &agents(), |_| {}).await.expect("a report");
+    let wrong: Vec<_> =
+        report.cases.iter().flat_map(|case| case.failures.iter().map(|why| (&case.id, why))).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let mut agents: Vec<&str> = set.cases.iter().map(|case| case.agent.as_str()).collect();
+    agents.dedup();
+    assert_eq!(agents, ["assistant", "contract", "react", "docqa"]);
 }
 
 #[tokio::test]

@@ -22,9 +22,6 @@ impl Patience {
     /// Waits until this moment from now on.
     pub(super) fn set(&mut self, moment: Instant) {
         self.until = moment;
-        if moment < self.rings.deadline() {
-            self.rings.as_mut().reset(moment);
-        }
     }
 
     /// What comes of the future, or none if it takes too long.
@@ -33,6 +30,10 @@ impl Patience {
         poll_fn(|cx| {
             if let Poll::Ready(came) = future.as_mut().poll(cx) {
                 return Poll::Ready(Some(came));
+            }
+            // Only now, as what is there already needs no clock.
+            if self.until < self.rings.deadline() {
+                self.rings.as_mut().reset(self.until);
             }
             loop {
                 ready!(self.rings.as_mut().poll(cx));

@@ -162,11 +162,6 @@ fn name_of(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-    use std::sync::{Arc, Mutex, PoisonError};
-
-    use jsonschema::Validator;
-    use schemars::JsonSchema;
     use serde_json::json;
 
     use super::*;

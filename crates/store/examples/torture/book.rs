@@ -74,8 +74,8 @@ struct Pages {
     rng: Option<Rng>,
     deeds: Vec<Deed>,
     total: usize,
-    /// By task: how far it is, and in which life that was.
-    tasks: HashMap<(String, String), (u32, u32)>,
+    /// By task: how far it is, in which life that was, and the read that was its last call, if that was one.
+    tasks: HashMap<(String, String), (u32, u32, Option<u32>)>,
     /// By run: the rank of the furthest task.
     reached: HashMap<String, usize>,
     complete: HashSet<(String, String)>,
@@ -298,8 +298,15 @@ impl Pages {
         } else {
             *reached = rank;
         }
-        if let Some((nth, then)) = self.tasks.insert(task, (deed.nth, life))
+        let last = match deed.class {
+            Class::Done => self.tasks.get(&task).and_then(|(_, _, last)| *last),
+            Class::Read => Some(deed.nth),
+            Class::Post | Class::Pay => None,
+        };
+        if let Some((nth, then, before)) = self.tasks.insert(task, (deed.nth, life, last))
             && (deed.nth < nth || deed.nth == nth && then == life)
+            // A read that ends its task is recorded with the step, so a kill before that may repeat it.
+            && !(nth == u32::MAX && then != life && before == Some(deed.nth) && last == Some(deed.nth))
         {
             self.wrong(
                 Broken::Doubled,
