@@ -34,7 +34,10 @@ fn main() -> ExitCode {
     if let Some(ended) = as_worker(std::env::args_os().nth(1).as_deref()) {
         return ended;
     }
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return misread(&error),
+    };
     let environment = match Environment::of_process() {
         Ok(environment) => environment,
         Err(error) => {
@@ -51,6 +54,40 @@ fn main() -> ExitCode {
             exit::code(&error)
         }
     }
+}
+
+/// Help and versions are no mistakes. A mistake is told in English by the parser, and in Korean before it where that is
+/// the language of the system.
+fn misread(error: &clap::Error) -> ExitCode {
+    use clap::error::{ContextKind, ErrorKind};
+    let korean = Environment::of_process()
+        .is_ok_and(|environment| config::early_language(None, &environment) == Language::Korean);
+    if korean && error.use_stderr() {
+        let named = |kind| error.get(kind).map(|value| format!(" `{value}`")).unwrap_or_default();
+        let what = match error.kind() {
+            ErrorKind::UnknownArgument => format!("그런 옵션은 없습니다:{}", named(ContextKind::InvalidArg)),
+            ErrorKind::InvalidSubcommand => {
+                format!("그런 명령은 없습니다:{}", named(ContextKind::InvalidSubcommand))
+            }
+            ErrorKind::InvalidValue | ErrorKind::ValueValidation => format!(
+                "옵션{}에 맞지 않는 값입니다:{}",
+                named(ContextKind::InvalidArg),
+                named(ContextKind::InvalidValue)
+            ),
+            ErrorKind::MissingRequiredArgument => {
+                format!("빠진 것이 있습니다:{}", named(ContextKind::InvalidArg))
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+                "무엇을 할지 적어 주세요".to_owned()
+            }
+            _ => "명령을 알아듣지 못했습니다".to_owned(),
+        };
+        Output::new(Language::Korean, None)
+            .note(&format!("오류: {what}. 쓰는 법은 `doran --help`로 볼 수 있습니다"));
+    }
+    // Where nobody reads what is printed, the code still tells.
+    drop(error.print());
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// The program starts itself again to work on hostile input in a jail. The first argument says what on; people never

@@ -67,7 +67,10 @@ pub(crate) async fn wait(app: &App, agent: &str, run: &RunHandle) -> Result<Came
         Err(_) => app.runtime.store().run(&run.key()).await.map_err(EngineError::from)?,
     };
     let turn = match row.status {
-        Status::Finished => Some(turn(app, agent, &row).await?),
+        Status::Finished => Some(match run.final_state(agent) {
+            Some(state) => shown(self::agent(app, agent)?, &state)?,
+            None => turn(app, agent, &row).await?,
+        }),
         _ => None,
     };
     Ok(Came { row, turn })
@@ -77,7 +80,11 @@ pub(crate) async fn wait(app: &App, agent: &str, run: &RunHandle) -> Result<Came
 pub(crate) async fn turn(app: &App, name: &str, row: &RunRow) -> Result<Turn, ApiError> {
     let agent = agent(app, name)?;
     let view = app.runtime.view(&agent.name, &row.thread, row.last_seq).await?;
-    agent.view(&view.state).map_err(|error| {
+    shown(agent, &view.state)
+}
+
+fn shown(agent: &Agent, state: &Value) -> Result<Turn, ApiError> {
+    agent.view(state).map_err(|error| {
         tracing::error!(%error, "the state of a thread does not fit its agent");
         Code::Internal.into()
     })

@@ -84,7 +84,14 @@ impl Talk<'_> {
                 match command.split_once(char::is_whitespace).unwrap_or((command, "")) {
                     ("agent", name) => self.change(&agents, name.trim()),
                     ("quit" | "exit", _) => break,
-                    _ => self.help(&agents),
+                    ("help", _) => self.help(&agents),
+                    (other, _) => {
+                        self.output.tell(&both!(
+                            "`/{other}`(이)라는 명령은 없습니다",
+                            "there is no command `/{other}`"
+                        ));
+                        self.help(&agents);
+                    }
                 }
                 continue;
             }

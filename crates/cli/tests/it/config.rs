@@ -77,3 +77,22 @@ fn reading_the_settings_makes_nothing() {
     assert!(doran(&here, &[], &["config"]).status.success());
     assert_eq!(fs::read_dir(&here).expect("directory").count(), 0);
 }
+
+#[test]
+fn a_mistake_in_the_command_line_is_told_in_korean_too() {
+    let here = fresh("misread");
+    let korean = [("LANG", "ko_KR.UTF-8")];
+    for (args, words) in [
+        (&["ask", "--agnt", "x", "hi"][..], "그런 옵션은 없습니다: `--agnt`"),
+        (&["sevre"], "그런 명령은 없습니다: `sevre`"),
+        (&["serve", "--port", "99999"], "맞지 않는 값입니다: `99999`"),
+    ] {
+        let told = doran(&here, &korean, args);
+        assert_eq!(told.status.code(), Some(2), "{args:?}");
+        assert!(text(&told.stderr).starts_with("오류: ") && text(&told.stderr).contains(words), "{told:?}");
+        let english = doran(&here, &[("LANG", "en_US.UTF-8")], args);
+        assert!(text(&english.stderr).starts_with("error: "), "{english:?}");
+    }
+    let help = doran(&here, &korean, &["--help"]);
+    assert!(help.status.success() && help.stderr.is_empty() && text(&help.stdout).contains("serve"));
+}

@@ -10,8 +10,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::failpoint;
+use crate::id::RunId;
 use crate::runtime::Live;
-use crate::store::{Commit, Committed, Fence, Record, Seq, Stage, Store, StoreError, Usage};
+use crate::store::{
+    Commit, Committed, Entry, Fence, Millis, NewEntry, Record, Seq, Stage, Store, StoreError, Usage,
+};
 
 /// How far a run may go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -270,11 +273,15 @@ impl RunCx {
                 failpoint::show_early(&journal.fence, tip.head, &commit.entries);
                 self.live.iter().for_each(|live| live.ring());
             }
+            let watched = self.live.as_ref().is_some_and(|live| live.is_watched());
+            let shown = if watched { commit.entries.clone() } else { Vec::new() };
             let committed = journal.store.commit(&journal.fence, commit).await?;
-            *tip = Tip { head: committed.head, base };
             if let Some(live) = &self.live {
-                live.wrote(committed.head, within);
+                let shown = shown.into_iter().zip(tip.head + 1..);
+                let entries = shown.map(|(new, seq)| entry(new, seq, journal.fence.run, committed.at));
+                live.wrote(committed.head, within, entries.collect());
             }
+            *tip = Tip { head: committed.head, base };
             committed
         };
         self.remember(inside);
@@ -367,6 +374,12 @@ impl RunCx {
     fn meter(&self) -> MutexGuard<'_, Meter> {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// An entry as the store has it after it was written.
+fn entry(new: NewEntry, seq: Seq, run: RunId, at: Millis) -> Entry {
+    let parent = new.parent.unwrap_or(seq - 1);
+    Entry { seq, parent, base: new.base, run: Some(run), at, kind: new.kind, body: new.body }
 }
 
 #[cfg(test)]

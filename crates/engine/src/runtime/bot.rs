@@ -184,6 +184,16 @@ impl RunHandle {
         Ok(self.runtime.0.store.run(&self.key()).await?)
     }
 
+    /// The state that the run ended with, read by `graph`, if it ended well and this process still has it at hand.
+    /// Without it the log has it: [`Runtime::view`].
+    pub fn final_state(&self, graph: &str) -> Option<Value> {
+        let rest = self.rest.as_ref()?.borrow();
+        match rest.as_ref()? {
+            RunRest::Finished(state) => self.runtime.0.graph(graph).ok()?.show(&**state),
+            RunRest::Paused(_) | RunRest::Failed(_) | RunRest::Cancelled | RunRest::Left(_) => None,
+        }
+    }
+
     pub(crate) async fn rest(&self) -> Result<RunRest, EngineError> {
         if let Some(rest) = &self.rest {
             let mut rest = rest.clone();

@@ -47,6 +47,8 @@ pub(crate) trait AnyGraph: Send + Sync {
     /// Where a run begins.
     fn beginning(&self) -> Place;
     fn view(&self, seq: Seq, loaded: &Loaded) -> Result<View, EngineError>;
+    /// A state as JSON, if it is one of this graph.
+    fn show(&self, state: &(dyn Any + Send + Sync)) -> Option<Value>;
     /// The place of a thread after `node` finished on the state in `loaded` with `edit` folded in.
     fn place_after(&self, node: &str, loaded: &Loaded, edit: &Entry) -> Result<Place, EngineError>;
     /// Drives a claimed run. `first` is its first entry when this process just wrote it.
@@ -275,6 +277,10 @@ impl<S: State> AnyGraph for Hosted<S> {
         let state = serde_json::to_value(&*at.state)
             .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
         Ok(View { seq, state, at: Place::of(&at.position, &self.core) })
+    }
+
+    fn show(&self, state: &(dyn Any + Send + Sync)) -> Option<Value> {
+        serde_json::to_value(state.downcast_ref::<S>()?).ok()
     }
 
     fn place_after(&self, node: &str, loaded: &Loaded, edit: &Entry) -> Result<Place, EngineError> {

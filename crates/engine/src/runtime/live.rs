@@ -1,7 +1,8 @@
 //! What a run shows while it works: pieces of text on their way, and a bell that rings when the log grew.
 //!
 //! Pieces belong to the step in progress and are forgotten when it is written. Watchers read at their own pace; a
-//! slow one misses pieces, never entries, and costs the run nothing.
+//! slow one misses pieces, never entries, and costs the run nothing. The newest entries stay here for a while, so that
+//! those who keep up need not ask the store for what this process has just written.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,11 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::store::Seq;
+use crate::store::{Entry, Seq};
+
+/// Most entries kept for watchers who keep up, and about how many bytes of them.
+const MOST_FRESH: usize = 16;
+const MOST_FRESH_BYTES: usize = 256 * 1024;
 
 /// Most bytes of pieces kept for watchers that come late or are slow.
 const MOST_BYTES: usize = 1 << 20;
@@ -62,11 +67,33 @@ struct Pieces {
     next: u64,
     kept: VecDeque<(u64, Arc<Delta>)>,
     bytes: usize,
+    /// The newest entries, without a gap, as long as somebody watched when they were written.
+    fresh: VecDeque<Arc<Entry>>,
+    fresh_bytes: usize,
+}
+
+impl Pieces {
+    fn keep(&mut self, entries: Vec<Entry>) {
+        let follows = |entry: &Entry| self.fresh.back().is_some_and(|last| last.seq + 1 == entry.seq);
+        if !entries.first().is_some_and(follows) {
+            self.fresh.clear();
+            self.fresh_bytes = 0;
+        }
+        for entry in entries {
+            self.fresh_bytes += entry.body.len();
+            self.fresh.push_back(Arc::new(entry));
+        }
+        while self.fresh.len() > MOST_FRESH || self.fresh_bytes > MOST_FRESH_BYTES {
+            let Some(oldest) = self.fresh.pop_front() else { return };
+            self.fresh_bytes -= oldest.body.len();
+        }
+    }
 }
 
 impl Live {
     pub(crate) fn new(head: Seq) -> Self {
-        let pieces = Pieces { head, next: 0, kept: VecDeque::new(), bytes: 0 };
+        let pieces =
+            Pieces { head, next: 0, kept: VecDeque::new(), bytes: 0, fresh: VecDeque::new(), fresh_bytes: 0 };
         Self { bell: watch::Sender::new(0), pieces: Mutex::new(pieces) }
     }
 
@@ -80,11 +107,17 @@ impl Live {
         self.push(Delta { node: node.clone(), path: path.to_owned(), attempt, index: 0, piece });
     }
 
-    /// The log grew up to `head`: the pieces before are void. Of an inner step, in the task `within`, only its own
-    /// are; what runs beside it goes on.
-    pub(crate) fn wrote(&self, head: Seq, within: Option<&str>) {
+    /// Whether somebody watches, to whom new entries are worth a copy.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.bell.receiver_count() > 0
+    }
+
+    /// The log grew up to `head`, by `entries` when somebody watches: the pieces before are void. Of an inner step, in
+    /// the task `within`, only its own are; what runs beside it goes on.
+    pub(crate) fn wrote(&self, head: Seq, within: Option<&str>, entries: Vec<Entry>) {
         let mut pieces = self.pieces();
         pieces.head = head;
+        pieces.keep(entries);
         if !pieces.kept.is_empty() {
             match within {
                 Some(path) => pieces.kept.retain(|(_, delta)| !is_within(&delta.path, path)),
@@ -99,7 +132,7 @@ impl Live {
     /// Wakes everybody who waits. One who comes later reads what there is first, so without a watcher nobody need
     /// be told, and a step does not pay for it.
     pub(crate) fn ring(&self) {
-        if self.bell.receiver_count() > 0 {
+        if self.is_watched() {
             self.bell.send_modify(|rung| *rung += 1);
         }
     }
@@ -111,6 +144,17 @@ impl Live {
     /// The newest entry of the log, as far as this process has written it.
     pub(crate) fn head(&self) -> Seq {
         self.pieces().head
+    }
+
+    /// Up to `most` entries after entry `cursor`. None when they are not here, or not any more: the store has them.
+    pub(crate) fn fresh_after(&self, cursor: Seq, most: usize) -> Vec<Arc<Entry>> {
+        let pieces = self.pieces();
+        match pieces.fresh.front() {
+            Some(oldest) if oldest.seq <= cursor + 1 => {
+                pieces.fresh.iter().filter(|entry| entry.seq > cursor).take(most).cloned().collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The first `most` pieces after entry `cursor` from number `from` on, and the number to go on from. `None` when
@@ -196,12 +240,43 @@ mod tests {
         let (pieces, end) = live.after(1, 0, 9).expect("same step");
         assert_eq!((pieces.len(), end), (2, 2));
         assert_eq!(live.after(1, 2, 9).expect("same step").0.len(), 0);
-        live.wrote(2, Some("0.1"));
+        live.wrote(2, Some("0.1"), Vec::new());
         assert!(live.after(1, 2, 9).is_none());
         assert_eq!(live.after(2, 0, 9).expect("the step of a sibling's graph").0.len(), 2);
         assert_eq!(live.after(2, 2, 9).expect("nothing twice").0.len(), 0);
-        live.wrote(3, None);
+        live.wrote(3, None, Vec::new());
         assert_eq!(live.after(3, 0, 9).expect("next step").0.len(), 0);
+    }
+
+    #[test]
+    fn new_entries_are_at_hand_until_there_are_too_many_or_one_is_missing() {
+        let entry = |seq: Seq, bytes: usize| Entry {
+            seq,
+            parent: seq - 1,
+            base: 0,
+            run: None,
+            at: 0,
+            kind: crate::store::EntryKind::Step,
+            body: vec![0; bytes],
+        };
+        let seqs = |live: &Live, cursor| -> Vec<Seq> {
+            live.fresh_after(cursor, 8).iter().map(|entry| entry.seq).collect()
+        };
+        let live = Live::new(1);
+        live.wrote(3, None, vec![entry(2, 1), entry(3, 1)]);
+        assert_eq!(seqs(&live, 1), [2, 3]);
+        assert_eq!(seqs(&live, 2), [3]);
+        assert_eq!(seqs(&live, 0), Vec::<Seq>::new(), "the first is not here");
+        live.wrote(5, None, vec![entry(5, 1)]);
+        assert_eq!(seqs(&live, 2), Vec::<Seq>::new(), "4 was not seen here");
+        assert_eq!(seqs(&live, 4), [5]);
+        (6..40).for_each(|seq| live.wrote(seq, None, vec![entry(seq, 1)]));
+        assert_eq!(live.pieces().fresh.len(), MOST_FRESH);
+        live.wrote(40, None, vec![entry(40, MOST_FRESH_BYTES + 1)]);
+        assert_eq!(seqs(&live, 39), Vec::<Seq>::new(), "too large to keep");
+        live.wrote(41, None, Vec::new());
+        live.wrote(42, None, vec![entry(42, 1)]);
+        assert_eq!((seqs(&live, 40), seqs(&live, 41)), (vec![], vec![42]));
     }
 
     #[test]

@@ -145,9 +145,10 @@ impl Watch {
                 None => return Ok(false),
             },
         };
-        let mut entries = self.runtime.store.entries(&self.thread, first + self.seen - 1, PAGE).await?;
+        let mut entries = self.entries_after(first + self.seen - 1).await?;
         if failpoint::mutant("M2") && entries.is_empty() {
-            entries = failpoint::shown_early(self.run.run, first + self.seen - 1);
+            let early = failpoint::shown_early(self.run.run, first + self.seen - 1);
+            entries = early.into_iter().map(Arc::new).collect();
         }
         let mut any = false;
         for entry in entries {
@@ -160,13 +161,23 @@ impl Watch {
             self.over = entry.kind.is_end() || rests;
             let number =
                 if failpoint::mutant("M6") { u64::try_from(entry.at).unwrap_or_default() } else { self.seen };
-            self.buffer.push_back(Event::Entry(number, Arc::new(entry)));
+            self.buffer.push_back(Event::Entry(number, entry));
         }
         // A run that failed and was tried again, or was answered, goes on past what looked like its end.
         if self.over && any {
             self.over = !self.goes_on().await?;
         }
         Ok(any)
+    }
+
+    /// A few entries after this one: from the live side when it still has them, else from the store.
+    async fn entries_after(&self, cursor: Seq) -> Result<Vec<Arc<Entry>>, EngineError> {
+        let fresh = self.live.as_ref().map(|(live, _)| live.fresh_after(cursor, PAGE)).unwrap_or_default();
+        if !fresh.is_empty() {
+            return Ok(fresh);
+        }
+        let entries = self.runtime.store.entries(&self.thread, cursor, PAGE).await?;
+        Ok(entries.into_iter().map(Arc::new).collect())
     }
 
     async fn goes_on(&self) -> Result<bool, EngineError> {

@@ -24,8 +24,12 @@ pub fn articles_named(text: &str) -> Vec<(ArticleNumber, Range<usize>)> {
 
 /// The article a passage is, from what its source knew or from the last heading above it.
 pub(crate) fn of_passage(passage: &Passage) -> Option<ArticleNumber> {
-    let named = || articles_named(&passage.title).last().map(|(number, _)| *number);
-    passage.article.or_else(named)
+    passage.article.or_else(|| last_named(&passage.title))
+}
+
+/// The last article a title names.
+pub(crate) fn last_named(title: &str) -> Option<ArticleNumber> {
+    articles_named(title).last().map(|(number, _)| *number)
 }
 
 /// The term under which an article is found.

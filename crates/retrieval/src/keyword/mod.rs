@@ -6,12 +6,18 @@
 
 pub(crate) mod article;
 mod everyday;
+mod gather;
+mod held;
 mod highlight;
+pub(crate) mod part;
 mod phrase;
+mod postings;
 pub(crate) mod query;
 mod ranking;
+mod score;
 pub(crate) mod search;
 mod segment;
+mod sums;
 mod typo;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,8 +34,10 @@ pub use highlight::{Highlight, highlights};
 pub use ranking::Ranking;
 pub use segment::{Segment, SegmentDocument};
 
+pub(crate) use held::{Held, Kept, Line, bare};
+
+use part::Part;
 use query::Query;
-use search::Part;
 
 /// Segments of about the same size are joined when there are so many.
 const FAN: usize = 8;
@@ -54,44 +62,6 @@ struct Content {
     parts: Vec<Part>,
 }
 
-/// A document with its passages.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) document: Document,
-    pub(crate) passages: Vec<Passage>,
-    /// The title as a question would name it.
-    name: String,
-}
-
-impl Held {
-    pub(crate) fn new(document: Document, passages: Vec<Passage>) -> Self {
-        Self { name: query::bare(&document.title), document, passages }
-    }
-
-    /// Documents of different names: of two with the same name the later.
-    pub(crate) fn latest(documents: &[(Document, Vec<Passage>)]) -> Vec<Arc<Self>> {
-        let mut held: Vec<Arc<Self>> = Vec::new();
-        let mut places: HashMap<&DocumentId, usize> = HashMap::new();
-        for (document, passages) in documents {
-            let new = Arc::new(Self::new(document.clone(), passages.clone()));
-            match places.get(&document.id) {
-                Some(at) => held[*at] = new,
-                None => {
-                    places.insert(&document.id, held.len());
-                    held.push(new);
-                }
-            }
-        }
-        held
-    }
-
-    /// How a segment lists it.
-    pub(crate) fn listed(&self) -> SegmentDocument {
-        let Document { id, version, .. } = self.document.clone();
-        SegmentDocument { id, version, passages: 0 }
-    }
-}
-
 impl RamKeyword {
     /// An empty index that ranks like this.
     pub fn ranked(ranking: Ranking) -> Self {
@@ -114,13 +84,13 @@ impl RamKeyword {
     /// Puts documents of different names in, as one segment.
     fn insert_all(&self, tenant: &Tenant, held: Vec<Arc<Held>>) {
         let shelf = self.shelf_for(tenant);
-        let segment = Segment::build(held.iter().map(|held| (held.listed(), held.passages.as_slice())));
+        let segment = Segment::of(held.iter().map(|held| &**held));
         let _turn = shelf.turn.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut content = shelf.content.write().unwrap_or_else(PoisonError::into_inner);
             for held in &held {
-                content.take_out(&held.document.id);
-                content.documents.insert(held.document.id.clone(), Arc::clone(held));
+                content.take_out(&held.about().id);
+                content.documents.insert(held.about().id.clone(), Arc::clone(held));
             }
             content.parts.push(Part::new(segment, held.into_iter().map(Some).collect()));
         }
@@ -141,7 +111,7 @@ impl RamKeyword {
         let content = shelf.content.read().unwrap_or_else(PoisonError::into_inner);
         let found = search::search(&content.parts, &query, &self.ranking, &question.filter, question.limit);
         let hit = |found: &search::Found| {
-            let passage = content.parts[found.part].passage(found.slot)?.clone();
+            let passage = content.parts[found.part].passage(found.slot)?;
             Some(Hit { passage, score: f64::from(found.score) })
         };
         found.iter().filter_map(hit).collect()
@@ -164,7 +134,12 @@ impl Content {
     /// Takes a document out of sight. Its slots stay until the segment is written anew.
     fn take_out(&mut self, id: &DocumentId) -> bool {
         let Some(gone) = self.documents.remove(id) else { return false };
-        self.parts.iter_mut().for_each(|part| part.take_out(&gone));
+        for part in &mut self.parts {
+            let is_it = |held: &Option<Arc<Held>>| held.as_ref().is_some_and(|held| Arc::ptr_eq(held, &gone));
+            if let Some(place) = part.held().iter().position(is_it) {
+                part.take_out(place);
+            }
+        }
         true
     }
 }
@@ -252,17 +227,19 @@ impl Index for RamKeyword {
     async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
         let Some(shelf) = self.shelf(tenant) else { return Ok(Vec::new()) };
         let content = shelf.content.read().unwrap_or_else(PoisonError::into_inner);
-        let held = content.documents.values().filter(|held| filter.admits(&held.document));
-        Ok(held.map(|held| Listed::of(&held.document, held.passages.len())).collect())
+        let held = content.documents.values().filter(|held| filter.admits(held.about()));
+        Ok(held.map(|held| Listed::of(held.about(), held.len())).collect())
     }
 
     async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError> {
         let Some(shelf) = self.shelf(tenant) else { return Ok(None) };
         let content = shelf.content.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(content.documents.get(id).map(|held| held.document.clone()))
+        Ok(content.documents.get(id).map(|held| held.document()))
     }
 }
 
+#[cfg(test)]
+mod equal;
 #[cfg(test)]
 mod hard;
 #[cfg(test)]

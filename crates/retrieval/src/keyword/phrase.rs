@@ -3,16 +3,12 @@
 
 use std::collections::HashSet;
 
-use crate::text::letters::letters;
+use crate::text::letters::{Letter, is_letter, letters};
 use crate::text::{self, Layer};
 
 /// The words of a text as they are compared.
 pub(super) fn words(text: &str) -> Vec<String> {
-    let letters: String = letters(text)
-        .iter()
-        .map(|letter| if letter.char.is_alphanumeric() { letter.char } else { ' ' })
-        .collect();
-    letters.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    spaced(text).split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 /// The longest run of words of a question that a text says side by side, as a share of the question; 0 for a single
@@ -21,7 +17,8 @@ pub(super) fn said(question: &[String], text: &str) -> f32 {
     if question.len() < 2 {
         return 0.0;
     }
-    let words = words(text);
+    let spaced = spaced(text);
+    let words: Vec<&str> = spaced.split(' ').filter(|word| !word.is_empty()).collect();
     let mut longest = 0;
     for from in 0..words.len() {
         for start in 0..question.len() - 1 {
@@ -36,6 +33,14 @@ pub(super) fn said(question: &[String], text: &str) -> f32 {
         }
     }
     if longest < 2 { 0.0 } else { longest as f32 / question.len() as f32 }
+}
+
+/// The words of a text as they are compared, with spaces between.
+fn spaced(text: &str) -> String {
+    let letter = |letter: &Letter| if is_letter(letter.char) { letter.char } else { ' ' };
+    let mut spaced = String::with_capacity(text.len());
+    spaced.extend(letters(text).iter().map(letter));
+    spaced
 }
 
 /// How much of the last heading above a passage was asked for.

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::passage::ArticleNumber;
-use crate::text::letters::letters;
 use crate::text::{self, Layer};
 
 use super::article::articles_named;
+use super::held::bare;
 use super::segment::key_of;
 use super::{everyday, phrase};
 
@@ -94,9 +94,4 @@ impl Query {
             self.terms.push(Wanted { key, layer, weight, said: said.to_vec() });
         }
     }
-}
-
-/// The letters and digits of a text, as they are compared, without what stands between them.
-pub(crate) fn bare(text: &str) -> String {
-    letters(text).iter().map(|letter| letter.char).filter(|char| char.is_alphanumeric()).collect()
 }

@@ -1,60 +1,16 @@
-//! Scores passages: BM25 in each layer, each layer scaled to its best passage, the two added.
+//! Finds what fits a question best: BM25 in each layer, each layer scaled to its best passage, the two added.
 
-use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::sync::Arc;
-
-use crate::passage::Passage;
 use crate::retriever::Filter;
 use crate::text::Layer;
 
+use super::article;
+use super::part::{Mask, Part, mask};
+use super::phrase;
 use super::query::Query;
 use super::ranking::Ranking;
-use super::segment::{LAYERS, Segment};
-use super::{Held, article, phrase, typo};
-
-/// A segment with the documents its slots stand for. `None` stands for a document that was removed.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) segment: Arc<Segment>,
-    held: Vec<Option<Arc<Held>>>,
-    /// How many were removed.
-    gone: usize,
-}
-
-impl Part {
-    pub(crate) fn new(segment: Segment, held: Vec<Option<Arc<Held>>>) -> Self {
-        let gone = held.iter().filter(|held| held.is_none()).count();
-        Self { segment: Arc::new(segment), held, gone }
-    }
-
-    pub(crate) fn held(&self) -> &[Option<Arc<Held>>] {
-        &self.held
-    }
-
-    /// How many of its documents are there.
-    pub(crate) fn live(&self) -> usize {
-        self.held.len() - self.gone
-    }
-
-    /// Takes a document out of sight.
-    pub(crate) fn take_out(&mut self, gone: &Arc<Held>) {
-        for held in &mut self.held {
-            if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, gone)) {
-                *held = None;
-                self.gone += 1;
-            }
-        }
-    }
-
-    /// The passage in a slot, unless its document was removed.
-    pub(crate) fn passage(&self, slot: usize) -> Option<&Passage> {
-        let document = self.segment.document_of(slot);
-        let within = slot - self.segment.slots_of(document).start;
-        self.held[document].as_ref()?.passages.get(within)
-    }
-}
+use super::score::{Scoring, Term};
+use super::segment::LAYERS;
+use super::typo;
 
 /// Where a passage was found, and how well it fits.
 #[derive(Clone, Copy, Debug)]
@@ -64,22 +20,12 @@ pub(crate) struct Found {
     pub(crate) slot: usize,
 }
 
-/// The scores of every slot of all parts, a row for each layer.
-type Scores = [Vec<f32>; LAYERS];
-
-thread_local! {
-    static SCORES: RefCell<Scores> = const { RefCell::new([Vec::new(), Vec::new()]) };
-}
-
 /// So many terms that nothing holds are taken for slips; the rest are left.
 const SLIPS: usize = 6;
 /// Only questions of so few stems are searched for slips: a longer one has enough words that are right.
 const SHORT: usize = 8;
 /// So many likely meanings of a slip are looked for.
 const LIKELIEST: usize = 2;
-
-/// Which slots of a part compete. `None` means all of them.
-pub(crate) type Mask = Option<Vec<bool>>;
 
 /// The best passages, best first; equal ones in the order of documents.
 pub(crate) fn search(
@@ -89,24 +35,31 @@ pub(crate) fn search(
     filter: &Filter,
     limit: usize,
 ) -> Vec<Found> {
+    search_by(parts, query, ranking, filter, limit, |scoring, limit| scoring.best(limit))
+}
+
+/// The same, with another way to find the slots with the highest scores.
+pub(super) fn search_by(
+    parts: &[Part],
+    query: &Query,
+    ranking: &Ranking,
+    filter: &Filter,
+    limit: usize,
+    best: impl Fn(&Scoring<'_>, usize) -> Vec<(f32, usize)>,
+) -> Vec<Found> {
     let masks: Vec<Mask> = parts.iter().map(|part| mask(part, filter)).collect();
     let about = About::of(parts, &masks);
     if limit == 0 || about.passages == 0 {
         return Vec::new();
     }
-    SCORES.with_borrow_mut(|scores| {
-        let total: usize = parts.iter().map(|part| part.segment.slots()).sum();
-        for layer in scores.iter_mut() {
-            layer.clear();
-            layer.resize(total, 0.0);
-        }
-        add_terms(parts, &masks, &about, query, ranking, scores);
-        combine(parts, query, ranking, scores, &masks);
-        let mut found = best(parts, &scores[0], limit.max(LIFTED));
-        lift(parts, query, ranking, &mut found);
-        found.truncate(limit);
-        found
-    })
+    let terms = terms(parts, &masks, &about, query, ranking);
+    let lifted = articles(parts, query, ranking, &masks);
+    let scoring = Scoring::new(parts, &masks, about.averages, ranking, terms, lifted);
+    let limited = limit.max(LIFTED);
+    let mut found = in_order(parts, best(&scoring, limited), limited);
+    lift(parts, query, ranking, &mut found);
+    found.truncate(limit);
+    found
 }
 
 /// What BM25 needs to know of all that competes.
@@ -136,40 +89,20 @@ impl About {
     }
 }
 
-pub(crate) fn mask(part: &Part, filter: &Filter) -> Mask {
-    let open = *filter == Filter::default();
-    if open && part.gone == 0 {
-        return None;
-    }
-    let admits = |held: &Held| open || filter.admits(&held.document);
-    let documents: Vec<bool> = part.held.iter().map(|held| held.as_deref().is_some_and(admits)).collect();
-    if documents.iter().all(|admitted| *admitted) {
-        return None;
-    }
-    let mut slots = vec![false; part.segment.slots()];
-    for (at, _) in documents.iter().enumerate().filter(|(_, admitted)| **admitted) {
-        slots[part.segment.slots_of(at)].fill(true);
-    }
-    Some(slots)
-}
-
-fn add_terms(
-    parts: &[Part],
-    masks: &[Mask],
-    about: &About,
-    query: &Query,
-    ranking: &Ranking,
-    scores: &mut Scores,
-) {
+/// The terms to look for, with how much each weighs: those that fewest passages hold first, else in the order of the
+/// question.
+fn terms(parts: &[Part], masks: &[Mask], about: &About, query: &Query, ranking: &Ranking) -> Vec<Term> {
     let rare = |holders: u32| {
         let (holders, passages) = (holders as f32, about.passages as f32);
         (1.0 + (passages - holders + 0.5) / (holders + 0.5)).ln()
     };
     let asked = query.terms.iter().filter(|term| term.layer == Layer::Stems && term.said.is_empty()).count();
     let mut slips_left = if asked <= SHORT { SLIPS } else { 0 };
+    let mut terms = Vec::with_capacity(query.terms.len());
     for wanted in &query.terms {
         let places = find(parts, &wanted.key);
         let holders = holders(parts, masks, &places);
+        let layer = wanted.layer;
         let mut weight = wanted.weight;
         if !wanted.said.is_empty() {
             // The more the documents themselves speak as the question does, the less it needs to be put otherwise.
@@ -177,19 +110,21 @@ fn add_terms(
             weight *= said.fold(0.0, f32::max) / rare(0);
         }
         if holders > 0 {
-            add_term(parts, masks, about, ranking, wanted.layer, &places, weight * rare(holders), scores);
+            terms.push((holders, Term { layer, places, weight: weight * rare(holders) }));
         } else if wanted.said.is_empty() && slips_left > 0 {
             slips_left -= 1;
             for (places, holders) in meant_by_slip(parts, masks, &wanted.key) {
                 let weight = weight * ranking.slip * rare(holders);
-                add_term(parts, masks, about, ranking, wanted.layer, &places, weight, scores);
+                terms.push((holders, Term { layer, places, weight }));
             }
         }
     }
+    terms.sort_by_key(|(holders, _)| *holders);
+    terms.into_iter().map(|(_, term)| term).collect()
 }
 
 /// Where a term is in each part.
-type Places = Vec<Option<usize>>;
+pub(super) type Places = Vec<Option<usize>>;
 
 fn find(parts: &[Part], key: &[u8]) -> Places {
     parts.iter().map(|part| part.segment.find(key)).collect()
@@ -227,63 +162,10 @@ fn meant_by_slip(parts: &[Part], masks: &[Mask], key: &[u8]) -> Vec<(Places, u32
     found
 }
 
-#[allow(clippy::too_many_arguments, reason = "the parts of one sum, used in one place")]
-fn add_term(
-    parts: &[Part],
-    masks: &[Mask],
-    about: &About,
-    ranking: &Ranking,
-    layer: Layer,
-    places: &Places,
-    weight: f32,
-    scores: &mut Scores,
-) {
-    let layer = layer as usize;
-    let flat = ranking.k1 * (1.0 - ranking.b);
-    let steep = ranking.k1 * ranking.b / about.averages[layer];
-    let mut base = 0;
-    for ((part, mask), place) in parts.iter().zip(masks).zip(places) {
-        let slots = part.segment.slots();
-        if let Some(term) = place {
-            let lengths = part.segment.lengths();
-            let scores = &mut scores[layer][base..base + slots];
-            let mut add = |slot: u32, count: u32| {
-                let slot = slot as usize;
-                let length = u32::from_le_bytes(lengths[slot][layer]) as f32;
-                let count = count as f32;
-                scores[slot] += weight * count / (count + flat + steep * length);
-            };
-            match mask {
-                None => part.segment.decode(*term, add),
-                Some(mask) => part.segment.decode(*term, |slot, count| {
-                    if mask[slot as usize] {
-                        add(slot, count);
-                    }
-                }),
-            }
-        }
-        base += slots;
-    }
-}
-
-/// Scales each layer to its best and adds them, into the first.
-fn combine(parts: &[Part], query: &Query, ranking: &Ranking, scores: &mut Scores, masks: &[Mask]) {
-    let highest =
-        |scores: &[f32]| scores.iter().fold(0.0_f32, |high, score| if *score > high { *score } else { high });
-    let scale = |scores: &[f32], weight: f32| match highest(scores) {
-        high if high > 0.0 => weight / high,
-        _ => 0.0,
-    };
-    let [first, second] = scores;
-    let (pairs, stems) = (scale(first, 1.0), scale(second, ranking.stems));
-    for (sum, stem) in first.iter_mut().zip(second) {
-        *sum = *sum * pairs + *stem * stems;
-    }
-    add_articles(parts, query, ranking, masks, first);
-}
-
-/// Lifts the articles that were asked for by number, in the document that was named, if one was.
-fn add_articles(parts: &[Part], query: &Query, ranking: &Ranking, masks: &[Mask], sums: &mut [f32]) {
+/// What is added for the articles that were asked for by number, in the document that was named, if one was: slots, over
+/// all parts, sorted.
+fn articles(parts: &[Part], query: &Query, ranking: &Ranking, masks: &[Mask]) -> Vec<(usize, f32)> {
+    let mut lifted: Vec<(usize, f32)> = Vec::new();
     for number in &query.articles {
         let term = article::key(*number);
         let mut candidates: Vec<(usize, usize)> = Vec::new();
@@ -293,9 +175,9 @@ fn add_articles(parts: &[Part], query: &Query, ranking: &Ranking, masks: &[Mask]
                 part.segment.decode(term, |slot, _| {
                     let slot = slot as usize;
                     if mask.as_ref().is_none_or(|mask| mask[slot])
-                        && let Some(held) = &part.held[part.segment.document_of(slot)]
+                        && let Some(held) = &part.held()[part.segment.document_of(slot)]
                     {
-                        let named = if query.bare.contains(&*held.name) { held.name.len() } else { 0 };
+                        let named = if query.bare.contains(held.name()) { held.name().len() } else { 0 };
                         candidates.push((base + slot, named));
                     }
                 });
@@ -303,17 +185,15 @@ fn add_articles(parts: &[Part], query: &Query, ranking: &Ranking, masks: &[Mask]
             base += part.segment.slots();
         }
         let longest = candidates.iter().map(|(_, named)| *named).max().unwrap_or(0);
-        for (at, _) in candidates.into_iter().filter(|(_, named)| *named == longest) {
-            sums[at] += ranking.article;
-        }
+        let named = candidates.into_iter().filter(|(_, named)| *named == longest);
+        lifted.extend(named.map(|(at, _)| (at, ranking.article)));
     }
+    lifted.sort_by_key(|(at, _)| *at);
+    lifted
 }
 
-/// The slots with the highest sums above zero.
-fn best(parts: &[Part], sums: &[f32], limit: usize) -> Vec<Found> {
-    let least = least_of_best(sums, limit);
-    let mut found: Vec<(f32, usize)> =
-        sums.iter().enumerate().filter(|(_, sum)| **sum >= least).map(|(at, sum)| (*sum, at)).collect();
+/// The best so many of the slots that were found, best first; equal ones in the order of documents.
+fn in_order(parts: &[Part], mut found: Vec<(f32, usize)>, limit: usize) -> Vec<Found> {
     let mut starts = vec![0];
     for part in parts {
         starts.push(starts[starts.len() - 1] + part.segment.slots());
@@ -344,26 +224,6 @@ fn best(parts: &[Part], sums: &[f32], limit: usize) -> Vec<Found> {
         .collect()
 }
 
-/// What the last of the best so many sums has; the smallest number above zero where there are fewer.
-fn least_of_best(sums: &[f32], limit: usize) -> f32 {
-    let mut heap: BinaryHeap<Reverse<u32>> = BinaryHeap::with_capacity(limit.min(sums.len()) + 1);
-    let mut least = f32::MIN_POSITIVE;
-    for sum in sums {
-        if *sum < least {
-            continue;
-        }
-        // The bits of numbers above zero are ordered as the numbers are.
-        heap.push(Reverse(sum.to_bits()));
-        if heap.len() > limit {
-            heap.pop();
-        }
-        if heap.len() == limit {
-            least = heap.peek().map_or(least, |Reverse(bits)| f32::from_bits(*bits));
-        }
-    }
-    if heap.len() < limit { f32::MIN_POSITIVE } else { least }
-}
-
 /// So many of the best are looked at again, for what single words do not show.
 const LIFTED: usize = 20;
 
@@ -374,9 +234,10 @@ fn lift(parts: &[Part], query: &Query, ranking: &Ranking, found: &mut [Found]) {
     }
     let count = found.len().min(LIFTED);
     for found in &mut found[..count] {
-        let Some(passage) = parts[found.part].passage(found.slot) else { continue };
-        found.score += ranking.phrase * phrase::said(&query.words, &passage.text)
-            + ranking.heading * phrase::headed(&query.stems, &passage.title);
+        let Some((held, within)) = parts[found.part].at(found.slot) else { continue };
+        let Some((title, text, _)) = held.words(within) else { continue };
+        found.score += ranking.phrase * phrase::said(&query.words, text)
+            + ranking.heading * phrase::headed(&query.stems, title);
     }
     // The sort is stable: equals stay in the order of documents.
     found[..count].sort_by(|left, right| right.score.total_cmp(&left.score));

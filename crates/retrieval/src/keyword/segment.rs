@@ -4,12 +4,11 @@
 //! holds no texts: its slots are the passages of the documents it lists, in order, and whoever keeps it keeps those.
 //!
 //! ```text
-//! magic 8 · checksum 8 · slots, terms, bytes of documents, of terms, of postings 5 × u32
-//! documents (JSON) · lengths slots × 2 × u32 · term starts, posting starts (terms + 1) × u32 · holders terms × u32
-//! terms, sorted · postings: gap and count as varints
+//! magic 8 · checksum 8 · seed u64 · slots, terms, places, bytes of documents, of terms, of postings 6 × u32
+//! documents (JSON) · lengths slots × 2 × u32 · ends of terms, ends of postings, holders 3 × terms × u32
+//! places by hash × u32 · the most of a term in one passage terms × u8 · terms · postings
 //! ```
 
-use std::collections::HashMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -17,12 +16,15 @@ use sha2::{Digest, Sha256};
 
 use crate::passage::{DocumentId, Passage};
 use crate::retriever::RetrieveError;
-use crate::text::{self, Layer};
+use crate::text::Layer;
+use crate::text::words::{self, Words};
 
-use super::article;
+use super::gather::Gather;
+use super::held::Held;
+use super::postings::{self, Postings};
 
-const MAGIC: &[u8; 8] = b"DORANKW1";
-const HEAD: usize = 36;
+const MAGIC: &[u8; 8] = b"DORANKW2";
+const HEAD: usize = 48;
 /// The layers whose lengths are kept.
 pub(super) const LAYERS: usize = 2;
 
@@ -43,79 +45,114 @@ pub struct Segment {
     documents: Vec<SegmentDocument>,
     /// The first slot of each document, and one past the last.
     firsts: Vec<u32>,
+    seed: u64,
     slots: usize,
     terms: usize,
+    places: usize,
+    /// Where each part begins.
     lengths: usize,
-    term_starts: usize,
-    posting_starts: usize,
+    term_ends: usize,
+    posting_ends: usize,
     holders: usize,
+    table: usize,
+    most: usize,
     term_bytes: usize,
     postings: usize,
     totals: [u64; LAYERS],
+    /// The least length of a passage.
+    least: [u32; LAYERS],
 }
 
 impl Segment {
     /// Makes a segment of documents with their passages.
     pub fn build<'a>(documents: impl IntoIterator<Item = (SegmentDocument, &'a [Passage])>) -> Self {
-        let mut writer = Writer::default();
-        let mut titles = Titles::default();
+        let mut gather = Gather::default();
         for (document, passages) in documents {
             for passage in passages {
-                writer.passage(passage, &mut titles);
+                gather.passage(&passage.title, &passage.text, passage.article);
             }
-            writer.documents.push(SegmentDocument { passages: passages.len() as u32, ..document });
+            gather.document(SegmentDocument { passages: passages.len() as u32, ..document });
         }
-        writer.finish()
+        gather.finish()
+    }
+
+    /// Makes a segment of documents that are held.
+    pub(crate) fn of<'a>(all: impl IntoIterator<Item = &'a Held>) -> Self {
+        let mut gather = Gather::default();
+        for held in all {
+            for at in 0..held.len() {
+                let (title, text, article) = held.words(at).unwrap_or_default();
+                gather.passage(title, text, article);
+            }
+            gather.document(held.listed());
+        }
+        gather.finish()
     }
 
     /// Joins segments, leaving out the documents for which `keep` (segment, document) is false.
     pub fn merge(segments: &[&Segment], keep: impl Fn(usize, usize) -> bool) -> Self {
-        let mut writer = Writer::default();
-        let mut moved: Vec<Vec<Option<u32>>> = Vec::new();
+        const GONE: u32 = u32::MAX;
+        let mut documents = Vec::new();
+        let mut lengths = Vec::new();
+        let mut moved: Vec<Vec<u32>> = Vec::new();
         for (number, segment) in segments.iter().enumerate() {
-            let mut slots = vec![None; segment.slots];
+            let mut slots = vec![GONE; segment.slots];
             for (at, document) in segment.documents.iter().enumerate() {
                 if keep(number, at) {
                     for slot in segment.firsts[at]..segment.firsts[at + 1] {
-                        slots[slot as usize] = Some(writer.lengths.len() as u32);
-                        writer.lengths.push(segment.lengths_of(slot));
+                        slots[slot as usize] = lengths.len() as u32;
+                        lengths.push(segment.lengths_of(slot));
                     }
-                    writer.documents.push(document.clone());
+                    documents.push(document.clone());
                 }
             }
             moved.push(slots);
         }
-        let mut all: Vec<(&[u8], usize, usize)> = Vec::new();
+        // Where each term of the new segment is in each of the old ones.
+        let mut words = Words::seeded(segments.first().map_or(0, |first| first.seed));
+        let mut places: Vec<u32> = Vec::new();
         for (number, segment) in segments.iter().enumerate() {
-            all.extend((0..segment.terms).map(|term| (segment.term(term), number, term)));
+            let whole = !moved[number].contains(&GONE);
+            for term in 0..segment.terms {
+                let living = || {
+                    let mut found = false;
+                    segment.decode(term, |slot, _| found |= moved[number][slot as usize] != GONE);
+                    found
+                };
+                if whole || living() {
+                    let (new, _) = words.number(segment.term(term));
+                    places.resize(words.len() * segments.len(), GONE);
+                    places[new as usize * segments.len() + number] = term as u32;
+                }
+            }
         }
-        all.sort_unstable();
-        let mut sorted = Vec::new();
-        for group in all.chunk_by(|left, right| left.0 == right.0) {
-            let mut postings = Vec::new();
-            for (_, number, term) in group {
-                segments[*number].decode(*term, |slot, count| {
-                    if let Some(slot) = moved[*number][slot as usize] {
-                        postings.push((slot, count));
-                    }
+        Self::write(&documents, &lengths, &words, &|term, list| {
+            let places = &places[term * segments.len()..(term + 1) * segments.len()];
+            for (number, place) in places.iter().enumerate().filter(|(_, place)| **place != GONE) {
+                segments[number].decode(*place as usize, |slot, count| match moved[number][slot as usize] {
+                    GONE => {}
+                    slot => list.push((slot, count)),
                 });
             }
-            if !postings.is_empty() {
-                sorted.push((group[0].0, postings));
-            }
-        }
-        Self::write(&writer.documents, &writer.lengths, &sorted)
+        })
     }
 
     /// Reads a segment that was saved, checking every byte.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, RetrieveError> {
-        let damaged = |what: &str| RetrieveError::Stale { reason: format!("a keyword segment {what}") };
+        let all = bytes.as_ref();
+        if all.len() >= HEAD && all[..8] == MAGIC[..] && checksum(&all[16..])[..] != all[8..16] {
+            return Err(damaged("is damaged"));
+        }
+        Self::open_checked(bytes)
+    }
+
+    /// Reads a segment whose bytes were checked by whoever keeps them.
+    pub(crate) fn open_checked(
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+    ) -> Result<Self, RetrieveError> {
         let all = bytes.as_ref();
         if all.len() < HEAD || all[..8] != MAGIC[..] {
             return Err(damaged("has another format"));
-        }
-        if checksum(&all[16..])[..] != all[8..16] {
-            return Err(damaged("is damaged"));
         }
         Self::parse(Box::new(bytes)).ok_or_else(|| damaged("contradicts itself"))
     }
@@ -162,18 +199,16 @@ impl Segment {
         self.totals
     }
 
+    /// The least length of any slot, for each layer.
+    pub(super) fn least(&self) -> [u32; LAYERS] {
+        self.least
+    }
+
     /// The number of a term, if any passage holds it.
     pub(super) fn find(&self, term: &[u8]) -> Option<usize> {
-        let (mut low, mut high) = (0, self.terms);
-        while low < high {
-            let middle = low.midpoint(high);
-            match self.term(middle).cmp(term) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Some(middle),
-                std::cmp::Ordering::Greater => high = middle,
-            }
-        }
-        None
+        let entry = |at: usize| self.long(self.table + at * 4);
+        let same = |number: u32| (number as usize) < self.terms && self.term(number as usize) == term;
+        words::find(self.seed, self.places, term, entry, same).map(|number| number as usize)
     }
 
     /// How many passages hold a term, removed ones included.
@@ -181,27 +216,39 @@ impl Segment {
         self.long(self.holders + term * 4)
     }
 
+    /// How often a passage holds a term at most; 255 stands for more.
+    pub(super) fn most(&self, term: usize) -> u8 {
+        self.bytes()[self.most + term]
+    }
+
+    /// The slots that hold a term.
+    #[inline]
+    pub(super) fn postings(&self, term: usize) -> Postings<'_> {
+        let (start, end) = self.span(self.posting_ends, term);
+        let bytes = self.bytes().get(self.postings + start..self.postings + end).unwrap_or_default();
+        Postings::new(bytes, self.holders(term))
+    }
+
     /// Gives every slot that holds a term, and how often.
     #[inline]
     pub(super) fn decode(&self, term: usize, mut each: impl FnMut(u32, u32)) {
-        let bytes = self.bytes();
-        let start = self.long(self.posting_starts + term * 4) as usize;
-        let end = self.long(self.posting_starts + term * 4 + 4) as usize;
-        let mut rest = &bytes[self.postings + start..self.postings + end];
-        let mut next = 0_u32;
-        while let Some(code) = varint(&mut rest) {
-            // Not checked for overflow: whoever takes the slot checks that it is one.
-            let slot = next.wrapping_add(code >> 1);
-            let count = if code & 1 == 0 { 1 } else { varint(&mut rest).unwrap_or(1) };
-            each(slot, count);
-            next = slot.wrapping_add(1);
-        }
+        let slots = self.slots as u32;
+        self.postings(term).each(|slot, count| {
+            if slot < slots {
+                each(slot, count);
+            }
+        });
     }
 
     fn term(&self, at: usize) -> &[u8] {
-        let start = self.long(self.term_starts + at * 4) as usize;
-        let end = self.long(self.term_starts + at * 4 + 4) as usize;
-        &self.bytes()[self.term_bytes + start..self.term_bytes + end]
+        let (start, end) = self.span(self.term_ends, at);
+        self.bytes().get(self.term_bytes + start..self.term_bytes + end).unwrap_or_default()
+    }
+
+    /// From where to where a table of ends says that an item reaches.
+    fn span(&self, ends: usize, at: usize) -> (usize, usize) {
+        let start = at.checked_sub(1).map_or(0, |before| self.long(ends + before * 4));
+        (start as usize, self.long(ends + at * 4) as usize)
     }
 
     fn long(&self, at: usize) -> u32 {
@@ -213,17 +260,20 @@ impl Segment {
         let all = (*bytes).as_ref();
         let long =
             |at: usize| all.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
-        let (slots, terms) = (long(16)?, long(20)?);
-        let (document_bytes, term_bytes, posting_bytes) = (long(24)?, long(28)?, long(32)?);
+        let seed = u64::from_le_bytes(all.get(16..24)?.try_into().ok()?);
+        let (slots, terms, places) = (long(24)?, long(28)?, long(32)?);
+        let (document_bytes, term_bytes, posting_bytes) = (long(36)?, long(40)?, long(44)?);
         let documents: Vec<SegmentDocument> =
             serde_json::from_slice(all.get(HEAD..HEAD + document_bytes)?).ok()?;
         let lengths = HEAD + document_bytes;
-        let term_starts = lengths + slots * 4 * LAYERS;
-        let posting_starts = term_starts + (terms + 1) * 4;
-        let holders = posting_starts + (terms + 1) * 4;
-        let term_at = holders + terms * 4;
+        let term_ends = lengths + slots * 4 * LAYERS;
+        let posting_ends = term_ends + terms * 4;
+        let holders = posting_ends + terms * 4;
+        let table = holders + terms * 4;
+        let most = table + places * 4;
+        let term_at = most + terms;
         let postings = term_at + term_bytes;
-        if postings + posting_bytes != all.len() {
+        if postings + posting_bytes != all.len() || !places.is_power_of_two() {
             return None;
         }
         let mut firsts = vec![0_u32];
@@ -233,83 +283,86 @@ impl Segment {
         if *firsts.last()? as usize != slots {
             return None;
         }
-        let mut totals = [0; LAYERS];
-        for slot in all.get(lengths..term_starts)?.as_chunks::<4>().0.as_chunks::<LAYERS>().0 {
-            totals
-                .iter_mut()
-                .zip(slot)
-                .for_each(|(total, length)| *total += u64::from(u32::from_le_bytes(*length)));
+        let (mut totals, mut least) = ([0; LAYERS], [u32::MAX; LAYERS]);
+        for slot in all.get(lengths..term_ends)?.as_chunks::<4>().0.as_chunks::<LAYERS>().0 {
+            for (layer, length) in slot.iter().enumerate() {
+                let length = u32::from_le_bytes(*length);
+                totals[layer] += u64::from(length);
+                least[layer] = least[layer].min(length);
+            }
         }
         Some(Self {
             bytes,
             totals,
+            least,
             documents,
             firsts,
+            seed,
             slots,
             terms,
+            places,
             lengths,
-            term_starts,
-            posting_starts,
+            term_ends,
+            posting_ends,
             holders,
+            table,
+            most,
             term_bytes: term_at,
             postings,
         })
     }
 
-    fn write(
+    /// Writes a segment. `list` gives the slots that hold a term, sorted, and how often.
+    pub(super) fn write(
         documents: &[SegmentDocument],
         lengths: &[[u32; LAYERS]],
-        sorted: &[(&[u8], Vec<(u32, u32)>)],
+        terms: &Words,
+        list: &dyn Fn(usize, &mut Vec<(u32, u32)>),
     ) -> Self {
         let listed = serde_json::to_vec(documents).unwrap_or_default();
-        let term_bytes: usize = sorted.iter().map(|(term, _)| term.len()).sum();
-        let mut postings = Vec::new();
-        let mut posting_starts = Vec::with_capacity(sorted.len() + 1);
-        for (_, list) in sorted {
-            posting_starts.push(postings.len() as u32);
-            let mut next = 0;
-            for (slot, count) in list {
-                put_varint(&mut postings, (slot - next) << 1 | u32::from(*count > 1));
-                if *count > 1 {
-                    put_varint(&mut postings, *count);
-                }
-                next = slot + 1;
-            }
+        let mut lists = Vec::new();
+        let (mut ends, mut holders) = (Vec::with_capacity(terms.len()), Vec::with_capacity(terms.len()));
+        let mut most = Vec::with_capacity(terms.len());
+        let mut one = Vec::new();
+        for term in 0..terms.len() {
+            one.clear();
+            list(term, &mut one);
+            postings::write(&one, &mut lists);
+            ends.push(lists.len() as u32);
+            holders.push(one.len() as u32);
+            let highest = one.iter().map(|(_, count)| *count).max().unwrap_or(0);
+            most.push(u8::try_from(highest).unwrap_or(u8::MAX));
         }
-        posting_starts.push(postings.len() as u32);
-        let mut bytes = Vec::with_capacity(
-            HEAD + listed.len() + lengths.len() * 8 + sorted.len() * 12 + term_bytes + postings.len(),
-        );
+        let places = terms.table();
+        let tables = [terms.ends(), &ends, &holders, &places];
+        let words: usize = tables.iter().map(|table| table.len()).sum::<usize>() + lengths.len() * LAYERS;
+        let size = HEAD + listed.len() + words * 4 + most.len() + terms.bytes().len() + lists.len();
+        let mut bytes = Vec::with_capacity(size);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[0; 8]);
-        for size in [lengths.len(), sorted.len(), listed.len(), term_bytes, postings.len()] {
+        bytes.extend_from_slice(&terms.seed().to_le_bytes());
+        let sizes =
+            [lengths.len(), terms.len(), places.len(), listed.len(), terms.bytes().len(), lists.len()];
+        for size in sizes {
             bytes.extend_from_slice(&(size as u32).to_le_bytes());
         }
         bytes.extend_from_slice(&listed);
-        for length in lengths.iter().flatten() {
-            bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend(lengths.iter().flatten().flat_map(|length| length.to_le_bytes()));
+        for table in tables {
+            bytes.extend(table.iter().flat_map(|word| word.to_le_bytes()));
         }
-        let mut start = 0_u32;
-        for (term, _) in sorted {
-            bytes.extend_from_slice(&start.to_le_bytes());
-            start += term.len() as u32;
+        for part in [&most, terms.bytes(), &lists] {
+            bytes.extend_from_slice(part);
         }
-        bytes.extend_from_slice(&start.to_le_bytes());
-        for start in &posting_starts {
-            bytes.extend_from_slice(&start.to_le_bytes());
-        }
-        for (_, list) in sorted {
-            bytes.extend_from_slice(&(list.len() as u32).to_le_bytes());
-        }
-        for (term, _) in sorted {
-            bytes.extend_from_slice(term);
-        }
-        bytes.extend_from_slice(&postings);
         let sum = checksum(&bytes[16..]);
         bytes[8..16].copy_from_slice(&sum);
-        let empty = || Self::write(&[], &[], &[]);
+        let empty = || Self::write(&[], &[], &Words::seeded(0), &|_, _| ());
         Self::parse(Box::new(bytes)).unwrap_or_else(empty)
     }
+}
+
+fn damaged(what: &str) -> RetrieveError {
+    RetrieveError::Stale { reason: format!("a keyword segment {what}") }
 }
 
 impl fmt::Debug for Segment {
@@ -336,96 +389,7 @@ pub(super) fn key_of(layer: Layer, term: &str) -> Vec<u8> {
     bytes
 }
 
-/// The terms of headings, remembered while the passages below them come by.
-#[derive(Default)]
-struct Titles {
-    title: String,
-    terms: Vec<(Layer, String)>,
-}
-
-/// Gathers terms of passages, slot after slot.
-#[derive(Default)]
-struct Writer {
-    documents: Vec<SegmentDocument>,
-    lengths: Vec<[u32; LAYERS]>,
-    terms: HashMap<Box<[u8]>, Vec<(u32, u32)>>,
-}
-
-impl Writer {
-    fn passage(&mut self, passage: &Passage, titles: &mut Titles) {
-        let slot = self.lengths.len() as u32;
-        let mut lengths = [0; LAYERS];
-        let mut term_key = Vec::new();
-        if titles.title != passage.title {
-            titles.title.clone_from(&passage.title);
-            titles.terms.clear();
-            text::terms(&passage.title, |layer, term, _| titles.terms.push((layer, term.to_owned())));
-        }
-        for (layer, term) in &titles.terms {
-            key(*layer, term, &mut term_key);
-            self.add(&term_key, slot);
-            lengths[*layer as usize] += 1;
-        }
-        text::terms(&passage.text, |layer, term, _| {
-            key(layer, term, &mut term_key);
-            self.add(&term_key, slot);
-            lengths[layer as usize] += 1;
-        });
-        if let Some(number) = article::of_passage(passage) {
-            self.add(&article::key(number), slot);
-        }
-        self.lengths.push(lengths);
-    }
-
-    fn add(&mut self, term: &[u8], slot: u32) {
-        let postings = match self.terms.get_mut(term) {
-            Some(postings) => postings,
-            None => self.terms.entry(term.into()).or_default(),
-        };
-        match postings.last_mut() {
-            Some((last, count)) if *last == slot => *count += 1,
-            _ => postings.push((slot, 1)),
-        }
-    }
-
-    fn finish(self) -> Segment {
-        let mut sorted: Vec<(&[u8], Vec<(u32, u32)>)> = Vec::with_capacity(self.terms.len());
-        let mut terms: Vec<(Box<[u8]>, Vec<(u32, u32)>)> = self.terms.into_iter().collect();
-        terms.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-        for (term, postings) in &mut terms {
-            sorted.push((term, std::mem::take(postings)));
-        }
-        Segment::write(&self.documents, &self.lengths, &sorted)
-    }
-}
-
 fn checksum(bytes: &[u8]) -> [u8; 8] {
     let digest = Sha256::digest(bytes);
     std::array::from_fn(|at| digest[at])
-}
-
-#[inline]
-fn varint(rest: &mut &[u8]) -> Option<u32> {
-    let (first, tail) = rest.split_first()?;
-    if *first < 0x80 {
-        *rest = tail;
-        return Some(u32::from(*first));
-    }
-    let mut value = 0_u32;
-    for (at, byte) in rest.iter().enumerate().take(5) {
-        value |= u32::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            *rest = &rest[at + 1..];
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn put_varint(bytes: &mut Vec<u8>, mut value: u32) {
-    while value >= 0x80 {
-        bytes.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
 }

@@ -3,12 +3,12 @@
 //! A file is written once, whole, and never changed, so it can be mapped for as long as anybody reads it.
 //!
 //! ```text
-//! magic 8 · checksum 8 · bytes of documents, of words, of vectors 3 × u64
-//! documents, a line of JSON each · a keyword segment · rows of vectors, if the index has an embedder
+//! magic 8 · checksum 8 · bytes of documents, of texts, of words, of vectors 4 × u64
+//! documents, a line of JSON each · their texts · a keyword segment · rows of vectors, if the index has an embedder
 //! ```
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use std::sync::Arc;
 use memmap2::Mmap;
 use sha2::{Digest, Sha256};
 
-use crate::keyword::{Held, Segment};
+use crate::keyword::{Held, Kept, Line, Segment};
 use crate::library::disk;
-use crate::passage::{Document, Passage};
 use crate::retriever::RetrieveError;
 use crate::vector::Rows;
 
 use super::broken;
 
-const MAGIC: &[u8; 8] = b"DORANLS1";
-const HEAD: usize = 40;
+const MAGIC: &[u8; 8] = b"DORANLS2";
+const HEAD: usize = 48;
+/// So much of a file is read at a time to be checked: what is read so takes no memory afterwards, unlike what is mapped.
+const CHECKED: usize = 1 << 20;
 
 /// What a file holds.
 #[derive(Debug)]
@@ -35,74 +36,102 @@ pub(super) struct Content {
     pub(super) rows: Option<Rows>,
 }
 
-/// Writes a file. `rows` are the bytes of the vectors, one row for each slot of the segment.
-pub(super) fn write(path: &Path, held: &[Arc<Held>], segment: &Segment, rows: &[u8]) -> io::Result<()> {
-    let mut documents = Vec::new();
+/// Writes a file and gives what it holds. `rows` are the bytes of the vectors, one row for each slot of the segment.
+pub(super) fn write(
+    path: &Path,
+    held: &[Arc<Held>],
+    segment: Segment,
+    rows: &[u8],
+) -> Result<Content, RetrieveError> {
+    let unwritten = |error| broken("the index cannot be written", error);
+    let mut lines = Vec::new();
     for held in held {
-        serde_json::to_writer(&mut documents, &lean(held))?;
-        documents.push(b'\n');
+        serde_json::to_writer(&mut lines, &held.line()).map_err(|error| unwritten(error.into()))?;
+        lines.push(b'\n');
     }
-    let words = segment.bytes();
-    let mut bytes = Vec::with_capacity(HEAD + documents.len() + words.len() + rows.len());
+    let texts: usize = held.iter().map(|held| held.text().len()).sum();
+    let sizes = [lines.len(), texts, segment.bytes().len(), rows.len()];
+    let mut bytes = Vec::with_capacity(HEAD + sizes.iter().sum::<usize>());
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&[0; 8]);
-    for part in [&documents[..], words, rows] {
-        bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+    for size in sizes {
+        bytes.extend_from_slice(&(size as u64).to_le_bytes());
     }
-    for part in [&documents[..], words, rows] {
-        bytes.extend_from_slice(part);
+    bytes.extend_from_slice(&lines);
+    let mut places = Vec::with_capacity(held.len());
+    for held in held {
+        places.push(bytes.len()..bytes.len() + held.text().len());
+        bytes.extend_from_slice(held.text());
     }
+    bytes.extend_from_slice(segment.bytes());
+    bytes.extend_from_slice(rows);
+    // What was built has its twin in the file from here on.
+    drop(segment);
     let sum = checksum(&bytes[16..]);
     bytes[8..16].copy_from_slice(&sum);
-    disk::write(path, &bytes)
+    disk::write(path, &bytes).map_err(unwritten)?;
+    drop(bytes);
+    let (file, map) = mapped_at(path)?;
+    drop(file);
+    let [_, _, words, rows] = sections(path, &map)?;
+    let kept: Kept = map.clone();
+    let moved = held.iter().zip(places).map(|(held, place)| Arc::new(held.moved(Arc::clone(&kept), place)));
+    content(path, map, moved.collect(), words, rows)
 }
 
 /// Opens a file, checking every byte.
 pub(super) fn open(path: &Path) -> Result<Content, RetrieveError> {
-    let (map, [documents, words, rows]) = map(path)?;
-    let held = read(path, &map[documents])?;
-    let segment = Segment::open(Slice::new(Arc::clone(&map), words))?;
+    let (map, [documents, texts, words, rows]) = checked(path)?;
+    let held = read(path, &map, documents, texts)?;
+    content(path, map, held, words, rows)
+}
+
+fn content(
+    path: &Path,
+    map: Arc<Mmap>,
+    held: Vec<Arc<Held>>,
+    words: Range<usize>,
+    rows: Range<usize>,
+) -> Result<Content, RetrieveError> {
+    let segment = Segment::open_checked(Slice::new(Arc::clone(&map), words))?;
     let rows = match rows.is_empty() {
         true => None,
         false => Some(Rows::open(Slice::new(map, rows)).ok_or_else(|| damaged(path, "has odd vectors"))?),
     };
     let fits = segment.documents().len() == held.len()
-        && segment.documents().iter().zip(&held).all(|(listed, held)| {
-            listed.id == held.document.id && listed.passages as usize == held.passages.len()
-        })
+        && segment
+            .documents()
+            .iter()
+            .zip(&held)
+            .all(|(listed, held)| listed.id == held.about().id && listed.passages as usize == held.len())
         && rows.as_ref().is_none_or(|rows| rows.len() == segment.slots());
     if fits { Ok(Content { held, segment, rows }) } else { Err(damaged(path, "contradicts itself")) }
 }
 
 /// The documents of a file, whatever its words and vectors were made by.
 pub(super) fn documents(path: &Path) -> Result<Vec<Arc<Held>>, RetrieveError> {
-    let (map, [documents, _, _]) = map(path)?;
-    read(path, &map[documents])
+    let (map, [documents, texts, _, _]) = checked(path)?;
+    read(path, &map, documents, texts)
 }
 
-/// A document with its passages. The words of a passage are those of the document and are not kept twice.
-fn lean(held: &Held) -> (&Document, Vec<Passage>) {
-    let mut passages = held.passages.clone();
-    for passage in &mut passages {
-        if held.document.text.get(passage.range.clone()) == Some(passage.text.as_str()) {
-            passage.text.clear();
-        }
-    }
-    (&held.document, passages)
-}
-
-fn read(path: &Path, lines: &[u8]) -> Result<Vec<Arc<Held>>, RetrieveError> {
+fn read(
+    path: &Path,
+    map: &Arc<Mmap>,
+    lines: Range<usize>,
+    texts: Range<usize>,
+) -> Result<Vec<Arc<Held>>, RetrieveError> {
+    let odd = || damaged(path, "has an odd document");
+    let kept: Kept = Arc::<Mmap>::clone(map);
     let mut all = Vec::new();
-    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let (document, mut passages): (Document, Vec<Passage>) =
-            serde_json::from_slice(line).map_err(|_| damaged(path, "has an odd document"))?;
-        for passage in passages.iter_mut().filter(|passage| passage.text.is_empty()) {
-            let words = document.text.get(passage.range.clone());
-            passage.text = words.ok_or_else(|| damaged(path, "has an odd passage"))?.to_owned();
-        }
-        all.push(Arc::new(Held::new(document, passages)));
+    let mut start = texts.start;
+    for line in map[lines].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line: Line<'_> = serde_json::from_slice(line).map_err(|_| odd())?;
+        let end = start.checked_add(line.length).filter(|end| *end <= texts.end).ok_or_else(odd)?;
+        let held = Held::read(line, Arc::clone(&kept), start..end).ok_or_else(odd)?;
+        all.push(Arc::new(held));
+        start = end;
     }
-    Ok(all)
+    if start == texts.end { Ok(all) } else { Err(odd()) }
 }
 
 /// Maps a file of the index.
@@ -120,23 +149,47 @@ pub(super) fn sum(path: &Path) -> Option<[u8; 8]> {
     Some(std::array::from_fn(|at| head[8 + at]))
 }
 
-fn map(path: &Path) -> Result<(Arc<Mmap>, [Range<usize>; 3]), RetrieveError> {
+/// Maps a file whose every byte was checked.
+fn checked(path: &Path) -> Result<(Arc<Mmap>, [Range<usize>; 4]), RetrieveError> {
+    let (mut file, map) = mapped_at(path)?;
+    let ranges = sections(path, &map)?;
+    let mut hasher = Sha256::new();
+    let mut some = vec![0; CHECKED.min(map.len())];
+    let mut sum = || -> io::Result<[u8; 8]> {
+        file.seek(io::SeekFrom::Start(16))?;
+        loop {
+            match file.read(&mut some)? {
+                0 => break,
+                count => hasher.update(&some[..count]),
+            }
+        }
+        let digest = hasher.finalize_reset();
+        Ok(std::array::from_fn(|at| digest[at]))
+    };
+    let sum = sum().map_err(|source| broken(format!("`{}` cannot be read", path.display()), source))?;
+    if sum[..] != map[8..16] { Err(damaged(path, "is damaged")) } else { Ok((map, ranges)) }
+}
+
+fn mapped_at(path: &Path) -> Result<(File, Arc<Mmap>), RetrieveError> {
     let unreadable = |source| broken(format!("`{}` cannot be read", path.display()), source);
     let file = File::open(path).map_err(unreadable)?;
     let map = mapped(&file).map_err(unreadable)?;
+    Ok((file, Arc::new(map)))
+}
+
+/// Where the parts of a file lie.
+fn sections(path: &Path, map: &Mmap) -> Result<[Range<usize>; 4], RetrieveError> {
     if map.len() < HEAD || map[..8] != MAGIC[..] {
         return Err(damaged(path, "has another format"));
     }
-    if checksum(&map[16..])[..] != map[8..16] {
-        return Err(damaged(path, "is damaged"));
-    }
     let mut start = HEAD;
-    let ranges = [16, 24, 32].map(|at| {
+    let ranges = [16, 24, 32, 40].map(|at| {
         let size = u64::from_le_bytes(std::array::from_fn(|byte| map[at + byte]));
         let end = usize::try_from(size).ok().and_then(|size| start.checked_add(size)).unwrap_or(usize::MAX);
         std::mem::replace(&mut start, end)..end
     });
-    if start != map.len() { Err(damaged(path, "contradicts itself")) } else { Ok((Arc::new(map), ranges)) }
+    // A size that is too large makes all that follow end beyond the file.
+    if start != map.len() { Err(damaged(path, "contradicts itself")) } else { Ok(ranges) }
 }
 
 fn damaged(path: &Path, what: &str) -> RetrieveError {

@@ -27,7 +27,7 @@ use crate::text::ANALYSIS;
 use super::{broken, file, grow};
 
 /// The format of the directory.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// What made an index. Words cut otherwise, or vectors of another embedder, cannot be compared with those in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -176,8 +176,8 @@ impl LocalIndex {
     async fn put_held(&self, tenant: &Tenant, held: Vec<Arc<Held>>) -> Result<(), RetrieveError> {
         let rows = match &self.embedder {
             Some(embedder) => {
-                let passages: Vec<&Passage> = held.iter().flat_map(|held| &held.passages).collect();
-                embedding::rows(&**embedder, &passages).await?
+                let passages: Vec<Passage> = held.iter().flat_map(|held| held.passages()).collect();
+                embedding::rows(&**embedder, &passages.iter().collect::<Vec<_>>()).await?
             }
             None => Vec::new(),
         };
@@ -287,14 +287,14 @@ impl Index for LocalIndex {
     async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
         let Some(shelf) = self.inside.shelf(tenant) else { return Ok(Vec::new()) };
         let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-        let held = shelf.documents.values().filter(|held| filter.admits(&held.document));
-        Ok(held.map(|held| Listed::of(&held.document, held.passages.len())).collect())
+        let held = shelf.documents().filter(|held| filter.admits(held.about()));
+        Ok(held.map(|held| Listed::of(held.about(), held.len())).collect())
     }
 
     async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError> {
         let Some(shelf) = self.inside.shelf(tenant) else { return Ok(None) };
         let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(shelf.documents.get(id).map(|held| held.document.clone()))
+        Ok(shelf.document(id).map(|held| held.document()))
     }
 }
 

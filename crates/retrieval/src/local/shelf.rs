@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use crate::keyword::part::{Part, mask};
 use crate::keyword::query::Query;
-use crate::keyword::search::{self, Found, Part};
+use crate::keyword::search::{self, Found};
 use crate::keyword::{Held, Ranking, Segment};
 use crate::passage::{DocumentId, PassageId};
 use crate::retriever::{Filter, Hit};
@@ -19,7 +20,7 @@ const FAN: usize = 8;
 /// The documents of one tenant.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    pub(super) documents: BTreeMap<DocumentId, Arc<Held>>,
+    documents: BTreeMap<DocumentId, Spot>,
     parts: Vec<Part>,
     /// The vectors of each part.
     vectors: Vec<Option<Arc<Vectors>>>,
@@ -27,17 +28,42 @@ pub(super) struct Shelf {
     files: Vec<u64>,
 }
 
+/// A document, and where it lies: the number of its file, and its place there.
+#[derive(Debug)]
+struct Spot {
+    held: Arc<Held>,
+    file: u64,
+    place: u32,
+}
+
 impl Shelf {
+    /// The documents, by name.
+    pub(super) fn documents(&self) -> impl Iterator<Item = &Held> {
+        self.documents.values().map(|spot| &*spot.held)
+    }
+
+    /// The document of this name.
+    pub(super) fn document(&self, id: &DocumentId) -> Option<&Held> {
+        self.documents.get(id).map(|spot| &*spot.held)
+    }
+
     /// Adds a file, less the documents in it that are gone, and gives its vectors.
     pub(super) fn add(&mut self, number: u64, content: file::Content, dead: &[u32]) -> Option<Arc<Vectors>> {
         let gone = |at: usize| u32::try_from(at).is_ok_and(|at| dead.contains(&at));
         let held: Vec<Option<Arc<Held>>> =
             content.held.into_iter().enumerate().map(|(at, held)| (!gone(at)).then_some(held)).collect();
-        for held in held.iter().flatten() {
-            self.take_out(&held.document.id);
-            self.documents.insert(held.document.id.clone(), Arc::clone(held));
-        }
+        self.settle(number, &held);
         self.keep(number, Part::new(content.segment, held), content.rows)
+    }
+
+    /// Notes where the documents of a file lie. Older ones of the same names go out of sight.
+    fn settle(&mut self, number: u64, all: &[Option<Arc<Held>>]) {
+        for (place, held) in (0..).zip(all) {
+            let Some(held) = held else { continue };
+            self.take_out(&held.about().id);
+            let spot = Spot { held: Arc::clone(held), file: number, place };
+            self.documents.insert(held.about().id.clone(), spot);
+        }
     }
 
     /// Gives the vectors, for a graph to be made over them.
@@ -51,18 +77,15 @@ impl Shelf {
 
     /// Where a document lies: the number of its file, and its place there.
     pub(super) fn place(&self, id: &DocumentId) -> Option<(u64, u32)> {
-        let wanted = self.documents.get(id)?;
-        let within = |part: &Part| {
-            part.held().iter().position(|held| held.as_ref().is_some_and(|held| Arc::ptr_eq(held, wanted)))
-        };
-        let mut places = self.parts.iter().zip(&self.files);
-        places.find_map(|(part, file)| Some((*file, u32::try_from(within(part)?).ok()?)))
+        self.documents.get(id).map(|spot| (spot.file, spot.place))
     }
 
     /// Takes a document out of sight.
     pub(super) fn take_out(&mut self, id: &DocumentId) {
-        let Some(gone) = self.documents.remove(id) else { return };
-        self.parts.iter_mut().for_each(|part| part.take_out(&gone));
+        let Some(Spot { file, place, .. }) = self.documents.remove(id) else { return };
+        if let Some(at) = self.files.iter().position(|number| *number == file) {
+            self.parts[at].take_out(place as usize);
+        }
     }
 
     /// Puts one file in the place of others that hold the same documents.
@@ -77,12 +100,9 @@ impl Shelf {
             }
         }
         let (number, content) = new?;
-        let held = content.held.iter().map(|held| {
-            // The documents stay those that were there: whoever holds one may compare them.
-            Some(Arc::clone(self.documents.get(&held.document.id).unwrap_or(held)))
-        });
-        let part = Part::new(content.segment, held.collect());
-        self.keep(number, part, content.rows)
+        let held: Vec<Option<Arc<Held>>> = content.held.into_iter().map(Some).collect();
+        self.settle(number, &held);
+        self.keep(number, Part::new(content.segment, held), content.rows)
     }
 
     /// Tells whoever makes graphs over these vectors that nobody waits for them any more.
@@ -159,8 +179,7 @@ impl Shelf {
         limit: usize,
         found: &[Found],
     ) -> Vec<Hit> {
-        let masks: Vec<Option<Vec<bool>>> =
-            self.parts.iter().map(|part| search::mask(part, filter)).collect();
+        let masks: Vec<Option<Vec<bool>>> = self.parts.iter().map(|part| mask(part, filter)).collect();
         let empty = Rows::none();
         let fields: Vec<Field<'_>> = self
             .vectors
@@ -196,7 +215,7 @@ impl Shelf {
     }
 
     fn hit(&self, part: usize, slot: usize, score: f32) -> Option<Hit> {
-        let passage = self.parts[part].passage(slot)?.clone();
+        let passage = self.parts[part].passage(slot)?;
         Some(Hit { passage, score: f64::from(score) })
     }
 }

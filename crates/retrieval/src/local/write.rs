@@ -15,17 +15,20 @@ use super::{Inside, broken, file};
 impl Inside {
     /// Puts documents of different names in the place of older ones. `rows` are the vectors of all their passages.
     pub(super) fn put(&self, tenant: &Tenant, held: &[Arc<Held>], rows: &[u8]) -> Result<(), RetrieveError> {
-        let segment = Segment::build(held.iter().map(|held| (held.listed(), held.passages.as_slice())));
+        let segment = Segment::of(held.iter().map(|held| &**held));
         let shelf = self.shelf_for(tenant);
+        // Files are written side by side; only the change of the manifest waits its turn.
+        let number = self.number();
+        let content = self.write(number, held, segment, rows)?;
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = manifest.clone();
         {
             let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-            for place in held.iter().filter_map(|held| shelf.place(&held.document.id)) {
+            for place in held.iter().filter_map(|held| shelf.place(&held.about().id)) {
                 next.bury(place);
             }
         }
-        let (number, content) = self.write(&mut next, tenant, held, &segment, rows)?;
+        next.add(tenant, number);
         self.acknowledge(&mut manifest, next)?;
         let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).add(number, content, &[]);
         let tidied = self.tidy(tenant, &mut manifest);
@@ -63,7 +66,12 @@ impl Inside {
             let mut next = manifest.clone();
             next.parts.retain(|entry| !old.contains(&entry.file));
             let new = match joined {
-                Some((held, segment, rows)) => Some(self.write(&mut next, tenant, &held, &segment, &rows)?),
+                Some((held, segment, rows)) => {
+                    let number = next.next;
+                    next.next += 1;
+                    next.add(tenant, number);
+                    Some((number, self.write(number, &held, segment, &rows)?))
+                }
                 None => None,
             };
             self.acknowledge(manifest, next)?;
@@ -91,21 +99,21 @@ impl Inside {
         }
     }
 
+    /// The number of the next file.
+    fn number(&self) -> u64 {
+        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        manifest.next += 1;
+        manifest.next - 1
+    }
+
     fn write(
         &self,
-        manifest: &mut Manifest,
-        tenant: &Tenant,
+        number: u64,
         held: &[Arc<Held>],
-        segment: &Segment,
+        segment: Segment,
         rows: &[u8],
-    ) -> Result<(u64, file::Content), RetrieveError> {
-        let number = manifest.next;
-        let path = part(&self.directory, number);
-        file::write(&path, held, segment, rows)
-            .map_err(|error| broken("the index cannot be written", error))?;
-        manifest.next += 1;
-        manifest.parts.push(Entry { tenant: tenant.as_str().to_owned(), file: number, dead: Vec::new() });
-        Ok((number, file::open(&path)?))
+    ) -> Result<file::Content, RetrieveError> {
+        file::write(&part(&self.directory, number), held, segment, rows)
     }
 
     /// From here on the change survives everything.
@@ -117,6 +125,11 @@ impl Inside {
 }
 
 impl Manifest {
+    /// Names a file of a tenant.
+    fn add(&mut self, tenant: &Tenant, file: u64) {
+        self.parts.push(Entry { tenant: tenant.as_str().to_owned(), file, dead: Vec::new() });
+    }
+
     /// Marks a document as gone.
     fn bury(&mut self, (file, place): (u64, u32)) {
         if let Some(entry) = self.parts.iter_mut().find(|entry| entry.file == file) {

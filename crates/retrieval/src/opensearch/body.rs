@@ -119,7 +119,7 @@ pub(super) fn passage(
     entry["at"] = json!(at);
     entry["key"] = json!(key(&[passage.id.as_str()]));
     entry["passage"] = json!({
-        "head": head_key(tenant, &document.id), "name": crate::keyword::query::bare(&document.title), "passage": passage,
+        "head": head_key(tenant, &document.id), "name": crate::keyword::bare(&document.title), "passage": passage,
     });
     if let Some(vector) = vector {
         entry["vector"] = json!(vector);

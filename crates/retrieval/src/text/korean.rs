@@ -4,20 +4,10 @@
 //! The way is found by dynamic programming over a window, so time grows with the length of the text and no faster.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
 
 use super::lexicon::{Lexicon, Reading, Sense};
-
-/// What a piece of a word says, and the syllables it stands on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// The noun, stem or name.
-    pub(crate) stem: Box<str>,
-    /// Its first syllable in the word.
-    pub(crate) start: usize,
-    /// One past its last syllable.
-    pub(crate) end: usize,
-}
+use super::words::Words;
 
 /// Longer words are read in windows of so many syllables.
 const WINDOW: usize = 48;
@@ -28,11 +18,54 @@ const UNKNOWN_COST: i32 = 5200;
 const UNKNOWN_SYLLABLE: i32 = 1100;
 /// How dear it is to start a word with a particle or an ending.
 const BOUND_COST: i32 = 6000;
-/// Words remembered by a thread; the same ones come again and again.
-const REMEMBERED: usize = 20_000;
+/// Words remembered by the process; the same ones come again and again. They lie on shelves, so that threads seldom wait
+/// for each other.
+const SHELVES: usize = 16;
+const REMEMBERED: usize = 12_000;
+
+static READ: LazyLock<[Mutex<Shelf>; SHELVES]> = LazyLock::new(Default::default);
 
 thread_local! {
-    static READ: RefCell<HashMap<Box<[char]>, Box<[Piece]>>> = RefCell::new(HashMap::new());
+    static STEPS: RefCell<Vec<Vec<Step>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Words and their pieces, as bytes: where each starts and ends in the word, the length of its stem, its stem.
+#[derive(Default)]
+struct Shelf {
+    words: Words,
+    pieces: Vec<u8>,
+    /// Where the pieces of each word end.
+    ends: Vec<u32>,
+}
+
+impl Shelf {
+    fn of(word: &str) -> &'static Mutex<Self> {
+        let sum =
+            word.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+        &READ[(sum ^ sum >> 8) % SHELVES]
+    }
+
+    fn clear(&mut self) {
+        self.words.clear();
+        self.pieces.clear();
+        self.ends.clear();
+    }
+
+    fn pieces(&mut self, word: &str, chars: &[char]) -> &[u8] {
+        if self.ends.len() >= REMEMBERED {
+            self.clear();
+        }
+        let (number, new) = self.words.number(word.as_bytes());
+        if new {
+            read(chars, Before::Space, &mut |stem, start, end| {
+                self.pieces.extend([start as u8, end as u8, stem.len() as u8]);
+                self.pieces.extend_from_slice(stem.as_bytes());
+            });
+            self.ends.push(self.pieces.len() as u32);
+        }
+        let start = (number as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.pieces[start as usize..self.ends[number as usize] as usize]
+    }
 }
 
 /// Whether something without a space stands before a word, as in `VPN을`.
@@ -44,46 +77,54 @@ pub(crate) enum Before {
     Letters,
 }
 
-/// Gives what the pieces of a word say, in order.
-pub(crate) fn pieces(word: &[char], before: Before, mut each: impl FnMut(&Piece)) {
+/// Gives what the pieces of a word say, in order: the noun, stem or name, and its first syllable and the one past its
+/// last.
+pub(crate) fn pieces(word: &[char], before: Before, mut each: impl FnMut(&str, usize, usize)) {
     if before == Before::Letters || word.len() > WINDOW {
-        read(word, before).iter().for_each(each);
+        read(word, before, &mut each);
         return;
     }
-    READ.with_borrow_mut(|known| {
-        if let Some(pieces) = known.get(word) {
-            pieces.iter().for_each(&mut each);
-            return;
-        }
-        let pieces = read(word, before);
-        pieces.iter().for_each(&mut each);
-        if known.len() >= REMEMBERED {
-            known.clear();
-        }
-        known.insert(word.into(), pieces.into());
-    });
+    let text: String = word.iter().collect();
+    let shelf = Shelf::of(&text);
+    let known = shelf
+        .lock()
+        .unwrap_or_else(|broken| {
+            // Whoever held it left in the middle of a word.
+            shelf.clear_poison();
+            let mut whole = broken.into_inner();
+            whole.clear();
+            whole
+        })
+        .pieces(&text, word)
+        .to_vec();
+    let mut rest = known.as_slice();
+    while let [start, end, length, tail @ ..] = rest {
+        let Some((stem, tail)) = tail.split_at_checked(usize::from(*length)) else { return };
+        each(std::str::from_utf8(stem).unwrap_or_default(), usize::from(*start), usize::from(*end));
+        rest = tail;
+    }
 }
 
-fn read(word: &[char], before: Before) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+fn read(word: &[char], before: Before, each: &mut dyn FnMut(&str, usize, usize)) {
+    let mut stem = String::new();
     for (number, window) in word.chunks(WINDOW).enumerate() {
         let before = if number == 0 { before } else { Before::Letters };
         let offset = number * WINDOW;
         cheapest(window, before, &mut |start, end, sense| {
             let syllables = &window[start..end];
-            let stem: Option<String> = match sense {
-                Sense::Nothing => None,
-                Sense::Itself => Some(syllables.iter().collect()),
+            stem.clear();
+            match sense {
+                Sense::Nothing => return,
+                Sense::Itself => stem.extend(syllables),
                 Sense::Stem { kept, last } => {
-                    Some(syllables.iter().copied().take(usize::from(kept)).chain(last).collect())
+                    stem.extend(syllables.iter().copied().take(usize::from(kept)).chain(last));
                 }
-            };
-            if let Some(stem) = stem.filter(|stem| !is_empty(stem)) {
-                pieces.push(Piece { stem: stem.into(), start: offset + start, end: offset + end });
+            }
+            if !is_empty(&stem) {
+                each(&stem, offset + start, offset + end);
             }
         });
     }
-    pieces
 }
 
 /// A piece on the cheapest way to where it ends.
@@ -98,8 +139,16 @@ struct Step {
 }
 
 fn cheapest(word: &[char], before: Before, each: &mut dyn FnMut(usize, usize, Sense)) {
+    // Taken out while it is used: a panic leaves nothing half made behind.
+    let mut steps = STEPS.take();
+    steps.iter_mut().for_each(Vec::clear);
+    steps.resize_with(WINDOW + 1, Vec::new);
+    way(word, before, &mut steps, each);
+    STEPS.set(steps);
+}
+
+fn way(word: &[char], before: Before, steps: &mut [Vec<Step>], each: &mut dyn FnMut(usize, usize, Sense)) {
     let lexicon = Lexicon::get();
-    let mut steps: Vec<Vec<Step>> = vec![Vec::new(); word.len() + 1];
     for start in 0..word.len() {
         if start > 0 && steps[start].is_empty() {
             continue;
@@ -108,7 +157,7 @@ fn cheapest(word: &[char], before: Before, each: &mut dyn FnMut(usize, usize, Se
         for end in start + 1..=word.len() {
             if let Some(found) = &prefix {
                 for reading in lexicon.readings(found) {
-                    add(lexicon, &mut steps, start, end, reading, before);
+                    add(lexicon, steps, start, end, reading, before);
                 }
             }
             if end - start <= UNKNOWN {
@@ -116,7 +165,7 @@ fn cheapest(word: &[char], before: Before, each: &mut dyn FnMut(usize, usize, Se
                 let sense = if end - start == 1 && word.len() > 1 { Sense::Nothing } else { Sense::Itself };
                 let right = if has_final(word[end - 1]) { NOUN_RIGHT } else { NOUN_RIGHT + 1 };
                 let reading = Reading { left: NOUN_LEFT, right, sense, bound: false, cost };
-                add(lexicon, &mut steps, start, end, &reading, before);
+                add(lexicon, steps, start, end, &reading, before);
             }
             prefix = match (prefix, word.get(end)) {
                 (Some(found), Some(next)) => lexicon.going_on(&found, *next),
@@ -228,7 +277,7 @@ mod tests {
     fn check(word: &str, expected: &str) {
         let chars: Vec<char> = word.chars().collect();
         let mut found = Vec::new();
-        pieces(&chars, Before::Space, |piece| found.push(piece.stem.to_string()));
+        pieces(&chars, Before::Space, |stem, _, _| found.push(stem.to_owned()));
         assert_eq!(found.join(" "), expected, "{word}");
     }
 
@@ -253,7 +302,7 @@ mod tests {
     fn a_long_word_is_read_in_windows() {
         let chars: Vec<char> = "휴가".repeat(500).chars().collect();
         let mut count = 0;
-        pieces(&chars, Before::Space, |_| count += 1);
+        pieces(&chars, Before::Space, |_, _, _| count += 1);
         assert_eq!(count, 500);
     }
 }

@@ -19,8 +19,15 @@ pub(crate) const MOST: usize = u32::MAX as usize;
 
 /// The letters of a text, in order. Jamo that belong together become one syllable.
 pub(crate) fn letters(text: &str) -> Vec<Letter> {
-    let text = &text[..text.floor_char_boundary(MOST)];
     let mut letters = Vec::with_capacity(text.len());
+    letters_into(text, &mut letters);
+    letters
+}
+
+/// The letters of a text, in the place of others.
+pub(crate) fn letters_into(text: &str, letters: &mut Vec<Letter>) {
+    letters.clear();
+    let text = &text[..text.floor_char_boundary(MOST)];
     let mut chars = text.char_indices().peekable();
     while let Some((start, char)) = chars.next() {
         let mut end = start + char.len_utf8();
@@ -38,12 +45,17 @@ pub(crate) fn letters(text: &str) -> Vec<Letter> {
             letters.extend(text[start..end].nfkc().flat_map(char::to_lowercase).map(place));
         }
     }
-    letters
 }
 
 /// Whether a character is a whole Korean syllable.
 pub(crate) fn is_syllable(char: char) -> bool {
     ('가'..='힣').contains(&char)
+}
+
+/// Whether a character is a letter or a digit of any script.
+pub(crate) fn is_letter(char: char) -> bool {
+    // Most are syllables, and the table of all letters is large.
+    is_syllable(char) || char.is_alphanumeric()
 }
 
 /// Whether a character is a Chinese one.
@@ -53,7 +65,9 @@ pub(crate) fn is_han(char: char) -> bool {
 
 /// Whether a character joins the one before it: an accent, or a vowel or final of a Korean syllable in pieces.
 fn joins(char: char) -> bool {
-    !char.is_ascii() && (matches!(char, '\u{1160}'..='\u{11ff}') || canonical_combining_class(char) != 0)
+    !char.is_ascii()
+        && !is_syllable(char)
+        && (matches!(char, '\u{1160}'..='\u{11ff}') || canonical_combining_class(char) != 0)
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ pub(crate) mod english;
 pub(crate) mod korean;
 pub(crate) mod letters;
 mod lexicon;
+pub(crate) mod words;
 
 use std::ops::Range;
 
-use korean::Before;
+pub(crate) use korean::Before;
 use letters::{Letter, is_han, is_syllable, letters};
 
 /// The rules by which texts are cut. An index made by other rules must be built anew: raise this with every change of
@@ -28,34 +29,63 @@ pub(crate) enum Layer {
 }
 
 /// The scripts that are cut differently.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Script {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Script {
+    /// Korean syllables.
     Hangul,
+    /// Chinese and Japanese characters.
     Han,
     /// Letters with spaces between words, and digits.
     Latin,
 }
 
+/// Letters of one script that stand together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    /// The letters.
+    pub(crate) letters: &'a [Letter],
+    /// Their script.
+    pub(crate) script: Script,
+    /// What stands before them.
+    pub(crate) before: Before,
+}
+
 /// Gives every term of a text with its layer and its place, in order.
 pub(crate) fn terms(text: &str, mut each: impl FnMut(Layer, &str, Range<usize>)) {
-    let letters = letters(text);
+    for run in runs(&letters(text)) {
+        run.terms(&mut each);
+    }
+}
+
+/// The runs of a text, in order.
+pub(crate) fn runs(letters: &[Letter]) -> impl Iterator<Item = Run<'_>> {
     let mut at = 0;
     let mut before = Before::Space;
-    while at < letters.len() {
-        let Some(script) = script_of(letters[at].char) else {
-            before = Before::Space;
-            at += 1;
-            continue;
-        };
-        let end = run_end(&letters, at, script);
-        let run = &letters[at..end];
-        match script {
-            Script::Hangul => hangul(run, before, &mut each),
-            Script::Han => han(run, &mut each),
-            Script::Latin => latin(run, &mut each),
+    std::iter::from_fn(move || {
+        while at < letters.len() {
+            let Some(script) = script_of(letters[at].char) else {
+                before = Before::Space;
+                at += 1;
+                continue;
+            };
+            let end = run_end(letters, at, script);
+            let run = Run { letters: &letters[at..end], script, before };
+            before = Before::Letters;
+            at = end;
+            return Some(run);
         }
-        before = Before::Letters;
-        at = end;
+        None
+    })
+}
+
+impl Run<'_> {
+    /// Gives every term of the run with its layer and its place, in order.
+    pub(crate) fn terms(&self, each: &mut impl FnMut(Layer, &str, Range<usize>)) {
+        match self.script {
+            Script::Hangul => hangul(self.letters, self.before, each),
+            Script::Han => han(self.letters, each),
+            Script::Latin => latin(self.letters, each),
+        }
     }
 }
 
@@ -110,9 +140,7 @@ fn range(run: &[Letter]) -> Range<usize> {
 fn hangul(run: &[Letter], before: Before, each: &mut impl FnMut(Layer, &str, Range<usize>)) {
     pairs(run, each);
     let word: Vec<char> = run.iter().map(|letter| letter.char).collect();
-    korean::pieces(&word, before, |piece| {
-        each(Layer::Stems, &piece.stem, range(&run[piece.start..piece.end]));
-    });
+    korean::pieces(&word, before, |stem, start, end| each(Layer::Stems, stem, range(&run[start..end])));
 }
 
 fn han(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {

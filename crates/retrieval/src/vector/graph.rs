@@ -93,7 +93,8 @@ impl Graph {
         }
         MARKS.with_borrow_mut(|marks| {
             let next = |row: u32, near: &mut Vec<u32>| lists.neighbours(row, 0, near);
-            let found = walk(marks, self.rows, &[at], wanted.max(SIGHT), next, score, admits);
+            let soon = |row: u32| view.soon(row as usize);
+            let found = walk(marks, self.rows, &[at], wanted.max(SIGHT), next, soon, score, admits);
             for Scored { score, row } in found.into_iter().take(wanted) {
                 best.offer(Found { score, part, row: row as usize });
             }

@@ -130,6 +130,11 @@ impl<'a> View<'a> {
         self.near(left, self.row(right)) * self.scale(right)
     }
 
+    /// Says that a row will be looked at soon.
+    fn soon(&self, row: usize) {
+        kernel::soon(self.row(row));
+    }
+
     fn row(&self, row: usize) -> &'a [u8] {
         &self.small[row * self.dimension..(row + 1) * self.dimension]
     }

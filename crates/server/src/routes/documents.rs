@@ -59,7 +59,13 @@ pub(super) async fn add(
 /// `GET /api/documents`
 pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let documents: Vec<Value> = library(&app)?.list(&tenant(&caller)).iter().map(shown).collect();
-    Ok(json(json!({ "documents": documents })))
+    let mut list = json!({ "documents": documents });
+    // Who has handed in nothing is told what is searched instead.
+    if let (true, Some(index)) = (documents.is_empty(), &app.index) {
+        let there = index.list(&tenant(&caller), &Filter::default()).await.map_err(of_index)?;
+        list["samples"] = there.len().into();
+    }
+    Ok(json(list))
 }
 
 /// `GET /api/documents/{document}`

@@ -153,7 +153,7 @@ export const resume = (id: string, of: string, answers: Record<string, Json>) =>
 export const goOn = (id: string, of: string) => tell(`${run(id, of)}/retry`, { method: 'POST', json: {} })
 export const cancel = (id: string, of: string) => tell(`${run(id, of)}/cancel`, { method: 'POST', json: {} })
 
-export const documents = () => read<{ documents: Document[] }>('/api/documents').then((got) => got.documents)
+export const documents = () => read<{ documents: Document[]; samples?: number }>('/api/documents')
 export const documentText = (id: string) => read<{ text: string; title?: string; pages?: Json }>(`${document(id)}/text`)
 export const deleteDocument = (id: string) => tell(document(id), { method: 'DELETE' })
 export const tellDocument = (id: string, what: 'pause' | 'resume' | 'cancel' | 'retry') =>

@@ -296,7 +296,8 @@ impl History for SqliteStore {
 
     async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let thread = thread.clone();
-        self.read(move |conn| history::entries(conn, &thread, after, limit)).await
+        let find = move |conn: &Connection| history::entries(conn, &thread, after, limit);
+        if limit == 1 { self.look(find).await } else { self.read(find).await }
     }
 
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {

@@ -10,13 +10,13 @@ mod address;
 mod error;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderValue, LOCATION, RETRY_AFTER};
-use reqwest::{Certificate, Client, Method, Response, StatusCode, Url};
+use reqwest::{Certificate, Client, ClientBuilder, Method, Response, StatusCode, Url};
 use serde_json::Value;
 
 use super::Secret;
@@ -85,8 +85,8 @@ impl Default for EgressOptions {
 /// The way out.
 pub struct Egress {
     options: EgressOptions,
-    /// For public addresses.
-    client: Client,
+    /// For public addresses. Made when it is first needed: it reads all the certificates of the system.
+    client: OnceLock<Client>,
     /// For the port of the far end of a test.
     test_client: Option<Client>,
 }
@@ -125,10 +125,11 @@ impl Egress {
             // Somebody else may be faster; either provider will do.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
-        let client = client(&options, None)?;
+        // What is wrong with the options is said now, not when somebody asks.
+        drop(builder(&options, None)?);
         let test_client =
             options.far_end_of_a_test.map(|address| client_for(&options, address)).transpose()?;
-        Ok(Self { options, client, test_client })
+        Ok(Self { options, client: OnceLock::new(), test_client })
     }
 
     /// Makes a request and reads its answer, again if the far end is busy.
@@ -227,7 +228,13 @@ impl Egress {
         if !self.options.ports.contains(&port) {
             return Err(EgressError::Blocked("this port"));
         }
-        Ok(&self.client)
+        match self.client.get() {
+            Some(client) => Ok(client),
+            None => {
+                let made = client(&self.options, None)?;
+                Ok(self.client.get_or_init(|| made))
+            }
+        }
     }
 
     async fn read(&self, mut response: Response, url: &Url) -> Result<Fetched, EgressError> {
@@ -295,9 +302,14 @@ fn client_for(options: &EgressOptions, far_end: SocketAddr) -> Result<Client, Eg
 }
 
 fn client(options: &EgressOptions, also: Option<IpAddr>) -> Result<Client, EgressError> {
-    let cannot = |error: reqwest::Error| {
-        EgressError::Unreachable(format!("the client cannot be built: {}", error.without_url()))
-    };
+    builder(options, also)?.build().map_err(cannot)
+}
+
+fn cannot(error: reqwest::Error) -> EgressError {
+    EgressError::Unreachable(format!("the client cannot be built: {}", error.without_url()))
+}
+
+fn builder(options: &EgressOptions, also: Option<IpAddr>) -> Result<ClientBuilder, EgressError> {
     let mut builder = Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
@@ -315,7 +327,7 @@ fn client(options: &EgressOptions, also: Option<IpAddr>) -> Result<Client, Egres
     for root in &options.extra_roots {
         builder = builder.tls_certs_merge([Certificate::from_pem(root).map_err(cannot)?]);
     }
-    builder.build().map_err(cannot)
+    Ok(builder)
 }
 
 fn is_local_name(host: &str) -> bool {

@@ -73,7 +73,8 @@ impl Builder<'_> {
         let mut starts = vec![Scored { score: score(start), row: start }];
         for layer in (0..=highest).rev() {
             let sight = if layer > own { 1 } else { SIGHT };
-            let mut found = walk(marks, self.count, &starts, sight, next(layer), score, &|_| true);
+            let soon = |row: u32| self.rows.soon(row as usize);
+            let mut found = walk(marks, self.count, &starts, sight, next(layer), soon, score, &|_| true);
             found.retain(|near| near.row != row);
             if !found.is_empty() {
                 starts = found;

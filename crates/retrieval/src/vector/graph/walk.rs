@@ -51,13 +51,14 @@ impl Marks {
 }
 
 /// The rows nearest to something, best first, found from `starts` with `sight` rows in sight: the walk goes on while
-/// an unvisited row is nearer than the worst in sight. Only admitted rows are found; all are walked through.
+/// an unvisited row is nearer than the worst in sight; `soon` is told the rows that are scored next. Only admitted rows are found; all are walked through.
 pub(super) fn walk(
     marks: &mut Marks,
     rows: usize,
     starts: &[Scored],
     sight: usize,
     mut neighbours: impl FnMut(u32, &mut Vec<u32>),
+    soon: impl Fn(u32),
     score: impl Fn(u32) -> f32,
     admits: &dyn Fn(usize) -> bool,
 ) -> Vec<Scored> {
@@ -82,10 +83,9 @@ pub(super) fn walk(
             break;
         }
         neighbours(at.row, &mut near);
+        near.retain(|row| marks.first(*row));
+        near.iter().for_each(|row| soon(*row));
         for row in near.drain(..) {
-            if !marks.first(row) {
-                continue;
-            }
             let seen = Scored { score: score(row), row };
             if seen.score <= worst {
                 continue;

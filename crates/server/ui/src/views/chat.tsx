@@ -3,6 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { announce } from '../announce'
+import { Problem } from '../api'
 import { ask, busyTurn, conversation, open, openNone, stop, type Turn } from '../conversation'
 import { t } from '../i18n'
 import { agent, agents, agentsError, chooseAgent, loadAgents, loadThreads, threads } from '../lists'
@@ -12,6 +13,7 @@ import { ComposerBox, draft, wantFocus } from './composer'
 import { Icon } from './icons'
 import { inspectNewest } from './inspected'
 import { ProblemCard, wordsOf } from './problem'
+import { newConversation } from './sidebar'
 import { TurnView } from './turn'
 
 /** Turns drawn at once; earlier ones come when asked for. */
@@ -73,9 +75,19 @@ export function Chat({ thread }: { thread: string | null }) {
         )}
         {state === 'loading' && <div class="column"><p class="dim pad" role="status">{t('loading')}</p></div>}
         {state === 'failed' && (
-          <div class="column"><ProblemCard error={error}>
-            <button type="button" onClick={() => thread !== null && void open(thread)}>{t('try_again')}</button>
-          </ProblemCard></div>
+          <div class="column">
+            {error instanceof Problem && error.status === 404 ? (
+              <div class="card gone" role="alert">
+                <strong>{t('no_such_thread')}</strong>
+                <p class="dim">{t('no_such_thread_more')}</p>
+                <div class="row"><button type="button" class="primary" onClick={newConversation}>{t('new_conversation')}</button></div>
+              </div>
+            ) : (
+              <ProblemCard error={error}>
+                <button type="button" onClick={() => thread !== null && void open(thread)}>{t('try_again')}</button>
+              </ProblemCard>
+            )}
+          </div>
         )}
         <div class="column turns" role="log" aria-live="off" aria-label={t('conversation')} tabIndex={-1}>
           {from > 0 && <button type="button" class="more" onClick={() => setShown(shown + WINDOW)}>{t('earlier_turns', { n: from })}</button>}

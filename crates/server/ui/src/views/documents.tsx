@@ -25,6 +25,8 @@ interface Sending {
 
 const list = signal<Document[] | null>(null)
 const listError = signal<unknown>(null)
+/** Samples that are searched as long as there is nothing else. */
+const samples = signal(0)
 const sendings = signal<Sending[]>([])
 const kind = signal('general')
 
@@ -39,7 +41,9 @@ const isMoving = (one: Document) => one.status === 'queued' || one.status === 'r
 async function load(): Promise<void> {
   try {
     const before = list.peek()
-    list.value = await api.documents()
+    const got = await api.documents()
+    list.value = got.documents
+    samples.value = got.samples ?? 0
     listError.value = null
     for (const one of list.value) {
       const was = before?.find((old) => old.id === one.id)
@@ -163,7 +167,7 @@ export function Documents() {
           <section aria-label={t('library')}>
             <h2>{t('library')} <span class="count">{ready.length}</span></h2>
             {list.value === null && listError.value === null && <p class="dim">{t('loading')}</p>}
-            {list.value !== null && ready.length === 0 && <p class="dim">{t('no_documents')}</p>}
+            {list.value !== null && ready.length === 0 && <p class="dim">{t(samples.value > 0 ? 'no_documents_samples' : 'no_documents', { n: samples.value })}</p>}
             <ul class="doc-list">{ready.map((one) => <DocumentRow key={one.id} doc={one} />)}</ul>
           </section>
         </div>

@@ -83,14 +83,20 @@ function HitRow({ hit, asked }: { hit: Hit; asked: string }) {
         {marked(clean(hit.text.slice(0, 400)), words.length > 0 ? words : likely(asked)).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
         {hit.text.length > 400 && '…'}
       </p>
+      {why.length === 0 && <p class="hit-why"><span class="tag">{t('found_by_meaning')}</span></p>}
       {why.length > 0 && (
         <p class="hit-why">
           <span class="dim">{t('found_by')}</span>
-          {why.slice(0, 8).map(({ term, ranges }) => <span key={term} class="tag">{cleanLine(term)}{ranges.length > 1 && ` ×${ranges.length}`}</span>)}
+          {why.slice(0, 8).map(({ term, ranges }) => <span key={term} class="tag">{cleanLine(surface(hit.text, term, ranges[0]))}{ranges.length > 1 && ` ×${ranges.length}`}</span>)}
         </p>
       )}
     </li>
   )
+}
+
+/** A word as it stands in the text; what the index keeps of it may be cut short. */
+function surface(text: string, term: string, range: { start: number; end: number } | undefined): string {
+  return range ? text.slice(unitOf(text, range.start), unitOf(text, range.end)) || term : term
 }
 
 /** Words of a question as they may stand in a text: Korean ones also without the particle at their end. */

@@ -1,6 +1,6 @@
 // One step, opened: what was asked of the model, what came back, what it cost, and what changed.
 
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
 import { clean } from '../clean'
@@ -36,8 +36,17 @@ export function StepDetail({ row, run, thread }: { row: Row; run: Run; thread: s
     const list = (event.currentTarget as HTMLElement)
     requestAnimationFrame(() => (list.querySelector('[aria-selected=true]') as HTMLElement | null)?.focus())
   }
+  const shown = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    // What was asked for must be seen: a step that opens below the edge is brought up.
+    const one = shown.current
+    const panel = one?.closest('.panel-body')
+    if (one && panel && one.getBoundingClientRect().bottom > panel.getBoundingClientRect().bottom) {
+      one.closest('li')?.scrollIntoView({ block: 'start' })
+    }
+  }, [])
   return (
-    <div class="step">
+    <div class="step" ref={shown}>
       {models.length > 0 && <ModelRows models={models} />}
       {step.path === '' && <ForkButton thread={thread} run={run} step={step.step} node={task.node} />}
       <div class="tabs" role="tablist" aria-label={clean(task.node)} onKeyDown={move}>
@@ -55,6 +64,16 @@ export function StepDetail({ row, run, thread }: { row: Row; run: Run; thread: s
       </div>
     </div>
   )
+}
+
+const PURPOSES: Record<string, Key> = {
+  answer: 'purpose_answer', route: 'purpose_route', scope: 'purpose_scope', previous_context: 'purpose_previous', plan: 'purpose_plan',
+  sufficiency: 'purpose_sufficiency', classify: 'purpose_classify', summarize: 'purpose_summarize', rewrite: 'purpose_rewrite',
+}
+
+function purposeName(purpose: string): string {
+  const key = PURPOSES[purpose]
+  return key ? t(key) : clean(purpose)
 }
 
 /** Opens a conversation of its own that goes on from after the step. */
@@ -95,7 +114,7 @@ function ModelRows({ models }: { models: ModelCall[] }) {
         <li key={at}>
           <code>{clean(one.name)}</code>
           {isExtractive(one) && <span class="tag warm">{t('not_llm')}</span>}
-          {one.purpose && <span class="tag">{clean(one.purpose)}</span>}
+          {one.purpose && <span class="tag">{purposeName(one.purpose)}</span>}
           <span class="dim">
             {t(one.counted === 'estimated' || isExtractive(one) ? 'in_out_estimated' : 'in_out', { in: number(one.input_tokens ?? 0), out: number(one.output_tokens ?? 0) })}
             {' · '}{cost(isExtractive(one) ? 0 : one.cost_micros)}

@@ -159,7 +159,7 @@ export function Spent({ models }: { models: ModelCall[] }) {
   if (tokens === 0) return null
   return (
     <span class="spent" title={t('tokens_and_cost')}>
-      {t(isEstimate ? 'tokens_estimated' : 'tokens', { n: number(tokens) })} · {cost(sum)}
+      {t(isEstimate ? 'tokens_estimated' : 'tokens', { n: number(tokens) })} · {sum === null ? t('cost_unknown') : cost(sum)}
     </span>
   )
 }

@@ -1,0 +1,298 @@
+//! A document with its passages, as small as it can be kept: the words of a passage are those of the document.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::passage::{ArticleNumber, Document, DocumentId, Passage, PassageId};
+use crate::text::letters::{is_letter, letters};
+
+use super::SegmentDocument;
+
+/// Bytes that somebody keeps, such as a mapped file.
+pub(crate) type Kept = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// A document with its passages.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    about: Arc<About>,
+    text: Text,
+}
+
+#[derive(Debug)]
+struct About {
+    /// Without its text.
+    document: Document,
+    /// The title as a question would name it.
+    name: String,
+    passages: Vec<Slim>,
+}
+
+/// A passage less what its document says.
+#[derive(Debug)]
+enum Slim {
+    /// Its words stand in the document, and it is named after where.
+    Usual { title: Arc<str>, range: Range<u32>, page: Option<u32>, article: Option<ArticleNumber> },
+    /// Any other.
+    Odd(Box<Passage>),
+}
+
+#[derive(Clone)]
+enum Text {
+    Own(Arc<str>),
+    /// In what somebody keeps; known to be text.
+    Kept(Kept, Range<usize>),
+}
+
+/// A document as it is written down, without its text.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Line<'a> {
+    document: Cow<'a, Document>,
+    /// The bytes of its text.
+    pub(crate) length: usize,
+    passages: Vec<Written<'a>>,
+}
+
+/// A passage as it is written down. One without a title has that of the one before it, the first that of the document.
+#[derive(Default, Serialize, Deserialize)]
+struct Written<'a> {
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    title: Option<Cow<'a, str>>,
+    #[serde(rename = "r", default)]
+    range: (u32, u32),
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    page: Option<u32>,
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    article: Option<ArticleNumber>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    odd: Option<Cow<'a, Passage>>,
+}
+
+impl Held {
+    pub(crate) fn new(mut document: Document, passages: Vec<Passage>) -> Self {
+        let text = std::mem::take(&mut document.text);
+        let mut above: Arc<str> = document.title.as_str().into();
+        let slim =
+            passages.into_iter().map(|passage| Slim::of(passage, &document, &text, &mut above)).collect();
+        Self { about: Arc::new(About::new(document, slim)), text: Text::Own(text.into()) }
+    }
+
+    /// Documents of different names: of two with the same name the later.
+    pub(crate) fn latest(documents: &[(Document, Vec<Passage>)]) -> Vec<Arc<Self>> {
+        let mut held: Vec<Arc<Self>> = Vec::with_capacity(documents.len());
+        let mut places: HashMap<&DocumentId, usize> = HashMap::with_capacity(documents.len());
+        for (document, passages) in documents {
+            let new = Arc::new(Self::new(document.clone(), passages.clone()));
+            match places.get(&document.id) {
+                Some(at) => held[*at] = new,
+                None => {
+                    places.insert(&document.id, held.len());
+                    held.push(new);
+                }
+            }
+        }
+        held
+    }
+
+    /// The same with its text elsewhere: the bytes there are those of the text.
+    pub(crate) fn moved(&self, kept: Kept, range: Range<usize>) -> Self {
+        Self { about: Arc::clone(&self.about), text: Text::Kept(kept, range) }
+    }
+
+    /// Reads what [`line`](Self::line) wrote. `None` if the bytes are no text.
+    pub(crate) fn read(line: Line<'_>, kept: Kept, range: Range<usize>) -> Option<Self> {
+        std::str::from_utf8((*kept).as_ref().get(range.clone())?).ok()?;
+        let document = line.document.into_owned();
+        let mut above: Arc<str> = document.title.as_str().into();
+        let slim = line.passages.into_iter().map(|written| match written.odd {
+            Some(odd) => Slim::Odd(Box::new(odd.into_owned())),
+            None => {
+                if let Some(title) = written.title {
+                    above = title.into();
+                }
+                let (start, end) = written.range;
+                let (page, article) = (written.page, written.article);
+                Slim::Usual { title: Arc::clone(&above), range: start..end, page, article }
+            }
+        });
+        let slim = slim.collect();
+        Some(Self { about: Arc::new(About::new(document, slim)), text: Text::Kept(kept, range) })
+    }
+
+    /// How it is written down, less its text.
+    pub(crate) fn line(&self) -> Line<'_> {
+        let About { document, passages, .. } = &*self.about;
+        let mut above = document.title.as_str();
+        let written = passages.iter().map(|slim| match slim {
+            Slim::Odd(odd) => Written { odd: Some(Cow::Borrowed(&**odd)), ..Written::default() },
+            Slim::Usual { title, range, page, article } => {
+                let new = **title != *std::mem::replace(&mut above, title);
+                let title = new.then_some(Cow::Borrowed(&**title));
+                Written { title, range: (range.start, range.end), page: *page, article: *article, odd: None }
+            }
+        });
+        Line { document: Cow::Borrowed(document), length: self.text().len(), passages: written.collect() }
+    }
+
+    /// How a segment lists it.
+    pub(crate) fn listed(&self) -> SegmentDocument {
+        let Document { id, version, .. } = &self.about.document;
+        SegmentDocument { id: id.clone(), version: version.clone(), passages: self.len() as u32 }
+    }
+
+    /// What is known of the document, without its text.
+    pub(crate) fn about(&self) -> &Document {
+        &self.about.document
+    }
+
+    /// The title as a question would name it.
+    pub(crate) fn name(&self) -> &str {
+        &self.about.name
+    }
+
+    /// The whole document.
+    pub(crate) fn document(&self) -> Document {
+        Document { text: String::from_utf8_lossy(self.text()).into_owned(), ..self.about.document.clone() }
+    }
+
+    /// The bytes of its text.
+    pub(crate) fn text(&self) -> &[u8] {
+        match &self.text {
+            Text::Own(text) => text.as_bytes(),
+            Text::Kept(kept, range) => (**kept).as_ref().get(range.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// How many passages it has.
+    pub(crate) fn len(&self) -> usize {
+        self.about.passages.len()
+    }
+
+    /// The title and the words of a passage, and the article its source knew it to be.
+    pub(crate) fn words(&self, at: usize) -> Option<(&str, &str, Option<ArticleNumber>)> {
+        Some(match self.about.passages.get(at)? {
+            Slim::Odd(passage) => (&passage.title, &passage.text, passage.article),
+            Slim::Usual { title, range, article, .. } => {
+                let range = range.start as usize..range.end as usize;
+                let words = match &self.text {
+                    Text::Own(text) => text.get(range)?,
+                    Text::Kept(..) => std::str::from_utf8(self.text().get(range)?).ok()?,
+                };
+                (title, words, *article)
+            }
+        })
+    }
+
+    /// A passage.
+    pub(crate) fn passage(&self, at: usize) -> Option<Passage> {
+        let (title, range, page) = match self.about.passages.get(at)? {
+            Slim::Odd(passage) => return Some((**passage).clone()),
+            Slim::Usual { title, range, page, .. } => (title, range, page),
+        };
+        let (_, text, article) = self.words(at)?;
+        let Document { id, version, kind, .. } = &self.about.document;
+        Some(Passage {
+            id: PassageId::at(id, range.start as usize),
+            document: id.clone(),
+            version: version.clone(),
+            kind: kind.clone(),
+            title: title.as_ref().to_owned(),
+            text: text.to_owned(),
+            range: range.start as usize..range.end as usize,
+            page: *page,
+            article,
+        })
+    }
+
+    /// All passages, in order.
+    pub(crate) fn passages(&self) -> impl Iterator<Item = Passage> {
+        (0..self.len()).filter_map(|at| self.passage(at))
+    }
+}
+
+impl About {
+    fn new(document: Document, passages: Vec<Slim>) -> Self {
+        Self { name: bare(&document.title), document, passages }
+    }
+}
+
+impl Slim {
+    /// Passages in a row with one title share it.
+    fn of(passage: Passage, document: &Document, text: &str, above: &mut Arc<str>) -> Self {
+        let range = u32::try_from(passage.range.start)
+            .and_then(|start| u32::try_from(passage.range.end).map(|end| start..end));
+        let usual = passage.document == document.id
+            && passage.version == document.version
+            && passage.kind == document.kind
+            && text.get(passage.range.clone()) == Some(passage.text.as_str())
+            && passage.id == PassageId::at(&document.id, passage.range.start);
+        match range {
+            Ok(range) if usual => {
+                if **above != *passage.title {
+                    *above = passage.title.into();
+                }
+                let Passage { page, article, .. } = passage;
+                Self::Usual { title: Arc::clone(above), range, page, article }
+            }
+            _ => Self::Odd(Box::new(passage)),
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(text) => write!(f, "{} bytes", text.len()),
+            Self::Kept(_, range) => write!(f, "{range:?}"),
+        }
+    }
+}
+
+/// The letters and digits of a text, as they are compared, without what stands between them.
+pub(crate) fn bare(text: &str) -> String {
+    letters(text).iter().map(|letter| letter.char).filter(|char| is_letter(*char)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_small_comes_back_whole() {
+        let document = Document { version: "v".to_owned(), ..Document::new("d", "글", "하나 둘 셋") };
+        let usual = |range: Range<usize>, title: &str| Passage {
+            id: PassageId::at(&document.id, range.start),
+            document: document.id.clone(),
+            version: "v".to_owned(),
+            title: title.to_owned(),
+            text: document.text[range.clone()].to_owned(),
+            range,
+            page: Some(3),
+            article: Some(ArticleNumber { number: 5, branch: 2 }),
+            ..Passage::default()
+        };
+        let passages = vec![
+            usual(0..6, "글"),
+            usual(7..10, "글 › 둘"),
+            Passage { text: "다른 말".to_owned(), ..usual(0..6, "글") },
+            Passage { version: "older".to_owned(), ..usual(0..6, "글") },
+            usual(11..14, "글 › 둘"),
+            usual(11..14, "글"),
+        ];
+        let held = Held::new(document.clone(), passages.clone());
+        let line = serde_json::to_string(&held.line()).expect("json");
+        let kept: Kept = Arc::new(format!("..{}", document.text).into_bytes());
+        let range = 2..2 + document.text.len();
+        let read = Held::read(serde_json::from_str(&line).expect("json"), Arc::clone(&kept), range.clone());
+        for held in [held.moved(Arc::clone(&kept), range), read.expect("text"), held] {
+            assert_eq!(held.document(), document);
+            assert_eq!(held.passages().collect::<Vec<_>>(), passages);
+        }
+        let line = serde_json::from_str(&line).expect("json");
+        assert!(Held::read(line, Arc::new(vec![0xff_u8; 20]), 0..14).is_none(), "no text");
+    }
+}

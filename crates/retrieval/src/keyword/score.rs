@@ -1,0 +1,329 @@
+//! The slots with the highest scores, without looking at every slot that holds a term.
+//!
+//! Terms that few passages hold weigh most and have short lists, so they come first. What the terms that are left could
+//! still add to any passage is known beforehand; once that is too little for a passage outside the best to come in, the
+//! long lists are only asked about the few passages that are left. The scores are, to the last bit, those of a look at
+//! everything.
+
+use crate::text::Layer;
+
+use super::part::{Mask, Part};
+use super::ranking::Ranking;
+use super::search::Places;
+use super::segment::LAYERS;
+use super::sums::Sums;
+
+/// A term that is looked for.
+#[derive(Debug)]
+pub(super) struct Term {
+    pub(super) layer: Layer,
+    /// Where it is in each part.
+    pub(super) places: Places,
+    /// How much it weighs, its rarity included.
+    pub(super) weight: f32,
+}
+
+/// When so few slots are left to read, they are read.
+const SMALL: usize = if cfg!(test) { 64 } else { 4096 };
+/// To ask the lists about one slot takes as long as to read so many slots of them: two or three have to be asked until
+/// the slot is no longer wanted.
+const ASKED: usize = 96;
+/// What is added or multiplied in another order differs by less than this share.
+const INEXACT: f32 = 1e-4;
+
+/// What is scored.
+pub(super) struct Scoring<'a> {
+    parts: &'a [Part],
+    masks: &'a [Mask],
+    /// The first slot of each part.
+    bases: Vec<usize>,
+    total: usize,
+    terms: Vec<Term>,
+    /// What is added to some slots beyond their terms, sorted by slot.
+    lifted: Vec<(usize, f32)>,
+    stems: f32,
+    flat: f32,
+    steep: [f32; LAYERS],
+}
+
+impl<'a> Scoring<'a> {
+    pub(super) fn new(
+        parts: &'a [Part],
+        masks: &'a [Mask],
+        averages: [f32; LAYERS],
+        ranking: &Ranking,
+        terms: Vec<Term>,
+        lifted: Vec<(usize, f32)>,
+    ) -> Self {
+        let mut total = 0;
+        let bases = parts.iter().map(|part| {
+            total += part.segment.slots();
+            total - part.segment.slots()
+        });
+        let bases = bases.collect();
+        let flat = ranking.k1 * (1.0 - ranking.b);
+        let steep = averages.map(|average| ranking.k1 * ranking.b / average);
+        Self { parts, masks, bases, total, terms, lifted, stems: ranking.stems, flat, steep }
+    }
+
+    /// The slots with the highest scores above zero: the best `limit` are among them, with their scores.
+    pub(super) fn best(&self, limit: usize) -> Vec<(f32, usize)> {
+        Sums::with(self.total, |sums| {
+            let lengths: Vec<usize> = self.terms.iter().map(|term| self.length(term)).collect();
+            let mut left: usize = lengths.iter().sum();
+            let bounds: Vec<f32> = self.terms.iter().map(|term| self.bound(term)).collect();
+            for (done, term) in self.terms.iter().enumerate() {
+                // A check looks at all sums, so it must be worth it.
+                if sums.len() >= limit && left > SMALL && lengths[done] * 2 > sums.len() {
+                    let few = limit + left / ASKED;
+                    if let Some(found) = self.early(sums, done, &bounds, limit, few) {
+                        return found;
+                    }
+                }
+                self.add(term, sums);
+                left -= lengths[done];
+            }
+            let done = self.terms.len();
+            self.early(sums, done, &bounds, limit, usize::MAX).unwrap_or_default()
+        })
+    }
+
+    /// What the terms that are not `done` can add to any slot, in each layer.
+    fn most(&self, bounds: &[f32], done: usize) -> [f32; LAYERS] {
+        let mut most = [0.0_f32; LAYERS];
+        for (term, bound) in self.terms[done..].iter().zip(&bounds[done..]) {
+            most[term.layer as usize] += bound;
+        }
+        most
+    }
+
+    /// The best, if the terms that are not `done` cannot bring in passages that were not seen and leave no more than
+    /// `few` candidates.
+    fn early(
+        &self,
+        sums: &Sums,
+        done: usize,
+        bounds: &[f32],
+        limit: usize,
+        few: usize,
+    ) -> Option<Vec<(f32, usize)>> {
+        let (all, most) = (sums.all(), self.most(bounds, done));
+        let sure = all.iter().fold([0.0; LAYERS], |high: [f32; LAYERS], (_, cell)| {
+            std::array::from_fn(|layer| high[layer].max(cell[layer]))
+        });
+        if (0..LAYERS).any(|layer| most[layer] > 0.0 && most[layer] >= sure[layer] * (1.0 - INEXACT)) {
+            return None;
+        }
+        // About what it will be: most that fail fail here, before any list is asked.
+        self.near(&all, sure, most, limit, few)?;
+        let mut highest = sure;
+        for layer in (0..LAYERS).filter(|layer| most[*layer] > 0.0) {
+            let high = |some: &[Slot]| some.iter().fold(0.0_f32, |high, (_, cell)| high.max(cell[layer]));
+            let least = sure[layer] * (1.0 - INEXACT) - most[layer];
+            let mut near = few_of(all.iter().filter(|(_, cell)| cell[layer] >= least), few)?;
+            self.finish(&mut near, done, Some(layer), |some, done| {
+                let least = high(some) * (1.0 - INEXACT) - self.most(bounds, done)[layer];
+                some.retain(|(_, cell)| cell[layer] >= least);
+            });
+            highest[layer] = high(&near);
+        }
+        let mut near = self.near(&all, highest, most, limit, few)?;
+        for (slot, _) in &self.lifted {
+            if let Err(at) = near.binary_search_by_key(slot, |(at, _)| *at) {
+                near.insert(at, (*slot, sums.of(*slot)));
+            }
+        }
+        self.finish(&mut near, done, None, |some, done| {
+            let (least, more) = self.threshold(some, highest, self.most(bounds, done), limit);
+            let is_lifted = |slot: &usize| self.lifted.binary_search_by_key(slot, |(at, _)| *at).is_ok();
+            some.retain(|(at, cell)| self.low(cell, highest) + more >= least || is_lifted(at));
+        });
+        Some(self.finished(near, highest))
+    }
+
+    /// The slots that can be among the best, if they are few and no other slot can.
+    fn near(
+        &self,
+        all: &[Slot],
+        highest: [f32; LAYERS],
+        most: [f32; LAYERS],
+        limit: usize,
+        few: usize,
+    ) -> Option<Vec<Slot>> {
+        let (least, more) = self.threshold(all, highest, most, limit);
+        if most != [0.0; LAYERS] && (more >= least || all.len() < limit) {
+            return None;
+        }
+        few_of(all.iter().filter(|(_, cell)| self.low(cell, highest) + more >= least), few)
+    }
+
+    /// What a slot must have at least to be among the best, and what can still be added to any.
+    fn threshold(
+        &self,
+        all: &[Slot],
+        highest: [f32; LAYERS],
+        most: [f32; LAYERS],
+        limit: usize,
+    ) -> (f32, f32) {
+        let least = least_of_best(all.iter().map(|(_, cell)| self.low(cell, highest)), limit);
+        (least * (1.0 - INEXACT), self.low(&most, highest) * (1.0 + INEXACT))
+    }
+
+    /// The score of a slot from its sums.
+    #[inline]
+    fn low(&self, cell: &[f32; LAYERS], highest: [f32; LAYERS]) -> f32 {
+        let [pairs, stems] = self.scales(highest);
+        cell[0] * pairs + cell[1] * stems
+    }
+
+    /// What the sums of the layers are multiplied by.
+    fn scales(&self, highest: [f32; LAYERS]) -> [f32; LAYERS] {
+        let scale = |high: f32, weight: f32| if high > 0.0 { weight / high } else { 0.0 };
+        [scale(highest[0], 1.0), scale(highest[1], self.stems)]
+    }
+
+    /// The scores of slots, sorted, from their sums.
+    fn finished(&self, slots: Vec<Slot>, highest: [f32; LAYERS]) -> Vec<(f32, usize)> {
+        let mut found: Vec<(f32, usize)> =
+            slots.into_iter().map(|(at, cell)| (self.low(&cell, highest), at)).collect();
+        for (slot, more) in &self.lifted {
+            match found.binary_search_by_key(slot, |(_, at)| *at) {
+                Ok(at) => found[at].0 += more,
+                Err(at) => found.insert(at, (*more, *slot)),
+            }
+        }
+        found.retain(|(score, _)| *score > 0.0);
+        found
+    }
+
+    /// How many slots hold a term, removed ones included.
+    fn length(&self, term: &Term) -> usize {
+        let places = self.parts.iter().zip(&term.places);
+        places.filter_map(|(part, place)| Some(part.segment.holders((*place)?) as usize)).sum()
+    }
+
+    /// The most a term adds to any slot.
+    fn bound(&self, term: &Term) -> f32 {
+        let layer = term.layer as usize;
+        let places = self.parts.iter().zip(&term.places);
+        let shares = places.filter_map(|(part, place)| {
+            let count = part.segment.most((*place)?);
+            let length = part.segment.least()[layer].max(u32::from(count)) as f32;
+            Some(if count == u8::MAX { 1.0 } else { self.given(1.0, layer, f32::from(count), length) })
+        });
+        term.weight * shares.fold(0.0, f32::max) * (1.0 + INEXACT)
+    }
+
+    /// Adds what a term gives to every slot that holds it.
+    fn add(&self, term: &Term, sums: &mut Sums) {
+        let layer = term.layer as usize;
+        for (number, (part, mask)) in self.parts.iter().zip(self.masks).enumerate() {
+            let Some(place) = term.places[number] else { continue };
+            let (base, lengths) = (self.bases[number], part.segment.lengths());
+            part.segment.decode(place, |slot, count| {
+                let slot = slot as usize;
+                if mask.as_ref().is_none_or(|mask| mask[slot]) {
+                    let length = u32::from_le_bytes(lengths[slot][layer]) as f32;
+                    sums.add(base + slot, layer, self.given(term.weight, layer, count as f32, length));
+                }
+            });
+        }
+    }
+
+    /// What is added to the sum of a slot: the same operations in the same order wherever a score is made.
+    #[inline]
+    fn given(&self, weight: f32, layer: usize, count: f32, length: f32) -> f32 {
+        weight * count / (count + self.flat + self.steep[layer] * length)
+    }
+
+    /// Adds what the terms that are not `done` give to some slots, sorted; of one layer or of all. After each term
+    /// `narrow` takes out those that are no longer wanted; it is told how many terms are done.
+    fn finish(
+        &self,
+        slots: &mut Vec<Slot>,
+        done: usize,
+        only: Option<usize>,
+        narrow: impl Fn(&mut Vec<Slot>, usize),
+    ) {
+        let mut within = Vec::new();
+        for (at, term) in self.terms.iter().enumerate().skip(done) {
+            let layer = term.layer as usize;
+            if only.is_some_and(|only| only != layer) {
+                continue;
+            }
+            let mut start = 0;
+            for (number, part) in self.parts.iter().enumerate() {
+                let base = self.bases[number];
+                let end = start + slots[start..].partition_point(|(at, _)| *at < base + part.segment.slots());
+                let some = &mut slots[start..end];
+                start = end;
+                let Some(place) = term.places[number].filter(|_| !some.is_empty()) else { continue };
+                within.clear();
+                within.extend(some.iter().map(|(at, _)| (at - base) as u32));
+                let lengths = part.segment.lengths();
+                part.segment.postings(place).of(&within, |at, count| {
+                    let length = u32::from_le_bytes(lengths[within[at] as usize][layer]) as f32;
+                    some[at].1[layer] += self.given(term.weight, layer, count as f32, length);
+                });
+            }
+            narrow(slots, at + 1);
+        }
+    }
+}
+
+/// A slot and its sums.
+type Slot = (usize, [f32; LAYERS]);
+
+/// Some slots with their sums, sorted; `None` if there are more than a few.
+fn few_of<'a>(slots: impl Iterator<Item = &'a Slot>, few: usize) -> Option<Vec<Slot>> {
+    let mut some: Vec<_> = slots.take(few.saturating_add(1)).copied().collect();
+    if some.len() > few {
+        return None;
+    }
+    some.sort_unstable_by_key(|(at, _)| *at);
+    Some(some)
+}
+
+/// What the last of the best so many has; the smallest number above zero where there are fewer.
+fn least_of_best(scores: impl Iterator<Item = f32>, limit: usize) -> f32 {
+    // The bits of numbers above zero are ordered as the numbers are.
+    let mut heap = std::collections::BinaryHeap::with_capacity(limit.min(1 << 12) + 1);
+    let mut least = f32::MIN_POSITIVE;
+    for score in scores {
+        if score < least {
+            continue;
+        }
+        heap.push(std::cmp::Reverse(score.to_bits()));
+        if heap.len() > limit {
+            heap.pop();
+        }
+        if heap.len() == limit {
+            least = heap.peek().map_or(least, |std::cmp::Reverse(bits)| f32::from_bits(*bits));
+        }
+    }
+    if heap.len() < limit { f32::MIN_POSITIVE } else { least }
+}
+
+#[cfg(test)]
+impl Scoring<'_> {
+    /// The best by a look at everything: every term added in order, every slot scored.
+    pub(super) fn everything(&self) -> Vec<(f32, usize)> {
+        let mut cells = vec![[0.0_f32; LAYERS]; self.total];
+        for term in &self.terms {
+            let layer = term.layer as usize;
+            for (number, (part, mask)) in self.parts.iter().zip(self.masks).enumerate() {
+                let Some(place) = term.places[number] else { continue };
+                part.segment.decode(place, |slot, count| {
+                    if mask.as_ref().is_none_or(|mask| mask[slot as usize]) {
+                        let length = part.segment.lengths_of(slot)[layer] as f32;
+                        cells[self.bases[number] + slot as usize][layer] +=
+                            self.given(term.weight, layer, count as f32, length);
+                    }
+                });
+            }
+        }
+        let high = |layer: usize| cells.iter().fold(0.0_f32, |high, cell| high.max(cell[layer]));
+        let highest = [high(0), high(1)];
+        self.finished(cells.into_iter().enumerate().collect(), highest)
+    }
+}

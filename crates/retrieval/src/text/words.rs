@@ -1,0 +1,190 @@
+//! Numbers for runs of bytes: the first that comes is 0, the next new one 1.
+//!
+//! The numbers are found by a hash with a seed that nobody outside can know, so that nobody can write a text whose words
+//! all fall on one place.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// Runs of bytes and their numbers.
+#[derive(Debug)]
+pub(crate) struct Words {
+    seed: u64,
+    bytes: Vec<u8>,
+    /// Where each run ends in `bytes`.
+    ends: Vec<u32>,
+    table: Vec<Entry>,
+}
+
+/// A place by hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// How the run begins: most need no other look.
+    start: u64,
+    hash: u32,
+    /// The number of the run and one, or 0.
+    number: u32,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::seeded(RandomState::new().hash_one(0_u8))
+    }
+}
+
+impl Words {
+    /// None yet, hashed with this seed.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self { seed, bytes: Vec::new(), ends: Vec::new(), table: vec![Entry::default(); 64] }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The seed of the hash.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// All of them, one after another.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where each ends in [`bytes`](Self::bytes).
+    pub(crate) fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// The places by hash, for [`find`]: the number of a run and one, or 0.
+    pub(crate) fn table(&self) -> Vec<u32> {
+        self.table.iter().map(|entry| entry.number).collect()
+    }
+
+    /// The number of a run, and whether it is new.
+    pub(crate) fn number(&mut self, run: &[u8]) -> (u32, bool) {
+        let mask = self.table.len() - 1;
+        let hash = hash(self.seed, run);
+        let start = start(run);
+        let mut at = hash as usize & mask;
+        while self.table[at].number != 0 {
+            let entry = self.table[at];
+            let number = entry.number - 1;
+            if entry.hash == hash && entry.start == start && (run.len() <= WHOLE || self.run(number) == run) {
+                return (number, false);
+            }
+            at = (at + 1) & mask;
+        }
+        let number = self.ends.len() as u32;
+        self.bytes.extend_from_slice(run);
+        self.ends.push(self.bytes.len() as u32);
+        self.table[at] = Entry { start, hash, number: number + 1 };
+        if self.ends.len() * 3 > self.table.len() * 2 {
+            self.grow();
+        }
+        (number, true)
+    }
+
+    /// The run with a number.
+    pub(crate) fn run(&self, number: u32) -> &[u8] {
+        let start = (number as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start as usize..self.ends[number as usize] as usize]
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.table.fill(Entry::default());
+    }
+
+    fn grow(&mut self) {
+        let mut table = vec![Entry::default(); self.table.len() * 2];
+        let mask = table.len() - 1;
+        for entry in self.table.iter().filter(|entry| entry.number != 0) {
+            let mut at = entry.hash as usize & mask;
+            while table[at].number != 0 {
+                at = (at + 1) & mask;
+            }
+            table[at] = *entry;
+        }
+        self.table = table;
+    }
+}
+
+/// Runs of so few bytes are told apart by their [`start`] alone.
+const WHOLE: usize = 7;
+
+/// The first bytes of a run, and its length if that is all of it.
+fn start(run: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let count = run.len().min(WHOLE);
+    bytes[..count].copy_from_slice(&run[..count]);
+    bytes[WHOLE] = if run.len() > WHOLE { u8::MAX } else { count as u8 };
+    u64::from_le_bytes(bytes)
+}
+
+/// Looks for a run in the table of [`Words`] that were written down. `entry` reads the table, which has `places`, a
+/// power of two; `same` says whether a number is that of the run.
+pub(crate) fn find(
+    seed: u64,
+    places: usize,
+    run: &[u8],
+    entry: impl Fn(usize) -> u32,
+    same: impl Fn(u32) -> bool,
+) -> Option<u32> {
+    let mask = places.checked_sub(1)?;
+    let start = hash(seed, run) as usize & mask;
+    for step in 0..places {
+        let number = entry((start + step) & mask).checked_sub(1)?;
+        if same(number) {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Multiplies eight bytes at a time into a state and folds the product.
+fn hash(seed: u64, run: &[u8]) -> u32 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let fold = |state: u64, word: u64| {
+        let product = u128::from(state ^ word) * u128::from(ODD ^ seed.rotate_left(32) | 1);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let (words, rest) = run.as_chunks::<8>();
+    let mut state = seed ^ run.len() as u64;
+    for word in words {
+        state = fold(state, u64::from_le_bytes(*word));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    state = fold(state, u64::from_le_bytes(last));
+    (state ^ state >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_run_has_the_same_number_and_others_have_others() {
+        let mut words = Words::default();
+        for round in 0..2 {
+            for n in 0..5000_u32 {
+                let run = format!("단어{n}");
+                assert_eq!(words.number(run.as_bytes()), (n, round == 0), "{run}");
+            }
+        }
+        assert_eq!(words.number(b""), (5000, true));
+        assert_eq!((words.len(), words.run(4999)), (5001, "단어4999".as_bytes()));
+        let found = |run: &[u8]| {
+            let (table, seed) = (words.table(), words.seed());
+            find(seed, table.len(), run, |at| table[at], |number| words.run(number) == run)
+        };
+        assert_eq!(found("단어77".as_bytes()), Some(77));
+        assert_eq!(found("없음".as_bytes()), None);
+        words.clear();
+        assert_eq!(words.number("단어77".as_bytes()), (0, true));
+    }
+}
