@@ -16,8 +16,9 @@ use sha2::{Digest, Sha256};
 
 use super::work::{Asked, Work};
 
-/// A model that says nothing for so long will not say anything.
-const SILENCE: Duration = Duration::from_secs(120);
+/// A model that says nothing for so long will not say anything. Longer than the five minutes that a local one gets for
+/// its first word.
+const SILENCE: Duration = Duration::from_secs(330);
 
 /// Whoever wants us to wait longer is as good as away.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

@@ -146,7 +146,8 @@ async fn a_closing_call_beside_another_is_not_made_again_after_a_crash() {
                     Ok::<_, NodeError>(0)
                 });
                 let (slow, quick): (Result<usize, _>, Result<usize, _>) = tokio::join!(slow, quick);
-                (slow?, quick?);
+                slow?;
+                quick?;
                 Ok(say("both"))
             }
         }),

@@ -264,7 +264,7 @@ async fn act(world: &World, cx: &Cx, call: String, act: Act) -> Result<String, N
             let name = call.clone();
             let read = async move { w.call(name, act, String::new()).await };
             // Whichever way it is recorded, the rules below hold.
-            if call.len() % 2 == 0 {
+            if call.len().is_multiple_of(2) {
                 cx.effect("read", read).await
             } else {
                 cx.closing_effect("read", read).await
