@@ -94,7 +94,8 @@ impl Graph {
         MARKS.with_borrow_mut(|marks| {
             let next = |row: u32, near: &mut Vec<u32>| lists.neighbours(row, 0, near);
             let soon = |row: u32| view.soon(row as usize);
-            let found = walk(marks, self.rows, &[at], wanted.max(self.sight()), next, soon, score, admits);
+            let found =
+                walk(marks.anew(self.rows), &[at], wanted.max(self.sight()), next, soon, score, admits);
             for Scored { score, row } in found.into_iter().take(wanted) {
                 best.offer(Found { score, part, row: row as usize });
             }

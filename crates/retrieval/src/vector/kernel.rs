@@ -124,8 +124,8 @@ pub(super) fn soon(bytes: &[u8]) {
     for line in bytes.chunks(64) {
         // SAFETY: the address is that of a byte that is there, and nothing is read or written by the hint.
         unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast())
-        };
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;

@@ -74,7 +74,7 @@ impl Builder<'_> {
         for layer in (0..=highest).rev() {
             let sight = if layer > own { 1 } else { SIGHT };
             let soon = |row: u32| self.rows.soon(row as usize);
-            let mut found = walk(marks, self.count, &starts, sight, next(layer), soon, score, &|_| true);
+            let mut found = walk(marks.anew(self.count), &starts, sight, next(layer), soon, score, &|_| true);
             found.retain(|near| near.row != row);
             if !found.is_empty() {
                 starts = found;

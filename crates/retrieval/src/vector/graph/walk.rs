@@ -32,13 +32,15 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    fn begin(&mut self, rows: usize) {
+    /// Forgets the walk before.
+    pub(super) fn anew(&mut self, rows: usize) -> &mut Self {
         self.walk = self.walk.wrapping_add(1);
         if self.walk == 0 || self.seen.len() < rows {
             self.seen.clear();
             self.seen.resize(rows, 0);
             self.walk = 1;
         }
+        self
     }
 
     /// Whether a row is seen for the first time.
@@ -51,10 +53,10 @@ impl Marks {
 }
 
 /// The rows nearest to something, best first, found from `starts` with `sight` rows in sight: the walk goes on while
-/// an unvisited row is nearer than the worst in sight; `soon` is told the rows that are scored next. Only admitted rows are found; all are walked through.
+/// an unvisited row is nearer than the worst in sight. Only admitted rows are found; all are walked through. `marks` are
+/// fresh, and `soon` is told the rows that are scored next.
 pub(super) fn walk(
     marks: &mut Marks,
-    rows: usize,
     starts: &[Scored],
     sight: usize,
     mut neighbours: impl FnMut(u32, &mut Vec<u32>),
@@ -62,7 +64,6 @@ pub(super) fn walk(
     score: impl Fn(u32) -> f32,
     admits: &dyn Fn(usize) -> bool,
 ) -> Vec<Scored> {
-    marks.begin(rows);
     let mut open: BinaryHeap<Scored> = BinaryHeap::new();
     let mut found: BinaryHeap<Reverse<Scored>> = BinaryHeap::with_capacity(sight + 1);
     let mut near: Vec<u32> = Vec::new();
