@@ -5,6 +5,7 @@
 mod clients;
 mod cuts;
 mod forks;
+mod handed_in;
 mod hostile;
 mod identity;
 mod looking;
