@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::form::Both;
 use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::Parts;
+use crate::failure::nothing_asked;
 use crate::nodes::{Caller, Models, Step, Words, Work, call_tools, material, retrieve, transcript, verified};
 use crate::source::Source;
 use crate::state::{cut, question, spoken};
@@ -226,7 +227,7 @@ async fn look_up(
     state: &DescribedState,
     most: usize,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let asked = question(&state.messages).ok_or_else(|| NodeError::permanent("nothing was asked"))?.text();
+    let asked = question(&state.messages).ok_or_else(nothing_asked)?.text();
     work.thinking(Step::Searching, "문서를 찾고 있습니다", "looking documents up");
     let filter = Filter { collection: state.collection.clone(), ..Filter::default() };
     let found = retrieve(work, &*shop.index, &asked, most, filter).await?;

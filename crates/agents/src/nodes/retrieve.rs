@@ -62,8 +62,10 @@ pub(crate) fn tenant(work: &Work) -> Tenant {
 }
 
 pub(crate) fn sorted(error: RetrieveError) -> NodeError {
+    let code = error.failure_code();
     match error {
         RetrieveError::Unavailable { .. } => NodeError::transient(error),
         RetrieveError::Stale { .. } | RetrieveError::OtherEmbedder { .. } => NodeError::permanent(error),
     }
+    .with_code(code)
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::Assistant;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
+use crate::failure::nothing_asked;
 use crate::language::Language;
 use crate::nodes::{
     Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified,
@@ -209,7 +210,7 @@ impl Assistant {
 }
 
 fn asked(state: &AssistantState) -> Result<String, NodeError> {
-    let question = question(&state.messages).ok_or_else(|| NodeError::permanent("nothing was asked"))?;
+    let question = question(&state.messages).ok_or_else(nothing_asked)?;
     Ok(question.text())
 }
 
