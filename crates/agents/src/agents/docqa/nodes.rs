@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::Docqa;
 use super::fit::{self, Plan, cut, estimate, pieces, plan};
 use super::state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
+use crate::failure::nothing_asked;
 use crate::nodes::{Step, Words, Work, ask_for, material, retrieve, transcript, verified};
 use crate::source::Source;
 use crate::state::{question, spoken};
@@ -48,7 +49,7 @@ pub(super) async fn retrieve_docs(
     cx: Cx,
 ) -> Result<DocqaStateUpdate, NodeError> {
     let work = Work::new(cx, state.progress.language);
-    let asked = question(&state.messages).ok_or_else(|| NodeError::permanent("nothing was asked"))?.text();
+    let asked = question(&state.messages).ok_or_else(nothing_asked)?.text();
     work.thinking(Step::Searching, "문서를 찾고 있습니다", "looking documents up");
     let collection = state.collection.clone().or_else(|| own.collection.clone());
     let filter = Filter { collection, ..Filter::default() };
@@ -137,7 +138,9 @@ impl Docqa {
         let kind = state.query_type.unwrap_or(QueryType::Question);
         let system = self.prompts.docqa(language, kind.as_str(), state.summed_up())?;
         let mut messages = vec![Message::system("system", system)];
-        if kind == QueryType::Question {
+        // With nothing said before, a summary can only be of documents, and none was looked up.
+        let is_first = state.messages.len() <= 1 && state.summed_up().is_empty();
+        if kind == QueryType::Question || (kind == QueryType::Summary && is_first) {
             messages.push(material(&state.documents, language));
         }
         messages.extend(state.messages.iter().cloned());
