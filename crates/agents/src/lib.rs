@@ -25,7 +25,7 @@ pub use agents::{Agent, AgentError, AskOptions, Parts, Starters, Turn, all};
 pub use doran_llm::{About, Kind as ModelKind};
 pub use doran_retrieval as retrieval;
 pub use language::Language;
-pub use nodes::Models;
+pub use nodes::{Models, Rewriting};
 pub use prompt::PromptError;
 pub use settings::{AgentSettings, PersistenceMode, Settings, build};
 pub use source::{Source, SourceKind};

@@ -22,6 +22,7 @@ mod opensearch;
 mod passage;
 mod refine;
 mod retriever;
+mod reword;
 mod split;
 mod text;
 pub mod tidy;
@@ -33,6 +34,7 @@ pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Sta
 pub use local::LocalIndex;
 pub use opensearch::OpenSearchIndex;
 pub use passage::{ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant};
-pub use refine::{Refined, Reranker, Rewriter};
+pub use refine::{Refined, Reranker};
 pub use retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
+pub use reword::{MOST_WORDINGS, in_other_words};
 pub use split::split;

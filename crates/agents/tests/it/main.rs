@@ -12,6 +12,7 @@ mod dying;
 mod egress;
 mod evals;
 mod far_end;
+mod finding;
 mod injection;
 mod mcp;
 mod memory;
