@@ -8,6 +8,7 @@
 pub mod agents;
 pub mod described;
 pub mod eval;
+pub mod failure;
 pub mod history;
 pub mod language;
 pub mod memory;

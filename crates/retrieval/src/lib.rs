@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod contract;
 mod embedding;
 pub mod eval;
+mod failure;
 pub mod fuse;
 pub mod ingest;
 mod keyword;

@@ -165,16 +165,15 @@ fn silent() -> ModelError {
 
 /// An error by what can be done about it, after the time that the model wants to be left alone.
 async fn sorted(error: ModelError) -> NodeError {
-    if !error.is_transient() {
-        return NodeError::permanent(error);
+    let code = error.fault().failure_code();
+    let wait = error.retry_after();
+    if !error.is_transient() || wait.is_some_and(|wait| wait > LONGEST_WAIT) {
+        return NodeError::permanent(error).with_code(code);
     }
-    if let Some(wait) = error.retry_after() {
-        if wait > LONGEST_WAIT {
-            return NodeError::permanent(error);
-        }
+    if let Some(wait) = wait {
         tokio::time::sleep(wait).await;
     }
-    NodeError::transient(error)
+    NodeError::transient(error).with_code(code)
 }
 
 pub(super) fn millis(time: Duration) -> u64 {

@@ -56,7 +56,7 @@ impl Finder {
         limit: usize,
         filter: Filter,
     ) -> Result<Vec<Source>, NodeError> {
-        let asked = question(said).ok_or_else(|| NodeError::permanent("nothing was asked"))?.text();
+        let asked = question(said).ok_or_else(crate::failure::nothing_asked)?.text();
         let wordings = match &self.rewording {
             Some(rewording) => rewording.wordings(work, said).await?,
             None => Vec::new(),
@@ -138,8 +138,10 @@ pub(crate) fn tenant(work: &Work) -> Tenant {
 }
 
 pub(crate) fn sorted(error: RetrieveError) -> NodeError {
+    let code = error.failure_code();
     match error {
         RetrieveError::Unavailable { .. } => NodeError::transient(error),
         RetrieveError::Stale { .. } | RetrieveError::OtherEmbedder { .. } => NodeError::permanent(error),
     }
+    .with_code(code)
 }

@@ -484,6 +484,6 @@ async fn a_model_that_stays_away_fails_the_run_visibly() {
     let row = run.wait().await.expect("a rest");
     assert_eq!(model.requests().len(), 3);
     let error = row.error.expect("an error");
-    assert_eq!(error.code, "node_failed");
+    assert_eq!(error.code, "model_unavailable");
     assert!(error.message.contains("the model cannot answer now: 503"), "{}", error.message);
 }

@@ -136,7 +136,9 @@ impl Docqa {
         let kind = state.query_type.unwrap_or(QueryType::Question);
         let system = self.prompts.docqa(language, kind.as_str(), state.summed_up())?;
         let mut messages = vec![Message::system("system", system)];
-        if kind == QueryType::Question {
+        // With nothing said before, a summary can only be of documents, and none was looked up.
+        let is_first = state.messages.len() <= 1 && state.summed_up().is_empty();
+        if kind == QueryType::Question || (kind == QueryType::Summary && is_first) {
             messages.push(material(&state.documents, language));
         }
         messages.extend(state.messages.iter().cloned());
