@@ -149,6 +149,7 @@ const MADE: &[Made] = &[
             "max_summaries",
             "summary_tokens",
             "max_tool_rounds",
+            "context_length",
         ],
         make: assistant::agent,
     },

@@ -1,6 +1,6 @@
 //! What an answer rests on: places in documents, with the words that stand there.
 
-use doran_llm::Passage;
+use doran_llm::{Message, Part, Passage, Role, without_marks};
 use doran_retrieval::{ArticleNumber, DocumentKind, Hit};
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +105,28 @@ impl Source {
     }
 }
 
+/// The messages as a model is shown them: an answer of an earlier turn without the marks of its sources, since the same
+/// numbers mean other places now.
+pub(crate) fn without_old_marks(messages: &[Message]) -> Vec<Message> {
+    let asked = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+    let shown =
+        |(at, message): (usize, &Message)| if at < asked { unmarked(message) } else { message.clone() };
+    messages.iter().enumerate().map(shown).collect()
+}
+
+/// The message without marks, if it is an answer.
+pub(crate) fn unmarked(message: &Message) -> Message {
+    let mut message = message.clone();
+    if message.role == Role::Assistant {
+        for part in &mut message.parts {
+            if let Part::Text { text, .. } = part {
+                *text = without_marks(text);
+            }
+        }
+    }
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +144,18 @@ mod tests {
         assert_eq!(numbers("그렇습니다. [2]"), [2]);
         assert_eq!(numbers("[12] and [1]"), [1, 12]);
         assert_eq!(numbers("1 2 [3]"), [0u32; 0]);
+    }
+
+    #[test]
+    fn only_answers_of_earlier_turns_lose_their_marks() {
+        let said = [
+            Message::user("1", "[1]은 뭐야?"),
+            Message::assistant("2", "15일입니다. [1]"),
+            Message::user("3", "그럼 [2]는?"),
+            Message::assistant("4", "찾아보겠습니다. [2]"),
+        ];
+        let texts: Vec<String> = without_old_marks(&said).iter().map(Message::text).collect();
+        assert_eq!(texts, ["[1]은 뭐야?", "15일입니다.", "그럼 [2]는?", "찾아보겠습니다. [2]"]);
     }
 
     #[test]

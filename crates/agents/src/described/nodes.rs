@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::state::Changes;
+use doran_engine::state::{Change, Changes};
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{
     ChatRequest, Message, ModelRole, Purpose, ResponseSchema, Role, ToolChoice, ToolSpec, read_value, repair,
@@ -16,10 +16,11 @@ use super::form::Both;
 use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::Parts;
 use crate::nodes::{
-    Caller, Finder, Models, NEIGHBOURS, Step, Words, Work, call_tools, material, transcript, verified,
+    Caller, Finder, Models, NEIGHBOURS, Step, Words, Work, call_tools, material, out_of_rounds, transcript,
+    verified,
 };
 use crate::prompt::{PromptError, Prompts};
-use crate::source::Source;
+use crate::source::{Source, without_old_marks};
 use crate::state::{cut, question, spoken};
 use crate::tools::{Taint, Toolbox};
 
@@ -102,7 +103,7 @@ impl Shop {
             messages.push(Message::system("summary", summary));
         }
         messages.extend(state.context.as_deref().map(|found| material(found, language)));
-        messages.extend(state.messages.iter().cloned());
+        messages.extend(without_old_marks(&state.messages));
         let tools = self.specs(tools);
         let may_call = !tools.is_empty() && (state.progress.tool_rounds as usize) < rounds;
         let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
@@ -249,14 +250,19 @@ async fn answer(
     request: ChatRequest,
 ) -> Result<(DescribedStateUpdate, bool), NodeError> {
     let may_call = request.tool_choice == ToolChoice::Auto;
+    let offered: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
     let mut reply = work.ask(&shop.models, request, Words::Shown).await?;
     if !may_call {
         reply.tool_calls.clear();
+        if reply.text.trim().is_empty() {
+            reply.text = out_of_rounds(work.language).to_owned();
+            work.cx.token(reply.text.clone());
+        }
     }
     let (text, called) = (reply.text.clone(), !reply.tool_calls.is_empty());
     let update = DescribedState::update().messages(reply.into_message(work.cx.new_id()));
     if called {
-        return Ok((update, true));
+        return Ok((update.offered(offered), true));
     }
     let named = Source::named_in(&text, state.context.as_deref().unwrap_or_default());
     Ok((update.sources(verified(work, &*shop.index, named).await?), false))
@@ -270,8 +276,10 @@ async fn tools(
 ) -> Result<DescribedStateUpdate, NodeError> {
     let last = state.messages.last().filter(|last| last.role == Role::Assistant);
     let calls: Vec<_> = last.into_iter().flat_map(Message::tool_calls).cloned().collect();
+    let offered: Vec<&str> = state.offered.iter().map(String::as_str).collect();
+    let toolbox = shop.tools.only(&offered);
     let caller =
-        Caller { toolbox: &shop.tools, read: &state.messages, taint: state.taint, sessions: &state.sessions };
+        Caller { toolbox: &toolbox, read: &state.messages, taint: state.taint, sessions: &state.sessions };
     let called = call_tools(work, &caller, &calls).await?;
     let progress = state.progress.after(name, 0).with_tools(called.ran.iter().map(String::as_str));
     Ok(DescribedState::update()
@@ -344,6 +352,7 @@ pub(super) fn into_inner(outer: &DescribedState) -> DescribedStateUpdate {
         .summary(outer.summary.clone())
         .context(outer.context.clone())
         .progress(outer.progress.clone())
+        .offered(outer.offered.clone())
         .collection(outer.collection.clone())
         .taint(outer.taint)
         .sessions(outer.sessions.clone());
@@ -353,14 +362,15 @@ pub(super) fn into_inner(outer: &DescribedState) -> DescribedStateUpdate {
     update
 }
 
-/// What the outer graph takes from the inner one.
+/// What the outer graph takes from the inner one. What that one took out of the messages is out of them here too.
 pub(super) fn from_inner(inner: &DescribedState) -> DescribedStateUpdate {
     let mut update = DescribedState::update()
-        .messages(inner.messages.clone())
+        .messages(Changes(vec![Change::Clear]).put(inner.messages.clone()))
         .summary(inner.summary.clone())
         .context(inner.context.clone())
         .sources(inner.sources.clone())
         .progress(inner.progress.clone())
+        .offered(inner.offered.clone())
         .taint(inner.taint)
         .sessions(inner.sessions.clone());
     if !inner.values.is_empty() {

@@ -31,6 +31,8 @@ pub struct DescribedState {
     pub values: BTreeMap<String, Value>,
     /// How far the turn has come.
     pub progress: Progress,
+    /// The tools that the newest reply was offered. No others are run for it.
+    pub offered: Vec<String>,
     /// Where to look, when the person said so.
     pub collection: Option<String>,
     /// What the thread has read.
@@ -77,6 +79,7 @@ impl Chat for DescribedState {
             .context(None)
             .sources(Vec::new())
             .values(BTreeMap::new())
+            .offered(Vec::new())
             .collection(options.collection.clone())
             .progress(Progress::default())
     }

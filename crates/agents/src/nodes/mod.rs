@@ -6,6 +6,7 @@ mod call_tools;
 mod read_reply;
 mod retrieve;
 mod reword;
+mod shorten;
 mod summarize;
 mod work;
 
@@ -13,14 +14,27 @@ use std::sync::Arc;
 
 use doran_engine::{Cx, NodeError, Snap, State};
 
+use crate::language::Language;
+
 pub use ask::Models;
 pub(crate) use ask::{ReplyCache, TRIES, Words};
 pub(crate) use call_tools::{Caller, call_tools};
 pub(crate) use read_reply::ask_for;
-pub(crate) use retrieve::{Finder, MOST_NEIGHBOURS, NEIGHBOURS, material, sorted, tenant, verified};
+pub(crate) use retrieve::{
+    Finder, MOST_NEIGHBOURS, NEIGHBOURS, material, sorted, tenant, verified, verified_as,
+};
 pub use reword::Rewriting;
+pub(crate) use shorten::{CONTEXT_LENGTH, DECIDING, room_beside, shares, within};
 pub(crate) use summarize::transcript;
 pub(crate) use work::{Step, Work};
+
+/// What is said where a model wants another round of tools and there is none.
+pub(crate) fn out_of_rounds(language: Language) -> &'static str {
+    language.pick(
+        "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요.",
+        "I used all the tool rounds I have without finding an answer. Please ask again in smaller parts.",
+    )
+}
 
 /// An async function with its agent's parts in front, as a node.
 pub(crate) fn with<P, S, F, Fut>(

@@ -7,7 +7,7 @@ use doran_engine::NodeError;
 use doran_llm::{ChatRequest, Message, MessageId, Origin, Part, Role};
 use doran_retrieval::tidy::with_neighbours;
 use doran_retrieval::{
-    DocumentId, Filter, Hit, Index, Question, RetrieveError, Tenant, in_other_words, split,
+    Document, DocumentId, Filter, Hit, Index, Question, RetrieveError, Tenant, in_other_words, split,
 };
 
 use super::reword::{Rewording, Rewriting};
@@ -114,6 +114,16 @@ pub(crate) async fn verified(
     index: &dyn Index,
     sources: Vec<Source>,
 ) -> Result<Vec<Source>, NodeError> {
+    verified_as(work, index, sources, |_, source| source).await
+}
+
+/// As [`verified`], each as `told` tells it with its document at hand.
+pub(crate) async fn verified_as(
+    work: &Work,
+    index: &dyn Index,
+    sources: Vec<Source>,
+    told: impl Fn(&Document, Source) -> Source + Send + Sync,
+) -> Result<Vec<Source>, NodeError> {
     if sources.is_empty() {
         return Ok(sources);
     }
@@ -123,8 +133,8 @@ pub(crate) async fn verified(
         for source in sources {
             let document =
                 index.document(&tenant, &DocumentId::new(&source.document)).await.map_err(sorted)?;
-            if document.is_some_and(|document| source.stands_in(&document.text)) {
-                kept.push(source);
+            if let Some(document) = document.filter(|document| source.stands_in(&document.text)) {
+                kept.push(told(&document, source));
             }
         }
         Ok::<_, NodeError>(kept)

@@ -3,8 +3,10 @@
 use doran_llm::{Message, MessageId, Origin, Part, Role};
 
 use crate::language::Language;
+use crate::source::unmarked;
 
-/// What was said, each turn under its speaker. Every part keeps where its words came from.
+/// What was said, each turn under its speaker. Every part keeps where its words came from. Marks of sources are left
+/// out: nobody could look them up any more.
 pub(crate) fn transcript(id: &str, messages: &[Message], language: Language) -> Message {
     let mut parts = Vec::new();
     for message in messages {
@@ -14,7 +16,7 @@ pub(crate) fn transcript(id: &str, messages: &[Message], language: Language) -> 
             Role::Assistant => language.pick("답변", "Answer"),
             Role::Tool => language.pick("도구", "Tool"),
         };
-        for (text, origin) in message.parts.iter().filter_map(words) {
+        for (text, origin) in unmarked(message).parts.iter().filter_map(words) {
             parts.push(Part::Text { text: format!("{speaker}: {text}\n"), origin });
         }
     }

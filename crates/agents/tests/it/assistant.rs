@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use doran_agents::{Settings, history};
 use doran_engine::store::RamStore;
-use doran_llm::{ModelError, Part, Purpose, Role, Script, ScriptedModel, ToolChoice};
+use doran_llm::{ChatRequest, ModelError, Part, Purpose, Role, Script, ScriptedModel, ToolChoice};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use crate::stage::{Stage, parts, simple, stage, thread, tools};
+use crate::stage::{ByRequest, Stage, parts, repeated, simple, stage, thread, tools};
 
 fn agent() -> Script {
     Script::json(&json!({ "route": "agent", "reason": "일반 대화" }))
@@ -486,4 +486,48 @@ async fn a_model_that_stays_away_fails_the_run_visibly() {
     let error = row.error.expect("an error");
     assert_eq!(error.code, "model_unavailable");
     assert!(error.message.contains("the model cannot answer now: 503"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_question() {
+    let model = ByRequest::new(|request| match request.purpose {
+        Purpose::Route => rag(),
+        _ => repeated(request, "연차휴가는 15일입니다. [1]"),
+    });
+    let stage = simple("assistant", model, tools().toolbox);
+    stage.ask("연차휴가는 며칠인가요?").await;
+    assert_eq!(stage.turn().await.sources.len(), 1);
+    stage.ask("영수증은 언제까지 올려야 하나요?").await;
+    let turn = stage.turn().await;
+    assert_eq!((turn.response.as_str(), turn.sources.len()), ("연차휴가는 15일입니다.", 0));
+}
+
+/// A model with a context of so many tokens, which is told by the name of the function.
+fn of_two_thousand(request: &ChatRequest) -> Script {
+    if crate::stage::tokens_of(request) > 2000 {
+        let reason = "context_length_exceeded".to_owned();
+        return Script::failure(ModelError::TooLong { reason });
+    }
+    match request.purpose {
+        Purpose::Route => agent(),
+        Purpose::Summarize => Script::text("긴 글을 읽었다."),
+        _ => Script::text("네."),
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_400_kb_does_not_end_a_thread_on_a_small_model() {
+    let settings: Settings = toml::from_str("[agents.assistant]\ncontext_length = 2000").expect("settings");
+    let parts = parts(Arc::new(ByRequest::new(of_two_thousand)), tools().toolbox);
+    let stage = stage("assistant", &settings, &parts, Arc::new(RamStore::new()));
+    let huge = format!("{} 이 글을 어떻게 생각해?", "아주 긴 문장이 이어집니다. ".repeat(10_000));
+    // The sixth turn has eleven messages before it and sums the huge one up.
+    for question in [huge.as_str(), "안녕하세요", "안녕하세요", "안녕하세요", "안녕하세요", "안녕하세요"]
+    {
+        let run = stage.start(question).await;
+        let row = run.wait().await.expect("a rest");
+        assert_eq!(row.error, None);
+        assert_eq!(stage.turn().await.response, "네.");
+    }
+    assert_eq!(stage.turn().await.summary.as_deref(), Some("긴 글을 읽었다."));
 }

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use doran_agents::tools::Toolbox;
 use doran_agents::{AskOptions, Parts, Settings, SourceKind};
+use doran_engine::runtime::Piece;
 use doran_engine::store::RamStore;
 use doran_engine::{Event, Until};
 use doran_llm::{ChatModel, ChatRequest, OfflineModel, Purpose, Role, Script, ScriptedModel, ToolChoice};
 use doran_retrieval::{Document, DocumentKind, RamKeyword, Tenant};
 use expect_test::{Expect, expect};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::stage::{ByRequest, Stage, killed_everywhere, stage};
+use crate::stage::{ByRequest, Stage, killed_everywhere, repeated, stage};
 
 const CONTRACT: &str = "용역 계약서
 
@@ -105,7 +107,51 @@ async fn an_article_by_number_is_proposed_by_rules_and_answered_with_its_words()
     let source = &turn.sources[0];
     assert_eq!((source.kind, source.article.as_deref()), (SourceKind::User, Some("제5조")));
     assert_eq!(source.quote, "30일 전에 서면으로 통보하여");
+    assert_eq!(source.clause.as_deref(), Some("①"), "the clause that the quote stands in");
     assert_eq!(&CONTRACT[source.start..source.end], source.quote);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_question() {
+    let model = ByRequest::new(|request| match request.purpose {
+        Purpose::Plan => none(),
+        Purpose::Sufficiency => enough(),
+        _ => repeated(request, "30일 전에 통보합니다. [1]"),
+    });
+    let stage = stage("contract", &Settings::default(), &parts(model), Arc::new(RamStore::new()));
+    stage.ask("제5조 내용이 뭐야?").await;
+    assert_eq!(stage.turn().await.sources.len(), 1);
+    stage.ask("그럼 위약금은?").await;
+    let turn = stage.turn().await;
+    assert_eq!(turn.tools_used, ["get_article_by_title"]);
+    assert_eq!((turn.response.as_str(), turn.sources.len()), ("30일 전에 통보합니다.", 0));
+}
+
+#[tokio::test]
+async fn questions_out_of_scope_do_not_pile_up() {
+    let stage = desk(&ScriptedModel::new([]));
+    for _ in 0..6 {
+        stage.ask("오늘 서울 날씨 어때?").await;
+    }
+    let kept = stage.state().await["messages"].as_array().expect("messages").len();
+    assert_eq!(kept, 4, "this turn and the one before");
+}
+
+#[tokio::test]
+async fn a_clause_and_the_article_around_it_are_one_place() {
+    let plan = Script::call("get_article_by_index", article("제5조"));
+    let model = ScriptedModel::new([plan, enough(), Script::text("위약금은 제7조에 따릅니다. [1]")]);
+    let stage = desk(&model);
+    stage.ask("제5조 제2항은?").await;
+    let state = stage.state().await;
+    let collected: Vec<(u64, &str)> = state["collected_info"]
+        .as_array()
+        .expect("places")
+        .iter()
+        .map(|place| (place["number"].as_u64().expect("a number"), place["quote"].as_str().expect("words")))
+        .collect();
+    assert_eq!(collected.len(), 1, "{collected:?}");
+    assert!(collected[0].0 == 1 && collected[0].1.contains('①') && collected[0].1.contains('②'));
 }
 
 #[tokio::test]
@@ -448,7 +494,7 @@ async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools()
         .collect();
     assert_eq!(
         said,
-        ["제5조 내용이 뭐야?", "제5조는 제7조를 참조합니다. [1]", "그 참조항목들 내용 정리해서 보여줘봐"]
+        ["제5조 내용이 뭐야?", "제5조는 제7조를 참조합니다.", "그 참조항목들 내용 정리해서 보여줘봐"]
     );
 }
 
@@ -458,7 +504,7 @@ async fn whether_the_turn_before_is_needed_is_a_small_call_only_when_nobody_know
     let stage = desk(&model);
     stage.ask("제5조 내용이 뭐야?").await;
     for reply in [
-        Script::json(&json!({ "need_previous_context": true, "reason": "앞의 답을 묻는다" })),
+        Script::json(&json!({ "need_previous_context": true, "reasoning": "앞의 답을 묻는다" })),
         none(),
         Script::text("위약금은 제7조에 있습니다."),
     ] {
@@ -485,16 +531,58 @@ async fn a_contract_that_is_named_is_the_only_one_looked_at() {
     assert_eq!(state["collected_info"], json!([]));
 }
 
+/// A model whose answer does not end before it is let go.
+struct Held {
+    model: ScriptedModel,
+    go: tokio::sync::watch::Receiver<bool>,
+}
+
+impl ChatModel for Held {
+    fn about(&self) -> doran_llm::About {
+        self.model.about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> doran_llm::DeltaStream {
+        let answers = request.purpose == Purpose::Answer;
+        let go = self.go.clone();
+        let held = self.model.stream(request).then(move |delta| {
+            let mut go = go.clone();
+            async move {
+                if answers && matches!(delta, Ok(doran_llm::Delta::Done { .. })) {
+                    drop(go.wait_for(|go| *go).await);
+                }
+                delta
+            }
+        });
+        held.boxed()
+    }
+}
+
 #[tokio::test]
 async fn events_come_in_order_and_words_before_the_sources() {
-    let model = ScriptedModel::new([none(), enough(), Script::text("30일 전에 통보합니다. [1]")]);
-    let stage = desk(&model);
+    const ANSWER: &str = "30일 전에 통보합니다. [1]";
+    let (let_go, go) = tokio::sync::watch::channel(false);
+    let model = Held { model: ScriptedModel::new([none(), enough(), Script::text(ANSWER)]), go };
+    let stage = stage("contract", &Settings::default(), &parts(model), Arc::new(RamStore::new()));
     let run = stage.start("제5조 내용이 뭐야?").await;
     let mut watch = stage.runtime.watch(&run.key(), 0, Until::Rest).await.expect("watch");
     let mut seen: Vec<String> = Vec::new();
+    let mut words = String::new();
     while let Some(event) = watch.next().await.expect("event") {
         // Late watchers see the same in the notes of the steps.
-        let Event::Entry(_, entry) = event else { continue };
+        let entry = match event {
+            Event::Entry(_, entry) => entry,
+            Event::Delta(delta) => {
+                if let (Piece::Data(Value::String(word)), "respond") = (&delta.piece, &*delta.node) {
+                    words.push_str(word);
+                    assert!(!seen.contains(&"sources".to_owned()), "words come before the sources");
+                }
+                if words == ANSWER {
+                    let_go.send_replace(true);
+                }
+                continue;
+            }
+        };
         let Ok(doran_engine::log::Body::Step(step)) = entry.read() else { continue };
         for task in &step.tasks {
             for event in task.notes.get("events").and_then(Value::as_array).into_iter().flatten() {
@@ -503,6 +591,7 @@ async fn events_come_in_order_and_words_before_the_sources() {
             }
         }
     }
+    assert_eq!(words, ANSWER, "every word comes");
     assert_eq!(
         seen,
         [

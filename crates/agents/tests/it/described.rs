@@ -285,3 +285,64 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         agent `helpdesk`: it runs itself as a subgraph: helpdesk → helpdesk
         the description cannot be read: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `start`, `node`"#]].assert_eq(&told.join("\n"));
 }
+
+#[tokio::test]
+async fn a_tool_that_was_not_offered_is_not_run() {
+    let model = ScriptedModel::new([
+        choice("question"),
+        Script::call("order", json!({})).and_call("calculator", json!({ "expression": "1 + 1" })),
+        Script::text("2입니다."),
+    ]);
+    let tools = tools();
+    let stage = described(HELPDESK, &[], &parts(Arc::new(model), tools.toolbox));
+    let trace = stage.ask("연차휴가는 며칠인가요?").await;
+    let ran = |counter: &std::sync::atomic::AtomicU32| counter.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!((ran(&tools.order), ran(&tools.calculator)), (0, 1), "{trace}");
+    assert!(trace.contains("`order`(이)라는 도구는 없습니다. 쓸 수 있는 도구: calculator"), "{trace}");
+}
+
+#[tokio::test]
+async fn a_model_that_wants_tools_without_end_is_answered_for() {
+    let text = HELPDESK.replace("tools = [\"calculator\"]", "tools = [\"calculator\"]\nmost = 1");
+    let call = || Script::call("calculator", json!({ "expression": "1 + 1" }));
+    let model = ScriptedModel::new([choice("question"), call(), call()]);
+    let stage = described(&text, &[], &parts(Arc::new(model), tools().toolbox));
+    stage.ask("연차휴가는 며칠인가요?").await;
+    let turn = stage.turn().await;
+    assert!(turn.response.starts_with("도구를 쓸 수 있는 횟수를 다 썼지만"), "{}", turn.response);
+}
+
+#[tokio::test]
+async fn what_an_inner_agent_sums_up_is_gone_from_the_outer_one_too() {
+    let outer = "name = \"outer\"\nstart = \"in\"\n\n[[node]]\nname = \"in\"\nuse = \"subgraph\"\ngraph = \"inner\"\nthen = \"end\"\n";
+    let inner = r#"
+name = "inner"
+start = "short"
+
+[[node]]
+name = "short"
+use = "summarize"
+most = 4
+keep = 2
+then = "answer"
+
+[[node]]
+name = "answer"
+use = "respond"
+prompt = "Answer."
+then = "end"
+"#;
+    let model = crate::stage::ByRequest::new(|request| match request.purpose {
+        doran_llm::Purpose::Summarize => Script::text("요약"),
+        _ => Script::text("네."),
+    });
+    let inner = Description::from_toml(inner).expect("a description");
+    let stage = described(outer, &[inner], &parts(Arc::new(model), tools().toolbox));
+    for nth in 1..=5 {
+        stage.ask(&format!("{nth}번째 질문입니다")).await;
+        let kept = stage.state().await["messages"].as_array().expect("messages").len();
+        assert!(kept <= 5, "turn {nth}: {kept} messages");
+    }
+    assert_eq!(stage.turn().await.response, "네.");
+    assert!(stage.turn().await.summary.is_some());
+}

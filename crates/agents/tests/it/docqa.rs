@@ -7,11 +7,13 @@ use doran_agents::tools::Toolbox;
 use doran_agents::{Settings, history};
 use doran_engine::StartOptions;
 use doran_engine::store::RamStore;
-use doran_llm::{ChatModel, ChatRequest, Message, OfflineModel, Purpose, Role, Script, ScriptedModel};
+use doran_llm::{
+    ChatModel, ChatRequest, Message, ModelError, OfflineModel, Purpose, Role, Script, ScriptedModel,
+};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use crate::stage::{ByRequest, Stage, killed_everywhere, parts, simple, stage, thread};
+use crate::stage::{ByRequest, Stage, killed_everywhere, parts, repeated, simple, stage, thread, tokens_of};
 
 fn kind(kind: &str) -> Script {
     Script::json(&json!({ "type": kind }))
@@ -140,7 +142,7 @@ async fn tc_cb_009_a_second_question_of_the_session_sees_the_first() {
     let sent = model.requests().pop().expect("asked").messages;
     let said: Vec<String> =
         sent.iter().filter(|message| message.role != Role::System).map(Message::text).collect();
-    assert_eq!(said, ["연차휴가는 며칠인가요?", "15일입니다. [1]", "정말요?"]);
+    assert_eq!(said, ["연차휴가는 며칠인가요?", "15일입니다.", "정말요?"]);
 }
 
 /// A context of 1,000 tokens: sums up above 700 and keeps at most 100.
@@ -187,9 +189,10 @@ async fn tc_cb_010_above_seventy_percent_the_conversation_is_condensed_to_ten() 
     assert_eq!((said.len(), said[7].message.text()), (8, answer));
 }
 
-/// A model that writes as much as it likes, whatever the limit.
+/// A model that writes as much as it likes, whatever the limit, and reads no more than its context.
 struct Chatterbox {
     summary: String,
+    context_length: usize,
 }
 
 impl ChatModel for Chatterbox {
@@ -199,6 +202,9 @@ impl ChatModel for Chatterbox {
 
     fn stream(&self, request: ChatRequest) -> doran_llm::DeltaStream {
         let reply = match request.purpose {
+            _ if tokens_of(&request) > self.context_length => {
+                Script::failure(ModelError::TooLong { reason: "context_length_exceeded".into() })
+            }
             Purpose::Classify => kind("chitchat"),
             Purpose::Summarize => Script::text(&self.summary),
             _ => Script::text("네."),
@@ -221,10 +227,16 @@ async fn hostile_sizes_end_at_ten_percent_whatever_the_model_does() {
         let settings: Settings =
             toml::from_str(&format!("[agents.docqa]\ncontext_length = {length}")).expect("settings");
         // One message of 400 KB.
-        let parts = parts(Arc::new(Chatterbox { summary: summary.into() }), Toolbox::new());
+        // No model can be so small that it cannot read the prompts.
+        let model = Chatterbox { summary: summary.into(), context_length: length.max(500) };
+        let parts = parts(Arc::new(model), Toolbox::new());
         let one = stage("docqa", &settings, &parts, Arc::new(RamStore::new()));
-        one.ask(&huge).await;
+        let trace = one.ask(&huge).await;
+        assert!(!trace.contains("(failed)"), "{trace}");
         assert!(tokens(&one).await <= length / 10, "one message: {} of {length}", tokens(&one).await);
+        assert!(one.turn().await.path.contains(&"summarizeHistory".to_owned()), "{length}");
+        one.ask("안녕하세요").await;
+        assert_eq!(one.turn().await.response, "네.");
         // A thousand small ones.
         let many = stage("docqa", &settings, &parts, Arc::new(RamStore::new()));
         let filler = "가".repeat(length / 1000 + 1);
@@ -241,6 +253,42 @@ async fn hostile_sizes_end_at_ten_percent_whatever_the_model_does() {
         assert!(many.turn().await.path.contains(&"summarizeHistory".to_owned()), "{length}");
         assert!(tokens(&many).await <= length / 10, "many: {} of {length}", tokens(&many).await);
     }
+}
+
+#[tokio::test]
+async fn the_built_in_model_condenses_to_ten_percent_and_still_knows_what_was_said() {
+    let parts = parts(Arc::new(OfflineModel), Toolbox::new());
+    let stage = stage("docqa", &small(), &parts, Arc::new(RamStore::new()));
+    stage.ask("제 이름은 김도란입니다.").await;
+    let mut condensed = 0;
+    for _ in 0..8 {
+        for question in ["연차휴가는 며칠인가요?", "영수증은 언제까지 올려야 하나요?"]
+        {
+            stage.ask(question).await;
+            if stage.turn().await.path.last().is_some_and(|node| node == "summarizeHistory") {
+                condensed += 1;
+                assert!(tokens(&stage).await <= 100, "{}", tokens(&stage).await);
+            }
+            assert!(tokens(&stage).await <= 700, "{}", tokens(&stage).await);
+        }
+    }
+    assert!(condensed > 1, "{condensed}");
+    stage.ask("제 이름이 뭐라고 했죠?").await;
+    assert!(stage.turn().await.response.contains("김도란"), "{}", stage.turn().await.response);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_question() {
+    let model = ByRequest::new(|request| match request.purpose {
+        Purpose::Classify => kind("question"),
+        _ => repeated(request, "연차휴가는 15일입니다. [1]"),
+    });
+    let stage = simple("docqa", model, Toolbox::new());
+    stage.ask("연차휴가는 며칠인가요?").await;
+    assert_eq!(stage.turn().await.sources.len(), 1);
+    stage.ask("영수증은 언제까지 올려야 하나요?").await;
+    let turn = stage.turn().await;
+    assert_eq!((turn.response.as_str(), turn.sources.len()), ("연차휴가는 15일입니다.", 0));
 }
 
 #[tokio::test]

@@ -183,3 +183,22 @@ async fn a_model_remembers_recalls_and_forgets_for_one_tenant() {
     assert_eq!((about("recall").origin, about("recall").class), (Origin::Document, Class::ReadOnly));
     assert_eq!((about("forget").outward, about("forget").class), (false, Class::Idempotent));
 }
+
+#[tokio::test]
+async fn the_built_in_model_remembers_across_conversations_and_forgets() {
+    let memories: Arc<dyn Memories> = Arc::new(RamMemories::new());
+    let ask = async |question: &str| {
+        let toolbox = doran_agents::tools::Toolbox::of(memory_tools(&memories, "me")).expect("tools");
+        let stage = crate::stage::simple("assistant", doran_llm::OfflineModel, toolbox);
+        stage.ask(question).await;
+        stage.turn().await
+    };
+    let kept = ask("내 생일은 5월 3일이라고 기억해줘").await;
+    assert!(kept.response.contains("기억했습니다"), "{}", kept.response);
+    assert_eq!((kept.model_calls, kept.path.join(" ")), (3, "router memory agent tools agent".to_owned()));
+    let told = ask("내 생일이 언제라고 했지?").await;
+    assert!(told.response.contains("내 생일은 5월 3일"), "{}", told.response);
+    let gone = ask("내 생일은 잊어줘").await;
+    assert_eq!(gone.tools_used, ["recall", "forget"], "{}", gone.response);
+    assert_eq!(memories.list(&Owner::new("local", "me")).await.expect("list"), []);
+}

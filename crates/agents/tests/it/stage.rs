@@ -108,6 +108,26 @@ impl ChatModel for ByRequest {
     }
 }
 
+/// The estimate of tokens that a model has to read for a request: words, calls and tools.
+pub fn tokens_of(request: &ChatRequest) -> usize {
+    let text = serde_json::to_string(&request.tools).expect("JSON");
+    let words = request.messages.iter().flat_map(|message| &message.parts).map(|part| match part {
+        doran_llm::Part::Text { text, .. } => text.len(),
+        doran_llm::Part::ToolResult(result) => result.text.len(),
+        doran_llm::Part::Passage(passage) => passage.title.len() + passage.text.len(),
+        doran_llm::Part::ToolCall(call) => call.arguments.to_string().len(),
+        _ => 0,
+    });
+    (words.sum::<usize>() + text.len()).div_ceil(3)
+}
+
+/// What was answered before, as a model that repeats itself says it; at first what it is given.
+pub fn repeated(request: &ChatRequest, first: &str) -> Script {
+    let mut answers = request.messages.iter().rev().filter(|message| message.role == Role::Assistant);
+    let before = answers.find(|message| !message.text().is_empty()).map(doran_llm::Message::text);
+    Script::text(before.as_deref().unwrap_or(first))
+}
+
 /// Whether tools gave something back since the person spoke.
 pub fn has_results(request: &ChatRequest) -> bool {
     request

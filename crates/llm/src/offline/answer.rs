@@ -6,12 +6,13 @@ use super::article::articles;
 use super::decide::{self, is_small_talk};
 use super::facts::{self, Fact};
 use super::lean;
+use super::memory;
 use super::quotes::{self, Cite, Found, Pick, Source, SourceKind};
 use super::results;
 use super::say::Say;
 use super::summarize;
 use super::talk;
-use super::text::sentences;
+use super::text::{Language, sentences};
 use super::turn::{SAID_BY_USER, Turn};
 use super::wish::{Wish, wishes};
 use crate::message::{Message, Passage};
@@ -56,6 +57,9 @@ fn reply(turn: &Turn<'_>, messages: &[Message], question: &str) -> Vec<String> {
     }
     if talk::asks_what_it_is(question) {
         return vec![say(Say::Introduce), say(Say::Connect)];
+    }
+    if let Some(fact) = memory::kept(question) {
+        return vec![Say::NoteSaid.with(turn.tongue, &[fact])];
     }
     let asked = facts::asked(question);
     if let Some(lines) = asked.as_ref().and_then(|asked| recalled(turn, asked)) {
@@ -116,6 +120,11 @@ fn without_material(turn: &Turn<'_>, question: &str) -> Option<Vec<String>> {
         sentences(question).into_iter().filter(|s| facts::is_statement(s)).take(3).collect();
     let plain = !talk::asks(question) && !statements.is_empty() && !is_small_talk(question);
     plain.then(|| statements.iter().map(|sentence| Say::NoteSaid.with(turn.tongue, &[sentence])).collect())
+}
+
+/// Whether this conversation holds what is asked about the person.
+pub(super) fn is_known(turn: &Turn<'_>, asked: &facts::Asked) -> bool {
+    recalled(turn, asked).is_some() || said(turn, &turn.question).is_some()
 }
 
 /// What the person said of themselves, in this conversation or before a summary.
@@ -222,13 +231,14 @@ fn summed_up(turn: &Turn<'_>, messages: &[Message], question: &str) -> Option<Ve
     Some(std::iter::once(Say::Digest.with(turn.tongue, &[])).chain(lines).collect())
 }
 
-/// The answer before this one, word for word.
+/// The answer before this one, word for word and whole, but for marks. One that repeats an answer is not nested.
 fn previous(turn: &Turn<'_>) -> Option<Vec<String>> {
     let text = turn.answered.last()?;
-    let lines: Vec<String> = sentences(text)
-        .into_iter()
-        .take(MOST_QUOTES)
-        .map(|sentence| Say::PreviousLine.with(turn.tongue, &[sentence]))
+    let heads = [Language::Korean, Language::English].map(|tongue| Say::Previous.template(tongue));
+    let told = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
+    let told = told.filter(|line| !line.is_empty() && !heads.contains(line));
+    let lines: Vec<String> = told
+        .map(|line| Say::PreviousLine.with(turn.tongue, &[line.strip_prefix("> ").unwrap_or(line)]))
         .collect();
     (!lines.is_empty()).then(|| std::iter::once(Say::Previous.with(turn.tongue, &[])).chain(lines).collect())
 }
@@ -249,7 +259,8 @@ fn from_results(turn: &Turn<'_>, question: &str) -> Vec<String> {
             Cite::Tool(name) => turn.passages.is_empty() && results::is_search(name),
         })
         .collect();
-    let found = quotes::answers(question, &sources);
+    let mut found = quotes::answers(&results::left_of(turn, question), &sources);
+    found.missing.retain(|part| !wishes(part).iter().any(|wish| results::tell(turn, wish)));
     if !found.picks.is_empty() {
         lines.extend(quoted(turn, &found));
     } else if !searched.is_empty() || lines.is_empty() {

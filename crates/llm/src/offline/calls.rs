@@ -4,9 +4,12 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::answer;
 use super::article::Article;
 use super::decide;
+use super::facts;
 use super::lean;
+use super::memory;
 use super::quotes;
 use super::schema::{has_type, resolved};
 use super::talk;
@@ -57,16 +60,19 @@ fn refused(tool: &str) -> ModelError {
 /// What the question wants to be called, called already or not.
 fn planned(turn: &Turn<'_>, tools: &[ToolSpec]) -> Vec<Wanted> {
     let question = turn.question.as_str();
-    let wishes = wishes(question);
+    let wished = wishes(question);
     let mut calls: Vec<Wanted> = Vec::new();
-    for wish in &wishes {
+    for wish in &wished {
         let answered = matches!(wish, Wish::Encyclopedia(_))
             && !turn.passages.is_empty()
             && !names_encyclopedia(question);
         if !answered {
-            calls.extend(call(wish, &wishes, turn, tools));
+            calls.extend(call(wish, &wished, turn, tools));
         }
     }
+    calls.extend(recall(turn, tools).filter(|_| wished.is_empty()));
+    let beside = quotes::beside_articles(question).into_iter().filter(|part| wishes(part).is_empty());
+    calls.extend(beside.filter_map(|part| search_for(tools, &one_line(part))));
     if calls.is_empty() || calls.iter().all(|call| is_done(turn, call)) {
         calls.extend(search(turn, tools));
     }
@@ -125,7 +131,30 @@ fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Optio
             let subject = article.map(|article| article.to_string()).or(title).unwrap_or_else(|| query(turn));
             made(tool, &["query", "topic", "title", "question", "q"], &Slot::Text(&subject))
         }
+        Wish::Remember(fact) => text("remember", &["fact", "text", "memory", "content"], fact),
+        Wish::Recall(query) => text("recall", &["query", "q", "topic"], query),
+        Wish::Forget(what) => forget(turn, tools, what),
         Wish::ComputeWhat | Wish::WeatherWhere => None,
+    }
+}
+
+/// Looks up what is asked about the person and was not said in this conversation.
+fn recall(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
+    let asked = facts::asked(&turn.question).filter(|asked| !asked.subject.is_empty())?;
+    if answer::is_known(turn, &asked) {
+        return None;
+    }
+    made(tool_named(tools, "recall")?, &["query", "q", "topic"], &Slot::Text(&asked.subject))
+}
+
+/// Forgets a fact by its id; one that is only described is looked up first, and forgotten if it is the only one.
+fn forget(turn: &Turn<'_>, tools: &[ToolSpec], what: &str) -> Option<Wanted> {
+    let tool = tool_named(tools, "forget")?;
+    let named = what.strip_prefix('[').and_then(|id| id.strip_suffix(']'));
+    let found = turn.results.iter().filter(|result| !result.failed && result.name.ends_with("recall"));
+    match named.or_else(|| found.clone().find_map(|result| memory::only_id(&result.text))) {
+        Some(id) => made(tool, &["id"], &Slot::Text(id)),
+        None => made(tool_named(tools, "recall")?, &["query", "q", "topic"], &Slot::Text(what)),
     }
 }
 
@@ -152,7 +181,6 @@ fn by_article(tool: &ToolSpec, article: Article) -> Option<Wanted> {
 
 /// Searches for what is still missing: first in the words of the question, then in its content words.
 fn search(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
-    let tool = tool_named(tools, "hybrid_search")?;
     let question = turn.question.as_str();
     let again = lean::points_back(question)
         && (talk::wants_a_summary(question)
@@ -165,10 +193,13 @@ fn search(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
     if !found.picks.is_empty() && found.missing.is_empty() {
         return None;
     }
-    let names = ["query", "q", "question", "text"];
     let queries = [one_line(question), query(turn)];
-    let calls = queries.iter().filter_map(|query| made(tool, &names, &Slot::Text(query)));
+    let calls = queries.iter().filter_map(|query| search_for(tools, query));
     calls.into_iter().find(|call| !is_done(turn, call))
+}
+
+fn search_for(tools: &[ToolSpec], query: &str) -> Option<Wanted> {
+    made(tool_named(tools, "hybrid_search")?, &["query", "q", "question", "text"], &Slot::Text(query))
 }
 
 /// A call of any tool that takes one text: with the question.

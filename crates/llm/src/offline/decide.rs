@@ -220,6 +220,7 @@ fn is_of_the_world(wish: &Wish) -> bool {
             true
         }
         Wish::Encyclopedia(_) | Wish::Web(_) => true,
+        Wish::Remember(_) | Wish::Recall(_) | Wish::Forget(_) => true,
         Wish::File(_) | Wish::Run(_) | Wish::Article(_) | Wish::Title(_) | Wish::Standard => false,
     }
 }

@@ -13,6 +13,7 @@ mod calls;
 mod decide;
 mod facts;
 mod lean;
+mod memory;
 mod quotes;
 mod results;
 mod say;

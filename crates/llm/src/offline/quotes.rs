@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::article::{Article, articles};
+use super::lean;
+use super::talk;
 use super::text::{held, sentences, wanted};
+use super::wish::{Wish, wishes};
 
 /// How much of a question's weight a sentence must share to be quoted. Set by trial on the sample documents: 0.5
 /// leaves some of their questions unanswered; less than this answers no more of them and quotes on thinner ground.
@@ -97,10 +100,20 @@ pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
         }
         picks.into_iter().for_each(|pick| add(&mut found.picks, pick));
     }
+    let index = Index::of(sources);
     if !found.picks.is_empty() {
+        for part in beside_articles(question) {
+            let picks = match index.best(part, |_| true) {
+                Some(pick) => vec![pick],
+                None => of_title(part, SourceKind::Own, sources),
+            };
+            if picks.is_empty() {
+                found.missing.push(part.to_owned());
+            }
+            picks.into_iter().for_each(|pick| add(&mut found.picks, pick));
+        }
         return found;
     }
-    let index = Index::of(sources);
     let mut found = Found::default();
     for kind in [SourceKind::Own, SourceKind::Standard] {
         match index.best(question, |source| source.kind == kind) {
@@ -120,6 +133,21 @@ pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
         }
     }
     found
+}
+
+/// What a question that names articles asks beside them: its other sentences, where they stand alone.
+pub(super) fn beside_articles(question: &str) -> Vec<&str> {
+    let alone = |part: &&str| {
+        let for_documents = wishes(part).iter().all(|wish| matches!(wish, Wish::Title(_)));
+        articles(part).is_empty()
+            && for_documents
+            && talk::asks(part)
+            && wanted(part).len() > 1
+            && !lean::points_back(part)
+            && !talk::wants_a_summary(part)
+    };
+    let parts = sentences(question).into_iter().flat_map(|sentence| sentence.split(" 그리고 "));
+    if articles(question).is_empty() { Vec::new() } else { parts.map(str::trim).filter(alone).collect() }
 }
 
 /// The sentence that shares most with the question; the first of equals.
@@ -321,6 +349,20 @@ mod tests {
             found("대금은 언제 지급하나요?"),
             "Own ② 대금은 30일 안에 지급한다. | Standard 대금은 10일 안에 지급한다."
         );
+    }
+
+    #[test]
+    fn what_is_asked_beside_an_article_is_answered_too() {
+        assert_eq!(
+            found("해지는 며칠 전에 알리나요? 그리고 제5조도 보여줘"),
+            "Own ① 대금은 5천만 원으로 한다. | Own ② 대금은 30일 안에 지급한다. | Standard 대금은 10일 안에 지급한다. | \
+             Own 갑은 30일 전에 알리고 해지할 수 있다."
+        );
+        assert!(found("주차장은 어디인가요? 제9조도 보여줘").ends_with("| ? 주차장은 어디인가요?"));
+        for question in ["제5조와 제7조 비교해줘", "제5조 보여줘. 고마워!", "제5조를 봐줘. 무엇이 달라?"]
+        {
+            assert!(beside_articles(question).is_empty(), "{question}");
+        }
     }
 
     #[test]

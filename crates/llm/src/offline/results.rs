@@ -4,6 +4,7 @@ use super::quotes::{self, Cite, Source, SourceKind};
 use super::say::Say;
 use super::text::content_words;
 use super::turn::Turn;
+use super::wish::Wish;
 use crate::message::ToolResult;
 
 /// The most lines of a result that are shown.
@@ -20,6 +21,39 @@ pub(super) fn is_search(name: &str) -> bool {
     ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"]
         .iter()
         .any(|search| name.ends_with(search))
+}
+
+/// Whether a result of this turn tells what a wish is for.
+pub(super) fn tell(turn: &Turn<'_>, wish: &Wish) -> bool {
+    let tool = match wish {
+        Wish::Compute(_) | Wish::ComputeWhat => "calculator",
+        Wish::Time { .. } => "get_current_datetime",
+        Wish::Weather(_) | Wish::WeatherWhere => "get_weather",
+        Wish::Encyclopedia(_) => "search_wikipedia",
+        Wish::Web(_) => "web_search",
+        Wish::File(_) => "read_file",
+        Wish::Run(_) => "python_repl",
+        Wish::Remember(_) => "remember",
+        Wish::Recall(_) => "recall",
+        Wish::Forget(_) => "forget",
+        Wish::Article(_) | Wish::Title(_) | Wish::Standard => return false,
+    };
+    turn.results.iter().any(|result| result.name.ends_with(tool))
+}
+
+/// What is left of a question for documents to answer: a formula that was computed finds nothing there.
+pub(super) fn left_of(turn: &Turn<'_>, question: &str) -> String {
+    if !turn.results.iter().any(|result| result.name.ends_with("calculator")) {
+        return question.to_owned();
+    }
+    let computed = |word: &str| {
+        word.chars().any(|char| char.is_ascii_digit())
+            || !word.chars().any(char::is_alphabetic)
+            || ["계산", "calculate", "compute"].iter().any(|cue| word.to_lowercase().starts_with(cue))
+    };
+    let line =
+        |line: &str| line.split_whitespace().filter(|word| !computed(word)).collect::<Vec<_>>().join(" ");
+    question.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The lines that tell a result.

@@ -9,6 +9,7 @@ use super::talk;
 use super::text::{Language, holds, language, sentences};
 use super::turn::{SAID_BY_MODEL, SAID_BY_USER, summary_lines};
 use super::{BYTES_PER_TOKEN, say::Say};
+use crate::marks::without_marks;
 use crate::message::{Message, Origin, Part, Role};
 
 /// The budget when none is given, in tokens.
@@ -94,7 +95,8 @@ fn lines(messages: &[Message]) -> Vec<Line> {
     };
     for message in messages.iter().filter(|message| matches!(message.role, Role::User | Role::Assistant)) {
         for (text, by_user) in message.parts.iter().flat_map(spoken) {
-            for sentence in sentences(text) {
+            let text = if by_user { text.to_owned() } else { without_marks(text) };
+            for sentence in sentences(&text) {
                 match by_user {
                     true => add(mark(SAID_BY_USER), unmarked(sentence, SAID_BY_USER), &weight_of_user),
                     false => add(mark(SAID_BY_MODEL), unmarked(sentence, SAID_BY_MODEL), &weight_of_model),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::text::{Language, language};
+use crate::marks::without_marks;
 use crate::message::{Message, Origin, Part, Passage, Role, ToolCall, ToolResult};
 use crate::model::ChatRequest;
 
@@ -21,7 +22,7 @@ pub(super) struct Turn<'a> {
     pub(super) question: String,
     /// What the person typed before that, oldest first.
     pub(super) said: Vec<String>,
-    /// What was answered before, oldest first.
+    /// What was answered before, oldest first, without marks: their numbers mean other places now.
     pub(super) answered: Vec<String>,
     /// Lines of older summaries.
     pub(super) summary: Vec<String>,
@@ -55,6 +56,7 @@ impl<'a> Turn<'a> {
         let answered = of_role(before, Role::Assistant)
             .map(Message::text)
             .filter(|text| !text.trim().is_empty())
+            .map(|text| without_marks(&text))
             .collect();
         let spoken = std::iter::once(&question).chain(said.iter().rev());
         let tongue = spoken.filter_map(|text| language(text)).next().unwrap_or(Language::English);
@@ -63,7 +65,7 @@ impl<'a> Turn<'a> {
         Some(Self {
             said,
             answered,
-            summary: summary_lines(messages),
+            summary: summary_lines(messages).iter().map(|line| without_marks(line)).collect(),
             passages: passages(messages),
             calls: turn.iter().flat_map(Message::tool_calls).collect(),
             results: turn.iter().flat_map(Message::tool_results).collect(),

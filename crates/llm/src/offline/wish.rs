@@ -3,6 +3,7 @@
 
 use super::arithmetic;
 use super::article::{self, Article};
+use super::memory;
 use super::text::holds;
 use super::world;
 
@@ -33,11 +34,21 @@ pub(super) enum Wish {
     Title(String),
     /// Look at the standard contract.
     Standard,
+    /// Keep this fact beyond the conversation.
+    Remember(String),
+    /// Find what was kept about this; everything where it is empty.
+    Recall(String),
+    /// Forget what was kept about this, or under this `[id]`.
+    Forget(String),
 }
 
 /// The wishes of a question, in a fixed order, each once.
 pub(super) fn wishes(question: &str) -> Vec<Wish> {
     let (prose, blocks) = without_code(question);
+    // What is to be remembered is not also done.
+    if let Some(wish) = memory::wish(&prose) {
+        return vec![wish];
+    }
     let mut wishes: Vec<Wish> = Vec::new();
     let mut add = |wish: Wish| {
         if !wishes.contains(&wish) {
@@ -61,7 +72,7 @@ pub(super) fn wishes(question: &str) -> Vec<Wish> {
         match arithmetic::formula(&prose) {
             Some(formula) => add(Wish::Compute(formula)),
             None if arithmetic::asks_to_compute(&prose) && !lower.contains("어떻게") => {
-                add(Wish::ComputeWhat);
+                add(arithmetic::miswritten(&prose).map_or(Wish::ComputeWhat, Wish::Compute));
             }
             None => {}
         }
@@ -320,6 +331,7 @@ mod tests {
             Wish::Article(article) => format!("article {article}"),
             Wish::Title(title) => format!("title {title}"),
             Wish::Standard => "standard".into(),
+            Wish::Remember(fact) | Wish::Recall(fact) | Wish::Forget(fact) => format!("memory {fact}"),
         }
     }
 
@@ -374,6 +386,7 @@ mod tests {
         check("서울 날씨랑 12*7 알려줘", &["compute 12 * 7", "weather 서울"]);
         check("제5조와 제7조를 표준계약서와 비교해줘", &["article 제5조", "article 제7조", "standard"]);
         check("계산해줘", &["compute ?"]);
+        check("회의비는 12 * 7이라고 기억해줘", &["memory 회의비는 12 * 7"]);
         check("안녕하세요", &[]);
     }
 }

@@ -16,7 +16,7 @@ use doran_retrieval::Index;
 
 use super::{Agent, AgentError, Parts};
 use crate::language::Language;
-use crate::nodes::{Finder, Models, NEIGHBOURS, with};
+use crate::nodes::{CONTEXT_LENGTH, Finder, Models, NEIGHBOURS, with};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
@@ -48,6 +48,8 @@ struct Limits {
     max_tool_rounds: u32,
     /// Tokens of a summary.
     summary_tokens: u64,
+    /// Tokens the model can take.
+    context_length: usize,
     /// Passages given to the model. More of them rarely hold the answer and always cost tokens.
     passages: usize,
 }
@@ -69,6 +71,7 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
         max_summaries: settings.max_summaries.unwrap_or(3),
         max_tool_rounds: settings.max_tool_rounds.unwrap_or(8),
         summary_tokens: settings.summary_tokens.unwrap_or(800),
+        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
         passages: settings.passages.unwrap_or(4),
     };
     let own = Arc::new(Assistant {

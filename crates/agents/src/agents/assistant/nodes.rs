@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{ChatRequest, Message, ModelRole, Purpose, Role, ToolChoice, schema_of};
+use doran_llm::{ChatRequest, Message, ModelRole, Purpose, Role, ToolChoice, schema_of, without_marks};
 use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Assistant;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
-use crate::language::Language;
-use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, material, transcript, verified};
-use crate::source::Source;
+use crate::nodes::{
+    Caller, DECIDING, Step, Words, Work, ask_for, call_tools, material, out_of_rounds, room_beside,
+    transcript, verified, within,
+};
+use crate::source::{Source, without_old_marks};
 use crate::state::{cut, spoken};
 use crate::tools::Taint;
 
@@ -151,7 +153,9 @@ impl Assistant {
         let said: Vec<&Message> = state.messages.iter().filter(|message| is_talk(message)).collect();
         let from = said.len().saturating_sub(ROUTER_MEMORY + 1);
         let mut messages = vec![Message::system("system", self.prompts.router(language)?)];
-        messages.extend(said[from..].iter().copied().cloned());
+        let said = said[from..].iter().copied().cloned().collect();
+        let room = room_beside(self.limits.context_length, &messages, &[]).min(DECIDING);
+        messages.extend(within(said, room, language));
         Ok(ChatRequest {
             purpose: Purpose::Route,
             role: ModelRole::Small,
@@ -168,10 +172,9 @@ impl Assistant {
         }
         let language = state.progress.language;
         let older = &state.messages[..cut(&state.messages, self.limits.keep_recent)];
-        let messages = vec![
-            Message::system("system", self.prompts.summary(language)?),
-            transcript("transcript", older, language),
-        ];
+        let mut messages = vec![Message::system("system", self.prompts.summary(language)?)];
+        let room = room_beside(self.limits.context_length, &messages, &[]);
+        messages.push(transcript("transcript", &within(older.to_vec(), room, language), language));
         Ok(Some(ChatRequest {
             purpose: Purpose::Summarize,
             role: ModelRole::Small,
@@ -184,11 +187,13 @@ impl Assistant {
     /// System text and summaries, documents, then the recent messages.
     fn answer_request(&self, state: &AssistantState) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
-        let system = self.prompts.assistant(language, &state.summary.0)?;
+        let summaries: Vec<String> = state.summary.0.iter().map(|summary| without_marks(summary)).collect();
+        let system = self.prompts.assistant(language, &summaries)?;
         let mut messages = vec![Message::system("system", system)];
         messages.extend(state.context.as_deref().map(|found| material(found, language)));
-        messages.extend(state.messages.iter().cloned());
         let tools = self.tools.specs();
+        let room = room_beside(self.limits.context_length, &messages, &tools);
+        messages.extend(within(without_old_marks(&state.messages), room, language));
         let rounds_left = state.progress.tool_rounds < self.limits.max_tool_rounds && !tools.is_empty();
         let tool_choice = if rounds_left { ToolChoice::Auto } else { ToolChoice::None };
         Ok(ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) })
@@ -209,11 +214,4 @@ impl Assistant {
 /// Words of the person or of the model; not a call of tools, and not what they gave.
 fn is_talk(message: &Message) -> bool {
     matches!(message.role, Role::User | Role::Assistant) && !message.text().is_empty()
-}
-
-fn out_of_rounds(language: Language) -> &'static str {
-    language.pick(
-        "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요.",
-        "I used all the tool rounds I have without finding an answer. Please ask again in smaller parts.",
-    )
 }

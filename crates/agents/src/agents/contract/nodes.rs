@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::Contracts;
 use super::plan::{fresh, proposed};
-use super::quote::cited;
+use super::quote::{cited, with_clause};
 use super::requests::{InScope, NeedsPrevious, Sufficiency};
 use super::scope::{Scope, points_back, scope};
 use super::state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun, signature};
 use super::tools::Findings;
 use crate::language::Language;
-use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, sorted, tenant, verified};
+use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, sorted, tenant, verified_as};
 use crate::source::{Source, SourceKind};
 use crate::state::spoken;
 
@@ -65,7 +65,7 @@ pub(super) async fn scope_validator(
         work.cx.token(word);
     }
     Ok(update
-        .messages(Message::assistant(work.cx.new_id(), sentence))
+        .messages(and_kept(&state.messages, Message::assistant(work.cx.new_id(), sentence)))
         .final_response(Some(sentence.to_owned())))
 }
 
@@ -185,14 +185,35 @@ async fn execute(
         .progress(state.progress.after(node, 0).with_tools(names)))
 }
 
-/// Adds a place unless it, or a place around it, is there already.
+/// An answer, and what of the messages before it stays.
+fn and_kept(messages: &[Message], answer: Message) -> Changes<Message> {
+    let beyond = (messages.len() + 1).saturating_sub(KEPT_MESSAGES);
+    Changes::remove(messages[..beyond].iter().map(|message| message.id.as_str())).put([answer])
+}
+
+/// Adds a place unless it, or a place around it, is there already. Places within it give way to it, and it takes the
+/// number of the first of them.
 fn collect(collected: &mut Vec<Source>, source: Source) {
-    let inside = |known: &Source| {
-        known.document == source.document && known.start <= source.start && source.end <= known.end
+    let holds = |outer: &Source, inner: &Source| {
+        outer.document == inner.document && outer.start <= inner.start && inner.end <= outer.end
     };
-    if !collected.iter().any(inside) {
-        let number = u32::try_from(collected.len() + 1).unwrap_or(u32::MAX);
-        collected.push(Source { number, ..source });
+    if collected.iter().any(|known| holds(known, &source)) {
+        return;
+    }
+    match collected.iter().position(|known| holds(&source, known)) {
+        Some(first) => {
+            let number = collected[first].number;
+            let mut at = 0;
+            collected.retain(|known| {
+                at += 1;
+                at <= first + 1 || !holds(&source, known)
+            });
+            collected[first] = Source { number, ..source };
+        }
+        None => {
+            let most = collected.iter().map(|known| known.number).max().unwrap_or(0);
+            collected.push(Source { number: most.saturating_add(1), ..source });
+        }
     }
 }
 
@@ -286,14 +307,13 @@ pub(super) async fn respond(
     work.thinking(Step::Generating, "답을 쓰고 있습니다", "writing the answer");
     let mut reply = work.ask(&own.models, own.answer_request(&state)?, Words::Shown).await?;
     reply.tool_calls.clear();
-    let sources = verified(&work, &*own.index, cited(&reply.text, &state.collected_info)).await?;
+    let sources = cited(&reply.text, &state.collected_info);
+    let sources = verified_as(&work, &*own.index, sources, with_clause).await?;
     work.show(json!({ "type": "sources", "sources": sources }));
     let text = reply.text.clone();
     let message = reply.into_message(work.cx.new_id());
-    let beyond = (state.messages.len() + 1).saturating_sub(KEPT_MESSAGES);
-    let gone = state.messages[..beyond].iter().map(|message| message.id.as_str());
     Ok(ContractState::update()
-        .messages(Changes::remove(gone).put([message]))
+        .messages(and_kept(&state.messages, message))
         .final_response(Some(text))
         .sources(sources)
         .progress(state.progress.after("respond", work.calls())))
@@ -304,4 +324,35 @@ fn out_of_scope(language: Language) -> &'static str {
         "죄송합니다. 저는 계약서에 관한 질문에만 답할 수 있습니다. 계약 조항이나 표준계약서에 대해 물어봐 주세요.",
         "I am sorry, I can only answer questions about contracts. Please ask about an article or about the standard contract.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_gives_way_to_the_one_around_it_and_leaves_it_its_number() {
+        let place = |document: &str, start: usize, end: usize| Source {
+            document: document.into(),
+            start,
+            end,
+            ..Source::default()
+        };
+        let mut collected = Vec::new();
+        for source in [
+            place("가", 50, 60),
+            place("나", 50, 60),
+            place("가", 70, 80),
+            place("가", 0, 100),
+            place("가", 10, 20),
+            place("가", 200, 210),
+        ] {
+            collect(&mut collected, source);
+        }
+        let told: Vec<String> = collected
+            .iter()
+            .map(|source| format!("[{}] {} {}..{}", source.number, source.document, source.start, source.end))
+            .collect();
+        assert_eq!(told, ["[1] 가 0..100", "[2] 나 50..60", "[3] 가 200..210"]);
+    }
 }

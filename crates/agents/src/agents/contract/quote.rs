@@ -1,5 +1,8 @@
 //! Which words of a source an answer quotes. Only words that stand in the source are ever shown as a quote.
 
+use doran_retrieval::Document;
+use doran_retrieval::contract::Contract;
+
 use crate::source::Source;
 
 /// Quotes shorter than this, in characters, say nothing about where they come from.
@@ -12,16 +15,30 @@ pub(super) fn cited(answer: &str, collected: &[Source]) -> Vec<Source> {
 
 fn narrowed(answer: &str, source: Source) -> Source {
     let mark = format!("[{}]", source.number);
-    // The quote before a mark belongs to it; the nearest one that stands in the source counts.
+    // The quote before a mark belongs to it; those that stand in the source count, from the first to the last.
     let before = answer.match_indices(&mark).map(|(at, _)| &answer[..at]);
-    let quotes = before.flat_map(|before| quoted(before).into_iter().rev().take(1));
-    for quote in quotes {
-        if let Some(at) = source.quote.find(quote) {
-            let start = source.start + at;
-            return Source { quote: quote.to_owned(), start, end: start + quote.len(), ..source };
-        }
+    let quotes = before.filter_map(|before| quoted(before).pop());
+    let places = quotes.filter_map(|quote| source.quote.find(quote).map(|at| (at, at + quote.len())));
+    let hull = places.reduce(|whole, place| (whole.0.min(place.0), whole.1.max(place.1)));
+    match hull {
+        Some((from, to)) => Source {
+            quote: source.quote[from..to].to_owned(),
+            start: source.start + from,
+            end: source.start + to,
+            ..source
+        },
+        None => source,
     }
-    source
+}
+
+/// The source with the clause that its quote stands in, where it stands in one.
+pub(super) fn with_clause(document: &Document, source: Source) -> Source {
+    let contract = Contract::parse(document);
+    let holds = |range: &std::ops::Range<usize>| range.start <= source.start && source.end <= range.end;
+    let article = contract.articles.iter().find(|article| holds(&article.range));
+    let clause = article.and_then(|article| article.clauses.iter().find(|clause| holds(&clause.range)));
+    let clause = clause.map(|clause| clause.label.clone()).or_else(|| source.clause.clone());
+    Source { clause, ..source }
 }
 
 fn quoted(text: &str) -> Vec<&str> {
@@ -73,5 +90,28 @@ mod tests {
             assert_eq!(&whole.1[source.start - whole.0..source.end - whole.0], source.quote);
         }
         assert!(shown("근거가 없습니다.").is_empty());
+    }
+    #[test]
+    fn several_quotes_of_one_source_are_shown_from_the_first_to_the_last() {
+        let text = "① 가나다라 마바사. ② 아자차카 타파하. ③ 끝나는 말이다.";
+        let collected = [source(1, 10, text)];
+        let answer = "\"② 아자차카 타파하.\" [1]\n\"① 가나다라 마바사.\" [1]";
+        let shown = cited(answer, &collected);
+        assert_eq!(shown[0].quote, "① 가나다라 마바사. ② 아자차카 타파하.");
+        assert_eq!((shown[0].start, shown[0].end - shown[0].start), (10, shown[0].quote.len()));
+    }
+
+    #[test]
+    fn a_quote_within_a_clause_names_it_and_one_across_clauses_does_not() {
+        let text = "계약서\n\n제5조(해지) ① 해지는 30일 전에 알린다.\n② 위약금은 10%로 한다.\n";
+        let document = Document::new("계약.md", "계약서", text);
+        let clause = |quote: &str| {
+            let start = text.find(quote).expect("there");
+            with_clause(&document, source(1, start, quote)).clause
+        };
+        assert_eq!(clause("30일 전에 알린다").as_deref(), Some("①"));
+        assert_eq!(clause("위약금은 10%로 한다.").as_deref(), Some("②"));
+        assert_eq!(clause("30일 전에 알린다.\n② 위약금은"), None);
+        assert_eq!(clause("제5조(해지)"), None);
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct InScope {
 pub(super) struct NeedsPrevious {
     pub(super) need_previous_context: bool,
     #[allow(dead_code, reason = "asked for because a model decides better when it says why")]
-    pub(super) reason: String,
+    pub(super) reasoning: String,
 }
 
 /// Whether what was collected holds an answer.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agents::{AskOptions, Chat, Turn};
-use crate::source::Source;
+use crate::source::{Source, unmarked};
 use crate::state::{ByMessageId, Progress, asked_now};
 use crate::tools::Taint;
 
@@ -94,12 +94,13 @@ pub enum Action {
 }
 
 impl ContractState {
-    /// The turn before the question: what was asked and what was answered.
+    /// The turn before the question: what was asked and what was answered, without marks, since the same numbers mean
+    /// other places now.
     pub(crate) fn previous_turn(&self) -> Vec<Message> {
         let asked = self.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
         let before = &self.messages[..asked];
         let start = before.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        before[start..].to_vec()
+        before[start..].iter().map(unmarked).collect()
     }
 
     /// Whether a call with the same tool and arguments was run.
@@ -178,11 +179,12 @@ mod tests {
     fn the_previous_turn_is_the_last_question_with_its_answer() {
         let messages = vec![
             Message::user("1", "계약 기간은?"),
-            Message::assistant("2", "1년입니다."),
+            Message::assistant("2", "1년입니다. [1]"),
             Message::user("3", "그럼 위약금은?"),
         ];
         let state = ContractState { messages: messages.clone(), ..ContractState::default() };
-        assert_eq!(state.previous_turn(), messages[..2]);
+        let before: Vec<String> = state.previous_turn().iter().map(Message::text).collect();
+        assert_eq!(before, ["계약 기간은?", "1년입니다."]);
         let first = ContractState { messages: messages[..1].to_vec(), ..ContractState::default() };
         assert!(first.previous_turn().is_empty());
     }

@@ -3,6 +3,7 @@
 use doran_llm::{Message, MessageId, Origin, Part, Role};
 
 use crate::language::Language;
+use crate::nodes::shares;
 
 /// Bytes of UTF-8 that count as a token: a syllable of Hangul, three letters of English.
 const BYTES_PER_TOKEN: usize = 3;
@@ -45,19 +46,6 @@ pub(super) fn plan(messages: &[Message], keep: usize, most_tokens: usize, langua
         newest.iter().zip(&allowed).map(|(message, most)| shortened(message, *most, language)).collect();
     let taken: usize = kept.iter().map(|message| message.text().len()).sum();
     Plan { room: room.saturating_sub(taken), kept }
-}
-
-/// Shares bytes out: whoever needs less than an equal share gets all they need, and the rest share what is left.
-fn shares(lengths: &[usize], mut room: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..lengths.len()).collect();
-    order.sort_by_key(|at| lengths[*at]);
-    let mut shares = vec![0; lengths.len()];
-    for (done, at) in order.into_iter().enumerate() {
-        let share = lengths[at].min(room / (lengths.len() - done));
-        shares[at] = share;
-        room -= share;
-    }
-    shares
 }
 
 /// The message with at most so many bytes of text. Where there is room for it, it says where the whole text is.

@@ -17,7 +17,7 @@ use doran_retrieval::Index;
 
 use super::{Agent, AgentError, Parts};
 use crate::language::Language;
-use crate::nodes::{Finder, Models, NEIGHBOURS, with};
+use crate::nodes::{CONTEXT_LENGTH, Finder, Models, NEIGHBOURS, with};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 
@@ -80,7 +80,7 @@ enum Step {
 
 pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Result<Agent, AgentError> {
     let limits = Limits {
-        context_length: settings.context_length.unwrap_or(128_000),
+        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
         threshold: settings.compression_threshold.unwrap_or(0.7),
         target: settings.compression_target.unwrap_or(0.1),
         keep_recent: settings.keep_recent.unwrap_or(2),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{ChatRequest, Message, ModelRole, Purpose, schema_of};
+use doran_llm::{ChatRequest, Message, ModelRole, Purpose, schema_of, without_marks};
 use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,8 +12,10 @@ use serde::Deserialize;
 use super::Docqa;
 use super::fit::{self, Plan, cut, estimate, pieces, plan};
 use super::state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
-use crate::nodes::{Step, Words, Work, ask_for, material, transcript, verified};
-use crate::source::Source;
+use crate::nodes::{
+    DECIDING, Step, Words, Work, ask_for, material, room_beside, transcript, verified, within,
+};
+use crate::source::{Source, without_old_marks};
 use crate::state::{question, spoken};
 use crate::summaries::Summaries;
 
@@ -121,7 +123,8 @@ impl Docqa {
     fn classify_request(&self, state: &DocqaState) -> Result<ChatRequest, NodeError> {
         let language = spoken(self.language, &state.messages);
         let mut messages = vec![Message::system("system", self.prompts.classify(language)?)];
-        messages.extend(question(&state.messages).cloned());
+        let room = room_beside(self.limits.context_length, &messages, &[]).min(DECIDING);
+        messages.extend(within(question(&state.messages).cloned().into_iter().collect(), room, language));
         Ok(ChatRequest {
             purpose: Purpose::Classify,
             role: ModelRole::Small,
@@ -134,14 +137,15 @@ impl Docqa {
     fn answer_request(&self, state: &DocqaState) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
         let kind = state.query_type.unwrap_or(QueryType::Question);
-        let system = self.prompts.docqa(language, kind.as_str(), state.summed_up())?;
+        let system = self.prompts.docqa(language, kind.as_str(), &without_marks(state.summed_up()))?;
         let mut messages = vec![Message::system("system", system)];
         // With nothing said before, a summary can only be of documents, and none was looked up.
         let is_first = state.messages.len() <= 1 && state.summed_up().is_empty();
         if kind == QueryType::Question || (kind == QueryType::Summary && is_first) {
             messages.push(material(&state.documents, language));
         }
-        messages.extend(state.messages.iter().cloned());
+        let room = room_beside(self.limits.context_length, &messages, &[]);
+        messages.extend(within(without_old_marks(&state.messages), room, language));
         Ok(ChatRequest::new(messages))
     }
 
@@ -171,8 +175,8 @@ impl Docqa {
 
     fn conversation(&self, state: &DocqaState) -> Vec<Message> {
         let whole = transcript("transcript", &state.messages, state.progress.language);
-        // Four fifths of what the model can take leave room for the prompt, the summary so far and the new one.
-        let mut all = pieces(&whole, (self.limits.context_length * 12 / 5).max(1));
+        // Three fifths of what the model can take leave room for the prompt, the summary so far and the new one.
+        let mut all = pieces(&whole, (self.limits.context_length * 9 / 5).max(1));
         // A conversation of many times what the model can take is told by how it began and by its newest part.
         if all.len() > MOST_PIECES {
             all.drain(1..=all.len() - MOST_PIECES);

@@ -23,7 +23,32 @@ pub(super) fn formula(question: &str) -> Option<String> {
 /// Whether a sentence asks to compute something, formula or not.
 pub(super) fn asks_to_compute(question: &str) -> bool {
     let lower = question.to_lowercase();
-    ["계산해", "계산 좀", "계산하", "계산을", "calculate", "compute "].iter().any(|cue| lower.contains(cue))
+    KOREAN_CUES.iter().chain(&ENGLISH_CUES).any(|cue| lower.contains(cue))
+}
+
+const KOREAN_CUES: [&str; 4] = ["계산해", "계산 좀", "계산하", "계산을"];
+const ENGLISH_CUES: [&str; 2] = ["calculate", "compute "];
+
+/// What a sentence wants computed though it is no formula, such as `2 +* 3`, as it was written: whoever computes says
+/// what is wrong with it. Words alone are not taken for one.
+pub(super) fn miswritten(question: &str) -> Option<String> {
+    let sign = |char: char| matches!(char, '+' | '*' | '/' | '^' | '%' | '(' | ')' | '-');
+    let fits = |char: char| char.is_ascii_graphic() || char == ' ';
+    let before = KOREAN_CUES.iter().find_map(|cue| question.find(cue)).map(|end| {
+        let text = question[..end].trim_end();
+        let text = text.strip_suffix(['을', '를', '도']).unwrap_or(text);
+        let start = text.char_indices().rev().take_while(|(_, char)| fits(*char)).last();
+        start.map_or("", |(start, _)| &text[start..])
+    });
+    let after = || {
+        let cue = ENGLISH_CUES.iter().find(|cue| question.contains(**cue))?;
+        let (_, after) = question.split_once(cue)?;
+        Some(after.trim_end_matches(['?', '.', '!'])).filter(|text| text.chars().all(fits))
+    };
+    let written = before.or_else(after)?.trim();
+    let written = written.rsplit(['?', '!', ':']).next().unwrap_or(written).trim();
+    let digit = written.chars().any(|char| char.is_ascii_digit());
+    (digit && written.contains(sign) && written.len() <= MOST).then(|| written.to_owned())
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -155,13 +155,20 @@ fn word_token(word: &str, before: &[Token], next: Option<&char>) -> Token {
 const PARTICLES: [&str; 13] =
     ["에서", "으로", "에다", "하고", "에", "을", "를", "로", "과", "와", "은", "는", "이"];
 
+/// Particles that are only taken as such where nothing follows them: 도 also begins 도시.
+const LAST_PARTICLES: [&str; 4] = ["도", "만", "랑", "까지"];
+
+fn is_particle(written: &str) -> bool {
+    PARTICLES.contains(&written) || LAST_PARTICLES.contains(&written)
+}
+
 /// Whether money follows after a space, as in "2천만 원의". Other counters stand close to their number, and other words
 /// begin with the same syllable: 원칙.
 fn is_money(after: &[char]) -> bool {
     let [' ', word @ ..] = after else { return false };
     let word: String = word.iter().take_while(|char| char.is_alphabetic()).collect();
     let rest = ["원", "달러", "won"].iter().find_map(|money| word.strip_prefix(money));
-    rest.is_some_and(|rest| rest.is_empty() || rest == "의" || PARTICLES.contains(&rest))
+    rest.is_some_and(|rest| rest.is_empty() || rest == "의" || is_particle(rest))
 }
 
 /// Steps over what is written onto a number: counters and particles are left out, "의" and labels are told.
@@ -182,7 +189,10 @@ fn unit(chars: &[char], from: usize, tokens: &mut Vec<Token>) -> usize {
     }
     if rest.starts_with('의') {
         tokens.push(Token::Of);
-    } else if !rest.is_empty() && !PARTICLES.iter().any(|particle| rest.starts_with(particle)) {
+    } else if !rest.is_empty()
+        && !is_particle(rest)
+        && !PARTICLES.iter().any(|particle| rest.starts_with(particle))
+    {
         tokens.push(if INFIX.iter().chain(&VERBS).any(|(word, _)| rest.starts_with(word)) {
             return from + written.chars().count() - rest.chars().count();
         } else {

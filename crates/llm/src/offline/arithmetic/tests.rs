@@ -1,6 +1,6 @@
 //! Which sentences hold which formula.
 
-use super::formula;
+use super::{formula, miswritten};
 
 fn check(question: &str, expected: &str) {
     assert_eq!(formula(question).as_deref().unwrap_or("-"), expected, "{question}");
@@ -43,6 +43,10 @@ fn words_and_korean_numbers_are_read() {
     check("15% of 80", "15 / 100 * 80");
     check("7 plus 5", "7 + 5");
     check("10 divided by 4", "10 / 4");
+    check("연차휴가가 며칠인지 보고 1 + 1도 계산해줘", "1 + 1");
+    check("12 * 7만 알려줘", "12 * 7");
+    check("3만 원에 5천 원까지 더하면?", "30000 + 5000");
+    check("12 + 7랑 서울 날씨", "12 + 7");
 }
 
 #[test]
@@ -65,6 +69,22 @@ fn labels_dates_and_telephone_numbers_are_no_formulas() {
         "COVID-19 규정",
         "A/B 테스트",
     ] {
+        check(question, "-");
+    }
+}
+
+#[test]
+fn what_is_no_formula_is_taken_as_it_was_written() {
+    let check = |question: &str, expected: &str| {
+        assert_eq!(miswritten(question).as_deref().unwrap_or("-"), expected, "{question}");
+    };
+    check("2 +* 3 계산해줘", "2 +* 3");
+    check("1 + (2 * 3을 계산해줘", "1 + (2 * 3");
+    check("안녕! abc + 1 계산해줘", "abc + 1");
+    check("please calculate 2 +* 3?", "2 +* 3");
+    for question in
+        ["계산해줘", "급여 계산해줘", "VAT 계산해줘", "2026 계산해줘", "calculate the total - please"]
+    {
         check(question, "-");
     }
 }

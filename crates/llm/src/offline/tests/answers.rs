@@ -102,3 +102,22 @@ fn it_greets_and_says_what_it_is() {
     assert!(talk(&["시를 써 줘"], &[]).starts_with("저는 언어 모델(LLM)이 아니라"));
     assert!(talk(&["한국어로 말해요", "1 + 2"], &[]).starts_with("저는 언어 모델(LLM)이 아니라"));
 }
+
+#[test]
+fn an_answer_is_repeated_whole_and_without_its_marks() {
+    let clauses: Vec<String> = (1..=9).map(|nth| format!("이어서: \"{nth}. 항목 {nth}이다.\" [1]")).collect();
+    let before =
+        format!("사용자 계약서에 이렇게 적혀 있습니다: \"③ 대금은 나눈다.\" [1]\n{}", clauses.join("\n"));
+    let again = |before: &str| {
+        said(&ChatRequest::new(vec![
+            Message::user("1", "제7조 보여줘"),
+            Message::assistant("2", before),
+            Message::user("3", "방금 답변 다시 말해줘"),
+        ]))
+    };
+    let told = again(&before);
+    let expected: Vec<String> =
+        before.lines().map(|line| format!("> {}", line.trim_end_matches(" [1]"))).collect();
+    assert_eq!(told, format!("바로 앞의 답변을 그대로 옮깁니다.\n{}", expected.join("\n")));
+    assert_eq!(again(&told), told, "an answer that repeats one is not nested");
+}

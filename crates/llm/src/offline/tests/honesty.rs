@@ -4,6 +4,7 @@
 use super::super::say::Say;
 use super::super::text::Language;
 use super::{result_of, tools};
+use crate::marks::without_marks;
 use crate::message::{Message, Part, Passage, ToolCall};
 use crate::model::{ChatRequest, Purpose};
 use crate::offline::{Given, given};
@@ -18,6 +19,10 @@ const QUESTIONS: &[&str] = &[
     "내 이름은 철수야. 마감일은 3월 15일이야.",
     "지금까지 대화 요약해줘",
     "그거 다시 정리해줘",
+    "방금 답변 다시 말해줘",
+    "내 생일은 5월 3일이라고 기억해줘",
+    "해지는 며칠 전에 알리나요? 그리고 제5조도 보여줘",
+    "연차휴가는 며칠이고 1 + 1은?",
     "시를 써 줘",
     "서울 날씨랑 12*7 알려줘",
     "오늘 날씨 어때?",
@@ -62,6 +67,10 @@ const HISTORY: &[(&str, &str)] = &[
         "이 대화에 적어 두었습니다: \"프로젝트 마감일은 4월 2일이야.\"",
     ),
     ("my team is Design", "Noted in this conversation: team = Design."),
+    (
+        "제9조는?",
+        "사용자 계약서에 이렇게 적혀 있습니다: \"해지는 30일 전에 알린다.\" [1]\n이어서: \"7. 갑은 배상한다.\" [1]",
+    ),
     ("연차는?", "문서에 이렇게 적혀 있습니다: \"연차휴가는 1년에 15일을 준다.\" [1]"),
 ];
 
@@ -122,7 +131,11 @@ fn sources(request: &ChatRequest) -> Vec<(Option<u32>, String)> {
     let mut sources = Vec::new();
     for part in request.messages.iter().flat_map(|message| &message.parts) {
         match part {
-            Part::Text { text, .. } => sources.push((None, text.clone())),
+            Part::Text { text, .. } => {
+                sources.push((None, text.clone()));
+                // The marks of an earlier answer are not repeated.
+                sources.push((None, without_marks(text)));
+            }
             Part::Passage(passage) => {
                 sources.push((Some(passage.number), passage.text.clone()));
                 sources.push((None, passage.title.clone()));

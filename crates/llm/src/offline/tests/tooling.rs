@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{call_told, calling, contract_tools, result_of, said, told, tool, tools};
-use crate::message::{Message, ToolCall, ToolResult};
+use crate::message::{Message, Passage, ToolCall, ToolResult};
 use crate::model::{ChatRequest, ModelError, Purpose, ToolChoice};
 use crate::offline::{Given, given};
 
@@ -109,10 +109,82 @@ fn a_tool_choice_is_kept_or_refused() {
 }
 
 #[test]
+fn a_computed_part_of_a_question_is_not_looked_for_in_documents() {
+    for question in ["연차휴가는 며칠이고 1 + 1은?", "연차휴가가 며칠인지 보고 1 + 1도 계산해줘"]
+    {
+        let mut request = asked(question);
+        let text = "연차휴가는 1년에 15일을 준다. 병가는 60일까지 쓴다.";
+        let passage = Passage { number: 1, title: "휴가 규정".into(), text: text.into() };
+        request.messages.insert(0, Message::passages("p", [passage]));
+        assert_eq!(told(&request), "calculator(1 + 1)", "{question}");
+        assert_eq!(
+            after(request, "2", false),
+            "계산 결과: 2\n문서에 이렇게 적혀 있습니다: \"연차휴가는 1년에 15일을 준다.\" [1]",
+            "{question}"
+        );
+    }
+}
+
+#[test]
+fn a_formula_that_is_none_is_for_the_calculator_to_refuse() {
+    let told = after(asked("2 +* 3 계산해줘"), "Error: invalid syntax", true);
+    assert!(told.starts_with("도구 calculator의 호출이 실패했습니다: Error: invalid syntax\n"), "{told}");
+}
+
+#[test]
+fn memory_is_used_where_it_is_on_offer() {
+    let text = json!({"type": "string"});
+    let with_memory = |question: &str| {
+        let mut request = asked(question);
+        request.tools.extend([
+            tool("remember", &json!({"fact": text}), &["fact"]),
+            tool("recall", &json!({"query": text, "limit": {"type": "integer"}}), &[]),
+            tool("forget", &json!({"id": text}), &["id"]),
+        ]);
+        request
+    };
+    let check =
+        |question: &str, expected: &str| assert_eq!(told(&with_memory(question)), expected, "{question}");
+    check("내 생일은 5월 3일이라고 기억해줘", "remember(내 생일은 5월 3일)");
+    check("내 생일이 언제야?", "recall(생일)");
+    check("지금 뭘 기억하고 있어?", "recall()");
+    check("[m1] 잊어줘", "forget(m1)");
+    assert_eq!(
+        after(with_memory("내 생일이 언제야?"), "[m1] 내 생일은 5월 3일", false),
+        "도구 recall의 결과: [m1] 내 생일은 5월 3일"
+    );
+    // A fact that is only described is looked up, and forgotten if there is no other.
+    for (found, expected) in [
+        ("[m1] 내 생일은 5월 3일", "forget(m1)"),
+        ("[m1] 내 생일\n[m2] 네 생일", "도구 recall의 결과: [m1] 내 생일\n  [m2] 네 생일"),
+        ("기억한 것이 없습니다", "도구 recall의 결과: 기억한 것이 없습니다"),
+    ] {
+        let mut request = with_memory("내 생일은 잊어줘");
+        let first = calls(&request);
+        assert_eq!(call_told(&first[0]), "recall(생일)");
+        request.messages.push(calling(&first));
+        request.messages.push(Message::tool_output("t", [result_of(&first[0], found, false)]));
+        assert_eq!(told(&request), expected);
+    }
+    // What was said in this conversation is not looked up, and without a memory it is noted here.
+    let mut said_here = with_memory("내 생일이 언제라고 했지?");
+    said_here.messages.insert(0, Message::user("u0", "내 생일은 5월 3일이야"));
+    assert!(said(&said_here).starts_with("5월 3일입니다."), "{}", said(&said_here));
+    assert_eq!(
+        said(&asked("내 생일은 5월 3일이라고 기억해줘")),
+        "이 대화에 적어 두었습니다: \"내 생일은 5월 3일\""
+    );
+}
+
+#[test]
 fn a_plan_goes_from_articles_to_search_and_ends() {
     let check = |question: &str, expected: &str| assert_eq!(told(&planned(question)), expected, "{question}");
     check("제5조 내용이 뭐야?", "get_article_by_index(5)");
     check("제5조와 제7조 비교해줘", "get_article_by_index(5) + get_article_by_index(7)");
+    check(
+        "위약금은 얼마야? 그리고 제5조도 보여줘",
+        "get_article_by_index(5) + hybrid_search(위약금은 얼마야?)",
+    );
     check("비밀유지 조항이 있어?", "get_article_by_title(비밀유지)");
     check("대금은 언제 지급하나요?", "hybrid_search(대금은 언제 지급하나요?)");
     check("표준계약서와 대금 지급이 어떻게 달라?", "lookup_standard_contract(표준계약서와 대금 지급 달라)");

@@ -1,0 +1,145 @@
+//! Makes a request fit what a model can take, whatever a person pasted. What is too long keeps its beginning and its end,
+//! and says where the rest is.
+
+use doran_llm::{Message, Part, ToolSpec};
+
+use crate::language::Language;
+
+/// Tokens a model is taken to read unless settings say otherwise.
+pub(crate) const CONTEXT_LENGTH: usize = 128_000;
+/// Tokens of a conversation that a small decision is made by. Both ends of a message are enough to tell what it wants.
+pub(crate) const DECIDING: usize = 4_000;
+/// Bytes of UTF-8 that count as a token.
+const BYTES_PER_TOKEN: usize = 3;
+
+/// Tokens that a conversation may have beside what a request holds anyway. A fifth of all is for the reply, and a tenth
+/// the conversation always has.
+pub(crate) fn room_beside(context_length: usize, fixed: &[Message], tools: &[ToolSpec]) -> usize {
+    let tools: usize =
+        tools.iter().map(|tool| tool.description.len() + tool.parameters.to_string().len()).sum();
+    let held = (fixed.iter().map(length).sum::<usize>() + tools).div_ceil(BYTES_PER_TOKEN);
+    (context_length * 4 / 5).saturating_sub(held).max(context_length / 10)
+}
+
+/// The messages in at most so many tokens: as they are while they fit, else the longest are shortened.
+pub(crate) fn within(messages: Vec<Message>, most_tokens: usize, language: Language) -> Vec<Message> {
+    // Every message costs its end.
+    let room = (most_tokens * BYTES_PER_TOKEN).saturating_sub(messages.len());
+    let lengths: Vec<usize> = messages.iter().map(length).collect();
+    if lengths.iter().sum::<usize>() <= room {
+        return messages;
+    }
+    let allowed = shares(&lengths, room);
+    messages.into_iter().zip(allowed).map(|(message, most)| shortened(message, most, language)).collect()
+}
+
+fn length(message: &Message) -> usize {
+    message.parts.iter().map(part_length).sum()
+}
+
+fn part_length(part: &Part) -> usize {
+    match part {
+        Part::Text { text, .. } => text.len(),
+        Part::ToolResult(result) => result.text.len(),
+        Part::Passage(passage) => passage.title.len() + passage.text.len(),
+        Part::ToolCall(call) => call.name.len() + call.arguments.to_string().len(),
+        Part::Image(_) | Part::Reasoning { .. } => 0,
+    }
+}
+
+fn shortened(mut message: Message, most: usize, language: Language) -> Message {
+    if length(&message) <= most {
+        return message;
+    }
+    let words = |part: &Part| matches!(part, Part::Text { .. } | Part::ToolResult(_));
+    let fixed: usize = message.parts.iter().filter(|part| !words(part)).map(part_length).sum();
+    let lengths: Vec<usize> = message.parts.iter().filter(|part| words(part)).map(part_length).collect();
+    let mut allowed = shares(&lengths, most.saturating_sub(fixed)).into_iter();
+    let pointer = language.pick(
+        format!(" … [줄임: 전체 글은 기록의 메시지 {}에 있습니다] … ", message.id),
+        format!(" … [shortened: the whole text is message {} of the history] … ", message.id),
+    );
+    for part in &mut message.parts {
+        let (Part::Text { text, .. } | Part::ToolResult(doran_llm::ToolResult { text, .. })) = part else {
+            continue;
+        };
+        let most = allowed.next().unwrap_or(0);
+        if text.len() > most {
+            *text = both_ends(text, most, &pointer);
+        }
+    }
+    message
+}
+
+/// The beginning and the end of a text in at most so many bytes, but never nothing at all.
+fn both_ends(text: &str, most: usize, pointer: &str) -> String {
+    let Some(half) = most.checked_sub(pointer.len()).map(|left| left / 2).filter(|half| *half > 0) else {
+        let start = &text[..text.floor_char_boundary(most)];
+        return if start.is_empty() { "…".to_owned() } else { start.to_owned() };
+    };
+    let (head, tail) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
+    format!("{}{pointer}{}", &text[..head], &text[tail..])
+}
+
+/// Shares bytes out: whoever needs less than an equal share gets all they need, and the rest share what is left.
+pub(crate) fn shares(lengths: &[usize], mut room: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|at| lengths[*at]);
+    let mut shares = vec![0; lengths.len()];
+    for (done, at) in order.into_iter().enumerate() {
+        let share = lengths[at].min(room / (lengths.len() - done));
+        shares[at] = share;
+        room -= share;
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use doran_llm::{Origin, ToolCall, ToolResult};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_fits_stays_and_the_longest_is_shortened_at_its_middle() {
+        let long = format!("처음 {} 끝?", "가운데 ".repeat(10_000));
+        let said = vec![Message::user("a", "짧은 말"), Message::user("b", long)];
+        assert_eq!(within(said.clone(), 1_000_000, Language::Ko), said);
+        let short = within(said.clone(), 1000, Language::Ko);
+        assert_eq!(short[0], said[0]);
+        let text = short[1].text();
+        assert!(text.starts_with("처음 ") && text.ends_with(" 끝?"), "{text}");
+        assert!(text.contains("전체 글은 기록의 메시지 b에 있습니다"), "{text}");
+        assert!(short.iter().map(length).sum::<usize>() <= 3000);
+        for most in [0, 1, 7, 40] {
+            assert!(within(said.clone(), most, Language::En).iter().all(|one| !one.text().is_empty()));
+        }
+    }
+
+    #[test]
+    fn calls_keep_their_results_and_only_words_are_cut() {
+        let call =
+            Part::ToolCall(ToolCall { id: "c".into(), name: "read_file".into(), arguments: json!({}) });
+        let mut calling = Message::assistant("a", "x".repeat(9000));
+        calling.parts.push(call.clone());
+        let result = ToolResult {
+            call: "c".into(),
+            name: "read_file".into(),
+            text: "나".repeat(9000),
+            failed: false,
+            origin: Origin::Tool,
+        };
+        let short = within(vec![calling, Message::tool_output("t", [result])], 500, Language::Ko);
+        assert_eq!(short[0].parts[1], call);
+        assert_eq!(short[1].tool_results().next().map(|result| result.call.as_str()), Some("c"));
+        assert!(short.iter().map(length).sum::<usize>() <= 1500);
+    }
+
+    #[test]
+    fn a_conversation_always_has_some_room() {
+        let prompt = [Message::system("s", "가".repeat(1000))];
+        assert_eq!(room_beside(10_000, &prompt, &[]), 7000);
+        assert_eq!(room_beside(1000, &prompt, &[]), 100);
+    }
+}
