@@ -3,44 +3,77 @@
 
 use std::collections::HashSet;
 
-use crate::text::letters::{Letter, is_letter, letters};
+use crate::text::letters::{Letter, is_letter, is_syllable, letters};
 use crate::text::{self, Layer};
 
 /// The words of a text as they are compared.
 pub(super) fn words(text: &str) -> Vec<String> {
-    spaced(text).split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    let mut spaced = Vec::new();
+    space(text, &mut spaced);
+    split(&spaced).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// The longest run of words of a question that a text says side by side, as a share of the question; 0 for a single
-/// word, which says nothing that its score does not. The last word of a run may go on: 휴가 is said by 휴가는.
-pub(super) fn said(question: &[String], text: &str) -> f32 {
+/// word, which says nothing that its score does not. The last word of a run may go on: 휴가 is said by 휴가는. `spaced` is
+/// room to work in.
+pub(super) fn said(question: &[String], text: &str, spaced: &mut Vec<u8>) -> f32 {
     if question.len() < 2 {
         return 0.0;
     }
-    let spaced = spaced(text);
-    let words: Vec<&str> = spaced.split(' ').filter(|word| !word.is_empty()).collect();
+    space(text, spaced);
+    let words: Vec<&[u8]> = split(spaced).collect();
     let mut longest = 0;
     for from in 0..words.len() {
         for start in 0..question.len() - 1 {
             if question.len() - start <= longest {
                 break;
             }
-            let same = words[from..].iter().zip(&question[start..]).take_while(|(said, asked)| said == asked);
+            let asked = question[start..].iter().map(String::as_bytes);
+            let same = words[from..].iter().zip(asked).take_while(|(said, asked)| *said == asked);
             let run = same.count();
             let next = words.get(from + run).zip(question.get(start + run));
-            let goes_on = run > 0 && next.is_some_and(|(said, asked)| said.starts_with(asked.as_str()));
+            let goes_on = run > 0 && next.is_some_and(|(said, asked)| said.starts_with(asked.as_bytes()));
             longest = longest.max(run + usize::from(goes_on));
         }
     }
     if longest < 2 { 0.0 } else { longest as f32 / question.len() as f32 }
 }
 
+fn split(spaced: &[u8]) -> impl Iterator<Item = &[u8]> {
+    spaced.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
+}
+
 /// The words of a text as they are compared, with spaces between.
-fn spaced(text: &str) -> String {
-    let letter = |letter: &Letter| if is_letter(letter.char) { letter.char } else { ' ' };
-    let mut spaced = String::with_capacity(text.len());
-    spaced.extend(letters(text).iter().map(letter));
-    spaced
+fn space(text: &str, spaced: &mut Vec<u8>) {
+    spaced.clear();
+    let mut rest = text.as_bytes();
+    loop {
+        rest = match rest {
+            [] => return,
+            [byte, rest @ ..] if byte.is_ascii() => {
+                spaced.push(if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b' ' });
+                rest
+            }
+            // Whole syllables are compared as they stand, unless something that belongs to them follows.
+            [first, second, third, rest @ ..] if is_whole(*first, *second, *third) => {
+                spaced.extend_from_slice(&[*first, *second, *third]);
+                rest
+            }
+            _ => break,
+        };
+    }
+    spaced.clear();
+    for Letter { char, .. } in letters(text) {
+        let char = if is_letter(char) { char } else { ' ' };
+        spaced.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+}
+
+/// Whether three bytes are a whole Korean syllable.
+fn is_whole(first: u8, second: u8, third: u8) -> bool {
+    let low = |byte: u8| u32::from(byte & 0x3f);
+    let code = u32::from(first & 0x0f) << 12 | low(second) << 6 | low(third);
+    first >> 4 == 0xe && char::from_u32(code).is_some_and(is_syllable)
 }
 
 /// How much of the last heading above a passage was asked for.
@@ -61,7 +94,8 @@ mod tests {
     use super::*;
 
     fn check(question: &str, text: &str, expected: f32) {
-        assert!((said(&words(question), text) - expected).abs() < 1e-6, "{question} | {text}");
+        let said = said(&words(question), text, &mut Vec::new());
+        assert!((said - expected).abs() < 1e-6, "{question} | {text}");
     }
 
     #[test]
@@ -72,6 +106,22 @@ mod tests {
         check("휴가", "휴가", 0.0);
         check("Net Profit margin", "the net-profit, margin", 1.0);
         check("", "글", 0.0);
+    }
+
+    #[test]
+    fn words_are_the_same_in_every_form() {
+        for (text, expected) in [
+            ("휴가(연차) VPN-Net", "휴가 연차 vpn net"),
+            ("\u{1112}\u{1172}\u{1100}\u{1161} ＶＰＮ", "휴가 vpn"),
+            ("휴가\u{301}는 e\u{301}", "휴가 는 é"),
+            ("가\u{11a8} 힣 ퟀ 契約書", "각 힣 ퟀ 契約書"),
+        ] {
+            let spaced: String =
+                letters(text).iter().map(|letter| if is_letter(letter.char) { letter.char } else { ' ' }).collect();
+            let expected: Vec<&str> = expected.split(' ').collect();
+            assert_eq!(words(text), spaced.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
+            assert_eq!(words(text), expected);
+        }
     }
 
     #[test]

@@ -233,10 +233,11 @@ fn lift(parts: &[Part], query: &Query, ranking: &Ranking, found: &mut [Found]) {
         return;
     }
     let count = found.len().min(LIFTED);
+    let mut room = Vec::new();
     for found in &mut found[..count] {
         let Some((held, within)) = parts[found.part].at(found.slot) else { continue };
         let Some((title, text, _)) = held.words(within) else { continue };
-        found.score += ranking.phrase * phrase::said(&query.words, text)
+        found.score += ranking.phrase * phrase::said(&query.words, text, &mut room)
             + ranking.heading * phrase::headed(&query.stems, title);
     }
     // The sort is stable: equals stay in the order of documents.

@@ -15,6 +15,22 @@ pub(crate) struct Words {
     table: Vec<Entry>,
 }
 
+/// Runs of bytes as they are written down, the first with the number 0.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// The seed of the hash.
+    pub(crate) seed: u64,
+    /// All of them, one after another.
+    pub(crate) bytes: Vec<u8>,
+    /// Where each ends in `bytes`.
+    pub(crate) ends: Vec<u32>,
+    /// The places by hash, for [`find`]: the number of a run and one, or 0.
+    pub(crate) table: Vec<u32>,
+}
+
+/// The fewest places of a table.
+const PLACES: usize = 64;
+
 /// A place by hash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
@@ -34,7 +50,7 @@ impl Default for Words {
 impl Words {
     /// None yet, hashed with this seed.
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self { seed, bytes: Vec::new(), ends: Vec::new(), table: vec![Entry::default(); 64] }
+        Self { seed, bytes: Vec::new(), ends: Vec::new(), table: vec![Entry::default(); PLACES] }
     }
 
     /// How many there are.
@@ -42,24 +58,28 @@ impl Words {
         self.ends.len()
     }
 
-    /// The seed of the hash.
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
+    /// All of them as they are written down.
+    pub(crate) fn written(&self) -> Written {
+        self.written_of(0..self.len() as u32)
     }
 
-    /// All of them, one after another.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Where each ends in [`bytes`](Self::bytes).
-    pub(crate) fn ends(&self) -> &[u32] {
-        &self.ends
-    }
-
-    /// The places by hash, for [`find`]: the number of a run and one, or 0.
-    pub(crate) fn table(&self) -> Vec<u32> {
-        self.table.iter().map(|entry| entry.number).collect()
+    /// Some of them, in this order, as they are written down.
+    pub(crate) fn written_of(&self, numbers: impl ExactSizeIterator<Item = u32>) -> Written {
+        let count = numbers.len();
+        let places = (count * 3 / 2 + 1).next_power_of_two().max(PLACES);
+        let mut table = vec![0; places];
+        let (mut bytes, mut ends) = (Vec::with_capacity(count * 8), Vec::with_capacity(count));
+        for (new, number) in (1..).zip(numbers) {
+            let run = self.run(number);
+            bytes.extend_from_slice(run);
+            ends.push(bytes.len() as u32);
+            let mut at = hash(self.seed, run) as usize & (places - 1);
+            while table[at] != 0 {
+                at = (at + 1) & (places - 1);
+            }
+            table[at] = new;
+        }
+        Written { seed: self.seed, bytes, ends, table }
     }
 
     /// The number of a run, and whether it is new.
@@ -178,12 +198,18 @@ mod tests {
         }
         assert_eq!(words.number(b""), (5000, true));
         assert_eq!((words.len(), words.run(4999)), (5001, "단어4999".as_bytes()));
-        let found = |run: &[u8]| {
-            let (table, seed) = (words.table(), words.seed());
-            find(seed, table.len(), run, |at| table[at], |number| words.run(number) == run)
+        let found = |written: &Written, run: &[u8]| {
+            let end = |number: u32| written.ends[number as usize] as usize;
+            let written_run = |number: u32| &written.bytes[number.checked_sub(1).map_or(0, end)..end(number)];
+            let entry = |at: usize| written.table[at];
+            find(written.seed, written.table.len(), run, entry, |number| written_run(number) == run)
         };
-        assert_eq!(found("단어77".as_bytes()), Some(77));
-        assert_eq!(found("없음".as_bytes()), None);
+        assert_eq!(found(&words.written(), "단어77".as_bytes()), Some(77));
+        assert_eq!(found(&words.written(), "없음".as_bytes()), None);
+        let some = words.written_of([78, 77, 5000].into_iter());
+        assert_eq!(found(&some, "단어77".as_bytes()), Some(1));
+        assert_eq!(found(&some, b""), Some(2));
+        assert_eq!(found(&some, "단어79".as_bytes()), None);
         words.clear();
         assert_eq!(words.number("단어77".as_bytes()), (0, true));
     }
