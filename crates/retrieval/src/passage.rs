@@ -135,7 +135,9 @@ impl PassageId {
         let place = self.0.strip_prefix(&document.0).and_then(|rest| rest.strip_prefix('#'));
         // Only one way to write the number counts.
         place.is_some_and(|digits| {
-            digits.parse() == Ok(start) && !digits.starts_with('+') && (digits == "0" || !digits.starts_with('0'))
+            digits.parse() == Ok(start)
+                && !digits.starts_with('+')
+                && (digits == "0" || !digits.starts_with('0'))
         })
     }
 

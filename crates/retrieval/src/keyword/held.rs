@@ -195,6 +195,16 @@ impl Held {
         })
     }
 
+    /// The title of a passage, and the bytes of its words.
+    pub(crate) fn bytes(&self, at: usize) -> Option<(&str, &[u8])> {
+        Some(match self.about.passages.get(at)? {
+            Slim::Odd(passage) => (&passage.title, passage.text.as_bytes()),
+            Slim::Usual { title, range, .. } => {
+                (title, self.text().get(range.start as usize..range.end as usize)?)
+            }
+        })
+    }
+
     /// A passage.
     pub(crate) fn passage(&self, at: usize) -> Option<Passage> {
         let (title, range, page) = match self.about.passages.get(at)? {

@@ -14,7 +14,7 @@ use crate::text::{self, Layer};
 use super::segment::key;
 
 /// So many words are remembered; the next one makes room by forgetting all.
-const REMEMBERED: usize = if cfg!(test) { 64 } else { 1 << 17 };
+const REMEMBERED: usize = if cfg!(test) { 64 } else { 3 << 16 };
 /// A memory with more terms than this starts anew with the next batch.
 const MOST_TERMS: usize = if cfg!(test) { 256 } else { 1 << 19 };
 
@@ -29,6 +29,16 @@ pub(super) struct Memory {
     known: Known,
     letters: Vec<Letter>,
     scratch: Vec<u8>,
+    /// The words of the text at hand, and their terms.
+    marked: Vec<Marked>,
+    all: Vec<u32>,
+}
+
+/// A word of a text.
+struct Marked {
+    short: Option<Short>,
+    hash: u64,
+    range: Range<usize>,
 }
 
 /// What is counted of a term.
@@ -51,6 +61,8 @@ impl Memory {
                 known: Known::new(),
                 letters: Vec::new(),
                 scratch: Vec::new(),
+                marked: Vec::new(),
+                all: Vec::new(),
             })
         })
     }
@@ -77,22 +89,35 @@ impl Memory {
     }
 
     /// Gives the terms of a text: twice the number of each, and one more in the layer of stems.
+    ///
+    /// First all words are marked and the places looked at where they may be known, so that the memory of the machine is
+    /// asked for many at a time and not for one after another.
     #[inline]
     pub(super) fn each(&mut self, text: &str, mut each: impl FnMut(&mut [State], u32)) {
-        let text = &text[..text.floor_char_boundary(MOST)];
-        for word in text.as_bytes().split(|byte| *byte <= b' ') {
+        let bytes = &text.as_bytes()[..text.floor_char_boundary(MOST)];
+        let mut marked = std::mem::take(&mut self.marked);
+        let mut near = 0;
+        for word in bytes.split(|byte| *byte <= b' ') {
             let Some(word) = trimmed(word) else { continue };
-            let known = match short(word) {
-                Some(short) => match self.known.find(short, word.len()) {
-                    Some(known) => known,
-                    None => self.read(word, Some(short)),
-                },
-                None => self.read(word, None),
+            let start = word.as_ptr().addr() - bytes.as_ptr().addr();
+            let (short, hash) = match short(word) {
+                Some(short) => (Some(short), self.known.hash(short, word.len())),
+                None => (None, 0),
             };
-            for term in &self.known.terms[known] {
-                each(&mut self.states, *term);
-            }
+            near ^= self.known.table[hash as usize & (self.known.table.len() - 1)].length;
+            marked.push(Marked { short, hash, range: start..start + word.len() });
         }
+        std::hint::black_box(near);
+        let mut all = std::mem::take(&mut self.all);
+        for Marked { short, hash, range } in marked.drain(..) {
+            let known = short.and_then(|short| self.known.find(short, range.len(), hash));
+            let known = known.unwrap_or_else(|| self.read(&bytes[range], short));
+            all.extend_from_slice(&self.known.terms[known]);
+        }
+        for term in all.drain(..) {
+            each(&mut self.states, term);
+        }
+        (self.marked, self.all) = (marked, all);
     }
 
     /// Cuts a word, and remembers it if it is short.
@@ -190,23 +215,27 @@ impl Known {
     }
 
     #[inline]
-    fn find(&self, word: Short, length: usize) -> Option<Range<usize>> {
-        let entry = &self.table[self.place(word, length)];
+    fn find(&self, word: Short, length: usize, hash: u64) -> Option<Range<usize>> {
+        let entry = &self.table[self.place(word, length, hash)];
         let start = entry.start as usize;
         (entry.length != 0).then(|| start..start + usize::from(entry.terms))
     }
 
-    /// Where a word is, or would be.
     #[inline]
-    fn place(&self, word: Short, length: usize) -> usize {
+    fn hash(&self, word: Short, length: usize) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let fold = |state: u64, word: u64| {
             let product = u128::from(state ^ word) * u128::from(ODD);
             product as u64 ^ (product >> 64) as u64
         };
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mixed = fold(fold(fold(self.seed ^ length as u64, word[0]), word[1]), word[2] ^ self.seed);
+        fold(fold(fold(self.seed ^ length as u64, word[0]), word[1]), word[2] ^ self.seed)
+    }
+
+    /// Where a word is, or would be.
+    #[inline]
+    fn place(&self, word: Short, length: usize, hash: u64) -> usize {
         let mask = self.table.len() - 1;
-        let mut at = mixed as usize & mask;
+        let mut at = hash as usize & mask;
         loop {
             let entry = &self.table[at];
             if entry.length == 0 || entry.word == word && usize::from(entry.length) == length {
@@ -218,14 +247,17 @@ impl Known {
 
     fn keep(&mut self, word: Short, length: usize, terms: Range<usize>) {
         let (Ok(start), Ok(count)) = (u32::try_from(terms.start), u16::try_from(terms.len())) else { return };
-        if (self.count + 1) * 2 > self.table.len() {
+        if self.count * 4 >= self.table.len() * 3 {
             let larger = vec![Entry::default(); self.table.len() * 2];
-            for entry in std::mem::replace(&mut self.table, larger).into_iter().filter(|entry| entry.length != 0) {
-                let at = self.place(entry.word, usize::from(entry.length));
+            for entry in
+                std::mem::replace(&mut self.table, larger).into_iter().filter(|entry| entry.length != 0)
+            {
+                let length = usize::from(entry.length);
+                let at = self.place(entry.word, length, self.hash(entry.word, length));
                 self.table[at] = entry;
             }
         }
-        let at = self.place(word, length);
+        let at = self.place(word, length, self.hash(word, length));
         self.table[at] = Entry { word, start, terms: count, length: length as u16 };
         self.count += 1;
         self.kept = terms.end;
@@ -252,9 +284,41 @@ mod tests {
     #[test]
     fn words_are_cut_alike_with_and_without_a_memory() {
         let pieces = [
-            "연차휴가는", "VPN을", "1,000원", "1,", "3,14", "don't", "'quoted'", "don’t", "제5조(대금의", "個人情報를", "ＶＰＮ", "-", "—",
-            "\u{301}", "e\u{301}", "<\u{338}", "\u{1112}\u{1172}", "\u{1161}\u{11a8}", "\u{a0}", "\u{345}", "ㄱ", "㎡", "a", "가", "한 글", "x_y",
-            "아주길고길어서기억하지않는낱말입니다그렇지요", "supercalifragilisticexpialidocious", ",", "1", "000", "s", "'s", "\u{3000}", "ﬁ",
+            "연차휴가는",
+            "VPN을",
+            "1,000원",
+            "1,",
+            "3,14",
+            "don't",
+            "'quoted'",
+            "don’t",
+            "제5조(대금의",
+            "個人情報를",
+            "ＶＰＮ",
+            "-",
+            "—",
+            "\u{301}",
+            "e\u{301}",
+            "<\u{338}",
+            "\u{1112}\u{1172}",
+            "\u{1161}\u{11a8}",
+            "\u{a0}",
+            "\u{345}",
+            "ㄱ",
+            "㎡",
+            "a",
+            "가",
+            "한 글",
+            "x_y",
+            "아주길고길어서기억하지않는낱말입니다그렇지요",
+            "supercalifragilisticexpialidocious",
+            ",",
+            "1",
+            "000",
+            "s",
+            "'s",
+            "\u{3000}",
+            "ﬁ",
         ];
         let joints = [" ", "", ",", "'", "\n", "\u{a0}", "  ", "."];
         let mut memory = Memory::borrow();
@@ -270,7 +334,23 @@ mod tests {
 
     #[test]
     fn short_words_are_told_apart() {
-        let words = ["a", "b", "ab", "ba", "aa", "aaa", "aaaa", "aaaaa", "abaa", "가", "가가", "가가가", "가나가", "가나다라마바사아", "가나다라마바사자"];
+        let words = [
+            "a",
+            "b",
+            "ab",
+            "ba",
+            "aa",
+            "aaa",
+            "aaaa",
+            "aaaaa",
+            "abaa",
+            "가",
+            "가가",
+            "가가가",
+            "가나가",
+            "가나다라마바사아",
+            "가나다라마바사자",
+        ];
         for left in words {
             for right in words {
                 let same = (short(left.as_bytes()), left.len()) == (short(right.as_bytes()), right.len());

@@ -271,7 +271,8 @@ mod tests {
 
     #[test]
     fn every_slot_is_found_again_and_no_other() {
-        let sizes = [(0, 1), (1, 1), (63, 3), (64, 1), (65, 1), (128, 7), (1000, 1), (999, 301), (70, 90_000)];
+        let sizes =
+            [(0, 1), (1, 1), (63, 3), (64, 1), (65, 1), (128, 7), (1000, 1), (999, 301), (70, 90_000)];
         for (length, step) in sizes {
             let list: Vec<(u32, u32)> = (0..length)
                 .map(|n| (n * step * 2 + n % 2 + 5, if n % 192 < 64 { 1 } else { n % 300 + 1 }))
@@ -287,11 +288,8 @@ mod tests {
                 let asked: Vec<u32> = (0..slots.min(700_000)).step_by(every).collect();
                 let mut found = Vec::new();
                 postings.of(&asked, |at, count| found.push((asked[at], count)));
-                let expected: Vec<(u32, u32)> = list
-                    .iter()
-                    .copied()
-                    .filter(|(slot, _)| asked.binary_search(slot).is_ok())
-                    .collect();
+                let expected: Vec<(u32, u32)> =
+                    list.iter().copied().filter(|(slot, _)| asked.binary_search(slot).is_ok()).collect();
                 assert_eq!(found, expected, "{length} × {step}, every {every}");
             }
         }

@@ -31,7 +31,13 @@ pub(super) struct Term {
 const SMALL: usize = if cfg!(test) { 64 } else { 4096 };
 /// To ask the lists about one slot takes as long as to read so many slots of them: two or three have to be asked until
 /// the slot is no longer wanted.
-const ASKED: usize = 96;
+const ASKED: usize = 256;
+/// To look at all slots takes as long as to read so many times as many slots of lists, and often it is in vain.
+const WORTH: usize = if cfg!(test) { 1 } else { 4 };
+/// While the terms that are left can add more than this share of a score, no candidate is ruled out.
+const HOPELESS: f32 = if cfg!(test) { 2.0 } else { 0.5 };
+/// So many of the slots that hold the rarest terms are looked at before all others.
+const SOME: usize = 1024;
 /// So many slots may seem to be among the best before the list of them is looked through.
 const ENOUGH: usize = 1024;
 /// What is added or multiplied in another order differs by less than this share.
@@ -80,7 +86,7 @@ impl<'a> Scoring<'a> {
             let bounds: Vec<f32> = self.terms.iter().map(|term| self.bound(term)).collect();
             for (done, term) in self.terms.iter().enumerate() {
                 // A check looks at all sums, so it must be worth it.
-                if done > 0 && left > SMALL && lengths[done] * 2 > sums.effort() {
+                if done > 0 && left > SMALL && left > sums.effort() * WORTH {
                     let few = limit + left / ASKED;
                     if let Some(found) = self.early(sums, done, &bounds, limit, few) {
                         return found;
@@ -118,6 +124,9 @@ impl<'a> Scoring<'a> {
             return None;
         }
         // About what it will be: most that fail fail here, before any list is asked.
+        if self.low(&most, sure) > HOPELESS {
+            return None;
+        }
         let mut near = self.near(sums, sure, most, limit, few)?;
         let mut highest = sure;
         for layer in (0..LAYERS).filter(|layer| most[*layer] > 0.0) {
@@ -164,22 +173,29 @@ impl<'a> Scoring<'a> {
         few: usize,
     ) -> Option<Vec<Slot>> {
         let more = self.low(&most, highest) * (1.0 + INEXACT);
+        // Slots that hold the rarest terms are likely among the best: they say where the bar is at least.
+        let first = sums.first(SOME).iter().map(|slot| self.low(&sums.of(*slot as usize), highest));
+        let floor = least_of_best(first, limit);
         let mut best = Best::new(limit);
         // What a slot needs to be among the best rises on the way; those that had enough before are looked at again.
-        let bar = |best: &Best| (best.least() * (1.0 - INEXACT) - more).max(f32::MIN_POSITIVE) * (1.0 - INEXACT);
+        let bar = |best: &Best| {
+            let least = best.least().max(floor) * (1.0 - INEXACT);
+            (least - more).max(f32::MIN_POSITIVE) * (1.0 - INEXACT)
+        };
         let mut near: Vec<(f32, usize)> = Vec::new();
         let (enough, mut full) = (few.saturating_mul(8).saturating_add(ENOUGH), ENOUGH);
         sums.above(self.scales(highest), bar(&best), |slot, score| {
             best.offer(score);
             near.push((score, slot));
             if near.len() >= full {
-                let least = best.least() * (1.0 - INEXACT);
+                let least = best.least().max(floor) * (1.0 - INEXACT);
                 near.retain(|(score, _)| score + more >= least);
                 full = (near.len() * 2).max(ENOUGH);
             }
             (near.len() <= enough).then(|| bar(&best))
         })?;
-        let least = best.least() * (1.0 - INEXACT);
+        // Below the bar lie none of the best, so those that were offered are all that count.
+        let least = best.least().max(floor) * (1.0 - INEXACT);
         if more > 0.0 && more >= least {
             return None;
         }
@@ -252,9 +268,11 @@ impl<'a> Scoring<'a> {
                     None => more.iter_mut().zip(slots).for_each(|(more, slot)| {
                         *more = self.given(term.weight, layer, 1.0, length(slot));
                     }),
-                    Some(counts) => more.iter_mut().zip(slots.iter().zip(counts)).for_each(|(more, (slot, count))| {
-                        *more = self.given(term.weight, layer, *count as f32, length(slot));
-                    }),
+                    Some(counts) => {
+                        more.iter_mut().zip(slots.iter().zip(counts)).for_each(|(more, (slot, count))| {
+                            *more = self.given(term.weight, layer, *count as f32, length(slot));
+                        })
+                    }
                 }
                 if let Some(mask) = mask {
                     let outside = more.iter_mut().zip(slots).filter(|(_, slot)| !mask[**slot as usize]);

@@ -173,7 +173,11 @@ impl Segment {
 
     /// The same, with the same bytes elsewhere.
     pub(crate) fn moved(self, bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        if bytes.as_ref().len() == self.bytes().len() { Self { bytes: Box::new(bytes), ..self } } else { self }
+        if bytes.as_ref().len() == self.bytes().len() {
+            Self { bytes: Box::new(bytes), ..self }
+        } else {
+            self
+        }
     }
 
     /// The documents whose passages it covers.
@@ -220,8 +224,18 @@ impl Segment {
 
     /// The number of a term, if any passage holds it.
     pub(super) fn find(&self, term: &[u8]) -> Option<usize> {
-        let entry = |at: usize| self.long(self.table + at * 4);
-        let same = |number: u32| (number as usize) < self.terms && self.term(number as usize) == term;
+        let all = self.bytes();
+        let long = |at: usize| all[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let entry = |at: usize| long(self.table + at * 4);
+        let same = |number: u32| {
+            let number = number as usize;
+            if number >= self.terms {
+                return false;
+            }
+            let start = number.checked_sub(1).map_or(0, |before| long(self.term_ends + before * 4)) as usize;
+            let end = long(self.term_ends + number * 4) as usize;
+            all.get(self.term_bytes + start..self.term_bytes + end) == Some(term)
+        };
         words::find(self.seed, self.places, term, entry, same).map(|number| number as usize)
     }
 

@@ -60,7 +60,10 @@ impl Sums {
     pub(super) fn add(&mut self, base: usize, slots: &[u32], layer: usize, more: &[f32; BLOCK]) {
         if !self.many {
             let untouched = |slot: usize| self.cells.iter().all(|cells| cells[slot] == 0.0);
-            let new = slots.iter().zip(more).filter(|(slot, more)| **more > 0.0 && untouched(base + **slot as usize));
+            let new = slots
+                .iter()
+                .zip(more)
+                .filter(|(slot, more)| **more > 0.0 && untouched(base + **slot as usize));
             self.touched.extend(new.map(|(slot, _)| base as u32 + slot));
             self.many = self.touched.len() * MANY > self.slots;
         }
@@ -68,6 +71,11 @@ impl Sums {
         for (slot, more) in slots.iter().zip(more) {
             cells[*slot as usize] += more;
         }
+    }
+
+    /// Some of the slots that had a sum first.
+    pub(super) fn first(&self, count: usize) -> &[u32] {
+        &self.touched[..self.touched.len().min(count)]
     }
 
     /// How long it takes to look at every slot that has a sum, in slots that are listed.

@@ -144,11 +144,7 @@ fn a_saved_segment_is_the_same_and_a_damaged_one_is_refused() {
     let opened = Segment::open(saved.clone()).expect("sound");
     assert_eq!((opened.documents(), opened.slots()), (segment.documents(), segment.slots()));
     assert_eq!(opened.saved(), saved);
-    assert_eq!(
-        Segment::merge(&[&opened], |_, _| true).saved(),
-        saved,
-        "merging one changes nothing"
-    );
+    assert_eq!(Segment::merge(&[&opened], |_, _| true).saved(), saved, "merging one changes nothing");
     for at in (0..saved.len()).step_by(7) {
         let mut broken = saved.clone();
         broken[at] ^= 0x20;

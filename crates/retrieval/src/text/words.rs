@@ -35,7 +35,7 @@ const PLACES: usize = 64;
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     /// How the run begins: most need no other look.
-    start: u64,
+    start: [u64; 2],
     hash: u32,
     /// The number of the run and one, or 0.
     number: u32,
@@ -91,7 +91,7 @@ impl Words {
         while self.table[at].number != 0 {
             let entry = self.table[at];
             let number = entry.number - 1;
-            if entry.hash == hash && entry.start == start && (run.len() <= WHOLE || self.run(number) == run) {
+            if entry.start == start && (run.len() <= WHOLE || entry.hash == hash && self.run(number) == run) {
                 return (number, false);
             }
             at = (at + 1) & mask;
@@ -134,15 +134,28 @@ impl Words {
 }
 
 /// Runs of so few bytes are told apart by their [`start`] alone.
-const WHOLE: usize = 7;
+const WHOLE: usize = 15;
 
 /// The first bytes of a run, and its length if that is all of it.
-fn start(run: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let count = run.len().min(WHOLE);
-    bytes[..count].copy_from_slice(&run[..count]);
-    bytes[WHOLE] = if run.len() > WHOLE { u8::MAX } else { count as u8 };
-    u64::from_le_bytes(bytes)
+#[inline]
+fn start(run: &[u8]) -> [u64; 2] {
+    let long = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
+    match (run.first_chunk(), run.last_chunk()) {
+        (Some(first), Some(_)) if run.len() > WHOLE => [long(first), u64::MAX],
+        (Some(first), Some(last)) => {
+            // Of the last eight those that are not among the first.
+            let rest = if run.len() == 8 { 0 } else { long(last) >> (8 * (16 - run.len())) };
+            [long(first), rest | (run.len() as u64) << 56]
+        }
+        _ => {
+            let few = match (run.first_chunk(), run.last_chunk()) {
+                (Some(first), Some(last)) => half(first) | half(last) << 32,
+                _ => run.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)),
+            };
+            [few, (run.len() as u64) << 56]
+        }
+    }
 }
 
 /// Looks for a run in the table of [`Words`] that were written down. `entry` reads the table, which has `places`, a
@@ -166,20 +179,24 @@ pub(crate) fn find(
 }
 
 /// Multiplies eight bytes at a time into a state and folds the product.
+#[inline]
 fn hash(seed: u64, run: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let odd = ODD ^ seed.rotate_left(32) | 1;
     let fold = |state: u64, word: u64| {
-        let product = u128::from(state ^ word) * u128::from(ODD ^ seed.rotate_left(32) | 1);
+        let product = u128::from(state ^ word) * u128::from(odd);
         product as u64 ^ (product >> 64) as u64
     };
-    let (words, rest) = run.as_chunks::<8>();
     let mut state = seed ^ run.len() as u64;
-    for word in words {
-        state = fold(state, u64::from_le_bytes(*word));
+    if run.len() > WHOLE {
+        for word in run.as_chunks::<8>().0 {
+            state = fold(state, u64::from_le_bytes(*word));
+        }
+        state = fold(state, run.last_chunk().map_or(0, |last| u64::from_le_bytes(*last)));
+    } else {
+        let [first, rest] = start(run);
+        state = fold(fold(state, first), rest);
     }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    state = fold(state, u64::from_le_bytes(last));
     (state ^ state >> 32) as u32
 }
 
@@ -196,6 +213,19 @@ mod tests {
                 assert_eq!(words.number(run.as_bytes()), (n, round == 0), "{run}");
             }
         }
+        // Of every length, alike at both ends.
+        let mut longer = Words::default();
+        let runs: Vec<Vec<u8>> = (0..40)
+            .flat_map(|length| (1..4).map(move |step| (length, step)))
+            .map(|(length, step)| {
+                (0..length).map(|at: usize| if at == length / 2 { step } else { 7 }).collect()
+            })
+            .collect();
+        for run in &runs {
+            let (number, _) = longer.number(run);
+            assert_eq!(longer.run(number), run);
+        }
+        assert_eq!(longer.len(), 39 * 3 + 1);
         assert_eq!(words.number(b""), (5000, true));
         assert_eq!((words.len(), words.run(4999)), (5001, "단어4999".as_bytes()));
         let found = |written: &Written, run: &[u8]| {
