@@ -10,7 +10,7 @@ use super::segment::{LAYERS, Segment, SegmentDocument};
 pub(super) struct Gather {
     documents: Vec<SegmentDocument>,
     lengths: Vec<[u32; LAYERS]>,
-    memory: Box<Memory>,
+    memory: Memory,
     tally: Tally,
     title: Title,
 }
@@ -51,7 +51,7 @@ impl Default for Gather {
 impl Gather {
     /// Takes in the next passage.
     pub(super) fn passage(&mut self, title: &str, text: &str, article: Option<ArticleNumber>) {
-        let (memory, tally) = (&mut *self.memory, &mut self.tally);
+        let (memory, tally) = (&mut self.memory, &mut self.tally);
         tally.start = tally.counts.len() as u32;
         let mut lengths = [0; LAYERS];
         if self.title.text != title {

@@ -18,7 +18,7 @@ const REMEMBERED: usize = if cfg!(test) { 64 } else { 3 << 16 };
 /// A memory with more terms than this starts anew with the next batch.
 const MOST_TERMS: usize = if cfg!(test) { 256 } else { 1 << 19 };
 
-static IDLE: Mutex<Vec<Box<Memory>>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
 
 /// Terms by number, and the terms of words that were read before.
 pub(super) struct Memory {
@@ -52,23 +52,21 @@ pub(super) struct State {
 
 impl Memory {
     /// One that nobody uses, or a new one.
-    pub(super) fn borrow() -> Box<Self> {
+    pub(super) fn borrow() -> Self {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.unwrap_or_else(|| {
-            Box::new(Self {
-                terms: Words::default(),
-                states: Vec::new(),
-                known: Known::new(),
-                letters: Vec::new(),
-                scratch: Vec::new(),
-                marked: Vec::new(),
-                all: Vec::new(),
-            })
+        idle.unwrap_or_else(|| Self {
+            terms: Words::default(),
+            states: Vec::new(),
+            known: Known::new(),
+            letters: Vec::new(),
+            scratch: Vec::new(),
+            marked: Vec::new(),
+            all: Vec::new(),
         })
     }
 
     /// Keeps it for whoever comes next.
-    pub(super) fn give_back(mut self: Box<Self>) {
+    pub(super) fn give_back(mut self) {
         if self.terms.len() > MOST_TERMS {
             self.terms = Words::default();
             self.states = Vec::new();

@@ -271,7 +271,7 @@ impl<'a> Scoring<'a> {
                     Some(counts) => {
                         more.iter_mut().zip(slots.iter().zip(counts)).for_each(|(more, (slot, count))| {
                             *more = self.given(term.weight, layer, *count as f32, length(slot));
-                        })
+                        });
                     }
                 }
                 if let Some(mask) = mask {
