@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::App;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::why::Why;
 
 /// The most characters of a title made from a question.
 const TITLE: usize = 60;
@@ -94,13 +95,18 @@ fn shown(agent: &Agent, state: &Value) -> Result<Turn, ApiError> {
 pub(crate) fn agent<'a>(app: &'a App, name: &str) -> Result<&'a Agent, ApiError> {
     app.agent(name).ok_or_else(|| {
         let known: Vec<&str> = app.agents.iter().map(|agent| agent.name.as_str()).collect();
-        ApiError::because(Code::UnknownAgent, format!("there are: {}", known.join(", ")))
+        let known = known.join(", ");
+        ApiError::because(
+            Code::UnknownAgent,
+            format!("there are: {known}"),
+            format!("있는 에이전트: {known}"),
+        )
     })
 }
 
 /// The thread of this name, of the caller's.
 pub(crate) fn thread(caller: &Caller, name: &str) -> Result<ThreadKey, ApiError> {
-    let thread = ThreadId::new(name).map_err(|error| ApiError::because(Code::BadPath, error.to_string()))?;
+    let thread = ThreadId::new(name).map_err(EngineError::from)?;
     Ok(ThreadKey { tenant: caller.tenant.clone(), thread })
 }
 
@@ -144,13 +150,16 @@ pub(crate) fn title(message: &str) -> String {
 fn check_message(app: &App, message: &str) -> Result<(), ApiError> {
     let most = app.limits.message_bytes;
     let wrong = if message.len() > most {
-        format!("`message` has more than {most} bytes")
+        Why::new(
+            format!("`message` has more than {most} bytes"),
+            format!("`message`가 {most}바이트를 넘습니다"),
+        )
     } else if message.contains('\0') {
-        "`message` holds a NUL character".to_owned()
+        Why::new("`message` holds a NUL character", "`message`에 NUL 문자가 있습니다")
     } else {
         return Ok(());
     };
-    Err(ApiError::because(Code::BadInput, wrong))
+    Err(ApiError::why(Code::BadInput, wrong))
 }
 
 /// What was asked, and where. The tenant is part of the key already.

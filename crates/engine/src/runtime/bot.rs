@@ -90,6 +90,26 @@ impl<S: State> Bot<S> {
         self.outcome(&run).await
     }
 
+    /// Goes on with a thread, whatever became of it, and waits until it rests. A run that waits for an answer gets this
+    /// one, if there is one; a run under way is waited for, also one that a process left when it died; a thread
+    /// without either gets a new run with `input`. An answer that nobody waited for when this was called is not used.
+    ///
+    /// It lets this process take up runs that nobody works on ([`Runtime::work`]), so register all graphs before.
+    pub async fn go_on(
+        &self,
+        thread: &ThreadKey,
+        input: S::Update,
+        answer: Option<impl Serialize>,
+    ) -> Result<Outcome<S>, EngineError> {
+        let waits = self.active(thread).await?.is_some() && !self.runtime.questions(thread).await?.is_empty();
+        self.runtime.work().await?;
+        match (self.active(thread).await?, answer) {
+            (Some(_), Some(answer)) if waits => self.resume(thread, answer).await,
+            (Some(run), _) => self.outcome(&run).await,
+            (None, _) => self.run(thread, input).await,
+        }
+    }
+
     /// Answers the only open question of a thread and waits until the run rests again.
     pub async fn resume(
         &self,
@@ -234,9 +254,10 @@ impl RunHandle {
             Status::Finished => RunRest::Finished(Arc::new(()), Some(Arc::new(row))),
             Status::Paused => RunRest::Paused(questions),
             Status::Cancelled => RunRest::Cancelled,
-            Status::Failed => RunRest::Failed(
-                row.error.unwrap_or(RunFailure { code: "failed".into(), message: "the run failed".into() }),
-            ),
+            Status::Failed => RunRest::Failed(row.error.unwrap_or(RunFailure {
+                code: crate::failure::NODE_FAILED.into(),
+                message: "the run failed".into(),
+            })),
             Status::Queued | Status::Running => RunRest::Left("it is still running".into()),
         })
     }

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::drive::{self, At, Ended, Halt, Journal, RunCx, Tip};
 use crate::error::EngineError;
+use crate::failure;
 use crate::graph::{Core, Drawing};
 use crate::id::ThreadKey;
 use crate::log::{self, Place, Question};
@@ -154,11 +155,11 @@ impl<S: State> Hosted<S> {
         let (mut at, last) = match stood {
             Ok(stood) => stood,
             Err(EngineError::Store(error)) => return (Err(Halt::Lost(error)), None),
-            Err(error) => return fail(run, "state_mismatch", &error).await,
+            Err(error) => return fail(run, failure::STATE_MISMATCH, &error).await,
         };
         if let Some(said) = panicked {
             let message = format!("a reducer panicked while the log was read: {said}");
-            return fail_shared(&Arc::new(run), &mut at, drive::PANIC, message).await;
+            return fail_shared(&Arc::new(run), &mut at, failure::PANIC, message).await;
         }
         run.worked_before(Duration::from_millis(at.active_ms));
         for (path, body) in std::mem::take(&mut at.inner) {
@@ -167,10 +168,10 @@ impl<S: State> Hosted<S> {
         let run = Arc::new(run);
         if row.epoch > 1 && row.fingerprint != self.core.fingerprint {
             let message = format!("graph `{}` changed since this run was started", self.name);
-            return fail_shared(&run, &mut at, "graph_changed", message).await;
+            return fail_shared(&run, &mut at, failure::GRAPH_CHANGED, message).await;
         }
         if let Some(astray) = at.astray.clone() {
-            return fail_shared(&run, &mut at, "graph_changed", astray.to_string()).await;
+            return fail_shared(&run, &mut at, failure::GRAPH_CHANGED, astray.to_string()).await;
         }
         if last.restarts > MOST_RESTARTS {
             let message = format!("the process ended {} times in the same step", last.restarts);
