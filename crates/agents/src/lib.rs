@@ -8,6 +8,7 @@
 pub mod agents;
 pub mod described;
 pub mod eval;
+pub mod failure;
 pub mod history;
 pub mod language;
 pub mod memory;
@@ -24,7 +25,7 @@ pub use agents::{Agent, AgentError, AskOptions, Parts, Starters, Turn, all};
 pub use doran_llm::{About, Kind as ModelKind};
 pub use doran_retrieval as retrieval;
 pub use language::Language;
-pub use nodes::Models;
+pub use nodes::{Models, Rewriting};
 pub use prompt::PromptError;
 pub use settings::{AgentSettings, PersistenceMode, Settings, build};
 pub use source::{Source, SourceKind};

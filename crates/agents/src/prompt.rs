@@ -41,6 +41,7 @@ const KNOWN: &[Known] = known! {
     "plan": ["missing_info", "proposed", "done", "explored", "unexplored", "documents"];
     "evaluate": ["explored", "unexplored"];
     "contract": ["previous"];
+    "reword": [];
 };
 
 /// A prompt that somebody wrote anew does not work.
@@ -181,6 +182,10 @@ impl Prompts {
         self.fill("contract", language, context! { previous })
     }
 
+    pub(crate) fn reword(&self, language: Language) -> Result<String, minijinja::Error> {
+        self.fill("reword", language, context! {})
+    }
+
     fn fill(&self, name: &str, language: Language, slots: Value) -> Result<String, minijinja::Error> {
         let text = self.templates.get_template(&path(name, language))?.render(slots)?;
         Ok(text.trim().to_owned())
@@ -246,6 +251,7 @@ mod tests {
                 prompts.plan(language, PlanPrompt::default()),
                 prompts.evaluate(language, &[], &[]),
                 prompts.contract(language, true),
+                prompts.reword(language),
             ] {
                 let text = text.expect("filled");
                 assert!(!text.is_empty() && !text.contains("{{"), "{text}");

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::agents::{Agent, AgentError, Parts, assistant, contract, docqa, react};
 use crate::described::{self, Description};
 use crate::language::Language;
+use crate::nodes::MOST_NEIGHBOURS;
 use crate::prompt::Prompts;
 use crate::tools::Policy;
 
@@ -65,6 +66,9 @@ pub struct AgentSettings {
     /// Passages given to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passages: Option<usize>,
+    /// Passages before and after a good hit that come along.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<usize>,
     /// Messages beyond which older ones are summed up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_messages: Option<usize>,
@@ -139,6 +143,7 @@ const MADE: &[Made] = &[
             "policies",
             "collection",
             "passages",
+            "neighbours",
             "max_messages",
             "keep_recent",
             "max_summaries",
@@ -158,6 +163,7 @@ const MADE: &[Made] = &[
         takes: &[
             "collection",
             "passages",
+            "neighbours",
             "keep_recent",
             "context_length",
             "compression_threshold",
@@ -269,6 +275,9 @@ fn check(name: &str, made: &Made, settings: &AgentSettings) -> Result<(), AgentE
     ];
     if let Some((key, _)) = at_least_one.iter().find(|(_, value)| *value == Some(0)) {
         return Err(setting(name, key, "it must be at least 1"));
+    }
+    if settings.neighbours.is_some_and(|reach| reach > MOST_NEIGHBOURS) {
+        return Err(setting(name, "neighbours", format!("it must be at most {MOST_NEIGHBOURS}")));
     }
     let (keep, most) = (settings.keep_recent.unwrap_or(5), settings.max_messages.unwrap_or(10));
     if made.takes.contains(&"max_messages") && keep > most {

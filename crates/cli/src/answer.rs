@@ -1,6 +1,6 @@
 //! What a person sees of a run, gathered from its events: the words, the steps, the sources.
 
-use doran_agents::{Progress, Source, history};
+use doran_agents::{Language as Spoken, Progress, Source, history};
 use doran_llm::{Message, Role};
 use doran_server::api::{Body, Event, Question, Task};
 use serde_json::{Value, json};
@@ -85,13 +85,13 @@ impl Answer {
     }
 
     fn take_task(&mut self, task: &Task) -> anyhow::Result<()> {
-        let calls = calls(task);
-        self.steps.push(step(task, &calls));
-        self.calls.extend(calls);
-        self.tokens += task.input_tokens + task.output_tokens;
         if let Some(progress) = task.update.get("progress") {
             self.progress = serde_json::from_value(progress.clone())?;
         }
+        let calls = calls(task, self.progress.language);
+        self.steps.push(step(task, &calls));
+        self.calls.extend(calls);
+        self.tokens += task.input_tokens + task.output_tokens;
         if let Some(code) = task.update.get("error_code") {
             self.error_code = code.as_str().map(str::to_owned);
         }
@@ -169,27 +169,36 @@ fn step(task: &Task, calls: &[String]) -> Both {
     }
 }
 
-/// The tool calls of a node, as it noted them.
-fn calls(task: &Task) -> Vec<String> {
+/// The tool calls of a node, as it noted them, for a person who asked in this language.
+fn calls(task: &Task, language: Spoken) -> Vec<String> {
     let events = task.notes.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let field = |event: &Value, name: &str| event.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
     let results = events.iter().filter(|event| event["type"] == "tool_result");
     let told = results.map(|result| {
         let id = field(result, "call");
         let asked = |event: &&Value| event["type"] == "tool_call" && event["call"] == id.as_str();
-        let arguments = events.iter().find(asked).map(|event| arguments(&event["arguments"]));
-        let (name, text) = (field(result, "name"), cut(&field(result, "text")));
+        let arguments = events.iter().find(asked).map(|event| arguments(&event["arguments"], language));
+        let (name, text) = (field(result, "name"), cut(&headed(&field(result, "text"))));
         let sign = if result["failed"] == true { "✗" } else { "=" };
         format!("{name}({}) {sign} {text}", arguments.unwrap_or_default())
     });
     told.collect()
 }
 
+/// What was found begins with its place in brackets, which is named in the language of its document.
+fn headed(text: &str) -> String {
+    match text.strip_prefix('[').and_then(|rest| rest.split_once("]\n")) {
+        Some((place, rest)) => format!("[{}]\n{rest}", counted(place, place)),
+        None => text.to_owned(),
+    }
+}
+
 /// Arguments as a person would write them: the value alone when there is one.
-fn arguments(arguments: &Value) -> String {
+fn arguments(arguments: &Value, language: Spoken) -> String {
     let values: Vec<&Value> = arguments.as_object().into_iter().flat_map(|fields| fields.values()).collect();
     match values.as_slice() {
         [] => String::new(),
+        [Value::String(only)] if language == Spoken::En => cut(&counted(only, only)),
         [Value::String(only)] => cut(only),
         _ => cut(&arguments.to_string()),
     }
@@ -301,6 +310,29 @@ mod tests {
             { "type": "tool_result", "call": "a", "name": "calculator", "text": "8.5\n", "failed": false, "ms": 0 },
             { "type": "tool_result", "call": "b", "name": "x", "text": "y", "failed": true, "ms": 0 },
         ]});
-        assert_eq!(calls(&task(json!({}), events)), ["calculator(15-6.5) = 8.5", "x() ✗ y"]);
+        assert_eq!(calls(&task(json!({}), events), Spoken::Ko), ["calculator(15-6.5) = 8.5", "x() ✗ y"]);
+    }
+
+    #[test]
+    fn an_article_is_counted_in_the_language_of_whoever_asked_and_of_its_document() {
+        let called = |article: &str, place: &str, language: Spoken| {
+            let events = json!({ "events": [
+                { "type": "tool_call", "call": "a", "name": "read", "arguments": { "article": article } },
+                { "type": "tool_result", "call": "a", "name": "read", "text": format!("[{place}]\n30 days."), "failed": false },
+            ]});
+            calls(&task(json!({}), events), language).concat()
+        };
+        assert_eq!(
+            called("제2조", "Agreement › 제2조(Fees)", Spoken::En),
+            "read(Article 2) = [Agreement › Article 2 (Fees)] 30 days."
+        );
+        assert_eq!(
+            called("제2조", "용역계약서 › 제2조(대금)", Spoken::Ko),
+            "read(제2조) = [용역계약서 › 제2조(대금)] 30 days."
+        );
+        assert_eq!(
+            called("제2조", "용역계약서 › 제2조(대금)", Spoken::En),
+            "read(Article 2) = [용역계약서 › 제2조(대금)] 30 days."
+        );
     }
 }

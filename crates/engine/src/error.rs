@@ -1,5 +1,6 @@
 //! Errors, sorted by who reads them: a node's author, a graph's author, the caller of a run.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::id::{BadId, RunId};
@@ -10,6 +11,7 @@ use crate::store::{BoxError, RunFailure, StoreError};
 /// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, so that `?` works on everything that does.
 pub struct NodeError {
     pub(crate) kind: Kind,
+    pub(crate) code: Option<Cow<'static, str>>,
     pub(crate) source: BoxError,
 }
 
@@ -34,12 +36,12 @@ pub(crate) enum Kind {
 impl NodeError {
     /// An error that may go away when tried again.
     pub fn transient(source: impl Into<BoxError>) -> Self {
-        Self { kind: Kind::Transient, source: source.into() }
+        Self::of(Kind::Transient, source)
     }
 
     /// An error that trying again will not cure.
     pub fn permanent(source: impl Into<BoxError>) -> Self {
-        Self { kind: Kind::Permanent, source: source.into() }
+        Self::of(Kind::Permanent, source)
     }
 
     /// A permanent error that also says: what was to be done **did not happen**. Only this lets [`Cx::once`] believe
@@ -47,7 +49,20 @@ impl NodeError {
     ///
     /// [`Cx::once`]: crate::Cx::once
     pub fn not_done(source: impl Into<BoxError>) -> Self {
-        Self { kind: Kind::NotDone, source: source.into() }
+        Self::of(Kind::NotDone, source)
+    }
+
+    /// The same with a code that stands for it wherever the run's failure is kept or shown. It outlives the sentence,
+    /// so that nobody has to look for words in that. Without one the run fails with
+    /// [`NODE_FAILED`](crate::failure::NODE_FAILED).
+    #[must_use]
+    pub fn with_code(self, code: impl Into<Cow<'static, str>>) -> Self {
+        Self { code: Some(code.into()), ..self }
+    }
+
+    /// The code it was given.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
     }
 
     /// Whether trying again may help.
@@ -66,7 +81,7 @@ impl NodeError {
     }
 
     pub(crate) fn of(kind: Kind, source: impl Into<BoxError>) -> Self {
-        Self { kind, source: source.into() }
+        Self { kind, code: None, source: source.into() }
     }
 }
 

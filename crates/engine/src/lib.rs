@@ -35,6 +35,7 @@ mod cx;
 mod drive;
 pub mod error;
 pub mod failpoint;
+pub mod failure;
 pub mod graph;
 pub mod id;
 pub mod log;

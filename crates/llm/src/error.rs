@@ -101,6 +101,91 @@ pub struct Advice {
     pub en: &'static str,
 }
 
+macro_rules! faults {
+    ($($name:ident $code:literal $ko:literal $en:literal)*) => {
+        /// The kind of a [`ModelError`], with its code and its words. The words stand here and nowhere else; whoever
+        /// shows an error that was kept looks them up by its code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each is the kind of the error of its name")]
+        pub enum Fault {
+            $($name),*
+        }
+
+        impl Fault {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// A word for programs. It stays the same when the sentence changes.
+            pub fn code(self) -> &'static str {
+                match self { $(Self::$name => $code),* }
+            }
+
+            /// The code of a run that failed by it: the word after `model_`, so that it meets no other's.
+            pub fn failure_code(self) -> &'static str {
+                match self { $(Self::$name => concat!("model_", $code)),* }
+            }
+
+            /// What a person can do about it.
+            pub fn advice(self) -> Advice {
+                match self { $(Self::$name => Advice { ko: $ko, en: $en }),* }
+            }
+        }
+
+        impl ModelError {
+            /// Its kind.
+            pub fn fault(&self) -> Fault {
+                match self { $(Self::$name { .. } => Fault::$name),* }
+            }
+        }
+    };
+}
+
+faults! {
+    Unavailable "unavailable"
+        "모델 서버가 지금 응답하지 못합니다. 잠시 뒤 다시 시도하세요."
+        "The model's server cannot answer now. Try again in a while."
+    Unreachable "unreachable"
+        "모델 서버에 연결하지 못했습니다. 서버가 켜져 있는지, 주소가 맞는지 확인하세요."
+        "The model's server could not be reached. Check that it runs and that its address is right."
+    RateLimited "rate_limited"
+        "모델 요청 한도에 걸렸습니다. 잠시 뒤 다시 시도하거나 한도를 올리세요."
+        "The vendor's rate limit was reached. Try again in a while, or raise the limit."
+    Broken "truncated"
+        "답변이 중간에 끊겼습니다. 다시 시도하세요."
+        "The answer broke off half-way. Try again."
+    Empty "empty"
+        "모델이 빈 답변을 보냈습니다. 다시 시도하거나 다르게 물어보세요."
+        "The model sent an empty answer. Try again or ask differently."
+    LimitExceeded "limit_exceeded"
+        "답변이 정해진 한도를 넘어 멈췄습니다. 더 짧게 요청하세요."
+        "The answer went past a limit and was stopped. Ask for something shorter."
+    Unauthorized "unauthorized"
+        "API 키가 거부되었습니다. 키를 확인하고 다시 설정하세요."
+        "The API key was refused. Check the key and set it again."
+    OutOfCredit "out_of_credit"
+        "모델 공급사 계정의 잔액이나 사용 한도가 소진되었습니다. 결제 정보를 확인하세요."
+        "The account at the vendor has no credit left. Check its billing page."
+    TooLong "too_long"
+        "대화가 모델이 읽을 수 있는 길이를 넘었습니다. 내용을 줄이거나 새 대화를 시작하세요."
+        "The conversation is longer than the model can read. Shorten it or start a new one."
+    Filtered "filtered"
+        "모델 공급사의 안전 필터에 막혔습니다. 다르게 표현해 보세요."
+        "The vendor's safety filter held it back. Put it differently."
+    Rejected "rejected"
+        "모델이 요청을 받아들이지 않았습니다. 모델 이름과 설정을 확인하세요."
+        "The model did not take the request. Check the model's name and the settings."
+    NotRecorded "not_recorded"
+        "녹음 파일에 이 요청이 없습니다. `--record`로 다시 녹음하세요."
+        "The recording does not hold this request. Record it again with `--record`."
+}
+
+impl Fault {
+    /// The kind of error that a run failed by, by the code it was kept with.
+    pub fn of_failure(code: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|fault| fault.failure_code() == code)
+    }
+}
+
 impl ModelError {
     /// Whether the same request may succeed later.
     pub fn is_transient(&self) -> bool {
@@ -130,74 +215,12 @@ impl ModelError {
 
     /// A word for programs. It stays the same when the sentence changes.
     pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unavailable { .. } => "unavailable",
-            Self::Unreachable { .. } => "unreachable",
-            Self::RateLimited { .. } => "rate_limited",
-            Self::Broken { .. } => "truncated",
-            Self::Empty { .. } => "empty",
-            Self::LimitExceeded { .. } => "limit_exceeded",
-            Self::Unauthorized { .. } => "unauthorized",
-            Self::OutOfCredit { .. } => "out_of_credit",
-            Self::TooLong { .. } => "too_long",
-            Self::Filtered { .. } => "filtered",
-            Self::Rejected { .. } => "rejected",
-            Self::NotRecorded { .. } => "not_recorded",
-        }
+        self.fault().code()
     }
 
     /// What a person can do about it.
     pub fn advice(&self) -> Advice {
-        let (ko, en) = match self {
-            Self::Unavailable { .. } => (
-                "모델 서버가 지금 응답하지 못합니다. 잠시 뒤 다시 시도하세요.",
-                "The model's server cannot answer now. Try again in a while.",
-            ),
-            Self::Unreachable { .. } => (
-                "모델 서버에 연결하지 못했습니다. 서버가 켜져 있는지, 주소가 맞는지 확인하세요.",
-                "The model's server could not be reached. Check that it runs and that its address is right.",
-            ),
-            Self::RateLimited { .. } => (
-                "모델 요청 한도에 걸렸습니다. 잠시 뒤 다시 시도하거나 한도를 올리세요.",
-                "The vendor's rate limit was reached. Try again in a while, or raise the limit.",
-            ),
-            Self::Broken { .. } => {
-                ("답변이 중간에 끊겼습니다. 다시 시도하세요.", "The answer broke off half-way. Try again.")
-            }
-            Self::Empty { .. } => (
-                "모델이 빈 답변을 보냈습니다. 다시 시도하거나 다르게 물어보세요.",
-                "The model sent an empty answer. Try again or ask differently.",
-            ),
-            Self::LimitExceeded { .. } => (
-                "답변이 정해진 한도를 넘어 멈췄습니다. 더 짧게 요청하세요.",
-                "The answer went past a limit and was stopped. Ask for something shorter.",
-            ),
-            Self::Unauthorized { .. } => (
-                "API 키가 거부되었습니다. 키를 확인하고 다시 설정하세요.",
-                "The API key was refused. Check the key and set it again.",
-            ),
-            Self::OutOfCredit { .. } => (
-                "모델 공급사 계정의 잔액이나 사용 한도가 소진되었습니다. 결제 정보를 확인하세요.",
-                "The account at the vendor has no credit left. Check its billing page.",
-            ),
-            Self::TooLong { .. } => (
-                "대화가 모델이 읽을 수 있는 길이를 넘었습니다. 내용을 줄이거나 새 대화를 시작하세요.",
-                "The conversation is longer than the model can read. Shorten it or start a new one.",
-            ),
-            Self::Filtered { .. } => (
-                "모델 공급사의 안전 필터에 막혔습니다. 다르게 표현해 보세요.",
-                "The vendor's safety filter held it back. Put it differently.",
-            ),
-            Self::Rejected { .. } => (
-                "모델이 요청을 받아들이지 않았습니다. 모델 이름과 설정을 확인하세요.",
-                "The model did not take the request. Check the model's name and the settings.",
-            ),
-            Self::NotRecorded { .. } => (
-                "녹음 파일에 이 요청이 없습니다. `--record`로 다시 녹음하세요.",
-                "The recording does not hold this request. Record it again with `--record`.",
-            ),
-        };
-        Advice { ko, en }
+        self.fault().advice()
     }
 }
 
@@ -231,9 +254,14 @@ mod tests {
             "unavailable again, unreachable again, rate_limited again, truncated again, empty again, \
              limit_exceeded, unauthorized, out_of_credit, too_long, filtered, rejected, not_recorded"
         );
+        let faults: Vec<Fault> = errors.iter().map(ModelError::fault).collect();
+        assert_eq!(faults, Fault::ALL);
         for error in &errors {
-            let advice = error.advice();
-            assert!(advice.ko.ends_with('.') && advice.en.ends_with('.'), "{}", error.code());
+            let Advice { ko, en } = error.advice();
+            assert!(en.is_ascii() && en.ends_with('.'), "{en}");
+            assert!(ko.chars().any(|char| ('가'..='힣').contains(&char)) && ko.ends_with('.'), "{ko}");
+            assert_eq!(Fault::of_failure(&format!("model_{}", error.code())), Some(error.fault()));
         }
+        assert_eq!(Fault::of_failure("limit_exceeded"), None);
     }
 }

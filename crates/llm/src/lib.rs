@@ -23,7 +23,7 @@ mod structured;
 pub use cost::{LongPrice, Price, Prices, PricesError};
 pub use count::{estimate_messages, estimate_request, estimate_tokens};
 pub use embed::{Embedder, EmbedderAbout, Side};
-pub use error::{Advice, Cause, ModelError};
+pub use error::{Advice, Cause, Fault, ModelError};
 pub use http::{Limits, Secret, Timeouts};
 pub use message::{Image, Message, MessageId, Origin, Part, Passage, Role, ToolCall, ToolResult};
 pub use model::{

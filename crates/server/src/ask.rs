@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::App;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::why::Why;
 
 /// The most characters of a title made from a question.
 const TITLE: usize = 60;
@@ -35,14 +36,14 @@ pub(crate) async fn start(app: &App, ask: Ask<'_>) -> Result<RunHandle, ApiError
     check_message(app, ask.message)?;
     let idempotency = ask.idempotency.map(|(key, bytes)| Idempotency { key, hash: hash(&ask.thread, bytes) });
     let input = agent.input(ask.message, &ask.options);
-    let options = StartOptions { idempotency, if_busy: ask.if_busy, ..StartOptions::default() };
-    // Side by side: the store writes both in one go, and nobody waits for the disk twice.
-    let (named, run) = tokio::join!(
-        name_thread(app, &ask.thread, agent, ask.message),
-        app.runtime.start(&agent.name, &ask.thread, Some(&input), options),
-    );
-    let run = run?;
-    named?;
+    // A new thread is called by its first question, until somebody calls it otherwise.
+    let thread_metadata = Map::from_iter([
+        ("title".to_owned(), Value::String(title(ask.message))),
+        ("agent".to_owned(), Value::String(agent.name.clone())),
+    ]);
+    let options =
+        StartOptions { idempotency, if_busy: ask.if_busy, thread_metadata, ..StartOptions::default() };
+    let run = app.runtime.start(&agent.name, &ask.thread, Some(&input), options).await?;
     app.metrics.run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started");
     Ok(run)
@@ -94,13 +95,18 @@ fn shown(agent: &Agent, state: &Value) -> Result<Turn, ApiError> {
 pub(crate) fn agent<'a>(app: &'a App, name: &str) -> Result<&'a Agent, ApiError> {
     app.agent(name).ok_or_else(|| {
         let known: Vec<&str> = app.agents.iter().map(|agent| agent.name.as_str()).collect();
-        ApiError::because(Code::UnknownAgent, format!("there are: {}", known.join(", ")))
+        let known = known.join(", ");
+        ApiError::because(
+            Code::UnknownAgent,
+            format!("there are: {known}"),
+            format!("있는 에이전트: {known}"),
+        )
     })
 }
 
 /// The thread of this name, of the caller's.
 pub(crate) fn thread(caller: &Caller, name: &str) -> Result<ThreadKey, ApiError> {
-    let thread = ThreadId::new(name).map_err(|error| ApiError::because(Code::BadPath, error.to_string()))?;
+    let thread = ThreadId::new(name).map_err(EngineError::from)?;
     Ok(ThreadKey { tenant: caller.tenant.clone(), thread })
 }
 
@@ -131,24 +137,6 @@ pub(crate) async fn made_before(
     }
 }
 
-/// A new thread is called by its first question, until somebody calls it otherwise.
-async fn name_thread(app: &App, thread: &ThreadKey, agent: &Agent, message: &str) -> Result<(), ApiError> {
-    let store = app.runtime.store();
-    let named = match store.thread(thread).await {
-        Ok(row) => row.metadata.contains_key("title"),
-        Err(StoreError::NotFound { .. }) => false,
-        Err(error) => return Err(EngineError::from(error).into()),
-    };
-    if !named {
-        let metadata = Map::from_iter([
-            ("title".to_owned(), Value::String(title(message))),
-            ("agent".to_owned(), Value::String(agent.name.clone())),
-        ]);
-        store.put_thread(thread, &metadata).await.map_err(EngineError::from)?;
-    }
-    Ok(())
-}
-
 /// The first line of a question, cut.
 pub(crate) fn title(message: &str) -> String {
     let line = message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -162,13 +150,16 @@ pub(crate) fn title(message: &str) -> String {
 fn check_message(app: &App, message: &str) -> Result<(), ApiError> {
     let most = app.limits.message_bytes;
     let wrong = if message.len() > most {
-        format!("`message` has more than {most} bytes")
+        Why::new(
+            format!("`message` has more than {most} bytes"),
+            format!("`message`가 {most}바이트를 넘습니다"),
+        )
     } else if message.contains('\0') {
-        "`message` holds a NUL character".to_owned()
+        Why::new("`message` holds a NUL character", "`message`에 NUL 문자가 있습니다")
     } else {
         return Ok(());
     };
-    Err(ApiError::because(Code::BadInput, wrong))
+    Err(ApiError::why(Code::BadInput, wrong))
 }
 
 /// What was asked, and where. The tenant is part of the key already.

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use crate::Limits;
 use crate::error::{ApiError, Code};
+use crate::why::Why;
 
 /// The JSON of a request, with its bytes.
 pub(crate) async fn json<T: DeserializeOwned>(
@@ -27,7 +28,7 @@ pub(crate) async fn json<T: DeserializeOwned>(
     let bytes =
         timeout(limits.body_time, reading).await.map_err(|_| Code::TooSlow)?.map_err(|_| Code::TooLarge)?;
     let value = serde_json::from_slice(&bytes)
-        .map_err(|error| ApiError::because(Code::BadJson, error.to_string()))?;
+        .map_err(|error| ApiError::why(Code::BadJson, Why::bad_json(&error)))?;
     Ok((value, bytes))
 }
 

@@ -8,6 +8,8 @@ use doran_engine::EngineError;
 use doran_engine::store::StoreError;
 use serde_json::json;
 
+use crate::why::Why;
+
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -79,13 +81,18 @@ table! {
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub(crate) code: Code,
-    detail: Option<String>,
+    detail: Option<Why>,
     wait: Option<Duration>,
 }
 
 impl ApiError {
-    pub(crate) fn because(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: Some(detail.into()), wait: None }
+    /// With what is special this time, in English and in Korean.
+    pub(crate) fn because(code: Code, en: impl Into<String>, ko: impl Into<String>) -> Self {
+        Self::why(code, Why::new(en, ko))
+    }
+
+    pub(crate) fn why(code: Code, why: impl Into<Option<Why>>) -> Self {
+        Self { code, detail: why.into(), wait: None }
     }
 
     /// With the time after which to ask again.
@@ -98,8 +105,9 @@ impl ApiError {
         let Row { status, code, en, ko } = self.code.row();
         let mut problem =
             json!({ "type": "about:blank", "status": status, "code": code, "title": en, "title_ko": ko });
-        if let Some(detail) = &self.detail {
-            problem["detail"] = json!(detail);
+        if let Some(Why { en, ko }) = &self.detail {
+            problem["detail"] = json!(en);
+            problem["detail_ko"] = json!(ko);
         }
         problem
     }
@@ -115,7 +123,7 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let code = match &error {
             EngineError::Store(store) => {
-                return Self { code: of_store(store), detail: detail_of(store), wait: None };
+                return Self::why(of_store(store), Why::of_store(store));
             }
             EngineError::BadId(_) => Code::BadPath,
             EngineError::UnknownGraph(_) => Code::UnknownAgent,
@@ -129,7 +137,7 @@ impl From<EngineError> for ApiError {
                 Code::Internal
             }
         };
-        Self::because(code, error.to_string())
+        Self::why(code, Why::of_engine(&error))
     }
 }
 
@@ -143,26 +151,6 @@ fn of_store(error: &StoreError) -> Code {
         StoreError::Unavailable(_) => Code::Unavailable,
         StoreError::Unknown(_) => Code::OutcomeUnknown,
         StoreError::Newer { .. } | StoreError::Damaged(_) | StoreError::Other(_) => Code::Internal,
-    }
-}
-
-/// What a client may hear of it. Words of a database are for the log.
-fn detail_of(error: &StoreError) -> Option<String> {
-    match error {
-        StoreError::Busy { .. }
-        | StoreError::Fenced
-        | StoreError::Conflict(_)
-        | StoreError::KeyReused(_)
-        | StoreError::NotFound { .. } => Some(error.to_string()),
-        StoreError::Full(_)
-        | StoreError::Unavailable(_)
-        | StoreError::Unknown(_)
-        | StoreError::Newer { .. }
-        | StoreError::Damaged(_)
-        | StoreError::Other(_) => {
-            tracing::error!(error = error as &dyn std::error::Error, "the store failed a request");
-            None
-        }
     }
 }
 

@@ -23,6 +23,7 @@ mod stall;
 mod tell;
 mod trace;
 mod ui;
+mod why;
 
 use std::sync::Arc;
 use std::time::Duration;

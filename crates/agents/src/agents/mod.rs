@@ -16,7 +16,7 @@ use doran_retrieval::Index;
 use serde_json::Value;
 
 use crate::described::{Description, DescriptionError};
-use crate::nodes::Models;
+use crate::nodes::{Models, Rewriting};
 use crate::prompt::PromptError;
 use crate::settings::PersistenceMode;
 use crate::tools::Toolbox;
@@ -36,12 +36,21 @@ pub struct Parts {
     pub tools: Toolbox,
     /// Further models, by the names that settings call them.
     pub named: BTreeMap<String, Arc<dyn ChatModel>>,
+    /// Whether questions are put in other words before they are looked for.
+    pub rewriting: Rewriting,
 }
 
 impl Parts {
     /// Parts with one model and no tools.
     pub fn new(model: Arc<dyn ChatModel>, index: Arc<dyn Index>) -> Self {
-        Self { small: model.clone(), model, index, tools: Toolbox::new(), named: BTreeMap::new() }
+        Self {
+            small: model.clone(),
+            model,
+            index,
+            tools: Toolbox::new(),
+            named: BTreeMap::new(),
+            rewriting: Rewriting::Off,
+        }
     }
 
     pub(crate) fn models(&self) -> Models {

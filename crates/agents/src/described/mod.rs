@@ -62,7 +62,11 @@ pub fn agent(
     if let Some(ready) = &description.agent {
         return ready_made(ready, description, parts);
     }
-    let shop = Arc::new(Shop::new(parts));
+    let shop = Shop::new(parts).map_err(|error| DescriptionError::Agent {
+        agent: description.name.clone(),
+        reason: error.to_string(),
+    })?;
+    let shop = Arc::new(shop);
     let mut open = Vec::new();
     let graph = graph(description, others, &shop, &mut open)?;
     let explained = ready_nodes(description)?;

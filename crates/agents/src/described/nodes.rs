@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 use super::form::Both;
 use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::Parts;
-use crate::nodes::{Caller, Models, Step, Words, Work, call_tools, material, retrieve, transcript, verified};
+use crate::nodes::{
+    Caller, Finder, Models, NEIGHBOURS, Step, Words, Work, call_tools, material, transcript, verified,
+};
+use crate::prompt::{PromptError, Prompts};
 use crate::source::Source;
 use crate::state::{cut, question, spoken};
 use crate::tools::{Taint, Toolbox};
@@ -50,11 +53,14 @@ pub(super) struct Shop {
     pub(super) models: Models,
     pub(super) tools: Toolbox,
     index: Arc<dyn Index>,
+    finder: Finder,
 }
 
 impl Shop {
-    pub(super) fn new(parts: &Parts) -> Self {
-        Self { models: parts.models(), tools: parts.tools.clone(), index: parts.index.clone() }
+    pub(super) fn new(parts: &Parts) -> Result<Self, PromptError> {
+        let prompts = Prompts::with(&BTreeMap::new())?;
+        let finder = Finder::new(parts, prompts, NEIGHBOURS);
+        Ok(Self { models: parts.models(), tools: parts.tools.clone(), index: parts.index.clone(), finder })
     }
 
     fn specs(&self, tools: Option<&[String]>) -> Vec<ToolSpec> {
@@ -71,8 +77,10 @@ impl Shop {
             }
             Ready::Evaluate { prompt, .. } => evaluate_request(state, prompt),
             Ready::Respond { prompt } => self.model_request(state, prompt, Some(&[]), 0),
-            Ready::Retrieve { .. }
-            | Ready::CallTools
+            Ready::Retrieve { .. } => {
+                return self.finder.explain(&state.messages, state.progress.language).into_iter().collect();
+            }
+            Ready::CallTools
             | Ready::Summarize { .. }
             | Ready::Interrupt { .. }
             | Ready::Subgraph { .. }
@@ -226,10 +234,9 @@ async fn look_up(
     state: &DescribedState,
     most: usize,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let asked = question(&state.messages).ok_or_else(|| NodeError::permanent("nothing was asked"))?.text();
     work.thinking(Step::Searching, "문서를 찾고 있습니다", "looking documents up");
     let filter = Filter { collection: state.collection.clone(), ..Filter::default() };
-    let found = retrieve(work, &*shop.index, &asked, most, filter).await?;
+    let found = shop.finder.find(work, &state.messages, most, filter).await?;
     let taint = state.taint.and(Taint::of(&[material(&found, work.language)]));
     Ok(DescribedState::update().context(Some(found)).taint(taint))
 }

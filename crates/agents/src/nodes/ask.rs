@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use doran_engine::NodeError;
 use doran_engine::store::Usage;
 use doran_llm::{
-    ChatModel, ChatRequest, Collector, Delta, DeltaStream, Finish, ModelError, ModelRole, Reply,
+    About, ChatModel, ChatRequest, Collector, Delta, DeltaStream, Finish, ModelError, ModelRole, Purpose,
+    Reply,
 };
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,7 @@ impl Models {
         Self { main: model.clone(), small: model }
     }
 
-    fn of(&self, role: ModelRole) -> &Arc<dyn ChatModel> {
+    pub(super) fn of(&self, role: ModelRole) -> &Arc<dyn ChatModel> {
         match role {
             ModelRole::Main => &self.main,
             ModelRole::Small => &self.small,
@@ -88,7 +89,18 @@ impl Work {
             }
         };
         let Answered { reply, ms } = self.cx.closing_effect("model", call).await?;
-        let about = model.about();
+        self.account(&model.about(), (purpose, role), &reply, ms)?;
+        Ok(reply)
+    }
+
+    /// Notes what a reply took, and counts it against the limits of the run.
+    pub(super) fn account(
+        &self,
+        about: &About,
+        (purpose, role): (Purpose, ModelRole),
+        reply: &Reply,
+        ms: u64,
+    ) -> Result<(), NodeError> {
         let note = json!({
             "name": about.name,
             "kind": about.kind,
@@ -108,8 +120,7 @@ impl Work {
             output_tokens: reply.usage.output_tokens,
             // What a model without a known price costs is in no sum; its note says so.
             cost_micros: reply.usage.cost_micros.unwrap_or(0),
-        })?;
-        Ok(reply)
+        })
     }
 
     /// The whole reply, its words shown as they come. A reply without its end, or without anything in it, is an error
@@ -154,19 +165,18 @@ fn silent() -> ModelError {
 
 /// An error by what can be done about it, after the time that the model wants to be left alone.
 async fn sorted(error: ModelError) -> NodeError {
-    if !error.is_transient() {
-        return NodeError::permanent(error);
+    let code = error.fault().failure_code();
+    let wait = error.retry_after();
+    if !error.is_transient() || wait.is_some_and(|wait| wait > LONGEST_WAIT) {
+        return NodeError::permanent(error).with_code(code);
     }
-    if let Some(wait) = error.retry_after() {
-        if wait > LONGEST_WAIT {
-            return NodeError::permanent(error);
-        }
+    if let Some(wait) = wait {
         tokio::time::sleep(wait).await;
     }
-    NodeError::transient(error)
+    NodeError::transient(error).with_code(code)
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

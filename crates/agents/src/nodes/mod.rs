@@ -5,6 +5,7 @@ mod ask;
 mod call_tools;
 mod read_reply;
 mod retrieve;
+mod reword;
 mod summarize;
 mod work;
 
@@ -16,7 +17,8 @@ pub use ask::Models;
 pub(crate) use ask::{ReplyCache, TRIES, Words};
 pub(crate) use call_tools::{Caller, call_tools};
 pub(crate) use read_reply::ask_for;
-pub(crate) use retrieve::{material, retrieve, sorted, tenant, verified};
+pub(crate) use retrieve::{Finder, MOST_NEIGHBOURS, NEIGHBOURS, material, sorted, tenant, verified};
+pub use reword::Rewriting;
 pub(crate) use summarize::transcript;
 pub(crate) use work::{Step, Work};
 

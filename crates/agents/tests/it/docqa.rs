@@ -7,7 +7,7 @@ use doran_agents::tools::Toolbox;
 use doran_agents::{Settings, history};
 use doran_engine::StartOptions;
 use doran_engine::store::RamStore;
-use doran_llm::{ChatModel, ChatRequest, Message, Purpose, Role, Script, ScriptedModel};
+use doran_llm::{ChatModel, ChatRequest, Message, OfflineModel, Purpose, Role, Script, ScriptedModel};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
@@ -71,6 +71,37 @@ async fn a_question_is_looked_up_and_small_talk_is_not() {
     "#]],
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_summary_of_nothing_says_that_no_document_was_found() {
+    let sent = async |before: &[&str], question: &str| {
+        let script = before.iter().flat_map(|_| [kind("question"), Script::text("15일입니다. [1]")]);
+        let model = ScriptedModel::new(script.chain([kind("summary"), Script::text("없습니다.")]));
+        let stage = simple("docqa", model.clone(), Toolbox::new());
+        for earlier in before {
+            stage.ask(earlier).await;
+        }
+        stage.ask(question).await;
+        let sent = model.requests().pop().expect("asked").messages;
+        sent.iter().map(Message::text).collect::<Vec<_>>().join("\n")
+    };
+    assert!(sent(&[], "요약해줘").await.contains("찾은 문서가 없습니다."));
+    assert!(sent(&[], "Sum it up").await.contains("Nothing was found."));
+    // There is something to sum up.
+    assert!(!sent(&["연차휴가는 며칠인가요?"], "요약해줘").await.contains("찾은 문서가 없습니다."));
+
+    let stage = simple("docqa", OfflineModel, Toolbox::new());
+    stage.ask("그 책을 요약해줘").await;
+    let turn = stage.turn().await;
+    assert_eq!(
+        (turn.response.as_str(), turn.path.join(" ")),
+        ("문서에서 찾지 못했습니다.", "classifyQuery generateAnswer".to_owned())
+    );
+    // A document that is to be summed up is looked up.
+    let stage = simple("docqa", OfflineModel, Toolbox::new());
+    stage.ask("휴가 규정을 요약해줘").await;
+    assert!(!stage.turn().await.sources.is_empty());
 }
 
 #[tokio::test]

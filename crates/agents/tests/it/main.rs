@@ -12,6 +12,7 @@ mod dying;
 mod egress;
 mod evals;
 mod far_end;
+mod finding;
 mod injection;
 mod mcp;
 mod memory;
@@ -20,6 +21,7 @@ mod outbound;
 mod poisoned;
 #[cfg(feature = "python")]
 mod python;
+mod quality;
 mod react;
 mod read_file;
 mod reopened;

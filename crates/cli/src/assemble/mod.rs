@@ -7,7 +7,7 @@ mod tools;
 use std::sync::Arc;
 
 use doran_agents::tools::Toolbox;
-use doran_agents::{About, Agent, Parts, PersistenceMode, described};
+use doran_agents::{About, Agent, ModelKind, Parts, PersistenceMode, Rewriting, described};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
 use doran_retrieval::{Filter, Index, Library, LibraryOptions, Listed, Refined};
 use doran_server::{App, Keys};
@@ -202,8 +202,9 @@ pub(crate) async fn staff(
 ) -> anyhow::Result<Staff> {
     let model::Opened { main, small, named } = model::open(config, tape)?;
     let about = main.about();
-    let (tools, notes) = tools::toolbox(config, keep).await?;
-    let parts = Parts { model: main, small, index, tools: tools.clone(), named };
+    let (tools, mut notes) = tools::toolbox(config, keep).await?;
+    let rewriting = rewriting(config, &small.about(), &mut notes);
+    let parts = Parts { model: main, small, index, tools: tools.clone(), named, rewriting };
     let mut settings = config.tables.agents();
     settings.graphs.extend(descriptions(config)?);
     let agents = doran_agents::build(&settings, &parts).map_err(|error| {
@@ -214,6 +215,18 @@ pub(crate) async fn staff(
         .because(error)
     })?;
     Ok(Staff { agents, model: about, tools, notes })
+}
+
+/// Whether questions are put in other words. The built-in model cannot do that, and says so instead of pretending.
+fn rewriting(config: &Config, small: &About, notes: &mut Vec<Both>) -> Rewriting {
+    if config.search.rewriting == Rewriting::ByModel && small.kind == ModelKind::Extractive {
+        notes.push(both!(
+            "`rewrite = \"on\"`이지만 내장 모델은 질문을 다른 말로 바꾸지 못하므로 그대로 찾습니다. `model`이나 `small_model`에 LLM을 고르세요",
+            "`rewrite = \"on\"`, but the built-in model cannot put questions in other words; they are looked for as they are. Choose an LLM as `model` or `small_model`"
+        ));
+        return Rewriting::Off;
+    }
+    config.search.rewriting
 }
 
 /// The agents that files describe, by the names of the files.

@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use doran_agents::Rewriting;
+
 use crate::environment::Environment;
 use crate::output::{Both, Language, both};
 use crate::secret::{Secret, without_password};
@@ -76,6 +78,8 @@ pub(crate) struct Search {
     pub(crate) store: SearchStore,
     /// The folder of the encoder, if there is one.
     pub(crate) encoder: Option<PathBuf>,
+    /// Whether agents put questions in other words first.
+    pub(crate) rewriting: Rewriting,
 }
 
 /// Where documents are searched.
@@ -286,6 +290,10 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         INSTALLED_ENCODER => Some(data_dir.join(doran_llm::embed::UNIVERSAL_FOLDER)),
         path => Some(absolute(path, origin(values, "encoder"), environment)?),
     };
+    let rewriting = match text(values, "rewrite") {
+        "on" => Rewriting::ByModel,
+        _ => Rewriting::Off,
+    };
     let worker = match text(values, "worker") {
         "auto" => format!("{}-{}", host(environment), std::process::id()),
         name => name.to_owned(),
@@ -299,7 +307,7 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         log: text(values, "log").to_owned(),
         model: text(values, "model").to_owned(),
         small_model: Some(text(values, "small_model")).filter(|name| *name != "same").map(str::to_owned),
-        search: Search { store, encoder },
+        search: Search { store, encoder, rewriting },
         allowed_hosts: list(text(values, "allowed_hosts")),
         worker,
         lease: Duration::from_secs(number(values, "lease_seconds")?.into()),

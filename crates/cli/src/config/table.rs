@@ -146,6 +146,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
         ko: "낱말에 더해 뜻으로 찾게 하는 문장 인코더: `none`, `use-multilingual`(`doran models install use-multilingual`로 데이터 디렉터리에 넣은 뒤), 또는 그 파일이 있는 폴더. 색인은 자기 인코더를 기억한다. 바꾼 뒤에는 `doran reindex`로 다시 만든다.",
     },
     Setting {
+        key: "rewrite",
+        env: "DORAN_REWRITE",
+        flag: None,
+        kind: Kind::OneOf(&["off", "on"]),
+        default: "off",
+        secret: false,
+        en: "Whether agents have `small_model` put a question in other words before they look documents up: `off` or `on`. It finds everyday questions in formal documents more often, and costs one short call of the model a question.",
+        ko: "에이전트가 문서를 찾기 전에 `small_model`로 질문을 다른 말로도 바꿔 볼지: `off` 또는 `on`. 일상의 말로 물어도 격식 있는 문서를 더 잘 찾지만, 질문마다 모델을 짧게 한 번 더 부른다.",
+    },
+    Setting {
         key: "opensearch",
         env: "DORAN_OPENSEARCH",
         flag: Some("--opensearch"),

@@ -15,7 +15,7 @@ fn the_answer_is_on_stdout_and_the_rest_on_stderr() {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{stderr}");
     assert!(stdout.contains("연차휴가 15일을 준다.") && stdout.lines().count() == 1, "{stdout}");
-    assert!(stderr.contains("· rag 4 passages") && stderr.contains("휴가 규정 › 연차휴가"), "{stderr}");
+    assert!(stderr.contains("· rag 6 passages") && stderr.contains("휴가 규정 › 연차휴가"), "{stderr}");
     let piped = told(&here, &["ask", "-"], "연차휴가는 며칠인가요?\n");
     assert_eq!(text(&piped.stdout), stdout);
     let empty = told(&here, &["ask", "--lang", "ko"], "\n");
@@ -87,4 +87,14 @@ fn agents_and_tools_are_listed_with_what_the_settings_say() {
     std::fs::write(here.join("doran.toml"), "[tools.policies]\nnothing = \"ask\"\n").expect("written");
     let wrong = text(&told(&here, &["agents"], "").stderr);
     assert!(wrong.contains("there is no tool `nothing`; there are: calculator"), "{wrong}");
+}
+
+#[test]
+fn the_built_in_model_says_that_it_cannot_put_questions_in_other_words() {
+    let here = fresh("ask-rewrite");
+    std::fs::write(here.join("doran.toml"), "rewrite = \"on\"\n").expect("written");
+    let output = told(&here, &["ask", "연차휴가는 며칠인가요?", "--lang", "ko"], "");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && stdout.contains("15일"), "{stdout}{stderr}");
+    assert!(stderr.contains("내장 모델은 질문을 다른 말로 바꾸지 못하므로 그대로 찾습니다"), "{stderr}");
 }

@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::failpoint;
+use crate::failure;
 use crate::graph::Core;
 use crate::log::{self, AskKind, Place, Question};
 use crate::plan;
@@ -26,7 +27,7 @@ use crate::store::{
 };
 
 pub(crate) use fold::{At, rebuild};
-pub(crate) use panic::{PANIC, caught};
+pub(crate) use panic::caught;
 pub use run_cx::Limits;
 pub(crate) use run_cx::{Journal, RunCx, Tip};
 
@@ -201,7 +202,7 @@ pub(crate) async fn drive<S: State>(
         if scope.is_outer() && run.release.is_cancelled() {
             return Err(Halt::Released);
         }
-        run.check_limits().map_err(|limit| Halt::failed("limit_exceeded", limit.to_string()))?;
+        run.check_limits().map_err(|limit| Halt::failed(failure::LIMIT_EXCEEDED, limit.to_string()))?;
         if let Some(question) = breakpoint(graph, run, scope, at) {
             return Ok((Ended::Paused(vec![question]), None));
         }
@@ -243,7 +244,7 @@ async fn fold_and_write<S: State>(
             at.position.due.iter().map(|task| format!("`{}`", graph.node(task.node).name)).collect();
         let said = panic::said(&*panic);
         let message = format!("a reducer or branch after {} panicked: {said}", nodes.join(", "));
-        Err(Halt::failed(PANIC, message))
+        Err(Halt::failed(failure::PANIC, message))
     });
     if let Err(halt) = folded {
         return Err(halt.keeping(step::results(scope, at.position.step, &tasks)));
@@ -284,7 +285,7 @@ fn fold_updates<S: State>(
             let name = &graph.node(*node).name;
             let message =
                 format!("the branch of node `{name}` led to `{}`, which it had not declared", undeclared.0);
-            Halt::failed("undeclared_target", message)
+            Halt::failed(failure::UNDECLARED_TARGET, message)
         })?;
         routes.push((*node, next));
     }
@@ -292,7 +293,7 @@ fn fold_updates<S: State>(
         let name = |ix: &plan::Ix| format!("`{}`", graph.node(*ix).name);
         let missing: Vec<String> = stuck.missing.iter().map(name).collect();
         let message = format!("join {} still waits for {}", name(&stuck.join), missing.join(", "));
-        Halt::failed("stuck_join", message)
+        Halt::failed(failure::STUCK_JOIN, message)
     })?;
     at.finished = nodes;
     at.position = position;
@@ -405,7 +406,7 @@ fn open_record(question: &Question) -> Option<Record> {
 
 fn not_json<S: State>(graph: &Core<S>, node: plan::Ix, error: &serde_json::Error) -> Halt {
     let message = format!("the update of node `{}` cannot be stored: {error}", graph.node(node).name);
-    Halt::failed("not_storable", message)
+    Halt::failed(failure::NOT_STORABLE, message)
 }
 
 /// Runs a graph without a store, to its end.
@@ -431,10 +432,10 @@ pub(crate) async fn drive_inner<S: State>(
     Arc::make_mut(&mut at.state).apply(input);
     for body in run.inner_steps(path) {
         fold::fold_step(graph, &mut at, 0, &body)
-            .map_err(|error| Halt::failed("state_mismatch", error.to_string()))?;
+            .map_err(|error| Halt::failed(failure::STATE_MISMATCH, error.to_string()))?;
     }
     if let Some(astray) = &at.astray {
-        return Err(Halt::failed("graph_changed", astray.to_string()));
+        return Err(Halt::failed(failure::GRAPH_CHANGED, astray.to_string()));
     }
     let (ended, _) = drive(graph, run, &Scope::Inner(path.to_owned()), &mut at).await?;
     Ok((ended, at.state))

@@ -6,9 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-/// The code of a run that failed so.
-pub(crate) const PANIC: &str = "panic";
-
 /// Waits for `future`; `Err` is what it said when it panicked.
 pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let mut future = pin!(future);

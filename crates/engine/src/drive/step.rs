@@ -8,6 +8,7 @@ use crate::drive::fan::side_by_side;
 use crate::drive::fold;
 use crate::drive::task::{self, Done, RESULT, SPENT, TaskEnd};
 use crate::drive::{At, Halt, RunCx, Scope};
+use crate::failure;
 use crate::graph::Core;
 use crate::log::{self, Question, TaskDone};
 use crate::plan::{Ix, Task};
@@ -59,7 +60,7 @@ async fn gather<S: State>(
     let mut left = count;
     while left > 0 {
         let mut came = vec![fan.next().await.ok_or_else(|| {
-            Halt::failed("aborted", "a task was aborted from outside the engine".to_owned())
+            Halt::failed(failure::ABORTED, "a task was aborted from outside the engine".to_owned())
         })?];
         while let Some(more) = fan.try_next() {
             came.push(more);

@@ -1,6 +1,7 @@
 //! One task: a node, tried until it succeeds, pauses, or fails for good. Timeouts, retries, panics and the cache are
 //! here; what the result means for the run is not.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,9 +14,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cx::{Cx, Scratch, TaskCx};
 use crate::drive::RunCx;
-use crate::drive::panic::{PANIC, caught, said};
+use crate::drive::panic::{caught, said};
 use crate::error::{Kind, NodeError};
 use crate::failpoint;
+use crate::failure::{LIMIT_EXCEEDED, NODE_FAILED, PANIC, STATE_MISMATCH, TIMEOUT};
 use crate::graph::{Built, Cache, Core, NodeFuture};
 use crate::log::{Question, TaskDone};
 use crate::plan::Task;
@@ -137,7 +139,7 @@ async fn run_once<S: State>(
             })
         }
         // A question is a question even when the node swallowed the error that says so, or made another of it.
-        Ok(_) | Err(Failure { code: Failure::OF_NODE, .. }) if !asks.is_empty() => TaskEnd::Paused(asks),
+        Ok(_) | Err(Failure { of_node: true, .. }) if !asks.is_empty() => TaskEnd::Paused(asks),
         Ok(update) => {
             if let Some((key, lifetime)) = cached
                 && let Err(error) = keep(&run, &key, &update, lifetime).await
@@ -149,29 +151,31 @@ async fn run_once<S: State>(
         }
         Err(Failure { code, message, .. }) => {
             let message = format!("node `{}`: {message}", node.name);
-            TaskEnd::Failed { failure: RunFailure { code: code.into(), message }, usage, spent }
+            TaskEnd::Failed { failure: RunFailure { code: code.into_owned(), message }, usage, spent }
         }
     }
 }
 
 struct Failure {
     kind: Kind,
-    code: &'static str,
+    code: Cow<'static, str>,
     message: String,
     source: BoxError,
+    /// The node gave it, and not somebody who watched the node.
+    of_node: bool,
 }
 
 impl Failure {
-    /// The code of an error that a node gave.
-    const OF_NODE: &'static str = "node_failed";
-
     fn of(error: NodeError) -> Self {
-        let code = if matches!(error.kind, Kind::Limit) { "limit_exceeded" } else { Self::OF_NODE };
-        Self { code, message: error.to_string(), kind: error.kind, source: error.source }
+        let message = error.to_string();
+        let NodeError { kind, code, source } = error;
+        let of_node = !matches!(kind, Kind::Limit);
+        let code = if of_node { code.unwrap_or(NODE_FAILED.into()) } else { LIMIT_EXCEEDED.into() };
+        Self { kind, code, message, source, of_node }
     }
 
     fn new(kind: Kind, code: &'static str, message: String) -> Self {
-        Self { kind, code, source: message.clone().into(), message }
+        Self { kind, code: code.into(), source: message.clone().into(), message, of_node: false }
     }
 }
 
@@ -189,13 +193,11 @@ async fn attempts<S: State>(
             biased;
             outcome = attempt(node, state, cx) => outcome,
             () = run.cancel.cancelled() => Err(Failure::new(Kind::Cancelled, "cancelled", "cancelled".into())),
-            limit = run.out_of_time() => Err(Failure::new(Kind::Limit, "limit_exceeded", limit.to_string())),
+            limit = run.out_of_time() => Err(Failure::new(Kind::Limit, LIMIT_EXCEEDED, limit.to_string())),
         };
         let asks = !cx.scratch().asks.is_empty();
         let wait = match &outcome {
-            Err(failure)
-                if matches!(failure.kind, Kind::Transient) && !(asks && failure.code == Failure::OF_NODE) =>
-            {
+            Err(failure) if matches!(failure.kind, Kind::Transient) && !(asks && failure.of_node) => {
                 node.retry.wait(tried, jitter())
             }
             _ => None,
@@ -225,7 +227,7 @@ async fn attempt<S: State>(node: &Built<S>, state: &Snap<S>, cx: &Cx) -> Result<
         biased;
         outcome = unwound::<S>(running) => outcome,
         limit = out_of_time(node.timeout.total, node.timeout.idle, cx) => {
-            Err(Failure::new(Kind::Transient, "timeout", limit))
+            Err(Failure::new(Kind::Transient, TIMEOUT, limit))
         }
     }
 }
@@ -288,7 +290,7 @@ fn replay<U: serde::de::DeserializeOwned>(body: &[u8], node: &str) -> TaskEnd<U>
         }),
         Err(error) => TaskEnd::Failed {
             failure: RunFailure {
-                code: "state_mismatch".into(),
+                code: STATE_MISMATCH.into(),
                 message: format!("the recorded result of node `{node}` does not fit its state: {error}"),
             },
             usage: Usage::default(),

@@ -94,7 +94,7 @@ where
     }
 }
 
-/// Begins the definition of a node; `then`, `then_all`, `branch`, `branch_or_end` or `end` finishes it.
+/// Begins the definition of a node; `then`, `then_all`, `when`, `branch`, `branch_or_end` or `end` finishes it.
 pub fn node<S: State, M>(run: impl IntoNode<S, M>) -> Open<S> {
     Open {
         run: run.into_node(),
@@ -179,6 +179,19 @@ impl<S: State> Open<S> {
     /// Leads to several nodes, side by side.
     pub fn then_all<N>(self, next: impl IntoIterator<Item = impl Into<N>>) -> Def<S, N> {
         self.way(Way::Then(next.into_iter().map(Into::into).collect()))
+    }
+
+    /// Leads to `yes` when this holds of the state after the step, else to `no`: a branch with two ways, or a loop when
+    /// one of them leads back.
+    pub fn when<N: Clone + Send + Sync + 'static>(
+        self,
+        holds: impl Fn(&S) -> bool + Send + Sync + 'static,
+        yes: impl Into<N>,
+        no: impl Into<N>,
+    ) -> Def<S, N> {
+        let (yes, no): (N, N) = (yes.into(), no.into());
+        let targets = [yes.clone(), no.clone()];
+        self.branch(targets, move |state| To::Node(if holds(state) { yes.clone() } else { no.clone() }))
     }
 
     /// Leads to one of `targets`, chosen by the state after the step.

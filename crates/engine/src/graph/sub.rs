@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cx::Cx;
 use crate::drive::{Ended, Halt, drive_inner};
 use crate::error::{Kind, NodeError};
+use crate::failure::LIMIT_EXCEEDED;
 use crate::graph::{Core, Drawing, Graph, Node, NodeFuture};
 use crate::state::{Snap, State};
 
@@ -44,8 +45,8 @@ where
                 }
                 Err(Halt::Failed { failure, records, .. }) => {
                     run.record(records).await.map_err(|error| NodeError::of(Kind::Store, error))?;
-                    let kind = if failure.code == "limit_exceeded" { Kind::Limit } else { Kind::Permanent };
-                    Err(NodeError::of(kind, failure.message))
+                    let kind = if failure.code == LIMIT_EXCEEDED { Kind::Limit } else { Kind::Permanent };
+                    Err(NodeError::of(kind, failure.message).with_code(failure.code))
                 }
                 Err(Halt::Cancelled) => Err(NodeError::of(Kind::Cancelled, "cancelled")),
                 Err(Halt::Lost(error)) => Err(NodeError::of(Kind::Store, error)),

@@ -22,7 +22,7 @@ use crate::store::{EntryKind, RunFailure, RunRow, Seq, Status};
 /// How a run came to rest in this process.
 #[derive(Clone)]
 pub(crate) enum RunRest {
-    Finished(Arc<dyn Any + Send + Sync>),
+    Finished(Arc<dyn Any + Send + Sync>, Option<Arc<RunRow>>),
     Paused(Vec<Question>),
     Failed(RunFailure),
     Cancelled,
@@ -90,6 +90,26 @@ impl<S: State> Bot<S> {
         self.outcome(&run).await
     }
 
+    /// Goes on with a thread, whatever became of it, and waits until it rests. A run that waits for an answer gets this
+    /// one, if there is one; a run under way is waited for, also one that a process left when it died; a thread
+    /// without either gets a new run with `input`. An answer that nobody waited for when this was called is not used.
+    ///
+    /// It lets this process take up runs that nobody works on ([`Runtime::work`]), so register all graphs before.
+    pub async fn go_on(
+        &self,
+        thread: &ThreadKey,
+        input: S::Update,
+        answer: Option<impl Serialize>,
+    ) -> Result<Outcome<S>, EngineError> {
+        let waits = self.active(thread).await?.is_some() && !self.runtime.questions(thread).await?.is_empty();
+        self.runtime.work().await?;
+        match (self.active(thread).await?, answer) {
+            (Some(_), Some(answer)) if waits => self.resume(thread, answer).await,
+            (Some(run), _) => self.outcome(&run).await,
+            (None, _) => self.run(thread, input).await,
+        }
+    }
+
     /// Answers the only open question of a thread and waits until the run rests again.
     pub async fn resume(
         &self,
@@ -114,7 +134,7 @@ impl<S: State> Bot<S> {
     /// Waits until a run rests: ended, paused, failed or cancelled.
     pub async fn outcome(&self, run: &RunHandle) -> Result<Outcome<S>, EngineError> {
         match run.rest().await? {
-            RunRest::Finished(state) => match state.downcast::<S>() {
+            RunRest::Finished(state, _) => match state.downcast::<S>() {
                 Ok(state) => Ok(Outcome::Finished(Snap(state))),
                 Err(_) => {
                     // The thread may have gone on since: the state is the one at the run's last entry.
@@ -180,8 +200,11 @@ impl RunHandle {
 
     /// Waits until it rests and tells where it stands.
     pub async fn wait(&self) -> Result<RunRow, EngineError> {
-        drop(self.rest().await?);
-        Ok(self.runtime.0.store.run(&self.key()).await?)
+        match self.rest().await? {
+            // Nothing more happens to it.
+            RunRest::Finished(_, Some(row)) => Ok(Arc::unwrap_or_clone(row)),
+            _ => Ok(self.runtime.0.store.run(&self.key()).await?),
+        }
     }
 
     /// The state that the run ended with, read by `graph`, if it ended well and this process still has it at hand.
@@ -189,7 +212,7 @@ impl RunHandle {
     pub fn final_state(&self, graph: &str) -> Option<Value> {
         let rest = self.rest.as_ref()?.borrow();
         match rest.as_ref()? {
-            RunRest::Finished(state) => self.runtime.0.graph(graph).ok()?.show(&**state),
+            RunRest::Finished(state, _) => self.runtime.0.graph(graph).ok()?.show(&**state),
             RunRest::Paused(_) | RunRest::Failed(_) | RunRest::Cancelled | RunRest::Left(_) => None,
         }
     }
@@ -228,12 +251,13 @@ impl RunHandle {
         }
         let row = self.runtime.0.store.run(&self.key()).await?;
         Ok(match row.status {
-            Status::Finished => RunRest::Finished(Arc::new(())),
+            Status::Finished => RunRest::Finished(Arc::new(()), Some(Arc::new(row))),
             Status::Paused => RunRest::Paused(questions),
             Status::Cancelled => RunRest::Cancelled,
-            Status::Failed => RunRest::Failed(
-                row.error.unwrap_or(RunFailure { code: "failed".into(), message: "the run failed".into() }),
-            ),
+            Status::Failed => RunRest::Failed(row.error.unwrap_or(RunFailure {
+                code: crate::failure::NODE_FAILED.into(),
+                message: "the run failed".into(),
+            })),
             Status::Queued | Status::Running => RunRest::Left("it is still running".into()),
         })
     }

@@ -11,17 +11,21 @@ use serde_json::value::RawValue;
 
 use crate::drive::{self, At, Ended, Halt, Journal, RunCx, Tip};
 use crate::error::EngineError;
+use crate::failure;
 use crate::graph::{Core, Drawing};
 use crate::id::ThreadKey;
 use crate::log::{self, Place, Question};
 use crate::plan;
 use crate::runtime::hot::Hot;
 use crate::state::State;
-use crate::store::{Claimed, Commit, Committed, Entry, EntryKind, Loaded, Seq, Store, StoreError};
+use crate::store::{
+    Claimed, Commit, Committed, Entry, EntryKind, Loaded, RunRow, Seq, Status, Store, StoreError,
+};
 
 /// How driving a run ended in this process.
 pub(crate) enum RunEnd {
-    Finished(Arc<dyn Any + Send + Sync>),
+    /// With its state and, when it was written down, its row.
+    Finished(Arc<dyn Any + Send + Sync>, Option<Arc<RunRow>>),
     Paused(Vec<Question>),
 }
 
@@ -151,11 +155,11 @@ impl<S: State> Hosted<S> {
         let (mut at, last) = match stood {
             Ok(stood) => stood,
             Err(EngineError::Store(error)) => return (Err(Halt::Lost(error)), None),
-            Err(error) => return fail(run, "state_mismatch", &error).await,
+            Err(error) => return fail(run, failure::STATE_MISMATCH, &error).await,
         };
         if let Some(said) = panicked {
             let message = format!("a reducer panicked while the log was read: {said}");
-            return fail_shared(&Arc::new(run), &mut at, drive::PANIC, message).await;
+            return fail_shared(&Arc::new(run), &mut at, failure::PANIC, message).await;
         }
         run.worked_before(Duration::from_millis(at.active_ms));
         for (path, body) in std::mem::take(&mut at.inner) {
@@ -164,10 +168,10 @@ impl<S: State> Hosted<S> {
         let run = Arc::new(run);
         if row.epoch > 1 && row.fingerprint != self.core.fingerprint {
             let message = format!("graph `{}` changed since this run was started", self.name);
-            return fail_shared(&run, &mut at, "graph_changed", message).await;
+            return fail_shared(&run, &mut at, failure::GRAPH_CHANGED, message).await;
         }
         if let Some(astray) = at.astray.clone() {
-            return fail_shared(&run, &mut at, "graph_changed", astray.to_string()).await;
+            return fail_shared(&run, &mut at, failure::GRAPH_CHANGED, astray.to_string()).await;
         }
         if last.restarts > MOST_RESTARTS {
             let message = format!("the process ended {} times in the same step", last.restarts);
@@ -183,14 +187,29 @@ impl<S: State> Hosted<S> {
         match outcome {
             Ok((Ended::Finished, committed)) => {
                 let state = at.state.clone();
-                if let Some(committed) = committed {
+                let row = committed.map(|committed| {
                     self.hot().keep(row.thread.clone(), committed.head, row.run, at);
-                }
-                (Ok(RunEnd::Finished(state)), committed)
+                    Arc::new(finished(row, &run, &committed))
+                });
+                (Ok(RunEnd::Finished(state, row)), committed)
             }
             Ok((Ended::Paused(asks), committed)) => (Ok(RunEnd::Paused(asks)), committed),
             Err(halt) => (Err(halt), None),
         }
+    }
+}
+
+/// The row of a run as the commit that ended it left it.
+fn finished(claimed: &RunRow, run: &RunCx, committed: &Committed) -> RunRow {
+    let (steps, usage) = run.booked();
+    RunRow {
+        status: Status::Finished,
+        cancel_asked: committed.cancel_asked,
+        ended_at: Some(committed.at),
+        last_seq: Some(committed.head),
+        steps,
+        usage,
+        ..claimed.clone()
     }
 }
 

@@ -129,6 +129,36 @@ async fn a_closing_call_is_recorded_before_the_next_call_and_costs_no_write_when
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_closing_call_of_a_node_that_fails_is_not_made_again_by_a_retry() {
+    let (world, lives) = (World::default(), Calls::default());
+    let (seen, counted) = (world.clone(), lives.clone());
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.hit());
+            async move {
+                let reply: usize =
+                    cx.closing_effect("model", async { Ok::<_, NodeError>(seen.call("model")) }).await?;
+                if nth == 1 {
+                    return Err(NodeError::permanent("the reply cannot be used"));
+                }
+                Ok(say(reply.to_string()))
+            }
+        }),
+    );
+    let store = ram();
+    let first = bot_on(Arc::new(store.clone()), &graph);
+    let handle = first.start(&thread("t"), Notes::update()).await.expect("started");
+    assert_eq!(rest(&first, &handle).await, "node_failed: node `a`: the reply cannot be used");
+    first.runtime().shutdown(ms(0)).await;
+    // Another process, which knows only what is stored.
+    let second = bot_on(Arc::new(store), &graph);
+    let again = second.runtime().retry(&handle.key()).await.expect("tried again");
+    assert_eq!(rest(&second, &again).await, "1");
+    assert_eq!(world.calls(), ["model"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_closing_call_beside_another_is_not_made_again_after_a_crash() {
     let (world, lives) = (World::default(), Calls::default());
     let (seen, counted) = (world.clone(), lives.clone());

@@ -8,8 +8,8 @@ use doran_engine::{
 use serde::{Deserialize, Serialize};
 
 use crate::support::{
-    Calls, Notes, NotesUpdate, bot, crash_and_take_over, does, ms, ram, rest, run, say, says, thread, trace,
-    traced,
+    Calls, Notes, NotesUpdate, bot, crash_and_take_over, does, ms, only, ram, rest, run, say, says, thread,
+    trace, traced,
 };
 
 #[tokio::test]
@@ -374,6 +374,57 @@ async fn trying_the_outer_node_again_redoes_no_inner_step_and_no_recorded_call()
     assert_eq!(end, "one call1");
     assert_eq!((first.count(), called.count(), second.count()), (1, 1, 2));
     assert_eq!(trace, "started | 0.0/one | 0.0/two | sub×2 | finished");
+}
+
+#[tokio::test]
+async fn a_node_leads_one_way_when_something_holds_and_another_when_not() {
+    let counts = || does(|state, _| async move { Ok(say(format!("a{}", state.n)).n(state.n + 1)) });
+    let by_name = Graph::named()
+        .node("a", counts().when(|state: &Notes| state.n < 3, "a", "b"))
+        .node("b", says("b").end())
+        .start("a")
+        .build()
+        .expect("sound");
+    assert_eq!(traced(&by_name).await.0, "a0 a1 a2 b");
+    let wrong = Graph::named().node("a", counts().when(|_: &Notes| true, "a", "c")).start("a").build();
+    assert_eq!(wrong.err(), Some(BuildError::UnknownTarget { from: "a".into(), to: "c".into() }));
+
+    #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    enum Step {
+        A,
+        B,
+    }
+    let by_enum = Graph::define(|step| match step {
+        Step::A => counts().when(|state: &Notes| state.n < 3, Step::A, Step::B),
+        Step::B => says("b").end(),
+    })
+    .start(Step::A)
+    .build()
+    .expect("sound");
+    assert_eq!(traced(&by_enum).await.0, "a0 a1 a2 b");
+    assert_eq!(by_enum.fingerprint(), by_name.fingerprint());
+}
+
+#[tokio::test]
+async fn the_code_of_whoever_failed_is_the_code_of_the_run() {
+    let refused = || NodeError::permanent("401").with_code("model_unauthorized");
+    let graph = only("a", does(move |_, _| async move { Err::<NotesUpdate, _>(refused()) }));
+    let (end, trace) = traced(&graph).await;
+    assert_eq!(end, "model_unauthorized: node `a`: 401");
+    assert_eq!(trace, "started | failed model_unauthorized");
+    let deep = node(move |_: Snap<Inner>| async move { Err::<InnerUpdate, _>(refused()) });
+    assert_eq!(
+        traced(&two_deep(deep)).await.0,
+        "model_unauthorized: node `sub`: node `deep`: node `two`: 401"
+    );
+    let panics = node(|_: Snap<Inner>| async move {
+        if true {
+            panic!("inside");
+        }
+        Ok::<InnerUpdate, NodeError>(Inner::update())
+    });
+    let end = traced(&two_deep(panics)).await.0;
+    assert!(end.starts_with("panic: node `sub`: node `deep`: node `two`"), "{end}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use doran_engine::log;
 use doran_engine::runtime::Edit;
 use doran_engine::store::{EntryKind, Idempotency, IfBusy, RunFilter, Status, StoreError, Usage};
-use doran_engine::{Bot, Cx, EngineError, Graph, NodeError, RunHandle, StartOptions, ThreadId, To};
+use doran_engine::{
+    Bot, Cx, EngineError, Graph, NodeError, RunHandle, Snap, StartOptions, Tenant, ThreadId, To,
+};
 use serde_json::json;
 
-use crate::support::{Calls, Notes, bot, bot_on, does, ms, only, rest, run, say, says, thread, told, trace};
+use crate::support::{
+    Calls, Notes, bot, bot_on, does, mortal, ms, only, ram, rest, run, say, says, thread, told, trace,
+};
 
 /// Takes a while, then says what it was given.
 fn slow() -> Graph<Notes> {
@@ -390,4 +394,53 @@ async fn runs_on_one_thread_never_interleave() {
         assert_eq!(shape[nth * 4..][..4], whole, "run {nth}");
         assert!(run.iter().all(|entry| entry.run == run[0].run), "run {nth} is mixed");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_on_starts_waits_for_or_answers_whatever_the_thread_needs() {
+    let graph = only(
+        "a",
+        does(|state: Snap<Notes>, cx: Cx| async move {
+            let yes: String = cx.ask(format!("{}?", state.said.len())).await?;
+            Ok(say(yes))
+        }),
+    );
+    let bot = bot(&graph);
+    let on = async |answer: Option<&str>| told(bot.go_on(&thread("t"), Notes::update(), answer).await);
+    // Nobody waited for this answer when it was given.
+    assert_eq!(on(Some("early")).await, "0.0:ask#0 asks \"0?\"");
+    assert_eq!(on(None).await, "0.0:ask#0 asks \"0?\"");
+    assert_eq!(on(Some("yes")).await, "yes");
+    assert_eq!(on(Some("yes")).await, "0.0:ask#0 asks \"1?\"");
+    assert_eq!(on(Some("again")).await, "yes again");
+    let runs = bot.runtime().store().runs(&Tenant::local(), &RunFilter::default()).await.expect("runs");
+    assert_eq!(runs.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_on_takes_up_what_a_dead_process_left() {
+    let lives = Calls::default();
+    let counted = lives.clone();
+    let graph = only(
+        "a",
+        does(move |_, _| {
+            let nth = counted.hit();
+            async move {
+                if nth == 1 {
+                    std::future::pending::<()>().await;
+                }
+                Ok(say(format!("life {nth}")))
+            }
+        }),
+    );
+    let store = ram();
+    let (first, life) = mortal(&store, "first", &graph);
+    first.start(&thread("t"), Notes::update()).await.expect("started");
+    while lives.count() == 0 {
+        tokio::time::sleep(ms(1)).await;
+    }
+    life.end();
+    let (second, _) = mortal(&store, "second", &graph);
+    let outcome = second.go_on(&thread("t"), say("a new run"), None::<bool>).await;
+    assert_eq!(told(outcome), "life 2");
 }

@@ -82,6 +82,9 @@ fn reply(turn: &Turn<'_>, messages: &[Message], question: &str) -> Vec<String> {
     if let Some(lines) = without_material(turn, question) {
         return lines;
     }
+    if turn.passages.is_empty() && talk::wants_a_summary(question) {
+        return vec![say(Say::NotFound)];
+    }
     if turn.passages.is_empty() {
         return vec![say(Say::Introduce), say(Say::Connect)];
     }
@@ -205,16 +208,15 @@ fn summed_up(turn: &Turn<'_>, messages: &[Message], question: &str) -> Option<Ve
     if lean::points_back(question) {
         return previous(turn);
     }
-    let about_talk =
-        ["대화", "지금까지", "얘기", "이야기", "conversation", "so far", "we discussed", "our chat"];
-    let lower = question.to_lowercase();
-    if !about_talk.iter().any(|cue| lower.contains(cue)) && turn.has_previous() {
+    let of_talk = talk::is_about_talk(question);
+    if !of_talk && turn.has_previous() {
         return previous(turn);
     }
     let earlier = &messages[..messages.len().saturating_sub(1)];
     let digest = summarize::digest(earlier, MOST_QUOTES);
     if digest.is_empty() {
-        return Some(vec![Say::DigestEmpty.with(turn.tongue, &[])]);
+        let say = if of_talk { Say::DigestEmpty } else { Say::NotFound };
+        return Some(vec![say.with(turn.tongue, &[])]);
     }
     let lines = digest.iter().map(|(say, text)| say.with(turn.tongue, &[text]));
     Some(std::iter::once(Say::Digest.with(turn.tongue, &[])).chain(lines).collect())

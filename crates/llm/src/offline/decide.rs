@@ -76,7 +76,7 @@ pub(super) fn classify(turn: &Turn<'_>) -> Decision {
     let question = turn.question.as_str();
     let (choice, reason) = if is_small_talk(question) {
         ("chitchat", ["인사나 대화입니다", "small talk"])
-    } else if talk::wants_a_summary(question) {
+    } else if talk::wants_a_summary(question) && !talk::is_about_documents(question) {
         ("summary", ["요약을 바랍니다", "asks to sum up"])
     } else if recalls(question) {
         ("chitchat", ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"])

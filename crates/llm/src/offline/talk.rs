@@ -137,6 +137,17 @@ pub(super) fn wants_a_summary(text: &str) -> bool {
     holds(&lower, cues) || bare.ends_with("요약") || bare == "summary"
 }
 
+/// Whether a text speaks of the conversation itself.
+pub(super) fn is_about_talk(text: &str) -> bool {
+    holds(&text.to_lowercase(), "대화|지금까지|얘기|이야기|conversation|so far|we discussed|our chat")
+}
+
+/// Whether a text names documents and not the conversation.
+pub(super) fn is_about_documents(text: &str) -> bool {
+    let cues = "문서|규정|계약서|자료|매뉴얼|지침|document|rules|policy|handbook|contract|manual";
+    holds(&text.to_lowercase(), cues) && !is_about_talk(text)
+}
+
 /// Whether a sentence asks or requests something.
 pub(super) fn asks(text: &str) -> bool {
     let trimmed = text.trim_end();

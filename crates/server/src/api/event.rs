@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::failure::{self, Words};
+use super::{Advice, advice};
 
 /// One event of a run. `type` is also the name of its frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -223,8 +223,8 @@ fn of_entry(thread: &str, entry: &Entry) -> Result<Body, StoreError> {
         EntryKind::Finished => Body::Finished,
         EntryKind::Failed => {
             let log::Failed { failure, node } = read(entry)?;
-            let Words { en, ko } = failure::words(&failure.code, &failure.message);
             let RunFailure { code, message } = failure;
+            let Advice { en, ko } = advice(&code);
             Body::Failed { code, message, en: en.into(), ko: ko.into(), node }
         }
         EntryKind::Cancelled => Body::Cancelled { partial: read::<log::Cancelled>(entry)?.partial },
@@ -254,4 +254,41 @@ fn read<T: DeserializeOwned>(entry: &Entry) -> Result<T, StoreError> {
 
 fn damaged(entry: &Entry, error: &serde_json::Error) -> StoreError {
     StoreError::Damaged(format!("entry {}: {error}", entry.seq))
+}
+
+#[cfg(test)]
+mod tests {
+    use doran_engine::RunId;
+    use doran_engine::failure::NODE_FAILED;
+
+    use super::*;
+
+    fn failed(body: &str) -> (String, String, String) {
+        let entry = Entry {
+            seq: 2,
+            parent: 1,
+            base: 0,
+            run: Some(RunId::random()),
+            at: 0,
+            kind: EntryKind::Failed,
+            body: body.into(),
+        };
+        match of_entry("t", &entry).expect("an event") {
+            Body::Failed { code, en, ko, .. } => (code, en, ko),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_code_and_never_by_its_message() {
+        let Advice { en, ko } = advice(NODE_FAILED);
+        let plain = |code: &str| (code.to_owned(), en.to_owned(), ko.to_owned());
+        // As runs were kept before errors of models had codes of their own.
+        let old = r#"{"code":"node_failed","message":"node `agent`: the model refused the key: 401","node":"agent"}"#;
+        assert_eq!(failed(old), plain("node_failed"));
+        assert_eq!(failed(r#"{"code":"of_a_later_version","message":"?"}"#), plain("of_a_later_version"));
+        let (code, en, _) = failed(r#"{"code":"model_unauthorized","message":"anything"}"#);
+        assert_eq!(code, "model_unauthorized");
+        assert_eq!(en, doran_llm::Fault::Unauthorized.advice().en);
+    }
 }

@@ -5,7 +5,7 @@ use doran_engine::store::{RunRow, Status, ThreadRow, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::failure;
+use super::advice;
 
 /// An agent, for people.
 #[derive(Clone, Debug, Serialize)]
@@ -104,7 +104,7 @@ impl Run {
     /// A run of the store.
     pub fn of(row: &RunRow) -> Self {
         let error = row.error.clone();
-        let words = error.as_ref().map(|error| failure::words(&error.code, &error.message));
+        let words = error.as_ref().map(|error| advice(&error.code));
         Self {
             id: row.run.to_string(),
             thread: row.thread.thread.to_string(),

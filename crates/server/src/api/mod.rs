@@ -1,15 +1,14 @@
 //! The JSON that leaves and enters the server. These types are the interface; inner types are free to change.
 
 mod event;
-mod failure;
 mod lists;
 
 use doran_agents::AskOptions;
+pub use doran_agents::failure::{Advice, advice};
 use doran_engine::store::IfBusy;
 use serde::{Deserialize, Serialize};
 
 pub use event::{Body, Event, Question, Task};
-pub use failure::{Words, words};
 pub use lists::{Agent, Run, Said, Thread};
 
 /// `POST /api/threads/{thread}/runs`

@@ -5,13 +5,14 @@ use std::time::Instant;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use doran_agents::AskOptions;
-use doran_engine::store::{IfBusy, Status};
+use doran_engine::store::{IfBusy, RunFailure, Status};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::json;
 use super::runs::idempotency_key;
 use crate::App;
+use crate::api::{Advice, advice};
 use crate::ask::{self, Ask};
 use crate::body;
 use crate::error::ApiError;
@@ -80,7 +81,7 @@ pub(super) async fn chat(
             answer["questions"] = json!(questions);
         }
         (None, status) => {
-            let (ko, en) = sorry(status);
+            let Advice { ko, en } = sorry(status, came.row.error.as_ref());
             let korean = chat.message.chars().any(|char| ('가'..='힣').contains(&char));
             answer["response"] = json!(if korean { ko } else { en });
             answer["error"] = json!(true);
@@ -99,16 +100,13 @@ fn word(status: Status) -> &'static str {
     }
 }
 
-fn sorry(status: Status) -> (&'static str, &'static str) {
+fn sorry(status: Status, failure: Option<&RunFailure>) -> Advice {
     match status {
-        Status::Cancelled => ("실행이 취소되었습니다.", "The run was cancelled."),
-        Status::Failed => (
-            "답을 만들지 못했습니다. 잠시 뒤에 다시 물어보세요.",
-            "No answer could be made. Please ask again in a moment.",
-        ),
-        Status::Queued | Status::Running | Status::Paused | Status::Finished => (
-            "아직 답이 나오지 않았습니다. 같은 대화에서 나중에 확인할 수 있습니다.",
-            "There is no answer yet. It can be looked up later in the same thread.",
-        ),
+        Status::Cancelled => Advice { ko: "실행이 취소되었습니다.", en: "The run was cancelled." },
+        Status::Failed => advice(failure.map_or("", |failure| &failure.code)),
+        Status::Queued | Status::Running | Status::Paused | Status::Finished => Advice {
+            ko: "아직 답이 나오지 않았습니다. 같은 대화에서 나중에 확인할 수 있습니다.",
+            en: "There is no answer yet. It can be looked up later in the same thread.",
+        },
     }
 }

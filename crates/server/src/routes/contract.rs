@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::runs::idempotency_key;
 use crate::App;
+use crate::api::{Advice, advice};
 use crate::ask::{self, Ask};
 use crate::body;
 use crate::error::{ApiError, Code};
@@ -41,7 +42,7 @@ pub(super) async fn chat(
     let key = idempotency_key(request.headers())?;
     let (chat, bytes) = body::json::<Chat>(request, &app.limits).await?;
     if chat.message.trim().is_empty() {
-        return Err(ApiError::because(Code::BadInput, "`message` is empty"));
+        return Err(ApiError::because(Code::BadInput, "`message` is empty", "`message`가 비어 있습니다"));
     }
     let thread = match chat.thread_id.as_deref().or(chat.session_id.as_deref()) {
         Some(name) => ask::thread(&caller, name)?,
@@ -85,7 +86,8 @@ fn frame(told: Told, about: &Value) -> Vec<Frame> {
         Told::Asks(questions) => Frame::new("interrupt", &json!({ "questions": questions })),
         Told::Over(End::Finished) => Frame::new("done", about),
         Told::Over(End::Failed { code, message }) => {
-            Frame::new("error", &json!({ "errorCode": code, "message": message }))
+            let Advice { en, ko } = advice(&code);
+            Frame::new("error", &json!({ "errorCode": code, "message": message, "en": en, "ko": ko }))
         }
         Told::Over(End::Cancelled) => Frame::new("error", &json!({ "errorCode": "run_cancelled" })),
         Told::Over(End::Left) => Frame::new("error", &json!({ "errorCode": "stopping" })),

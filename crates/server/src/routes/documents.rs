@@ -98,13 +98,16 @@ pub(super) async fn text(
         (None, None) => None,
     };
     let document = document.ok_or(Code::NotFound)?;
-    Ok(json(json!({
+    // Words of strangers: whoever opens the address itself gets a file, and nothing is shown.
+    let saved = [(header::CONTENT_DISPOSITION, "attachment; filename=\"document.json\"")];
+    let shown = json(json!({
         "id": document.id,
         "title": document.title,
         "version": document.version,
         "pages": document.pages,
         "text": document.text,
-    })))
+    }));
+    Ok((saved, shown).into_response())
 }
 
 /// `DELETE /api/documents/{document}`: removes the file, its text and what is found of it.
@@ -154,7 +157,11 @@ pub(super) async fn search(
 ) -> Result<Response, ApiError> {
     let Find { q, limit, collection, document } = query(find)?;
     if q.len() > QUESTION {
-        return Err(ApiError::because(Code::BadInput, format!("`q` has more than {QUESTION} bytes")));
+        return Err(ApiError::because(
+            Code::BadInput,
+            format!("`q` has more than {QUESTION} bytes"),
+            format!("`q`가 {QUESTION}바이트를 넘습니다"),
+        ));
     }
     let index = app.index.as_ref().ok_or(Code::NotFound)?;
     let mut question = Question::new(tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MOST_HITS));
@@ -190,7 +197,11 @@ fn check_head(headers: &HeaderMap, most: usize) -> Result<(), ApiError> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_form = text(header::CONTENT_TYPE).trim_start().to_ascii_lowercase().starts_with("multipart/");
     if is_form || headers.contains_key(header::CONTENT_ENCODING) {
-        return Err(ApiError::because(Code::NotAFile, "`curl --data-binary @FILE` sends a file as it is"));
+        return Err(ApiError::because(
+            Code::NotAFile,
+            "`curl --data-binary @FILE` sends a file as it is",
+            "`curl --data-binary @파일`은 파일을 그대로 보냅니다",
+        ));
     }
     if text(header::CONTENT_LENGTH).parse::<usize>().is_ok_and(|length| length > most) {
         return Err(Code::TooLarge.into());
@@ -226,7 +237,11 @@ fn kind_of(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
             Some(kind) if !kind.trim().is_empty() && kind.len() <= 100 => {
                 Ok(DocumentKind::Standard(kind.trim().to_owned()))
             }
-            _ => Err(ApiError::because(Code::BadInput, "`kind` is `general`, `contract` or `standard:KIND`")),
+            _ => Err(ApiError::because(
+                Code::BadInput,
+                "`kind` is `general`, `contract` or `standard:KIND`",
+                "`kind`는 `general`, `contract`, `standard:종류` 가운데 하나입니다",
+            )),
         },
     }
 }
@@ -245,7 +260,7 @@ fn sorted(error: LibraryError) -> ApiError {
         }
         LibraryError::Index(_) => return Code::IndexUnavailable.into(),
     };
-    ApiError::because(code, error.to_string())
+    ApiError::because(code, error.to_string(), error.ko())
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]

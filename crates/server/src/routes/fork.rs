@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::runs::idempotency_key;
-use super::threads::{checked, number, row};
+use super::threads::{checked, no_agent, number, row};
 use super::{json, path};
 use crate::App;
 use crate::api;
@@ -68,15 +68,21 @@ pub(super) async fn fork(
 /// Only what stands between two steps can be gone on from: what a node does inside is its own.
 async fn check_entry(app: &App, source: &ThreadRow, at: Seq) -> Result<(), ApiError> {
     let before = at.checked_sub(1).filter(|_| at <= source.head);
-    let before = before.ok_or_else(|| ApiError::because(Code::BadInput, "the thread has no such entry"))?;
+    let before = before.ok_or_else(no_entry)?;
     let found = app.runtime.store().entries(&source.key, before, 1).await.map_err(EngineError::from)?;
     match found.first() {
         Some(entry) if entry.seq == at && entry.kind != EntryKind::Inner => Ok(()),
-        Some(entry) if entry.seq == at => {
-            Err(ApiError::because(Code::BadInput, "that is a step inside a node; fork after the node's own"))
-        }
-        Some(_) | None => Err(ApiError::because(Code::BadInput, "the thread has no such entry")),
+        Some(entry) if entry.seq == at => Err(ApiError::because(
+            Code::BadInput,
+            "that is a step inside a node; fork after the node's own",
+            "노드 안의 단계입니다. 그 노드 자신의 단계 뒤에서 나누세요",
+        )),
+        Some(_) | None => Err(no_entry()),
     }
+}
+
+fn no_entry() -> ApiError {
+    ApiError::because(Code::BadInput, "the thread has no such entry", "이 대화에 그런 기록이 없습니다")
 }
 
 /// Does what is due where the thread stands, if anything is.
@@ -87,7 +93,7 @@ async fn go_on(
     agent: Option<String>,
 ) -> Result<ThreadRow, ApiError> {
     let known = made.metadata.get("agent").and_then(Value::as_str).map(str::to_owned);
-    let agent = agent.or(known).ok_or_else(|| ApiError::because(Code::BadInput, "name the `agent`"))?;
+    let agent = agent.or(known).ok_or_else(no_agent)?;
     let agent = ask::agent(app, &agent)?;
     let view = app.runtime.view(&agent.name, thread, None).await?;
     if view.at.due_nodes().is_empty() {

@@ -143,11 +143,17 @@ fn json(value: impl Serialize) -> Response {
 }
 
 fn path<T>(path: Result<Path<T>, PathRejection>) -> Result<T, ApiError> {
-    path.map(|Path(value)| value).map_err(|rejection| ApiError::because(Code::BadPath, rejection.body_text()))
+    path.map(|Path(value)| value).map_err(|rejection| {
+        let said = rejection.body_text();
+        let ko = format!("경로를 읽을 수 없습니다 ({said})");
+        ApiError::because(Code::BadPath, said, ko)
+    })
 }
 
 fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
-    query
-        .map(|Query(value)| value)
-        .map_err(|rejection| ApiError::because(Code::BadInput, rejection.body_text()))
+    query.map(|Query(value)| value).map_err(|rejection| {
+        let said = rejection.body_text();
+        let ko = format!("경로 뒤 `?` 다음의 값이 맞지 않습니다 ({said})");
+        ApiError::because(Code::BadInput, said, ko)
+    })
 }

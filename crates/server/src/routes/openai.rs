@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::runs::idempotency_key;
 use super::{json, path};
 use crate::App;
+use crate::api::{Advice, advice};
 use crate::ask::{self, Ask};
 use crate::body;
 use crate::error::{ApiError, Code};
@@ -27,6 +28,7 @@ use crate::fold::{End, Told};
 use crate::identity::Caller;
 use crate::sse::{self, Frame};
 use crate::tell::Tale;
+use crate::why::Why;
 
 /// `POST /v1/chat/completions`. What is not listed is accepted and not used, as clients send much that an agent
 /// decides for itself.
@@ -97,7 +99,7 @@ pub(super) async fn completions(
     let header = header.transpose().map_err(|_| Code::BadHeader)?;
     let (asked, bytes) = body::json::<Completion>(request, &app.limits).await?;
     if asked.n.is_some_and(|n| n != 1) {
-        return Err(ApiError::because(Code::BadInput, "`n` can only be 1"));
+        return Err(ApiError::because(Code::BadInput, "`n` can only be 1", "`n`은 1이어야 합니다"));
     }
     let named = asked.metadata.as_ref().and_then(|metadata| metadata["thread_id"].as_str());
     let named = header.as_deref().or(named);
@@ -129,12 +131,14 @@ pub(super) async fn completions(
 
 /// What is asked. On a thread of ours the agent knows what was said before; else it is told.
 fn question(messages: &[Said], known: bool) -> Result<String, ApiError> {
-    let bad = |why: &str| ApiError::because(Code::BadInput, why);
+    let bad = |en: &str, ko: &str| ApiError::because(Code::BadInput, en, ko);
     let last = messages.iter().rposition(|said| said.role == "user");
-    let last = last.ok_or_else(|| bad("`messages` holds no message of the user"))?;
+    let last = last.ok_or_else(|| {
+        bad("`messages` holds no message of the user", "`messages`에 사용자의 메시지가 없습니다")
+    })?;
     let question = messages[last].text();
     if question.trim().is_empty() {
-        return Err(bad("the last message of the user is empty"));
+        return Err(bad("the last message of the user is empty", "사용자의 마지막 메시지가 비어 있습니다"));
     }
     let earlier: Vec<String> = messages[..last]
         .iter()
@@ -186,16 +190,26 @@ fn not_finished(row: &RunRow) -> ApiError {
         Status::Paused => ApiError::because(
             Code::Conflict,
             format!("run `{}` waits for an answer: see `GET /api/approvals`", row.run),
+            format!("실행 `{}`이 답을 기다립니다. `GET /api/approvals`를 보세요", row.run),
         ),
-        Status::Cancelled => ApiError::because(Code::Conflict, "the run was cancelled"),
+        Status::Cancelled => {
+            ApiError::because(Code::Conflict, "the run was cancelled", "실행이 취소되었습니다")
+        }
         Status::Failed => {
-            let why = row.error.as_ref().map_or_else(String::new, |error| error.message.clone());
-            ApiError::because(Code::RunFailed, why)
+            ApiError::why(Code::RunFailed, row.error.as_ref().map(|error| why(&error.code, &error.message)))
         }
-        Status::Queued | Status::Running | Status::Finished => {
-            ApiError::because(Code::TooSlow, "the run goes on; look it up later in its thread")
-        }
+        Status::Queued | Status::Running | Status::Finished => ApiError::because(
+            Code::TooSlow,
+            "the run goes on; look it up later in its thread",
+            "실행이 계속되고 있습니다. 나중에 그 대화에서 확인하세요",
+        ),
     }
+}
+
+/// Why a run failed, for people: what to do, and what was said by whoever failed.
+fn why(code: &str, message: &str) -> Why {
+    let Advice { en, ko } = advice(code);
+    Why::new(format!("{en} ({message})"), format!("{ko} ({message})"))
 }
 
 async fn streamed(
@@ -217,15 +231,31 @@ async fn streamed(
                 Told::News(_) => continue,
                 Told::Over(End::Finished) => last(&app, &head, &key, with_usage).await,
                 // What was streamed cannot be unsaid in this dialect.
-                Told::Void => problem("restarted", "the answer begins anew; ask again"),
-                Told::Asks(_) => {
-                    problem("interrupted", "the run waits for an answer: see GET /api/approvals")
+                Told::Void => problem(
+                    "restarted",
+                    &Why::new(
+                        "the answer begins anew; ask again",
+                        "답이 처음부터 다시 시작됩니다. 다시 물으세요",
+                    ),
+                ),
+                Told::Asks(_) => problem(
+                    "interrupted",
+                    &Why::new(
+                        "the run waits for an answer: see GET /api/approvals",
+                        "실행이 답을 기다립니다. GET /api/approvals를 보세요",
+                    ),
+                ),
+                Told::Over(End::Failed { code, message }) => problem(&code, &why(&code, &message)),
+                Told::Over(End::Cancelled) => {
+                    problem("cancelled", &Why::new("the run was cancelled", "실행이 취소되었습니다"))
                 }
-                Told::Over(End::Failed { code, message }) => problem(&code, &message),
-                Told::Over(End::Cancelled) => problem("cancelled", "the run was cancelled"),
-                Told::Over(End::Left) => {
-                    problem("stopping", "the server stops; the run goes on in its thread")
-                }
+                Told::Over(End::Left) => problem(
+                    "stopping",
+                    &Why::new(
+                        "the server stops; the run goes on in its thread",
+                        "서버가 멈춥니다. 실행은 그 대화에서 이어집니다",
+                    ),
+                ),
             };
             listens = frames.send_all(pieces).await && goes_on;
         }
@@ -244,10 +274,14 @@ async fn last(app: &App, head: &Head, run: &RunKey, with_usage: bool) -> Vec<Fra
     last
 }
 
-fn problem(code: &str, message: &str) -> Vec<Frame> {
-    vec![Frame::plain(
-        &json!({ "error": { "message": message, "type": "server_error", "code": code, "param": null } }),
-    )]
+fn problem(code: &str, why: &Why) -> Vec<Frame> {
+    vec![Frame::plain(&json!({ "error": {
+        "message": why.en,
+        "message_ko": why.ko,
+        "type": "server_error",
+        "code": code,
+        "param": null,
+    } }))]
 }
 
 fn usage(usage: &Usage) -> Value {
@@ -277,7 +311,7 @@ pub(super) async fn in_their_words(request: Request, next: Next) -> Response {
     let bytes = axum::body::to_bytes(body, 64 * 1024).await.unwrap_or_default();
     let problem: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
-    let detail = problem["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let detail = |key: &str| problem[key].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
     let kind = match parts.status {
         StatusCode::UNAUTHORIZED => "authentication_error",
         StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
@@ -286,8 +320,8 @@ pub(super) async fn in_their_words(request: Request, next: Next) -> Response {
     };
     let code = if text("code") == "unknown_agent" { "model_not_found".to_owned() } else { text("code") };
     let error = json!({ "error": {
-        "message": format!("{}{detail}", text("title")),
-        "message_ko": format!("{}{detail}", text("title_ko")),
+        "message": format!("{}{}", text("title"), detail("detail")),
+        "message_ko": format!("{}{}", text("title_ko"), detail("detail_ko")),
         "type": kind,
         "param": null,
         "code": code,

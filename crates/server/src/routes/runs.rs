@@ -46,7 +46,7 @@ pub(super) async fn start(
     let key = idempotency_key(request.headers())?;
     let (asked, bytes) = body::json::<StartRun>(request, &app.limits).await?;
     if asked.message.trim().is_empty() {
-        return Err(ApiError::because(Code::BadInput, "`message` is empty"));
+        return Err(ApiError::because(Code::BadInput, "`message` is empty", "`message`가 비어 있습니다"));
     }
     let run = ask::start(
         &app,
@@ -106,10 +106,13 @@ pub(super) async fn list(
 ) -> Result<Response, ApiError> {
     let thread = ask::thread(&caller, &path(name)?)?;
     let List { limit, before } = query(list)?;
-    let before = before
-        .map(|before| before.parse())
-        .transpose()
-        .map_err(|_| ApiError::because(Code::BadInput, "`before` is not the id of a run"))?;
+    let before = before.map(|before| before.parse()).transpose().map_err(|_| {
+        ApiError::because(
+            Code::BadInput,
+            "`before` is not the id of a run",
+            "`before`가 실행의 id가 아닙니다",
+        )
+    })?;
     let store = app.runtime.store();
     store.thread(&thread).await.map_err(EngineError::from)?;
     let filter = RunFilter {
@@ -157,7 +160,11 @@ pub(super) async fn events(
     let After { after } = query(after)?;
     let after = last_event_id(&headers)?.or(after).unwrap_or(0);
     if after > MOST_EVENTS {
-        return Err(ApiError::because(Code::BadInput, "no run has that many events"));
+        return Err(ApiError::because(
+            Code::BadInput,
+            "no run has that many events",
+            "이벤트가 그렇게 많은 실행은 없습니다",
+        ));
     }
     let (key, row) = run(&app, &caller, &path(names)?).await?;
     let watch = app.runtime.watch(&key, after, Until::Rest).await?;
@@ -181,7 +188,7 @@ pub(super) async fn resume(
     let (key, _) = run(&app, &caller, &path(names)?).await?;
     let (Resume { answers }, _) = body::json(request, &app.limits).await?;
     if answers.is_empty() {
-        return Err(ApiError::because(Code::BadInput, "`answers` is empty"));
+        return Err(ApiError::because(Code::BadInput, "`answers` is empty", "`answers`가 비어 있습니다"));
     }
     app.runtime.answer(&key, &answers).await?;
     Ok(json(api::Run::of(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)))
@@ -228,10 +235,11 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
         Ok(key) if (1..=200).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Ok(Some(key.to_owned()))
         }
-        Ok(_) | Err(_) => {
-            let rule = "`Idempotency-Key` takes 1 to 200 visible ASCII characters";
-            Err(ApiError::because(Code::BadHeader, rule))
-        }
+        Ok(_) | Err(_) => Err(ApiError::because(
+            Code::BadHeader,
+            "`Idempotency-Key` takes 1 to 200 visible ASCII characters",
+            "`Idempotency-Key`는 눈에 보이는 ASCII 문자 1~200자입니다",
+        )),
     }
 }
 
@@ -239,7 +247,13 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
-    number.map(Some).ok_or_else(|| ApiError::because(Code::BadHeader, "`Last-Event-ID` is not a number"))
+    number.map(Some).ok_or_else(|| {
+        ApiError::because(
+            Code::BadHeader,
+            "`Last-Event-ID` is not a number",
+            "`Last-Event-ID`가 숫자가 아닙니다",
+        )
+    })
 }
 
 /// A name as a part of a path.

@@ -17,6 +17,7 @@ use crate::ask;
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::why::Why;
 
 /// The most things a list gives.
 const MOST: usize = 200;
@@ -81,7 +82,11 @@ pub(super) async fn list(
     let limit = limit.unwrap_or(50).clamp(1, MOST);
     let mut offset = cursor.unwrap_or(0);
     if offset > MOST_THREADS {
-        return Err(ApiError::because(Code::BadInput, "there are not that many threads"));
+        return Err(ApiError::because(
+            Code::BadInput,
+            "there are not that many threads",
+            "대화가 그렇게 많지 않습니다",
+        ));
     }
     let wanted = q.map(|q| q.trim().to_lowercase()).filter(|q| !q.is_empty());
     let mut threads = Vec::new();
@@ -237,7 +242,7 @@ pub(super) async fn state(
     let found = row(&app, &caller, &path(name)?).await?;
     let At { at, agent, explain } = query(at)?;
     let known = found.metadata.get("agent").and_then(Value::as_str).map(str::to_owned);
-    let agent = agent.or(known).ok_or_else(|| ApiError::because(Code::BadInput, "name the `agent`"))?;
+    let agent = agent.or(known).ok_or_else(no_agent)?;
     let agent = ask::agent(&app, &agent)?;
     let at = at.map(|at| number(Some(at))).transpose()?;
     let view = app.runtime.view(&agent.name, &found.key, at).await?;
@@ -255,11 +260,19 @@ pub(super) async fn row(app: &App, caller: &Caller, name: &str) -> Result<Thread
     Ok(app.runtime.store().thread(&thread).await.map_err(EngineError::from)?)
 }
 
+pub(super) fn no_agent() -> ApiError {
+    ApiError::because(Code::BadInput, "name the `agent`", "`agent`를 적어 주세요")
+}
+
 /// Databases count to 2^63.
 pub(super) fn number(seq: Option<Seq>) -> Result<Seq, ApiError> {
     let seq = seq.unwrap_or(0);
     if seq > 1 << 53 {
-        return Err(ApiError::because(Code::BadInput, "no thread has that many entries"));
+        return Err(ApiError::because(
+            Code::BadInput,
+            "no thread has that many entries",
+            "기록이 그렇게 많은 대화는 없습니다",
+        ));
     }
     Ok(seq)
 }
@@ -267,13 +280,16 @@ pub(super) fn number(seq: Option<Seq>) -> Result<Seq, ApiError> {
 pub(super) fn checked(title: &str) -> Result<String, ApiError> {
     let title = title.trim();
     let wrong = if title.is_empty() {
-        "`title` is empty".to_owned()
+        Why::new("`title` is empty", "`title`이 비어 있습니다")
     } else if title.chars().count() > TITLE {
-        format!("`title` has more than {TITLE} characters")
+        Why::new(
+            format!("`title` has more than {TITLE} characters"),
+            format!("`title`이 {TITLE}자를 넘습니다"),
+        )
     } else if title.chars().any(char::is_control) {
-        "`title` holds a control character".to_owned()
+        Why::new("`title` holds a control character", "`title`에 제어 문자가 있습니다")
     } else {
         return Ok(title.to_owned());
     };
-    Err(ApiError::because(Code::BadInput, wrong))
+    Err(ApiError::why(Code::BadInput, wrong))
 }

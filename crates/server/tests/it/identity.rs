@@ -9,7 +9,7 @@ use expect_test::expect;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::{by, get, json, place, post, problem, send, sent, shared, text, until, with};
+use crate::{by, get, json, place, post, problem, send, sent, shared, speaks_both, text, until, with};
 
 /// Things of tenant `a`.
 struct Things {
@@ -64,7 +64,10 @@ async fn status(app: &App, request: Request<Body>) -> u16 {
     let response = send(app, request).await;
     let status = response.status().as_u16();
     // Reading to the end lets the run of a stream end before the next request.
-    text(response).await;
+    let body = text(response).await;
+    if status >= 400 {
+        speaks_both(&serde_json::from_str(&body).expect("a problem"));
+    }
     status
 }
 

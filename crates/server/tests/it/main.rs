@@ -4,7 +4,9 @@
 
 mod clients;
 mod cuts;
+mod failures;
 mod forks;
+mod handed_in;
 mod hostile;
 mod identity;
 mod looking;
@@ -155,8 +157,26 @@ async fn problem(app: &impl Answers, request: Request<Body>) -> String {
     assert_eq!(kind, "application/problem+json", "{body}");
     let json: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!(json["status"], status);
-    assert!(json["title"].is_string() && json["title_ko"].is_string(), "{json}");
+    speaks_both(&json);
     format!("{status} {}", json["code"].as_str().expect("a code"))
+}
+
+/// What went wrong is told in English and in Korean, and so is what is special about it.
+fn speaks_both(problem: &Value) {
+    let of_openai = problem.get("error");
+    let pairs = match of_openai {
+        Some(_) => &[("message", "message_ko")][..],
+        None => &[("title", "title_ko"), ("detail", "detail_ko")],
+    };
+    let said = of_openai.unwrap_or(problem);
+    let hangul = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
+    for (en, ko) in pairs {
+        match (said[en].as_str(), said[ko].as_str()) {
+            (Some(english), Some(korean)) => assert!(hangul(korean) && english != korean, "{problem}"),
+            (None, None) => assert_eq!(*en, "detail", "{problem}"),
+            _ => panic!("told in one language: {problem}"),
+        }
+    }
 }
 
 /// Where the events of a run are.

@@ -76,7 +76,7 @@ async fn a_run_is_a_stream_of_numbered_frames() {
 
         id: 5
         event: step
-        data: {"at":0,"n":5,"next":[],"step":4,"tasks":[{"attempts":1,"input_tokens":345,"ms":0,"node":"agent","notes":["models"],"output_tokens":25,"update":["messages","next_action","progress","sources"]}],"type":"step"}
+        data: {"at":0,"n":5,"next":[],"step":4,"tasks":[{"attempts":1,"input_tokens":478,"ms":0,"node":"agent","notes":["models"],"output_tokens":25,"update":["messages","next_action","progress","sources"]}],"type":"step"}
 
         id: 6
         event: finished

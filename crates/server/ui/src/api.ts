@@ -29,9 +29,10 @@ export class Problem extends Error {
     readonly code: string,
     readonly en: string,
     readonly ko: string,
-    readonly detail: string | null,
+    /** What is special this time. */
+    readonly detail: { en: string; ko: string } | null,
   ) {
-    super(detail ?? en)
+    super(detail?.en ?? en)
   }
 }
 
@@ -64,10 +65,11 @@ async function problem(response: Response): Promise<Problem> {
 /** Makes a problem of a body that should say what went wrong. */
 export function asProblem(status: number, body: string): Problem {
   try {
-    const { code, title, title_ko, detail } = JSON.parse(body) as Record<string, unknown>
+    const { code, title, title_ko, detail, detail_ko } = JSON.parse(body) as Record<string, unknown>
     const en = typeof title === 'string' ? title : `HTTP ${status}`
     const ko = typeof title_ko === 'string' ? title_ko : en
-    return new Problem(status, String(code ?? status), en, ko, typeof detail === 'string' ? detail : null)
+    const why = typeof detail === 'string' ? { en: detail, ko: typeof detail_ko === 'string' ? detail_ko : detail } : null
+    return new Problem(status, String(code ?? status), en, ko, why)
   } catch {
     return new Problem(status, `http_${status}`, `the server answered ${status}`, `서버가 ${status}로 답했습니다`, null)
   }

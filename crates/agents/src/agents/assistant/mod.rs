@@ -16,7 +16,7 @@ use doran_retrieval::Index;
 
 use super::{Agent, AgentError, Parts};
 use crate::language::Language;
-use crate::nodes::{Models, with};
+use crate::nodes::{Finder, Models, NEIGHBOURS, with};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
@@ -27,6 +27,7 @@ pub use state::{AssistantState, AssistantStateUpdate, NextAction};
 pub(crate) struct Assistant {
     models: Models,
     index: Arc<dyn Index>,
+    finder: Finder,
     tools: Toolbox,
     prompts: Prompts,
     limits: Limits,
@@ -73,6 +74,7 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
     let own = Arc::new(Assistant {
         models: parts.models(),
         index: parts.index.clone(),
+        finder: Finder::new(parts, settings.prompts(name)?, settings.neighbours.unwrap_or(NEIGHBOURS)),
         tools: parts.tools.clone(),
         prompts,
         limits,

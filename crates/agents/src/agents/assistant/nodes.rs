@@ -12,11 +12,9 @@ use serde::Deserialize;
 use super::Assistant;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::language::Language;
-use crate::nodes::{
-    Caller, Step, Words, Work, ask_for, call_tools, material, retrieve, transcript, verified,
-};
+use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, material, transcript, verified};
 use crate::source::Source;
-use crate::state::{cut, question, spoken};
+use crate::state::{cut, spoken};
 use crate::tools::Taint;
 
 /// Messages before the question that the router is shown.
@@ -61,20 +59,19 @@ pub(super) async fn router(
     Ok(AssistantState::update().next_action(Some(next)).route_reason(Some(reason)).progress(progress))
 }
 
-/// Looks documents up. No model is asked.
+/// Looks documents up. No model is asked unless questions are put in other words.
 pub(super) async fn rag(
     own: Arc<Assistant>,
     state: Snap<AssistantState>,
     cx: Cx,
 ) -> Result<AssistantStateUpdate, NodeError> {
     let work = Work::new(cx, state.progress.language);
-    let question = asked(&state)?;
     work.thinking(Step::Searching, "문서를 찾고 있습니다", "looking documents up");
     let collection = state.collection.clone().or_else(|| own.collection.clone());
     let filter = Filter { collection, ..Filter::default() };
-    let found = retrieve(&work, &*own.index, &question, own.limits.passages, filter).await?;
+    let found = own.finder.find(&work, &state.messages, own.limits.passages, filter).await?;
     let taint = state.taint.and(Taint::of(&[material(&found, work.language)]));
-    let progress = state.progress.after("rag", 0);
+    let progress = state.progress.after("rag", work.calls());
     Ok(AssistantState::update().context(Some(found)).taint(taint).progress(progress))
 }
 
@@ -200,17 +197,13 @@ impl Assistant {
     pub(super) fn explain(&self, node: &str, state: &AssistantState) -> Vec<ChatRequest> {
         let request = match node {
             "router" => self.route_request(state).map(Some),
+            "rag" => Ok(self.finder.explain(&state.messages, state.progress.language)),
             "memory" => self.summary_request(state),
             "agent" => self.answer_request(state).map(Some),
             _ => Ok(None),
         };
         request.ok().flatten().into_iter().collect()
     }
-}
-
-fn asked(state: &AssistantState) -> Result<String, NodeError> {
-    let question = question(&state.messages).ok_or_else(|| NodeError::permanent("nothing was asked"))?;
-    Ok(question.text())
 }
 
 /// Words of the person or of the model; not a call of tools, and not what they gave.

@@ -17,7 +17,7 @@ use doran_retrieval::Index;
 
 use super::{Agent, AgentError, Parts};
 use crate::language::Language;
-use crate::nodes::{Models, with};
+use crate::nodes::{Finder, Models, NEIGHBOURS, with};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 
@@ -28,6 +28,7 @@ pub use state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
 pub(crate) struct Docqa {
     models: Models,
     index: Arc<dyn Index>,
+    finder: Finder,
     prompts: Prompts,
     limits: Limits,
     language: Option<Language>,
@@ -88,6 +89,7 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
     let own = Arc::new(Docqa {
         models: parts.models(),
         index: parts.index.clone(),
+        finder: Finder::new(parts, settings.prompts(name)?, settings.neighbours.unwrap_or(NEIGHBOURS)),
         prompts: settings.prompts(name)?,
         limits,
         language: settings.language,

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::Docqa;
 use super::fit::{self, Plan, cut, estimate, pieces, plan};
 use super::state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
-use crate::nodes::{Step, Words, Work, ask_for, material, retrieve, transcript, verified};
+use crate::nodes::{Step, Words, Work, ask_for, material, transcript, verified};
 use crate::source::Source;
 use crate::state::{question, spoken};
 use crate::summaries::Summaries;
@@ -41,19 +41,18 @@ pub(super) async fn classify_query(
     Ok(DocqaState::update().query_type(Some(kind)).current_step("classifyQuery").progress(progress))
 }
 
-/// Looks documents up. No model is asked.
+/// Looks documents up. No model is asked unless questions are put in other words.
 pub(super) async fn retrieve_docs(
     own: Arc<Docqa>,
     state: Snap<DocqaState>,
     cx: Cx,
 ) -> Result<DocqaStateUpdate, NodeError> {
     let work = Work::new(cx, state.progress.language);
-    let asked = question(&state.messages).ok_or_else(|| NodeError::permanent("nothing was asked"))?.text();
     work.thinking(Step::Searching, "문서를 찾고 있습니다", "looking documents up");
     let collection = state.collection.clone().or_else(|| own.collection.clone());
     let filter = Filter { collection, ..Filter::default() };
-    let found = retrieve(&work, &*own.index, &asked, own.limits.passages, filter).await?;
-    let progress = state.progress.after("retrieveDocs", 0);
+    let found = own.finder.find(&work, &state.messages, own.limits.passages, filter).await?;
+    let progress = state.progress.after("retrieveDocs", work.calls());
     Ok(DocqaState::update().documents(found).current_step("retrieveDocs").progress(progress))
 }
 
@@ -137,7 +136,9 @@ impl Docqa {
         let kind = state.query_type.unwrap_or(QueryType::Question);
         let system = self.prompts.docqa(language, kind.as_str(), state.summed_up())?;
         let mut messages = vec![Message::system("system", system)];
-        if kind == QueryType::Question {
+        // With nothing said before, a summary can only be of documents, and none was looked up.
+        let is_first = state.messages.len() <= 1 && state.summed_up().is_empty();
+        if kind == QueryType::Question || (kind == QueryType::Summary && is_first) {
             messages.push(material(&state.documents, language));
         }
         messages.extend(state.messages.iter().cloned());
@@ -201,6 +202,9 @@ impl Docqa {
     pub(super) fn explain(&self, node: &str, state: &DocqaState) -> Vec<ChatRequest> {
         match node {
             "classifyQuery" => self.classify_request(state).into_iter().collect(),
+            "retrieveDocs" => {
+                self.finder.explain(&state.messages, state.progress.language).into_iter().collect()
+            }
             "generateAnswer" => self.answer_request(state).into_iter().collect(),
             "summarizeHistory" => {
                 let plan = fit::plan(

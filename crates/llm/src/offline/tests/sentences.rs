@@ -84,7 +84,7 @@ What is the capital of France? | rag | question | out | - | -
 지금까지 대화 요약해줘 | agent | summary | in | - | -
 summarize our conversation | agent | summary | in | - | -
 요약본 제출 기한은? | rag | question | in | - | -
-이 계약서 요약해줘 | rag | summary | in | - | -
+이 계약서 요약해줘 | rag | question | in | - | -
 제5조 내용이 뭐야? | rag | question | in | - | -
 제 5 조와 제7조의2를 비교해줘 | rag | question | in | - | -
 제십조는 뭐야? | rag | question | in | - | -

@@ -9,7 +9,7 @@ import { Icon } from './icons'
 
 export function wordsOf(error: unknown): { title: string; detail: string | null } {
   if (error instanceof Problem) {
-    return { title: said({ ko: error.ko, en: error.en }), detail: error.detail ? clean(error.detail) : null }
+    return { title: said({ ko: error.ko, en: error.en }), detail: error.detail ? clean(said(error.detail)) : null }
   }
   return { title: t('went_wrong'), detail: error instanceof Error ? clean(error.message) : null }
 }

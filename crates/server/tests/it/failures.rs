@@ -1,0 +1,88 @@
+//! What people are told when a run fails: the code of whoever failed, and its words in both languages, by every way
+//! that a run can be asked for.
+
+use std::sync::Arc;
+
+use doran_llm::{About, Advice, ChatModel, ChatRequest, DeltaStream, Fault, ModelError, OfflineModel};
+use doran_server::Limits;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json as object};
+
+use crate::{app_with, get, json, post, send, text};
+
+/// A model that always fails in the same way.
+struct Failing(Fault);
+
+impl ChatModel for Failing {
+    fn about(&self) -> About {
+        OfflineModel.about()
+    }
+
+    fn stream(&self, _: ChatRequest) -> DeltaStream {
+        let reason = "seen in a test".to_owned();
+        let error = match self.0 {
+            Fault::Unavailable => ModelError::Unavailable { reason, retry_after: None, source: None },
+            Fault::Unreachable => ModelError::Unreachable { reason, source: None },
+            Fault::RateLimited => ModelError::RateLimited { reason, retry_after: None },
+            Fault::Broken => ModelError::Broken { reason },
+            Fault::Empty => ModelError::Empty { reason },
+            Fault::LimitExceeded => ModelError::LimitExceeded { reason },
+            Fault::Unauthorized => ModelError::Unauthorized { reason },
+            Fault::OutOfCredit => ModelError::OutOfCredit { reason },
+            Fault::TooLong => ModelError::TooLong { reason },
+            Fault::Filtered => ModelError::Filtered { reason },
+            Fault::Rejected => ModelError::Rejected { reason },
+            Fault::NotRecorded => ModelError::NotRecorded { reason },
+        };
+        stream::iter([Err(error)]).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_error_of_a_model_is_told_in_both_languages_by_every_way_to_ask() {
+    for fault in Fault::ALL {
+        let app = app_with(Arc::new(Failing(*fault)), Limits::default());
+        let (code, Advice { ko, en }) = (fault.failure_code(), fault.advice());
+
+        let asked = object!({ "agent": "assistant", "message": "연차는 며칠인가요?" }).to_string();
+        let events = text(send(&app, post("/api/threads/t/runs", &asked)).await).await;
+        let last = events.lines().rev().find_map(|line| line.strip_prefix("data: ")).expect("an event");
+        let last: Value = serde_json::from_str(last).expect("JSON");
+        assert_eq!(
+            (&last["type"], &last["code"], &last["en"], &last["ko"]),
+            (&object!("failed"), &object!(code), &object!(en), &object!(ko)),
+            "{events}"
+        );
+        assert!(last["message"].as_str().expect("a message").contains("seen in a test"), "{last}");
+
+        let runs = json(&app, get("/api/threads/t/runs")).await;
+        let run = &runs["runs"][0];
+        assert_eq!(
+            (&run["error_code"], &run["error_en"], &run["error_ko"]),
+            (&object!(code), &object!(en), &object!(ko))
+        );
+
+        for (message, words) in [("연차는 며칠인가요?", ko), ("How long is the leave?", en)] {
+            let asked = object!({ "agent": "assistant", "message": message }).to_string();
+            let answer = json(&app, post("/api/chat", &asked)).await;
+            assert_eq!(
+                (&answer["errorCode"], &answer["response"]),
+                (&object!(code), &object!(words)),
+                "{answer}"
+            );
+        }
+
+        let messages = object!([{ "role": "user", "content": "연차는 며칠인가요?" }]);
+        for streams in [false, true] {
+            let asked = object!({ "model": "assistant", "messages": messages, "stream": streams });
+            let answer = text(send(&app, post("/v1/chat/completions", &asked.to_string())).await).await;
+            let error = answer
+                .lines()
+                .map(|line| line.strip_prefix("data: ").unwrap_or(line))
+                .find_map(|line| serde_json::from_str::<Value>(line).ok()?.get("error").cloned())
+                .unwrap_or_else(|| panic!("no error in {answer}"));
+            let told = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+            assert!(told("message").contains(en) && told("message_ko").contains(ko), "{error}");
+        }
+    }
+}
