@@ -259,7 +259,11 @@ fn from_results(turn: &Turn<'_>, question: &str) -> Vec<String> {
             Cite::Tool(name) => turn.passages.is_empty() && results::is_search(name),
         })
         .collect();
-    let mut found = quotes::answers(&results::left_of(turn, question), &sources);
+    let left = results::left_of(turn, question);
+    let mut found = quotes::answers(question, &sources);
+    if found.picks.is_empty() {
+        found.picks = quotes::answers(&left, &sources).picks;
+    }
     found.missing.retain(|part| !wishes(part).iter().any(|wish| results::tell(turn, wish)));
     if !found.picks.is_empty() {
         lines.extend(quoted(turn, &found));

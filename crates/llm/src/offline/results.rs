@@ -41,7 +41,8 @@ pub(super) fn tell(turn: &Turn<'_>, wish: &Wish) -> bool {
     turn.results.iter().any(|result| result.name.ends_with(tool))
 }
 
-/// What is left of a question for documents to answer: a formula that was computed finds nothing there.
+/// What is left of a question for documents to answer: a formula that was computed finds nothing there, nor do the words
+/// that lead over to it.
 pub(super) fn left_of(turn: &Turn<'_>, question: &str) -> String {
     if !turn.results.iter().any(|result| result.name.ends_with("calculator")) {
         return question.to_owned();
@@ -49,7 +50,9 @@ pub(super) fn left_of(turn: &Turn<'_>, question: &str) -> String {
     let computed = |word: &str| {
         word.chars().any(|char| char.is_ascii_digit())
             || !word.chars().any(char::is_alphabetic)
-            || ["계산", "calculate", "compute"].iter().any(|cue| word.to_lowercase().starts_with(cue))
+            || ["계산", "며칠", "보고", "calculate", "compute"]
+                .iter()
+                .any(|cue| word.to_lowercase().starts_with(cue))
     };
     let line =
         |line: &str| line.split_whitespace().filter(|word| !computed(word)).collect::<Vec<_>>().join(" ");

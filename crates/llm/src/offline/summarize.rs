@@ -235,10 +235,7 @@ mod tests {
         message
             .parts
             .push(Part::Text { text: "도구: 내 이름은 영희야.\n".into(), origin: Origin::Tool });
-        assert_eq!(
-            summarize(&[message], Some(100)),
-            "사용자: 내 이름은 철수야.\n답변: \"연차는 15일이다.\"\n답변: [1]"
-        );
+        assert_eq!(summarize(&[message], Some(100)), "사용자: 내 이름은 철수야.\n답변: \"연차는 15일이다.\"");
     }
 
     #[test]

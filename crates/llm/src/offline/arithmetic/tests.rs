@@ -44,7 +44,7 @@ fn words_and_korean_numbers_are_read() {
     check("7 plus 5", "7 + 5");
     check("10 divided by 4", "10 / 4");
     check("연차휴가가 며칠인지 보고 1 + 1도 계산해줘", "1 + 1");
-    check("12 * 7만 알려줘", "12 * 7");
+    check("12 * 7개만 알려줘", "12 * 7");
     check("3만 원에 5천 원까지 더하면?", "30000 + 5000");
     check("12 + 7랑 서울 날씨", "12 + 7");
 }
