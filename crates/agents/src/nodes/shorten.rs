@@ -1,7 +1,7 @@
 //! Makes a request fit what a model can take, whatever a person pasted. What is too long keeps its beginning and its end,
 //! and says where the rest is.
 
-use doran_llm::{Message, Part, ToolSpec};
+use doran_llm::{Message, Part, Role, ToolSpec};
 
 use crate::language::Language;
 
@@ -9,6 +9,8 @@ use crate::language::Language;
 pub(crate) const CONTEXT_LENGTH: usize = 128_000;
 /// Tokens of a conversation that a small decision is made by. Both ends of a message are enough to tell what it wants.
 pub(crate) const DECIDING: usize = 4_000;
+/// Bytes of a message that are worth showing.
+const LEAST: usize = 200;
 /// Bytes of UTF-8 that count as a token.
 const BYTES_PER_TOKEN: usize = 3;
 
@@ -21,8 +23,10 @@ pub(crate) fn room_beside(context_length: usize, fixed: &[Message], tools: &[Too
     (context_length * 4 / 5).saturating_sub(held).max(context_length / 10)
 }
 
-/// The messages in at most so many tokens: as they are while they fit, else the longest are shortened.
-pub(crate) fn within(messages: Vec<Message>, most_tokens: usize, language: Language) -> Vec<Message> {
+/// The messages in at most so many tokens: as they are while they fit, else the longest are shortened, and where not
+/// even a little of each fits the oldest turns are left out. The newest question stays.
+pub(crate) fn within(mut messages: Vec<Message>, most_tokens: usize, language: Language) -> Vec<Message> {
+    messages.drain(..left_out(&messages, most_tokens * BYTES_PER_TOKEN));
     // Every message costs its end.
     let room = (most_tokens * BYTES_PER_TOKEN).saturating_sub(messages.len());
     let lengths: Vec<usize> = messages.iter().map(length).collect();
@@ -31,6 +35,20 @@ pub(crate) fn within(messages: Vec<Message>, most_tokens: usize, language: Langu
     }
     let allowed = shares(&lengths, room);
     messages.into_iter().zip(allowed).map(|(message, most)| shortened(message, most, language)).collect()
+}
+
+/// How many of the oldest messages are left out: whole turns, until each of the others has some room.
+fn left_out(messages: &[Message], room: usize) -> usize {
+    let asked = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+    let mut held: usize = messages.iter().map(|message| length(message) + 1).sum();
+    let mut from = 0;
+    while from < asked && held > room && room / (messages.len() - from) < LEAST {
+        let next = messages[from + 1..].iter().position(|message| message.role == Role::User);
+        let next = next.map_or(asked, |at| from + 1 + at);
+        held -= messages[from..next].iter().map(|message| length(message) + 1).sum::<usize>();
+        from = next;
+    }
+    from
 }
 
 fn length(message: &Message) -> usize {
@@ -115,6 +133,21 @@ mod tests {
         for most in [0, 1, 7, 40] {
             assert!(within(said.clone(), most, Language::En).iter().all(|one| !one.text().is_empty()));
         }
+    }
+
+    #[test]
+    fn of_too_many_messages_the_oldest_turns_are_left_out() {
+        let turn =
+            |nth: usize| [Message::user(format!("u{nth}"), "질문".repeat(20)), Message::assistant("a", "답")];
+        let mut said: Vec<Message> = (0..100).flat_map(turn).collect();
+        said.push(Message::user("newest", "마지막 질문"));
+        let short = within(said, 300, Language::Ko);
+        assert!(short.len() > 1 && short.len() < 10, "{}", short.len());
+        assert_eq!(
+            (short[0].role, short.last().map(Message::text)),
+            (Role::User, Some("마지막 질문".into()))
+        );
+        assert!(short.iter().map(length).sum::<usize>() <= 900);
     }
 
     #[test]

@@ -261,7 +261,7 @@ async fn the_built_in_model_condenses_to_ten_percent_and_still_knows_what_was_sa
     let stage = stage("docqa", &small(), &parts, Arc::new(RamStore::new()));
     stage.ask("제 이름은 김도란입니다.").await;
     let mut condensed = 0;
-    for _ in 0..8 {
+    for _ in 0..14 {
         for question in ["연차휴가는 며칠인가요?", "영수증은 언제까지 올려야 하나요?"]
         {
             stage.ask(question).await;

@@ -88,7 +88,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
         [agents.assistant] max_mesages = 3
           unknown field `max_mesages`, expected one of `agent`, `ko`, `en`, `language`, `prompts`, `model`, `small_model`, `tools`, `policies`, `collection`, `passages`, `neighbours`, `max_messages`, `keep_recent`, `max_summaries`, `summary_tokens`, `max_tool_rounds`, `max_iterations`, `contextLength`, `context_length`, `compressionThreshold`, `compression_threshold`, `compressionTarget`, `compression_target`, `enable_cache`, `cache_seconds`, `persistence_mode`, `checkpoint_db_path`
         [agents.assistant] max_iterations = 3
-          agent `assistant`, setting `max_iterations`: `assistant` has no such setting; it has: checkpoint_db_path, collection, en, keep_recent, ko, language, max_messages, max_summaries, max_tool_rounds, model, neighbours, passages, persistence_mode, policies, prompts, small_model, summary_tokens, tools
+          agent `assistant`, setting `max_iterations`: `assistant` has no such setting; it has: checkpoint_db_path, collection, context_length, en, keep_recent, ko, language, max_messages, max_summaries, max_tool_rounds, model, neighbours, passages, persistence_mode, policies, prompts, small_model, summary_tokens, tools
         [agents.assistant] keep_recent = 0
           agent `assistant`, setting `keep_recent`: it must be at least 1
         [agents.assistant] keep_recent = 11

@@ -61,7 +61,7 @@ fn reply(turn: &Turn<'_>, messages: &[Message], question: &str) -> Vec<String> {
     if let Some(fact) = memory::kept(question) {
         return vec![Say::NoteSaid.with(turn.tongue, &[fact])];
     }
-    let asked = facts::asked(question);
+    let asked = sentences(question).into_iter().find_map(facts::asked);
     if let Some(lines) = asked.as_ref().and_then(|asked| recalled(turn, asked)) {
         return lines;
     }

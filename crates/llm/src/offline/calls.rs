@@ -13,7 +13,7 @@ use super::memory;
 use super::quotes;
 use super::schema::{has_type, resolved};
 use super::talk;
-use super::text::content_words;
+use super::text::{content_words, sentences};
 use super::turn::Turn;
 use super::wish::{Wish, wishes};
 use crate::message::ToolCall;
@@ -140,7 +140,10 @@ fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Optio
 
 /// Looks up what is asked about the person and was not said in this conversation.
 fn recall(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
-    let asked = facts::asked(&turn.question).filter(|asked| !asked.subject.is_empty())?;
+    let asked = sentences(&turn.question)
+        .into_iter()
+        .find_map(facts::asked)
+        .filter(|asked| !asked.subject.is_empty())?;
     if answer::is_known(turn, &asked) {
         return None;
     }

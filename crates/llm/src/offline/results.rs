@@ -50,12 +50,15 @@ pub(super) fn left_of(turn: &Turn<'_>, question: &str) -> String {
     let computed = |word: &str| {
         word.chars().any(|char| char.is_ascii_digit())
             || !word.chars().any(char::is_alphabetic)
-            || ["계산", "며칠", "보고", "calculate", "compute"]
-                .iter()
-                .any(|cue| word.to_lowercase().starts_with(cue))
+            || ["계산", "보고", "calculate", "compute"].iter().any(|cue| word.to_lowercase().starts_with(cue))
     };
-    let line =
-        |line: &str| line.split_whitespace().filter(|word| !computed(word)).collect::<Vec<_>>().join(" ");
+    // "며칠인지" asks for days as "며칠" does.
+    let plain =
+        |word: &'_ str| if word.starts_with("며칠") { "며칠".to_owned() } else { word.to_owned() };
+    let line = |line: &str| {
+        let words = line.split_whitespace().filter(|word| !computed(word));
+        words.map(plain).collect::<Vec<_>>().join(" ")
+    };
     question.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 

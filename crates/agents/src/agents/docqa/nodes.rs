@@ -173,15 +173,26 @@ impl Docqa {
         })
     }
 
-    fn conversation(&self, state: &DocqaState) -> Vec<Message> {
+    /// The conversation in pieces that the model can take beside the prompt and the summary so far; mostly in one.
+    fn conversation(&self, state: &DocqaState) -> Result<Vec<Message>, NodeError> {
+        let context_length = self.limits.context_length;
+        let prompt = self.prompts.condense(
+            state.progress.language,
+            state.summed_up(),
+            self.limits.most_tokens_after(),
+        )?;
         let whole = transcript("transcript", &state.messages, state.progress.language);
-        // Three fifths of what the model can take leave room for the prompt, the summary so far and the new one.
-        let mut all = pieces(&whole, (self.limits.context_length * 9 / 5).max(1));
+        // A tenth is for the summary that is written. Where one piece is not enough, three fifths leave room for the
+        // summary of the pieces before too.
+        let one =
+            estimate(&(prompt + state.summed_up()), std::slice::from_ref(&whole)) <= context_length * 9 / 10;
+        let most = if one { usize::MAX } else { (context_length * 9 / 5).max(1) };
+        let mut all = pieces(&whole, most);
         // A conversation of many times what the model can take is told by how it began and by its newest part.
         if all.len() > MOST_PIECES {
             all.drain(1..=all.len() - MOST_PIECES);
         }
-        all
+        Ok(all)
     }
 
     /// A summary of at most so many bytes. One that is too long is asked for again, shorter, and then cut.
@@ -191,7 +202,7 @@ impl Docqa {
             return Ok(String::new());
         }
         let mut summary = state.summed_up().to_owned();
-        for piece in self.conversation(state) {
+        for piece in self.conversation(state)? {
             let before = cut(&summary, room).to_owned();
             let request = self.condense_request(state, &before, &piece, most_tokens)?;
             summary = work.ask(&self.models, request, Words::Hidden).await?.text.trim().to_owned();
@@ -217,7 +228,7 @@ impl Docqa {
                     self.limits.most_tokens_after(),
                     state.progress.language,
                 );
-                let pieces = self.conversation(state);
+                let pieces = self.conversation(state).unwrap_or_default();
                 let first = pieces
                     .first()
                     .map(|piece| self.condense_request(state, state.summed_up(), piece, plan.room / 3));
