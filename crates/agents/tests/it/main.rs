@@ -21,6 +21,7 @@ mod outbound;
 mod poisoned;
 #[cfg(feature = "python")]
 mod python;
+mod quality;
 mod react;
 mod read_file;
 mod reopened;

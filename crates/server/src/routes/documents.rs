@@ -98,13 +98,16 @@ pub(super) async fn text(
         (None, None) => None,
     };
     let document = document.ok_or(Code::NotFound)?;
-    Ok(json(json!({
+    // Words of strangers: whoever opens the address itself gets a file, and nothing is shown.
+    let saved = [(header::CONTENT_DISPOSITION, "attachment; filename=\"document.json\"")];
+    let shown = json(json!({
         "id": document.id,
         "title": document.title,
         "version": document.version,
         "pages": document.pages,
         "text": document.text,
-    })))
+    }));
+    Ok((saved, shown).into_response())
 }
 
 /// `DELETE /api/documents/{document}`: removes the file, its text and what is found of it.

@@ -6,6 +6,7 @@ mod clients;
 mod cuts;
 mod failures;
 mod forks;
+mod handed_in;
 mod hostile;
 mod identity;
 mod looking;

@@ -38,7 +38,7 @@ async fn a_program_that_asks_for_the_root_gets_data() {
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
     assert_eq!(
         response.headers()[header::CONTENT_SECURITY_POLICY],
-        "default-src 'none'; frame-ancestors 'none'"
+        "default-src 'none'; frame-ancestors 'none'; sandbox"
     );
 }
 

@@ -1,0 +1,141 @@
+//! What strangers hand in and look for: it is words and data, and comes back as nothing else.
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use expect_test::expect;
+
+use crate::{by, get, json, problem, send, shared, text, until};
+
+/// Everything that is not a plain letter, as an address writes it.
+fn escaped(words: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric();
+    words
+        .bytes()
+        .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_search_takes_words_two_names_and_a_number_and_nothing_else() {
+    let app = shared("searches").await;
+    let mut table = String::new();
+    for query in [
+        "q=a&from=1000000".to_owned(),
+        "q=a&offset=1".to_owned(),
+        format!("q=a&filter={}", escaped(r#"{"script":{"source":"1"}}"#)),
+        format!("q=a&{}=1", escaped("filter[script]")),
+        "q=a&script=1".to_owned(),
+        "q=a&tenant=b".to_owned(),
+        "q=a&vector=0.1,0.2".to_owned(),
+        "q=a&vector=NaN".to_owned(),
+        "q=a&limit=-1".to_owned(),
+        "q=a&limit=99999999999999999999999".to_owned(),
+        "q=a&limit=x".to_owned(),
+        "q=a&q=b".to_owned(),
+        "limit=3".to_owned(),
+        format!("q={}", "a".repeat(8 * 1024 + 1)),
+    ] {
+        let told = problem(&app, by("a", get(&format!("/api/search?{query}")))).await;
+        table.push_str(&format!("{told} ← {}\n", &query[..query.len().min(40)]));
+    }
+    expect![[r#"
+        400 bad_input ← q=a&from=1000000
+        400 bad_input ← q=a&offset=1
+        400 bad_input ← q=a&filter=%7B%22script%22%3A%7B%22sourc
+        400 bad_input ← q=a&filter%5Bscript%5D=1
+        400 bad_input ← q=a&script=1
+        400 bad_input ← q=a&tenant=b
+        400 bad_input ← q=a&vector=0.1,0.2
+        400 bad_input ← q=a&vector=NaN
+        400 bad_input ← q=a&limit=-1
+        400 bad_input ← q=a&limit=99999999999999999999999
+        400 bad_input ← q=a&limit=x
+        400 bad_input ← q=a&q=b
+        400 bad_input ← limit=3
+        400 bad_input ← q=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+    "#]]
+    .assert_eq(&table);
+}
+
+#[tokio::test]
+async fn whatever_is_typed_into_the_search_is_words() {
+    let app = shared("words").await;
+    let long = "%_".repeat(500);
+    for words in [
+        "multi-agent",
+        "don't",
+        "\"",
+        "*",
+        "",
+        "AND OR NOT",
+        "ubuntu 20.04",
+        "a OR",
+        "*:*",
+        "_exists_:x",
+        "/.*.*.*a/",
+        "*휴가",
+        "'; DROP TABLE x; --",
+        "\0",
+        &long,
+    ] {
+        let found = json(&app, by("a", get(&format!("/api/search?q={}", escaped(words))))).await;
+        assert!(found["hits"].as_array().is_some_and(|hits| hits.len() <= 10), "{words}");
+    }
+    let found = json(&app, by("a", get(&format!("/api/search?q={}&limit=1000000", escaped("휴가"))))).await;
+    assert!(found["hits"].as_array().is_some_and(|hits| !hits.is_empty() && hits.len() <= 50));
+    // A name is met exactly or not at all.
+    for name in ["docs\"; --", "a.b", "", "*", "_all", &"x".repeat(1000)] {
+        let path = format!("/api/search?q={}&collection={}", escaped("휴가"), escaped(name));
+        let found = json(&app, by("a", get(&path))).await;
+        assert_eq!(found["hits"].as_array().map(Vec::is_empty), Some(!name.is_empty()), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_or_a_drawing_that_was_handed_in_never_comes_back_as_one() {
+    let app = shared("pages").await;
+    let page =
+        "<!doctype html><title>t</title><body><p>휴가 안내문</p><script>alert(document.cookie)</script>";
+    let drawing = "<svg xmlns=\"http://www.w3.org/2000/svg\" onload=\"alert(1)\"><script>alert(2)</script><text>휴가 그림</text></svg>";
+    for (name, kind, bytes) in [("x.html", "text/html", page), ("x.svg", "image/svg+xml", drawing)] {
+        let request = Request::post(format!("/api/documents?name={name}"))
+            .header(header::HOST, "localhost:7979")
+            .header(header::CONTENT_TYPE, kind)
+            .body(Body::from(bytes))
+            .expect("a request");
+        let taken = json(&app, by("a", request)).await;
+        let id = taken["id"].as_str().expect("an id").to_owned();
+        let place = format!("/api/documents/{id}");
+        until(async || {
+            let status = json(&app, by("a", get(&place))).await;
+            matches!(status["status"].as_str(), Some("ready" | "failed"))
+        })
+        .await;
+        for path in [place.clone(), format!("{place}/text"), format!("/api/search?q={}", escaped("휴가"))] {
+            let response = send(&app, by("a", get(&path))).await;
+            let header = |name: &str| {
+                response
+                    .headers()
+                    .get(name)
+                    .map(|value| value.to_str().expect("text").to_owned())
+                    .unwrap_or_default()
+            };
+            assert!(header("content-type").contains("json"), "{path}: {}", header("content-type"));
+            assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
+            let policy = header("content-security-policy");
+            assert!(policy.contains("default-src 'none'") && policy.contains("sandbox"), "{path}: {policy}");
+            if response.status().is_success() && path.ends_with("/text") {
+                assert!(header("content-disposition").starts_with("attachment"), "{path}");
+            }
+            let body = text(response).await;
+            assert!(!body.contains("<script>") && !body.contains("onload="), "{path}: {body}");
+        }
+        // The file itself has no address at all.
+        for path in
+            [format!("{place}/file"), format!("{place}/original"), format!("/{name}"), format!("/api/{name}")]
+        {
+            let response = send(&app, by("a", get(&path))).await;
+            assert!([404, 405].contains(&response.status().as_u16()), "{path}");
+        }
+    }
+}
