@@ -130,6 +130,17 @@ impl PassageId {
         Self(format!("{document}#{start}"))
     }
 
+    /// Whether it is the name of the passage of a document that starts at this byte.
+    pub(crate) fn is_at(&self, document: &DocumentId, start: usize) -> bool {
+        let place = self.0.strip_prefix(&document.0).and_then(|rest| rest.strip_prefix('#'));
+        // Only one way to write the number counts.
+        place.is_some_and(|digits| {
+            digits.parse() == Ok(start)
+                && !digits.starts_with('+')
+                && (digits == "0" || !digits.starts_with('0'))
+        })
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

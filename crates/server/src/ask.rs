@@ -36,14 +36,14 @@ pub(crate) async fn start(app: &App, ask: Ask<'_>) -> Result<RunHandle, ApiError
     check_message(app, ask.message)?;
     let idempotency = ask.idempotency.map(|(key, bytes)| Idempotency { key, hash: hash(&ask.thread, bytes) });
     let input = agent.input(ask.message, &ask.options);
-    let options = StartOptions { idempotency, if_busy: ask.if_busy, ..StartOptions::default() };
-    // Side by side: the store writes both in one go, and nobody waits for the disk twice.
-    let (named, run) = tokio::join!(
-        name_thread(app, &ask.thread, agent, ask.message),
-        app.runtime.start(&agent.name, &ask.thread, Some(&input), options),
-    );
-    let run = run?;
-    named?;
+    // A new thread is called by its first question, until somebody calls it otherwise.
+    let thread_metadata = Map::from_iter([
+        ("title".to_owned(), Value::String(title(ask.message))),
+        ("agent".to_owned(), Value::String(agent.name.clone())),
+    ]);
+    let options =
+        StartOptions { idempotency, if_busy: ask.if_busy, thread_metadata, ..StartOptions::default() };
+    let run = app.runtime.start(&agent.name, &ask.thread, Some(&input), options).await?;
     app.metrics.run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started");
     Ok(run)
@@ -135,24 +135,6 @@ pub(crate) async fn made_before(
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(EngineError::from(error).into()),
     }
-}
-
-/// A new thread is called by its first question, until somebody calls it otherwise.
-async fn name_thread(app: &App, thread: &ThreadKey, agent: &Agent, message: &str) -> Result<(), ApiError> {
-    let store = app.runtime.store();
-    let named = match store.thread(thread).await {
-        Ok(row) => row.metadata.contains_key("title"),
-        Err(StoreError::NotFound { .. }) => false,
-        Err(error) => return Err(EngineError::from(error).into()),
-    };
-    if !named {
-        let metadata = Map::from_iter([
-            ("title".to_owned(), Value::String(title(message))),
-            ("agent".to_owned(), Value::String(agent.name.clone())),
-        ]);
-        store.put_thread(thread, &metadata).await.map_err(EngineError::from)?;
-    }
-    Ok(())
 }
 
 /// The first line of a question, cut.

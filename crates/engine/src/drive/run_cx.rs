@@ -115,7 +115,9 @@ pub(crate) struct Tip {
 struct Meter {
     /// Steps finished, those of subgraphs in this claim included.
     steps: u32,
-    /// Steps of the outer graph that the row of the run does not count yet.
+    /// Steps of the outer graph that the row of the run counts.
+    told: u32,
+    /// Those that it does not count yet.
     untold: u32,
     usage: Usage,
     /// The part of it that the row of the run counts.
@@ -142,6 +144,7 @@ impl RunCx {
             wrote_records: AtomicBool::new(false),
             meter: Mutex::new(Meter {
                 steps: 0,
+                told: 0,
                 untold: 0,
                 usage: Usage::default(),
                 booked: Usage::default(),
@@ -156,6 +159,7 @@ impl RunCx {
     pub(crate) fn carry_on(&mut self, told: u32, logged: u32, usage: Usage, records: Vec<Record>) {
         let meter = self.meter.get_mut().unwrap_or_else(PoisonError::into_inner);
         meter.steps = told.max(logged);
+        meter.told = told;
         meter.untold = meter.steps - told;
         (meter.usage, meter.booked) = (usage, usage);
         self.wrote_records = AtomicBool::new(!records.is_empty());
@@ -300,6 +304,7 @@ impl RunCx {
         let untold = meter.untold.saturating_add(commit.steps);
         let tells = commit.status.is_some() || !commit.usage.is_zero();
         (commit.steps, meter.untold) = if tells { (untold, 0) } else { (0, untold) };
+        meter.told = meter.told.saturating_add(commit.steps);
     }
 
     fn remember(&self, records: Vec<Record>) {
@@ -338,6 +343,12 @@ impl RunCx {
             output_tokens: usage.output_tokens.saturating_sub(booked.output_tokens),
             cost_micros: usage.cost_micros.saturating_sub(booked.cost_micros),
         }
+    }
+
+    /// Steps and usage as the row of the run has them after the last commit.
+    pub(crate) fn booked(&self) -> (u32, Usage) {
+        let Meter { told, booked, .. } = &*self.meter();
+        (*told, *booked)
     }
 
     pub(crate) fn stepped(&self) {

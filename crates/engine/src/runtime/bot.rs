@@ -22,7 +22,7 @@ use crate::store::{EntryKind, RunFailure, RunRow, Seq, Status};
 /// How a run came to rest in this process.
 #[derive(Clone)]
 pub(crate) enum RunRest {
-    Finished(Arc<dyn Any + Send + Sync>),
+    Finished(Arc<dyn Any + Send + Sync>, Option<Arc<RunRow>>),
     Paused(Vec<Question>),
     Failed(RunFailure),
     Cancelled,
@@ -134,7 +134,7 @@ impl<S: State> Bot<S> {
     /// Waits until a run rests: ended, paused, failed or cancelled.
     pub async fn outcome(&self, run: &RunHandle) -> Result<Outcome<S>, EngineError> {
         match run.rest().await? {
-            RunRest::Finished(state) => match state.downcast::<S>() {
+            RunRest::Finished(state, _) => match state.downcast::<S>() {
                 Ok(state) => Ok(Outcome::Finished(Snap(state))),
                 Err(_) => {
                     // The thread may have gone on since: the state is the one at the run's last entry.
@@ -200,8 +200,11 @@ impl RunHandle {
 
     /// Waits until it rests and tells where it stands.
     pub async fn wait(&self) -> Result<RunRow, EngineError> {
-        drop(self.rest().await?);
-        Ok(self.runtime.0.store.run(&self.key()).await?)
+        match self.rest().await? {
+            // Nothing more happens to it.
+            RunRest::Finished(_, Some(row)) => Ok(Arc::unwrap_or_clone(row)),
+            _ => Ok(self.runtime.0.store.run(&self.key()).await?),
+        }
     }
 
     /// The state that the run ended with, read by `graph`, if it ended well and this process still has it at hand.
@@ -209,7 +212,7 @@ impl RunHandle {
     pub fn final_state(&self, graph: &str) -> Option<Value> {
         let rest = self.rest.as_ref()?.borrow();
         match rest.as_ref()? {
-            RunRest::Finished(state) => self.runtime.0.graph(graph).ok()?.show(&**state),
+            RunRest::Finished(state, _) => self.runtime.0.graph(graph).ok()?.show(&**state),
             RunRest::Paused(_) | RunRest::Failed(_) | RunRest::Cancelled | RunRest::Left(_) => None,
         }
     }
@@ -248,7 +251,7 @@ impl RunHandle {
         }
         let row = self.runtime.0.store.run(&self.key()).await?;
         Ok(match row.status {
-            Status::Finished => RunRest::Finished(Arc::new(())),
+            Status::Finished => RunRest::Finished(Arc::new(()), Some(Arc::new(row))),
             Status::Paused => RunRest::Paused(questions),
             Status::Cancelled => RunRest::Cancelled,
             Status::Failed => RunRest::Failed(row.error.unwrap_or(RunFailure {

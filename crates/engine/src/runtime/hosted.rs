@@ -18,11 +18,14 @@ use crate::log::{self, Place, Question};
 use crate::plan;
 use crate::runtime::hot::Hot;
 use crate::state::State;
-use crate::store::{Claimed, Commit, Committed, Entry, EntryKind, Loaded, Seq, Store, StoreError};
+use crate::store::{
+    Claimed, Commit, Committed, Entry, EntryKind, Loaded, RunRow, Seq, Status, Store, StoreError,
+};
 
 /// How driving a run ended in this process.
 pub(crate) enum RunEnd {
-    Finished(Arc<dyn Any + Send + Sync>),
+    /// With its state and, when it was written down, its row.
+    Finished(Arc<dyn Any + Send + Sync>, Option<Arc<RunRow>>),
     Paused(Vec<Question>),
 }
 
@@ -184,14 +187,29 @@ impl<S: State> Hosted<S> {
         match outcome {
             Ok((Ended::Finished, committed)) => {
                 let state = at.state.clone();
-                if let Some(committed) = committed {
+                let row = committed.map(|committed| {
                     self.hot().keep(row.thread.clone(), committed.head, row.run, at);
-                }
-                (Ok(RunEnd::Finished(state)), committed)
+                    Arc::new(finished(row, &run, &committed))
+                });
+                (Ok(RunEnd::Finished(state, row)), committed)
             }
             Ok((Ended::Paused(asks), committed)) => (Ok(RunEnd::Paused(asks)), committed),
             Err(halt) => (Err(halt), None),
         }
+    }
+}
+
+/// The row of a run as the commit that ended it left it.
+fn finished(claimed: &RunRow, run: &RunCx, committed: &Committed) -> RunRow {
+    let (steps, usage) = run.booked();
+    RunRow {
+        status: Status::Finished,
+        cancel_asked: committed.cancel_asked,
+        ended_at: Some(committed.at),
+        last_seq: Some(committed.head),
+        steps,
+        usage,
+        ..claimed.clone()
     }
 }
 

@@ -80,6 +80,8 @@ pub struct StartOptions {
     pub from: Option<Seq>,
     /// Free pairs shown in lists.
     pub metadata: Map<String, Value>,
+    /// Pairs the thread gets where it has none of that name yet: what it is called, until somebody calls it otherwise.
+    pub thread_metadata: Map<String, Value>,
     /// Limits of this run.
     pub limits: Option<Limits>,
     /// Pause before these nodes.
@@ -221,6 +223,7 @@ impl Runtime {
             if_busy: options.if_busy,
             idempotency: options.idempotency,
             metadata: options.metadata,
+            thread_metadata: options.thread_metadata,
             options: log::bytes(&stored),
             stop_body: log::bytes(&log::Cancelled::default()),
             claim: room.then(|| self.0.claim.clone()),

@@ -92,7 +92,7 @@ impl Inner {
 
     fn rest_of(&self, fence: &Fence, end: Result<RunEnd, Halt>) -> RunRest {
         match end {
-            Ok(RunEnd::Finished(state)) => RunRest::Finished(state),
+            Ok(RunEnd::Finished(state, row)) => RunRest::Finished(state, row),
             Ok(RunEnd::Paused(asks)) => RunRest::Paused(asks),
             Err(Halt::Failed { failure, .. }) => RunRest::Failed(failure),
             Err(Halt::Cancelled) => RunRest::Cancelled,

@@ -175,6 +175,8 @@ pub struct NewRun {
     pub idempotency: Option<Idempotency>,
     /// Free text pairs shown in lists.
     pub metadata: Map<String, Value>,
+    /// Pairs the thread gets where it has none of that name yet, when the run is accepted. A `null` gives nothing.
+    pub thread_metadata: Map<String, Value>,
     /// Options of the run, opaque to the store.
     pub options: Vec<u8>,
     /// Body of the entry that ends a paused run for this one ([`IfBusy::Interrupt`], [`IfBusy::Rollback`]).

@@ -215,6 +215,31 @@ async fn each_limit_of_a_run_ends_it_and_keeps_what_was_done() {
     assert_eq!(bot.state(&thread("t")).await.expect("state").line(), "a a a");
 }
 
+/// A waiter gets the row of a finished run from the worker, not from the store.
+#[tokio::test(start_paused = true)]
+async fn what_a_waiter_is_told_is_what_the_store_holds() {
+    let spends = |usage| {
+        does(move |_, cx: Cx| async move {
+            cx.spend(usage)?;
+            Ok(say("a"))
+        })
+    };
+    let graph = Graph::named()
+        .node("free", does(|_, _| async move { Ok(say("f")) }).then("dear"))
+        .node("dear", spends(Usage { input_tokens: 10, output_tokens: 5, cost_micros: 100 }).then("last"))
+        .node("last", spends(Usage { input_tokens: 1, output_tokens: 2, cost_micros: 3 }).end())
+        .start("free")
+        .build()
+        .expect("sound");
+    let bot = bot_on(Arc::new(ram()), &graph);
+    for turn in 1..=2 {
+        let run = bot.start(&thread("t"), say("in")).await.expect("started");
+        let told = run.wait().await.expect("rests");
+        assert_eq!((told.steps, told.usage.input_tokens, told.last_seq), (3, 11, Some(turn * 5)));
+        assert_eq!(told, bot.runtime().store().run(&run.key()).await.expect("run"));
+    }
+}
+
 /// Goes round `rounds` times and ends, but hangs in the third step of its first life.
 fn goes_round(rounds: u32, calls: &Calls) -> Graph<Notes> {
     let counted = calls.clone();

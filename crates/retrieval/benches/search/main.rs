@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use doran_retrieval::vector::{Field, Graph, Rows, nearest};
-use doran_retrieval::{Index, LocalIndex, Question, Retriever, Tenant};
+use doran_retrieval::{Document, Index, LocalIndex, Passage, Question, Retriever, Tenant};
 use serde_json::Value;
 
 use crate::asked::Asked;
@@ -31,6 +31,8 @@ const WANTED: usize = 10;
 /// to build than all else together.
 const WIDE: usize = 512;
 const NARROW: usize = 64;
+/// So many bytes of text are put in at a time, as the library does.
+const BATCH: usize = 4 << 20;
 /// Whoosh is asked up to so many passages: more it does not take in within minutes.
 const WHOOSH: usize = 10_000;
 
@@ -108,8 +110,9 @@ impl Bench {
         // Two at once, as the library does.
         runtime.block_on(async {
             let (front, back) = texts.documents.split_at(size / 2);
-            let fill = async |some: &[(_, _)]| {
-                for batch in some.chunks(2000) {
+            let fill = async |some: &[(Document, Vec<Passage>)]| {
+                let length = some.first().map_or(1, |(document, _)| document.text.len().max(1));
+                for batch in some.chunks(BATCH.div_ceil(length)) {
                     index.put_all(&tenant, batch).await.expect("put");
                 }
             };

@@ -84,7 +84,7 @@ fn parts(dice: &mut Dice, sizes: &[usize]) -> Vec<Part> {
                 let text = format!("{}\n\n{}", dice.sentence(WORDS, length), dice.sentence(WORDS, 5));
                 let document = Document::new(format!("d{number}"), dice.sentence(WORDS, 2), text);
                 let passages = split(&document);
-                Arc::new(Held::new(document, passages))
+                Arc::new(Held::new(&document, &passages))
             })
             .collect();
         let segment = Segment::of(held.iter().map(|held| &**held));

@@ -312,7 +312,7 @@ fn index(tenant: &Tenant) -> RamKeyword {
                 ..Passage::default()
             }
         });
-        index.insert(tenant, &document, passages.collect());
+        index.insert(tenant, &document, &passages.collect::<Vec<_>>());
     }
     index
 }

@@ -73,12 +73,20 @@ struct Written<'a> {
 }
 
 impl Held {
-    pub(crate) fn new(mut document: Document, passages: Vec<Passage>) -> Self {
-        let text = std::mem::take(&mut document.text);
+    pub(crate) fn new(document: &Document, passages: &[Passage]) -> Self {
         let mut above: Arc<str> = document.title.as_str().into();
-        let slim =
-            passages.into_iter().map(|passage| Slim::of(passage, &document, &text, &mut above)).collect();
-        Self { about: Arc::new(About::new(document, slim)), text: Text::Own(text.into()) }
+        let slim = passages.iter().map(|passage| Slim::of(passage, document, &mut above)).collect();
+        let Document { id, title, collection, kind, version, text, pages } = document;
+        let about = Document {
+            id: id.clone(),
+            title: title.clone(),
+            collection: collection.clone(),
+            kind: kind.clone(),
+            version: version.clone(),
+            text: String::new(),
+            pages: pages.clone(),
+        };
+        Self { about: Arc::new(About::new(about, slim)), text: Text::Own(text.as_str().into()) }
     }
 
     /// Documents of different names: of two with the same name the later.
@@ -86,7 +94,7 @@ impl Held {
         let mut held: Vec<Arc<Self>> = Vec::with_capacity(documents.len());
         let mut places: HashMap<&DocumentId, usize> = HashMap::with_capacity(documents.len());
         for (document, passages) in documents {
-            let new = Arc::new(Self::new(document.clone(), passages.clone()));
+            let new = Arc::new(Self::new(document, passages));
             match places.get(&document.id) {
                 Some(at) => held[*at] = new,
                 None => {
@@ -187,6 +195,16 @@ impl Held {
         })
     }
 
+    /// The title of a passage, and the bytes of its words.
+    pub(crate) fn bytes(&self, at: usize) -> Option<(&str, &[u8])> {
+        Some(match self.about.passages.get(at)? {
+            Slim::Odd(passage) => (&passage.title, passage.text.as_bytes()),
+            Slim::Usual { title, range, .. } => {
+                (title, self.text().get(range.start as usize..range.end as usize)?)
+            }
+        })
+    }
+
     /// A passage.
     pub(crate) fn passage(&self, at: usize) -> Option<Passage> {
         let (title, range, page) = match self.about.passages.get(at)? {
@@ -222,23 +240,23 @@ impl About {
 
 impl Slim {
     /// Passages in a row with one title share it.
-    fn of(passage: Passage, document: &Document, text: &str, above: &mut Arc<str>) -> Self {
+    fn of(passage: &Passage, document: &Document, above: &mut Arc<str>) -> Self {
         let range = u32::try_from(passage.range.start)
             .and_then(|start| u32::try_from(passage.range.end).map(|end| start..end));
         let usual = passage.document == document.id
             && passage.version == document.version
             && passage.kind == document.kind
-            && text.get(passage.range.clone()) == Some(passage.text.as_str())
-            && passage.id == PassageId::at(&document.id, passage.range.start);
+            && document.text.get(passage.range.clone()) == Some(passage.text.as_str())
+            && passage.id.is_at(&document.id, passage.range.start);
         match range {
             Ok(range) if usual => {
                 if **above != *passage.title {
-                    *above = passage.title.into();
+                    *above = passage.title.as_str().into();
                 }
-                let Passage { page, article, .. } = passage;
+                let Passage { page, article, .. } = *passage;
                 Self::Usual { title: Arc::clone(above), range, page, article }
             }
-            _ => Self::Odd(Box::new(passage)),
+            _ => Self::Odd(Box::new(passage.clone())),
         }
     }
 }
@@ -283,7 +301,7 @@ mod tests {
             usual(11..14, "글 › 둘"),
             usual(11..14, "글"),
         ];
-        let held = Held::new(document.clone(), passages.clone());
+        let held = Held::new(&document, &passages);
         let line = serde_json::to_string(&held.line()).expect("json");
         let kept: Kept = Arc::new(format!("..{}", document.text).into_bytes());
         let range = 2..2 + document.text.len();

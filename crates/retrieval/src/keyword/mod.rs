@@ -9,6 +9,7 @@ mod everyday;
 mod gather;
 mod held;
 mod highlight;
+mod memory;
 pub(crate) mod part;
 mod phrase;
 mod postings;
@@ -72,13 +73,13 @@ impl RamKeyword {
     pub fn of<'a>(tenant: &Tenant, documents: impl IntoIterator<Item = &'a Document>) -> Self {
         let index = Self::default();
         for document in documents {
-            index.insert(tenant, document, split(document));
+            index.insert(tenant, document, &split(document));
         }
         index
     }
 
-    fn insert(&self, tenant: &Tenant, document: &Document, passages: Vec<Passage>) {
-        self.insert_all(tenant, vec![Arc::new(Held::new(document.clone(), passages))]);
+    fn insert(&self, tenant: &Tenant, document: &Document, passages: &[Passage]) {
+        self.insert_all(tenant, vec![Arc::new(Held::new(document, passages))]);
     }
 
     /// Puts documents of different names in, as one segment.
@@ -204,7 +205,7 @@ impl Index for RamKeyword {
         document: &Document,
         passages: &[Passage],
     ) -> Result<(), RetrieveError> {
-        self.insert(tenant, document, passages.to_vec());
+        self.insert(tenant, document, passages);
         Ok(())
     }
 

@@ -8,39 +8,130 @@ use crate::text::{self, Layer};
 
 /// The words of a text as they are compared.
 pub(super) fn words(text: &str) -> Vec<String> {
-    spaced(text).split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    let mut all = Vec::new();
+    each(text.as_bytes(), |word| all.push(String::from_utf8_lossy(word).into_owned()));
+    all
+}
+
+/// A word of a question.
+#[derive(Clone, Copy)]
+pub(super) struct Word<'a> {
+    bytes: &'a [u8],
+    /// Its first bytes, and which bits of them count.
+    first: u64,
+    counts: u64,
+}
+
+impl<'a> Word<'a> {
+    pub(super) fn of(word: &'a str) -> Self {
+        let counts = if word.len() < 8 { (1 << (word.len() * 8)) - 1 } else { u64::MAX };
+        Self { bytes: word.as_bytes(), first: first(word.as_bytes()), counts }
+    }
+
+    /// Whether a word with these first bytes begins with it.
+    #[inline]
+    fn begins(&self, word: &[u8], first: u64) -> bool {
+        (self.first ^ first) & self.counts == 0 && word.starts_with(self.bytes)
+    }
+}
+
+#[inline]
+fn first(word: &[u8]) -> u64 {
+    match word.first_chunk() {
+        Some(eight) => u64::from_le_bytes(*eight),
+        None => word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)),
+    }
 }
 
 /// The longest run of words of a question that a text says side by side, as a share of the question; 0 for a single
 /// word, which says nothing that its score does not. The last word of a run may go on: 휴가 is said by 휴가는.
-pub(super) fn said(question: &[String], text: &str) -> f32 {
+pub(super) fn said(question: &[Word<'_>], text: &[u8]) -> f32 {
     if question.len() < 2 {
         return 0.0;
     }
-    let spaced = spaced(text);
-    let words: Vec<&str> = spaced.split(' ').filter(|word| !word.is_empty()).collect();
     let mut longest = 0;
-    for from in 0..words.len() {
-        for start in 0..question.len() - 1 {
-            if question.len() - start <= longest {
-                break;
+    // How many words up to each of the question were said up to the word before, and are up to this one.
+    let (mut before, mut now) = (vec![0; question.len()], vec![0; question.len()]);
+    each(text, |word| {
+        let first = first(word);
+        let mut run = 0;
+        for (asked, (before, now)) in question.iter().zip(before.iter().zip(&mut now)) {
+            *now = 0;
+            if asked.begins(word, first) {
+                if word.len() == asked.bytes.len() {
+                    *now = run + 1;
+                }
+                if run > 0 || word.len() == asked.bytes.len() {
+                    longest = longest.max(run + 1);
+                }
             }
-            let same = words[from..].iter().zip(&question[start..]).take_while(|(said, asked)| said == asked);
-            let run = same.count();
-            let next = words.get(from + run).zip(question.get(start + run));
-            let goes_on = run > 0 && next.is_some_and(|(said, asked)| said.starts_with(asked.as_str()));
-            longest = longest.max(run + usize::from(goes_on));
+            run = *before;
         }
-    }
+        std::mem::swap(&mut before, &mut now);
+    });
     if longest < 2 { 0.0 } else { longest as f32 / question.len() as f32 }
 }
 
-/// The words of a text as they are compared, with spaces between.
-fn spaced(text: &str) -> String {
-    let letter = |letter: &Letter| if is_letter(letter.char) { letter.char } else { ' ' };
-    let mut spaced = String::with_capacity(text.len());
-    spaced.extend(letters(text).iter().map(letter));
-    spaced
+/// Gives the words of a text as they are compared.
+#[inline]
+fn each(text: &[u8], mut each: impl FnMut(&[u8])) {
+    let (mut at, mut start) = (0, 0);
+    let mut lower = Vec::new();
+    // ASCII and whole Korean syllables are compared as they stand, but for capitals.
+    if is_plain(text) {
+        let mut give = |word: &[u8], capitals: bool| {
+            if word.is_empty() {
+            } else if capitals {
+                lower.clear();
+                lower.extend(word.iter().map(u8::to_ascii_lowercase));
+                each(&lower);
+            } else {
+                each(word);
+            }
+        };
+        let mut capitals = false;
+        while let Some(byte) = text.get(at) {
+            if !byte.is_ascii() {
+                at += 3;
+                continue;
+            }
+            if byte.is_ascii_alphanumeric() {
+                capitals |= byte.is_ascii_uppercase();
+            } else {
+                give(&text[start..at], capitals);
+                (start, capitals) = (at + 1, false);
+            }
+            at += 1;
+        }
+        give(&text[start..], capitals);
+        return;
+    }
+    for Letter { char, .. } in letters(&String::from_utf8_lossy(text)) {
+        let char = if is_letter(char) { char } else { ' ' };
+        lower.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    lower.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).for_each(each);
+}
+
+/// Whether a text is of ASCII and whole Korean syllables alone.
+fn is_plain(text: &[u8]) -> bool {
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [] => return true,
+            [first, rest @ ..] if first.is_ascii() => rest,
+            [first, second, third, rest @ ..] if is_whole(*first, *second, *third) => rest,
+            _ => return false,
+        };
+    }
+}
+
+/// Whether three bytes are a whole Korean syllable.
+#[inline]
+fn is_whole(first: u8, second: u8, third: u8) -> bool {
+    let low = |byte: u8| u32::from(byte & 0x3f);
+    let code = u32::from(first & 0x0f) << 12 | low(second) << 6 | low(third);
+    first >> 4 == 0xe && ('가' as u32..='힣' as u32).contains(&code)
 }
 
 /// How much of the last heading above a passage was asked for.
@@ -61,7 +152,10 @@ mod tests {
     use super::*;
 
     fn check(question: &str, text: &str, expected: f32) {
-        assert!((said(&words(question), text) - expected).abs() < 1e-6, "{question} | {text}");
+        let question_words = words(question);
+        let asked: Vec<Word<'_>> = question_words.iter().map(|word| Word::of(word)).collect();
+        let said = said(&asked, text.as_bytes());
+        assert!((said - expected).abs() < 1e-6, "{question} | {text}");
     }
 
     #[test]
@@ -70,8 +164,29 @@ mod tests {
         check("연차 유급 휴가", "연차 유급은 휴가가 아니다.", 2.0 / 3.0);
         check("연차 휴가", "휴가 연차", 0.0);
         check("휴가", "휴가", 0.0);
+        check("가 나 가 나 다", "가 나 가 나 가 나 다", 1.0);
+        check("가 나 다", "나 다라 가 나", 2.0 / 3.0);
+        check("연차휴가사용촉진 제도", "연차휴가사용촉구 제도 연차휴가사용촉진 제도를", 1.0);
         check("Net Profit margin", "the net-profit, margin", 1.0);
         check("", "글", 0.0);
+    }
+
+    #[test]
+    fn words_are_the_same_in_every_form() {
+        for (text, expected) in [
+            ("휴가(연차) VPN-Net", "휴가 연차 vpn net"),
+            ("\u{1112}\u{1172}\u{1100}\u{1161} ＶＰＮ", "휴가 vpn"),
+            ("휴가\u{301}는 e\u{301}", "휴가 는 é"),
+            ("가\u{11a8} 힣 ퟀ 契約書", "각 힣 ퟀ 契約書"),
+        ] {
+            let spaced: String = letters(text)
+                .iter()
+                .map(|letter| if is_letter(letter.char) { letter.char } else { ' ' })
+                .collect();
+            let expected: Vec<&str> = expected.split(' ').collect();
+            assert_eq!(words(text), spaced.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
+            assert_eq!(words(text), expected);
+        }
     }
 
     #[test]

@@ -1,47 +1,141 @@
 //! The list of a term: which slots hold it, and how often.
 //!
-//! A slot is written as its distance from the one before and a mark whether the term is there more than once; then how
-//! often, if so; all as varints. A long list is cut into blocks, and a table before it says with which slot each block
-//! ends and where, so that a slot can be looked up without reading all before it.
+//! A list is cut into blocks of 64 slots. A slot is written as its distance from the one before, in as many bytes as the
+//! largest of the block needs; then a bit for each slot says whether it holds the term more than once, and how often
+//! follows as varints. A long list has a table before it that says with which slot each block ends and where, so that a
+//! slot can be looked up without reading all before it.
 //!
 //! ```text
-//! last slot, end 2 × u32 for each block, if there are more holders than fit one · distances and counts
+//! last slot, end 2 × u32 for each block, if there is more than one
+//! for each block: width of distances and 8 if any count is above 1, u8 · distances · bits, counts if any is above 1
 //! ```
 
 /// So many slots make a block.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 const ENTRY: usize = 8;
+/// The mark in the head of a block some of whose slots hold the term more than once.
+const OFTEN: u8 = 8;
 
 /// The list of one term, as bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Postings<'a> {
     table: &'a [u8],
     body: &'a [u8],
+    holders: usize,
+    /// How many slots there are: none of a list is beyond.
+    slots: u32,
+}
+
+/// Some slots of a list.
+pub(super) struct Block {
+    slots: [u32; BLOCK],
+    counts: [u32; BLOCK],
+    length: usize,
+    often: bool,
+}
+
+impl Block {
+    pub(super) fn new() -> Self {
+        Self { slots: [0; BLOCK], counts: [1; BLOCK], length: 0, often: false }
+    }
+
+    /// The slots, in order.
+    #[inline]
+    pub(super) fn slots(&self) -> &[u32] {
+        &self.slots[..self.length]
+    }
+
+    /// How often each holds the term; `None` if all hold it once.
+    #[inline]
+    pub(super) fn counts(&self) -> Option<&[u32]> {
+        self.often.then(|| &self.counts[..self.length])
+    }
+
+    /// Reads so many slots from `next` on, and gives what follows. `None` if these are no slots below `slots`.
+    #[inline]
+    fn read<'a>(&mut self, bytes: &'a [u8], length: usize, next: u32, slots: u32) -> Option<&'a [u8]> {
+        let (head, rest) = bytes.split_first()?;
+        let width = usize::from(head & !OFTEN);
+        let (distances, mut rest) = rest.split_at_checked(width * length)?;
+        // Wide enough for any sum, so that slots are in order and the last is the highest.
+        let mut after = u64::from(next);
+        let mut put = |at: usize, distance: u32| {
+            after += u64::from(distance) + 1;
+            self.slots[at] = (after - 1) as u32;
+        };
+        match width {
+            1 => distances.iter().enumerate().for_each(|(at, byte)| put(at, u32::from(*byte))),
+            2 => {
+                let all = distances.as_chunks::<2>().0.iter();
+                all.enumerate().for_each(|(at, bytes)| put(at, u32::from(u16::from_le_bytes(*bytes))));
+            }
+            4 => {
+                let all = distances.as_chunks::<4>().0.iter();
+                all.enumerate().for_each(|(at, bytes)| put(at, u32::from_le_bytes(*bytes)));
+            }
+            _ => return None,
+        }
+        if after > u64::from(slots) {
+            return None;
+        }
+        if self.often {
+            self.counts = [1; BLOCK];
+        }
+        self.often = head & OFTEN != 0;
+        if self.often {
+            let (bits, tail) = rest.split_at_checked(length.div_ceil(8))?;
+            rest = tail;
+            for (at, byte) in bits.iter().enumerate() {
+                let mut bits = *byte;
+                while bits != 0 {
+                    let at = at * 8 + bits.trailing_zeros() as usize;
+                    *self.counts.get_mut(at)? = varint(&mut rest)?;
+                    bits &= bits - 1;
+                }
+            }
+        }
+        self.length = length;
+        Some(rest)
+    }
 }
 
 impl<'a> Postings<'a> {
-    /// The list in these bytes, of so many slots.
-    pub(super) fn new(bytes: &'a [u8], holders: u32) -> Self {
-        let (table, body) = bytes.split_at_checked(table_size(holders as usize)).unwrap_or((&[], &[]));
-        Self { table, body }
+    /// The list in these bytes, of so many holders among so many slots.
+    pub(super) fn new(bytes: &'a [u8], holders: u32, slots: u32) -> Self {
+        let holders = holders as usize;
+        let (table, body) = bytes.split_at_checked(table_size(holders)).unwrap_or((&[], &[]));
+        Self { table, body, holders, slots }
+    }
+
+    /// Gives the list block by block.
+    #[inline]
+    pub(super) fn blocks(&self, block: &mut Block, mut each: impl FnMut(&Block)) {
+        let (mut rest, mut left, mut next) = (self.body, self.holders, 0);
+        while left > 0 {
+            let length = left.min(BLOCK);
+            let Some(tail) = block.read(rest, length, next, self.slots) else { return };
+            each(block);
+            next = block.slots[length - 1].wrapping_add(1);
+            (rest, left) = (tail, left - length);
+        }
     }
 
     /// Gives every slot, and how often it holds the term.
     #[inline]
     pub(super) fn each(&self, mut each: impl FnMut(u32, u32)) {
-        read(self.body, 0, |slot, count| {
-            each(slot, count);
-            true
+        self.blocks(&mut Block::new(), |block| {
+            block.slots().iter().zip(&block.counts).for_each(|(slot, count)| each(*slot, *count));
         });
     }
 
     /// Gives those of some slots, sorted, that hold the term: the place among them, and how often.
     pub(super) fn of(&self, slots: &[u32], mut each: impl FnMut(usize, u32)) {
-        let blocks = self.table.len() / ENTRY;
+        let blocks = self.holders.div_ceil(BLOCK);
+        let mut read = Block::new();
         let (mut block, mut at) = (0, 0);
-        while at < slots.len() {
-            let (mut from, mut end, mut next) = (0, self.body.len(), 0);
-            if blocks > 0 {
+        while at < slots.len() && block < blocks {
+            let (mut from, mut next) = (0, 0);
+            if blocks > 1 {
                 block += self.skip(block, blocks, slots[at]);
                 if block == blocks {
                     return;
@@ -50,25 +144,22 @@ impl<'a> Postings<'a> {
                     let (last, ended) = self.entry(before);
                     (next, from) = (last.wrapping_add(1), ended as usize);
                 }
-                end = self.entry(block).1 as usize;
             }
-            let Some(body) = self.body.get(from..end) else { return };
-            read(body, next, |slot, count| {
-                while at < slots.len() && slots[at] < slot {
-                    at += 1;
-                }
-                if at < slots.len() && slots[at] == slot {
-                    each(at, count);
-                    at += 1;
-                }
-                at < slots.len()
-            });
-            if blocks == 0 {
+            let length = (self.holders - block * BLOCK).min(BLOCK);
+            let body = self.body.get(from..).unwrap_or_default();
+            if read.read(body, length, next, self.slots).is_none() {
                 return;
             }
-            let (last, _) = self.entry(block);
-            while at < slots.len() && slots[at] <= last {
-                at += 1;
+            let mut within = 0;
+            while at < slots.len() && within < length {
+                match read.slots[within].cmp(&slots[at]) {
+                    std::cmp::Ordering::Less => within += 1,
+                    std::cmp::Ordering::Greater => at += 1,
+                    std::cmp::Ordering::Equal => {
+                        each(at, read.counts[within]);
+                        (at, within) = (at + 1, within + 1);
+                    }
+                }
             }
             block += 1;
         }
@@ -116,12 +207,28 @@ pub(super) fn write(list: &[(u32, u32)], bytes: &mut Vec<u8>) {
     let body = bytes.len();
     let mut next = 0;
     for (block, some) in list.chunks(BLOCK).enumerate() {
+        let (mut widest, mut after, mut often) = (0, next, false);
         for (slot, count) in some {
-            put_varint(bytes, (slot - next) << 1 | u32::from(*count > 1));
-            if *count > 1 {
-                put_varint(bytes, *count);
-            }
+            widest = widest.max(slot - after);
+            after = slot + 1;
+            often |= *count > 1;
+        }
+        let width = match widest {
+            0..=0xff => 1,
+            0x100..=0xffff => 2,
+            _ => 4,
+        };
+        bytes.push(width as u8 | if often { OFTEN } else { 0 });
+        for (slot, _) in some {
+            bytes.extend_from_slice(&(slot - next).to_le_bytes()[..width]);
             next = slot + 1;
+        }
+        if often {
+            for eight in some.chunks(8) {
+                let bits = eight.iter().enumerate();
+                bytes.push(bits.fold(0, |bits, (at, (_, count))| bits | u8::from(*count > 1) << at));
+            }
+            some.iter().filter(|(_, count)| *count > 1).for_each(|(_, count)| put_varint(bytes, *count));
         }
         if list.len() > BLOCK {
             let at = start + block * ENTRY;
@@ -129,20 +236,6 @@ pub(super) fn write(list: &[(u32, u32)], bytes: &mut Vec<u8>) {
             bytes[at..at + 4].copy_from_slice(&(next - 1).to_le_bytes());
             bytes[at + 4..at + ENTRY].copy_from_slice(&end.to_le_bytes());
         }
-    }
-}
-
-/// Reads slots as long as they are wanted.
-#[inline]
-fn read(mut rest: &[u8], mut next: u32, mut each: impl FnMut(u32, u32) -> bool) {
-    while let Some(code) = varint(&mut rest) {
-        // Not checked for overflow: whoever takes the slot checks that it is one.
-        let slot = next.wrapping_add(code >> 1);
-        let count = if code & 1 == 0 { 1 } else { varint(&mut rest).unwrap_or(1) };
-        if !each(slot, count) {
-            return;
-        }
-        next = slot.wrapping_add(1);
     }
 }
 
@@ -178,21 +271,25 @@ mod tests {
 
     #[test]
     fn every_slot_is_found_again_and_no_other() {
-        for (length, step) in [(0, 1), (1, 1), (63, 3), (64, 1), (65, 1), (128, 7), (1000, 1), (999, 301)] {
-            let list: Vec<(u32, u32)> =
-                (0..length).map(|n| (n * step * 2 + n % 2 + 5, n % 300 + 1)).collect();
+        let sizes =
+            [(0, 1), (1, 1), (63, 3), (64, 1), (65, 1), (128, 7), (1000, 1), (999, 301), (70, 90_000)];
+        for (length, step) in sizes {
+            let list: Vec<(u32, u32)> = (0..length)
+                .map(|n| (n * step * 2 + n % 2 + 5, if n % 192 < 64 { 1 } else { n % 300 + 1 }))
+                .collect();
             let mut bytes = vec![7; 3];
             write(&list, &mut bytes);
-            let postings = Postings::new(&bytes[3..], list.len() as u32);
+            let slots = length * step * 2 + 20;
+            let postings = Postings::new(&bytes[3..], list.len() as u32, slots);
             let mut all = Vec::new();
             postings.each(|slot, count| all.push((slot, count)));
             assert_eq!(all, list, "{length} × {step}");
             for every in [1, 2, 5, 64, 700] {
-                let asked: Vec<u32> = (0..length * step * 2 + 20).step_by(every).collect();
+                let asked: Vec<u32> = (0..slots.min(700_000)).step_by(every).collect();
                 let mut found = Vec::new();
                 postings.of(&asked, |at, count| found.push((asked[at], count)));
                 let expected: Vec<(u32, u32)> =
-                    list.iter().copied().filter(|(slot, _)| asked.contains(slot)).collect();
+                    list.iter().copied().filter(|(slot, _)| asked.binary_search(slot).is_ok()).collect();
                 assert_eq!(found, expected, "{length} × {step}, every {every}");
             }
         }
@@ -201,10 +298,14 @@ mod tests {
     #[test]
     fn bytes_that_are_no_list_are_read_without_harm() {
         let noise: Vec<u8> = (0..2000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        for holders in [0, 1, 64, 65, 500, u32::MAX] {
-            let postings = Postings::new(&noise, holders);
-            postings.each(|_, _| ());
-            postings.of(&[0, 1, 2, 70, 9000, u32::MAX], |at, _| assert!(at < 6));
+        for head in [1, 2, 4, 9, 10, 12, 77] {
+            for holders in [0, 1, 64, 65, 500, u32::MAX] {
+                let mut bytes = noise.clone();
+                bytes.get_mut(table_size(holders as usize)).into_iter().for_each(|first| *first = head);
+                let postings = Postings::new(&bytes, holders, 300);
+                postings.each(|slot, _| assert!(slot < 300));
+                postings.of(&[0, 1, 2, 70, 9000, u32::MAX], |at, _| assert!(at < 6));
+            }
         }
     }
 }

@@ -5,9 +5,13 @@
 //! long lists are only asked about the few passages that are left. The scores are, to the last bit, those of a look at
 //! everything.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use crate::text::Layer;
 
 use super::part::{Mask, Part};
+use super::postings::{BLOCK, Block};
 use super::ranking::Ranking;
 use super::search::Places;
 use super::segment::LAYERS;
@@ -27,7 +31,15 @@ pub(super) struct Term {
 const SMALL: usize = if cfg!(test) { 64 } else { 4096 };
 /// To ask the lists about one slot takes as long as to read so many slots of them: two or three have to be asked until
 /// the slot is no longer wanted.
-const ASKED: usize = 96;
+const ASKED: usize = 256;
+/// To look at all slots takes as long as to read so many times as many slots of lists, and often it is in vain.
+const WORTH: usize = if cfg!(test) { 1 } else { 4 };
+/// While the terms that are left can add more than this share of a score, no candidate is ruled out.
+const HOPELESS: f32 = if cfg!(test) { 2.0 } else { 0.5 };
+/// So many of the slots that hold the rarest terms are looked at before all others.
+const SOME: usize = 1024;
+/// So many slots may seem to be among the best before the list of them is looked through.
+const ENOUGH: usize = 1024;
 /// What is added or multiplied in another order differs by less than this share.
 const INEXACT: f32 = 1e-4;
 
@@ -74,7 +86,7 @@ impl<'a> Scoring<'a> {
             let bounds: Vec<f32> = self.terms.iter().map(|term| self.bound(term)).collect();
             for (done, term) in self.terms.iter().enumerate() {
                 // A check looks at all sums, so it must be worth it.
-                if sums.len() >= limit && left > SMALL && lengths[done] * 2 > sums.len() {
+                if done > 0 && left > SMALL && left > sums.effort() * WORTH {
                     let few = limit + left / ASKED;
                     if let Some(found) = self.early(sums, done, &bounds, limit, few) {
                         return found;
@@ -107,66 +119,93 @@ impl<'a> Scoring<'a> {
         limit: usize,
         few: usize,
     ) -> Option<Vec<(f32, usize)>> {
-        let (all, most) = (sums.all(), self.most(bounds, done));
-        let sure = all.iter().fold([0.0; LAYERS], |high: [f32; LAYERS], (_, cell)| {
-            std::array::from_fn(|layer| high[layer].max(cell[layer]))
-        });
+        let (sure, most) = (sums.highest(), self.most(bounds, done));
         if (0..LAYERS).any(|layer| most[layer] > 0.0 && most[layer] >= sure[layer] * (1.0 - INEXACT)) {
             return None;
         }
         // About what it will be: most that fail fail here, before any list is asked.
-        self.near(&all, sure, most, limit, few)?;
+        if self.low(&most, sure) > HOPELESS {
+            return None;
+        }
+        let mut near = self.near(sums, sure, most, limit, few)?;
         let mut highest = sure;
         for layer in (0..LAYERS).filter(|layer| most[*layer] > 0.0) {
             let high = |some: &[Slot]| some.iter().fold(0.0_f32, |high, (_, cell)| high.max(cell[layer]));
             let least = sure[layer] * (1.0 - INEXACT) - most[layer];
-            let mut near = few_of(all.iter().filter(|(_, cell)| cell[layer] >= least), few)?;
-            self.finish(&mut near, done, Some(layer), |some, done| {
+            let scales = std::array::from_fn(|of| if of == layer { 1.0 } else { 0.0 });
+            let mut some: Vec<Slot> = Vec::new();
+            sums.above(scales, least, |slot, _| {
+                some.push((slot, sums.of(slot)));
+                (some.len() <= few).then_some(least)
+            })?;
+            some.sort_unstable_by_key(|(at, _)| *at);
+            self.finish(&mut some, done, Some(layer), |some, done| {
                 let least = high(some) * (1.0 - INEXACT) - self.most(bounds, done)[layer];
                 some.retain(|(_, cell)| cell[layer] >= least);
             });
-            highest[layer] = high(&near);
+            highest[layer] = high(&some);
         }
-        let mut near = self.near(&all, highest, most, limit, few)?;
+        if highest != sure {
+            near = self.near(sums, highest, most, limit, few)?;
+        }
         for (slot, _) in &self.lifted {
             if let Err(at) = near.binary_search_by_key(slot, |(at, _)| *at) {
                 near.insert(at, (*slot, sums.of(*slot)));
             }
         }
         self.finish(&mut near, done, None, |some, done| {
-            let (least, more) = self.threshold(some, highest, self.most(bounds, done), limit);
+            let scores = some.iter().map(|(_, cell)| self.low(cell, highest));
+            let least = least_of_best(scores, limit) * (1.0 - INEXACT);
+            let more = self.low(&self.most(bounds, done), highest) * (1.0 + INEXACT);
             let is_lifted = |slot: &usize| self.lifted.binary_search_by_key(slot, |(at, _)| *at).is_ok();
             some.retain(|(at, cell)| self.low(cell, highest) + more >= least || is_lifted(at));
         });
         Some(self.finished(near, highest))
     }
 
-    /// The slots that can be among the best, if they are few and no other slot can.
+    /// The slots that can be among the best, sorted, if they are few and no other slot can.
     fn near(
         &self,
-        all: &[Slot],
+        sums: &Sums,
         highest: [f32; LAYERS],
         most: [f32; LAYERS],
         limit: usize,
         few: usize,
     ) -> Option<Vec<Slot>> {
-        let (least, more) = self.threshold(all, highest, most, limit);
-        if most != [0.0; LAYERS] && (more >= least || all.len() < limit) {
+        let more = self.low(&most, highest) * (1.0 + INEXACT);
+        // Slots that hold the rarest terms are likely among the best: they say where the bar is at least.
+        let first = sums.first(SOME).iter().map(|slot| self.low(&sums.of(*slot as usize), highest));
+        let floor = least_of_best(first, limit);
+        let mut best = Best::new(limit);
+        // What a slot needs to be among the best rises on the way; those that had enough before are looked at again.
+        let bar = |best: &Best| {
+            let least = best.least().max(floor) * (1.0 - INEXACT);
+            (least - more).max(f32::MIN_POSITIVE) * (1.0 - INEXACT)
+        };
+        let mut near: Vec<(f32, usize)> = Vec::new();
+        let (enough, mut full) = (few.saturating_mul(8).saturating_add(ENOUGH), ENOUGH);
+        sums.above(self.scales(highest), bar(&best), |slot, score| {
+            best.offer(score);
+            near.push((score, slot));
+            if near.len() >= full {
+                let least = best.least().max(floor) * (1.0 - INEXACT);
+                near.retain(|(score, _)| score + more >= least);
+                full = (near.len() * 2).max(ENOUGH);
+            }
+            (near.len() <= enough).then(|| bar(&best))
+        })?;
+        // Below the bar lie none of the best, so those that were offered are all that count.
+        let least = best.least().max(floor) * (1.0 - INEXACT);
+        if more > 0.0 && more >= least {
             return None;
         }
-        few_of(all.iter().filter(|(_, cell)| self.low(cell, highest) + more >= least), few)
-    }
-
-    /// What a slot must have at least to be among the best, and what can still be added to any.
-    fn threshold(
-        &self,
-        all: &[Slot],
-        highest: [f32; LAYERS],
-        most: [f32; LAYERS],
-        limit: usize,
-    ) -> (f32, f32) {
-        let least = least_of_best(all.iter().map(|(_, cell)| self.low(cell, highest)), limit);
-        (least * (1.0 - INEXACT), self.low(&most, highest) * (1.0 + INEXACT))
+        near.retain(|(score, _)| score + more >= least);
+        if near.len() > few {
+            return None;
+        }
+        let mut near: Vec<Slot> = near.into_iter().map(|(_, slot)| (slot, sums.of(slot))).collect();
+        near.sort_unstable_by_key(|(at, _)| *at);
+        Some(near)
     }
 
     /// The score of a slot from its sums.
@@ -217,15 +256,29 @@ impl<'a> Scoring<'a> {
     /// Adds what a term gives to every slot that holds it.
     fn add(&self, term: &Term, sums: &mut Sums) {
         let layer = term.layer as usize;
+        let mut block = Block::new();
+        let mut more = [0.0; BLOCK];
         for (number, (part, mask)) in self.parts.iter().zip(self.masks).enumerate() {
             let Some(place) = term.places[number] else { continue };
             let (base, lengths) = (self.bases[number], part.segment.lengths());
-            part.segment.decode(place, |slot, count| {
-                let slot = slot as usize;
-                if mask.as_ref().is_none_or(|mask| mask[slot]) {
-                    let length = u32::from_le_bytes(lengths[slot][layer]) as f32;
-                    sums.add(base + slot, layer, self.given(term.weight, layer, count as f32, length));
+            part.segment.postings(place).blocks(&mut block, |block| {
+                let slots = block.slots();
+                let length = |slot: &u32| u32::from_le_bytes(lengths[*slot as usize][layer]) as f32;
+                match block.counts() {
+                    None => more.iter_mut().zip(slots).for_each(|(more, slot)| {
+                        *more = self.given(term.weight, layer, 1.0, length(slot));
+                    }),
+                    Some(counts) => {
+                        more.iter_mut().zip(slots.iter().zip(counts)).for_each(|(more, (slot, count))| {
+                            *more = self.given(term.weight, layer, *count as f32, length(slot));
+                        });
+                    }
                 }
+                if let Some(mask) = mask {
+                    let outside = more.iter_mut().zip(slots).filter(|(_, slot)| !mask[**slot as usize]);
+                    outside.for_each(|(more, _)| *more = 0.0);
+                }
+                sums.add(base, slots, layer, &more);
             });
         }
     }
@@ -274,34 +327,45 @@ impl<'a> Scoring<'a> {
 /// A slot and its sums.
 type Slot = (usize, [f32; LAYERS]);
 
-/// Some slots with their sums, sorted; `None` if there are more than a few.
-fn few_of<'a>(slots: impl Iterator<Item = &'a Slot>, few: usize) -> Option<Vec<Slot>> {
-    let mut some: Vec<_> = slots.take(few.saturating_add(1)).copied().collect();
-    if some.len() > few {
-        return None;
+/// The highest so many of scores above zero.
+struct Best {
+    limit: usize,
+    /// The bits of numbers above zero are ordered as the numbers are.
+    heap: BinaryHeap<Reverse<u32>>,
+}
+
+impl Best {
+    fn new(limit: usize) -> Self {
+        Self { limit, heap: BinaryHeap::with_capacity(limit.min(1 << 12) + 1) }
     }
-    some.sort_unstable_by_key(|(at, _)| *at);
-    Some(some)
+
+    fn offer(&mut self, score: f32) {
+        if self.heap.len() < self.limit {
+            if score >= f32::MIN_POSITIVE {
+                self.heap.push(Reverse(score.to_bits()));
+            }
+        } else if let Some(mut least) = self.heap.peek_mut()
+            && least.0 < score.to_bits()
+            && score > 0.0
+        {
+            least.0 = score.to_bits();
+        }
+    }
+
+    /// What the last of them has; the smallest number above zero where there are fewer.
+    fn least(&self) -> f32 {
+        match self.heap.peek() {
+            Some(Reverse(bits)) if self.heap.len() >= self.limit => f32::from_bits(*bits),
+            _ => f32::MIN_POSITIVE,
+        }
+    }
 }
 
 /// What the last of the best so many has; the smallest number above zero where there are fewer.
 fn least_of_best(scores: impl Iterator<Item = f32>, limit: usize) -> f32 {
-    // The bits of numbers above zero are ordered as the numbers are.
-    let mut heap = std::collections::BinaryHeap::with_capacity(limit.min(1 << 12) + 1);
-    let mut least = f32::MIN_POSITIVE;
-    for score in scores {
-        if score < least {
-            continue;
-        }
-        heap.push(std::cmp::Reverse(score.to_bits()));
-        if heap.len() > limit {
-            heap.pop();
-        }
-        if heap.len() == limit {
-            least = heap.peek().map_or(least, |std::cmp::Reverse(bits)| f32::from_bits(*bits));
-        }
-    }
-    if heap.len() < limit { f32::MIN_POSITIVE } else { least }
+    let mut best = Best::new(limit);
+    scores.for_each(|score| best.offer(score));
+    best.least()
 }
 
 #[cfg(test)]

@@ -147,16 +147,18 @@ fn holders(parts: &[Part], masks: &[Mask], places: &Places) -> u32 {
 fn meant_by_slip(parts: &[Part], masks: &[Mask], key: &[u8]) -> Vec<(Places, u32)> {
     let Some((layer, term)) = key.split_first() else { return Vec::new() };
     let mut found: Vec<(Places, u32)> = Vec::new();
-    for slip in typo::slips(&String::from_utf8_lossy(term)) {
-        let key = [&[*layer], slip.as_bytes()].concat();
-        let places = find(parts, &key);
-        if places.iter().any(Option::is_some) {
+    let mut key = vec![*layer];
+    typo::slips(&String::from_utf8_lossy(term), &mut |slip| {
+        key.truncate(1);
+        key.extend_from_slice(slip);
+        if parts.iter().any(|part| part.segment.find(&key).is_some()) {
+            let places = find(parts, &key);
             let holders = holders(parts, masks, &places);
             if holders > 0 {
                 found.push((places, holders));
             }
         }
-    }
+    });
     found.sort_by_key(|(_, holders)| std::cmp::Reverse(*holders));
     found.truncate(LIKELIEST);
     found
@@ -233,10 +235,11 @@ fn lift(parts: &[Part], query: &Query, ranking: &Ranking, found: &mut [Found]) {
         return;
     }
     let count = found.len().min(LIFTED);
+    let words: Vec<phrase::Word<'_>> = query.words.iter().map(|word| phrase::Word::of(word)).collect();
     for found in &mut found[..count] {
         let Some((held, within)) = parts[found.part].at(found.slot) else { continue };
-        let Some((title, text, _)) = held.words(within) else { continue };
-        found.score += ranking.phrase * phrase::said(&query.words, text)
+        let Some((title, text)) = held.bytes(within) else { continue };
+        found.score += ranking.phrase * phrase::said(&words, text)
             + ranking.heading * phrase::headed(&query.stems, title);
     }
     // The sort is stable: equals stay in the order of documents.

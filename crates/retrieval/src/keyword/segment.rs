@@ -1,7 +1,8 @@
 //! An immutable piece of the index: for each term, which passages hold it and how often.
 //!
-//! A segment is one run of bytes, checksummed, that can be kept in memory, written to a file and mapped back. It
-//! holds no texts: its slots are the passages of the documents it lists, in order, and whoever keeps it keeps those.
+//! A segment is one run of bytes that can be kept in memory, written to a file and mapped back. It holds no texts: its
+//! slots are the passages of the documents it lists, in order, and whoever keeps it keeps those. It is checksummed when
+//! it is saved alone; a file with more in it has a checksum of its own.
 //!
 //! ```text
 //! magic 8 · checksum 8 · seed u64 · slots, terms, places, bytes of documents, of terms, of postings 6 × u32
@@ -17,13 +18,13 @@ use sha2::{Digest, Sha256};
 use crate::passage::{DocumentId, Passage};
 use crate::retriever::RetrieveError;
 use crate::text::Layer;
-use crate::text::words::{self, Words};
+use crate::text::words::{self, Words, Written};
 
 use super::gather::Gather;
 use super::held::Held;
 use super::postings::{self, Postings};
 
-const MAGIC: &[u8; 8] = b"DORANKW2";
+const MAGIC: &[u8; 8] = b"DORANKW3";
 const HEAD: usize = 48;
 /// The layers whose lengths are kept.
 pub(super) const LAYERS: usize = 2;
@@ -126,7 +127,7 @@ impl Segment {
                 }
             }
         }
-        Self::write(&documents, &lengths, &words, &|term, list| {
+        Self::write(documents, &lengths, &words.written(), &|term, list| {
             let places = &places[term * segments.len()..(term + 1) * segments.len()];
             for (number, place) in places.iter().enumerate().filter(|(_, place)| **place != GONE) {
                 segments[number].decode(*place as usize, |slot, count| match moved[number][slot as usize] {
@@ -154,12 +155,29 @@ impl Segment {
         if all.len() < HEAD || all[..8] != MAGIC[..] {
             return Err(damaged("has another format"));
         }
-        Self::parse(Box::new(bytes)).ok_or_else(|| damaged("contradicts itself"))
+        Self::parse(Box::new(bytes), None).ok_or_else(|| damaged("contradicts itself"))
     }
 
-    /// The bytes to save.
-    pub fn bytes(&self) -> &[u8] {
+    /// The bytes to save, with a checksum.
+    pub fn saved(&self) -> Vec<u8> {
+        let mut bytes = self.bytes().to_vec();
+        let sum = checksum(&bytes[16..]);
+        bytes[8..16].copy_from_slice(&sum);
+        bytes
+    }
+
+    /// The bytes for whoever checks them himself.
+    pub(crate) fn bytes(&self) -> &[u8] {
         (*self.bytes).as_ref()
+    }
+
+    /// The same, with the same bytes elsewhere.
+    pub(crate) fn moved(self, bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        if bytes.as_ref().len() == self.bytes().len() {
+            Self { bytes: Box::new(bytes), ..self }
+        } else {
+            self
+        }
     }
 
     /// The documents whose passages it covers.
@@ -206,8 +224,18 @@ impl Segment {
 
     /// The number of a term, if any passage holds it.
     pub(super) fn find(&self, term: &[u8]) -> Option<usize> {
-        let entry = |at: usize| self.long(self.table + at * 4);
-        let same = |number: u32| (number as usize) < self.terms && self.term(number as usize) == term;
+        let all = self.bytes();
+        let long = |at: usize| all[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let entry = |at: usize| long(self.table + at * 4);
+        let same = |number: u32| {
+            let number = number as usize;
+            if number >= self.terms {
+                return false;
+            }
+            let start = number.checked_sub(1).map_or(0, |before| long(self.term_ends + before * 4)) as usize;
+            let end = long(self.term_ends + number * 4) as usize;
+            all.get(self.term_bytes + start..self.term_bytes + end) == Some(term)
+        };
         words::find(self.seed, self.places, term, entry, same).map(|number| number as usize)
     }
 
@@ -226,18 +254,13 @@ impl Segment {
     pub(super) fn postings(&self, term: usize) -> Postings<'_> {
         let (start, end) = self.span(self.posting_ends, term);
         let bytes = self.bytes().get(self.postings + start..self.postings + end).unwrap_or_default();
-        Postings::new(bytes, self.holders(term))
+        Postings::new(bytes, self.holders(term), self.slots as u32)
     }
 
     /// Gives every slot that holds a term, and how often.
     #[inline]
-    pub(super) fn decode(&self, term: usize, mut each: impl FnMut(u32, u32)) {
-        let slots = self.slots as u32;
-        self.postings(term).each(|slot, count| {
-            if slot < slots {
-                each(slot, count);
-            }
-        });
+    pub(super) fn decode(&self, term: usize, each: impl FnMut(u32, u32)) {
+        self.postings(term).each(each);
     }
 
     fn term(&self, at: usize) -> &[u8] {
@@ -256,15 +279,21 @@ impl Segment {
         u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     }
 
-    fn parse(bytes: Box<dyn AsRef<[u8]> + Send + Sync>) -> Option<Self> {
+    /// Reads a segment; its documents too, unless they are known.
+    fn parse(
+        bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
+        documents: Option<Vec<SegmentDocument>>,
+    ) -> Option<Self> {
         let all = (*bytes).as_ref();
         let long =
             |at: usize| all.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
         let seed = u64::from_le_bytes(all.get(16..24)?.try_into().ok()?);
         let (slots, terms, places) = (long(24)?, long(28)?, long(32)?);
         let (document_bytes, term_bytes, posting_bytes) = (long(36)?, long(40)?, long(44)?);
-        let documents: Vec<SegmentDocument> =
-            serde_json::from_slice(all.get(HEAD..HEAD + document_bytes)?).ok()?;
+        let documents: Vec<SegmentDocument> = match documents {
+            Some(documents) => documents,
+            None => serde_json::from_slice(all.get(HEAD..HEAD + document_bytes)?).ok()?,
+        };
         let lengths = HEAD + document_bytes;
         let term_ends = lengths + slots * 4 * LAYERS;
         let posting_ends = term_ends + terms * 4;
@@ -314,17 +343,18 @@ impl Segment {
 
     /// Writes a segment. `list` gives the slots that hold a term, sorted, and how often.
     pub(super) fn write(
-        documents: &[SegmentDocument],
+        documents: Vec<SegmentDocument>,
         lengths: &[[u32; LAYERS]],
-        terms: &Words,
+        terms: &Written,
         list: &dyn Fn(usize, &mut Vec<(u32, u32)>),
     ) -> Self {
-        let listed = serde_json::to_vec(documents).unwrap_or_default();
-        let mut lists = Vec::new();
-        let (mut ends, mut holders) = (Vec::with_capacity(terms.len()), Vec::with_capacity(terms.len()));
-        let mut most = Vec::with_capacity(terms.len());
+        let listed = serde_json::to_vec(&documents).unwrap_or_default();
+        let count = terms.ends.len();
+        let mut lists = Vec::with_capacity(count * 4);
+        let (mut ends, mut holders) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut most = Vec::with_capacity(count);
         let mut one = Vec::new();
-        for term in 0..terms.len() {
+        for term in 0..count {
             one.clear();
             list(term, &mut one);
             postings::write(&one, &mut lists);
@@ -333,16 +363,14 @@ impl Segment {
             let highest = one.iter().map(|(_, count)| *count).max().unwrap_or(0);
             most.push(u8::try_from(highest).unwrap_or(u8::MAX));
         }
-        let places = terms.table();
-        let tables = [terms.ends(), &ends, &holders, &places];
+        let tables = [&terms.ends, &ends, &holders, &terms.table];
         let words: usize = tables.iter().map(|table| table.len()).sum::<usize>() + lengths.len() * LAYERS;
-        let size = HEAD + listed.len() + words * 4 + most.len() + terms.bytes().len() + lists.len();
+        let size = HEAD + listed.len() + words * 4 + most.len() + terms.bytes.len() + lists.len();
         let mut bytes = Vec::with_capacity(size);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[0; 8]);
-        bytes.extend_from_slice(&terms.seed().to_le_bytes());
-        let sizes =
-            [lengths.len(), terms.len(), places.len(), listed.len(), terms.bytes().len(), lists.len()];
+        bytes.extend_from_slice(&terms.seed.to_le_bytes());
+        let sizes = [lengths.len(), count, terms.table.len(), listed.len(), terms.bytes.len(), lists.len()];
         for size in sizes {
             bytes.extend_from_slice(&(size as u32).to_le_bytes());
         }
@@ -351,13 +379,11 @@ impl Segment {
         for table in tables {
             bytes.extend(table.iter().flat_map(|word| word.to_le_bytes()));
         }
-        for part in [&most, terms.bytes(), &lists] {
+        for part in [&most, &terms.bytes, &lists] {
             bytes.extend_from_slice(part);
         }
-        let sum = checksum(&bytes[16..]);
-        bytes[8..16].copy_from_slice(&sum);
-        let empty = || Self::write(&[], &[], &Words::seeded(0), &|_, _| ());
-        Self::parse(Box::new(bytes)).unwrap_or_else(empty)
+        let empty = || Self::write(Vec::new(), &[], &Words::seeded(0).written(), &|_, _| ());
+        Self::parse(Box::new(bytes), Some(documents)).unwrap_or_else(empty)
     }
 }
 

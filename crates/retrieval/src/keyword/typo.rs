@@ -11,60 +11,58 @@ const SHORTEST: usize = 4;
 /// Longer terms are names or noise.
 const LONGEST: usize = 24;
 
-/// Everything one slip away from a term, for terms that are wholly Korean or wholly English.
-pub(super) fn slips(term: &str) -> Vec<String> {
-    let letters: Vec<char> = term.chars().collect();
-    if letters.len() >= 2 && letters.len() <= 6 && letters.iter().all(|char| is_syllable(*char)) {
-        korean(&letters)
-    } else if (SHORTEST..=LONGEST).contains(&letters.len()) && letters.iter().all(char::is_ascii_lowercase) {
-        english(&letters)
-    } else {
-        Vec::new()
+/// Gives everything one slip away from a term, for terms that are wholly Korean or wholly English.
+pub(super) fn slips(term: &str, each: &mut dyn FnMut(&[u8])) {
+    let letters = term.chars().count();
+    if (2..=6).contains(&letters) && term.chars().all(is_syllable) {
+        korean(term, each);
+    } else if (SHORTEST..=LONGEST).contains(&letters) && term.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        english(term.as_bytes(), each);
     }
 }
 
-fn korean(letters: &[char]) -> Vec<String> {
-    let mut slips = Vec::new();
-    for (at, letter) in letters.iter().enumerate() {
-        let code = *letter as u32 - BASE;
+fn korean(term: &str, each: &mut dyn FnMut(&[u8])) {
+    let mut slip = term.as_bytes().to_vec();
+    for (at, letter) in term.char_indices() {
+        let code = letter as u32 - BASE;
         let (initial, vowel, last) = (code / (VOWELS * FINALS), code / FINALS % VOWELS, code % FINALS);
         let initials = (0..INITIALS).map(|other| (other, vowel, last));
         let vowels = (0..VOWELS).map(|other| (initial, other, last));
         let lasts = (0..FINALS).map(|other| (initial, vowel, other));
         for (initial, vowel, last) in initials.chain(vowels).chain(lasts) {
-            let other = BASE + (initial * VOWELS + vowel) * FINALS + last;
-            if other != *letter as u32 {
-                slips.push(with(letters, at..at + 1, char::from_u32(other)));
+            let other = char::from_u32(BASE + (initial * VOWELS + vowel) * FINALS + last).unwrap_or(letter);
+            if other != letter {
+                other.encode_utf8(&mut slip[at..at + letter.len_utf8()]);
+                each(&slip);
             }
         }
+        letter.encode_utf8(&mut slip[at..at + letter.len_utf8()]);
     }
-    slips
 }
 
-fn english(letters: &[char]) -> Vec<String> {
-    let mut slips = Vec::new();
-    for at in 0..=letters.len() {
-        slips.extend(('a'..='z').map(|letter| with(letters, at..at, Some(letter))));
-        if at < letters.len() {
-            slips.push(with(letters, at..at + 1, None));
-            slips.extend(('a'..='z').map(|letter| with(letters, at..at + 1, Some(letter))));
+fn english(term: &[u8], each: &mut dyn FnMut(&[u8])) {
+    for at in 0..=term.len() {
+        let (before, after) = term.split_at(at);
+        (b'a'..=b'z').for_each(|letter| each(&[before, &[letter], after].concat()));
+        if let Some((_, rest)) = after.split_first() {
+            each(&[before, rest].concat());
+            (b'a'..=b'z').for_each(|letter| each(&[before, &[letter], rest].concat()));
         }
-        if at + 1 < letters.len() {
-            let mut swapped = letters.to_vec();
-            swapped.swap(at, at + 1);
-            slips.push(swapped.into_iter().collect());
+        if let [first, second, rest @ ..] = after {
+            each(&[before, &[*second, *first], rest].concat());
         }
     }
-    slips
-}
-
-fn with(letters: &[char], place: std::ops::Range<usize>, by: Option<char>) -> String {
-    letters[..place.start].iter().copied().chain(by).chain(letters[place.end..].iter().copied()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn all(term: &str) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        slips(term, &mut |slip| all.push(slip.to_vec()));
+        all
+    }
 
     #[test]
     fn one_slip_is_undone() {
@@ -76,8 +74,8 @@ mod tests {
             ("agrement", "agreement"),
             ("partyy", "party"),
         ] {
-            assert!(slips(wrong).contains(&right.to_owned()), "{wrong}");
+            assert!(all(wrong).contains(&right.as_bytes().to_vec()), "{wrong}");
         }
-        assert!(slips("a1").is_empty() && slips("vpn을").is_empty() && slips("the").is_empty());
+        assert!(all("a1").is_empty() && all("vpn을").is_empty() && all("the").is_empty());
     }
 }

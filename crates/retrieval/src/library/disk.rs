@@ -65,6 +65,11 @@ pub(super) fn hash(bytes: &[u8]) -> String {
 
 /// Writes a file whole, so that it survives a loss of power.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_all(path, &[bytes])
+}
+
+/// Writes a file of several pieces whole, so that it survives a loss of power.
+pub(crate) fn write_all(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(path);
     make(directory)?;
     // Several may write the same file at once; each has its own draft.
@@ -75,7 +80,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&beside)?;
-    file.write_all(bytes)?;
+    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
     file.sync_all()?;
     drop(file);
     fs::rename(&beside, path)?;

@@ -51,49 +51,47 @@ pub(super) fn write(
     }
     let texts: usize = held.iter().map(|held| held.text().len()).sum();
     let sizes = [lines.len(), texts, segment.bytes().len(), rows.len()];
-    let mut bytes = Vec::with_capacity(HEAD + sizes.iter().sum::<usize>());
+    let mut bytes = Vec::with_capacity(HEAD + lines.len() + texts);
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&[0; 8]);
     for size in sizes {
         bytes.extend_from_slice(&(size as u64).to_le_bytes());
     }
     bytes.extend_from_slice(&lines);
+    drop(lines);
     let mut places = Vec::with_capacity(held.len());
     for held in held {
         places.push(bytes.len()..bytes.len() + held.text().len());
         bytes.extend_from_slice(held.text());
     }
-    bytes.extend_from_slice(segment.bytes());
-    bytes.extend_from_slice(rows);
-    // What was built has its twin in the file from here on.
-    drop(segment);
-    let sum = checksum(&bytes[16..]);
+    let sum = checksum(&[&bytes[16..], segment.bytes(), rows]);
     bytes[8..16].copy_from_slice(&sum);
-    disk::write(path, &bytes).map_err(unwritten)?;
+    disk::write_all(path, &[&bytes, segment.bytes(), rows]).map_err(unwritten)?;
     drop(bytes);
-    let (file, map) = mapped_at(path)?;
-    drop(file);
+    let (_, map) = mapped_at(path)?;
     let [_, _, words, rows] = sections(path, &map)?;
     let kept: Kept = map.clone();
     let moved = held.iter().zip(places).map(|(held, place)| Arc::new(held.moved(Arc::clone(&kept), place)));
-    content(path, map, moved.collect(), words, rows)
+    // What was built has its twin in the file from here on.
+    let segment = segment.moved(Slice::new(Arc::clone(&map), words));
+    content(path, map, moved.collect(), segment, rows)
 }
 
 /// Opens a file, checking every byte.
 pub(super) fn open(path: &Path) -> Result<Content, RetrieveError> {
     let (map, [documents, texts, words, rows]) = checked(path)?;
     let held = read(path, &map, documents, texts)?;
-    content(path, map, held, words, rows)
+    let segment = Segment::open_checked(Slice::new(Arc::clone(&map), words))?;
+    content(path, map, held, segment, rows)
 }
 
 fn content(
     path: &Path,
     map: Arc<Mmap>,
     held: Vec<Arc<Held>>,
-    words: Range<usize>,
+    segment: Segment,
     rows: Range<usize>,
 ) -> Result<Content, RetrieveError> {
-    let segment = Segment::open_checked(Slice::new(Arc::clone(&map), words))?;
     let rows = match rows.is_empty() {
         true => None,
         false => Some(Rows::open(Slice::new(map, rows)).ok_or_else(|| damaged(path, "has odd vectors"))?),
@@ -196,8 +194,11 @@ fn damaged(path: &Path, what: &str) -> RetrieveError {
     RetrieveError::Stale { reason: format!("`{}` {what}", path.display()) }
 }
 
-pub(super) fn checksum(bytes: &[u8]) -> [u8; 8] {
-    let digest = Sha256::digest(bytes);
+/// The checksum of bytes that lie in several pieces.
+pub(super) fn checksum(pieces: &[&[u8]]) -> [u8; 8] {
+    let mut hasher = Sha256::new();
+    pieces.iter().for_each(|piece| hasher.update(piece));
+    let digest = hasher.finalize();
     std::array::from_fn(|at| digest[at])
 }
 

@@ -72,7 +72,7 @@ impl Vectors {
         bytes.extend_from_slice(&[0; 8]);
         bytes.extend_from_slice(&sum);
         bytes.extend_from_slice(&graph);
-        let whole = file::checksum(&bytes[16..]);
+        let whole = file::checksum(&[&bytes[16..]]);
         bytes[8..16].copy_from_slice(&whole);
         if self.left.load(Ordering::Relaxed) {
             return;
@@ -98,7 +98,7 @@ fn open(place: &Path, part: &Path, rows: usize) -> Option<Graph> {
     let map = file::mapped(&File::open(place).ok()?).ok()?;
     let sound = map.len() >= HEAD
         && map[..8] == MAGIC[..]
-        && file::checksum(&map[16..])[..] == map[8..16]
+        && file::checksum(&[&map[16..]])[..] == map[8..16]
         && file::sum(part).is_some_and(|sum| map[16..HEAD] == sum);
     let range = HEAD..map.len();
     sound.then(|| Graph::open(Slice::new(Arc::new(map), range), rows)).flatten()

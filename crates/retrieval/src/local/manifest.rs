@@ -27,7 +27,7 @@ use crate::text::ANALYSIS;
 use super::{broken, file, grow};
 
 /// The format of the directory.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
 /// What made an index. Words cut otherwise, or vectors of another embedder, cannot be compared with those in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ impl Manifest {
     /// Puts the manifest in the place of the older one, for good.
     pub(super) fn save(&self, directory: &Path) -> io::Result<()> {
         let json = serde_json::to_vec(self)?;
-        let sum: String = file::checksum(&json).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum: String = file::checksum(&[&json]).iter().map(|byte| format!("{byte:02x}")).collect();
         disk::write(&directory.join("manifest"), &[sum.as_bytes(), b"\n", &json].concat())
     }
 
@@ -108,7 +108,7 @@ impl Manifest {
             Err(error) => return Err(broken(format!("`{}` cannot be read", path.display()), error)),
         };
         let (sum, json) = bytes.split_at_checked(17).ok_or_else(|| damaged("is cut short"))?;
-        let expected: String = file::checksum(json).iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected: String = file::checksum(&[json]).iter().map(|byte| format!("{byte:02x}")).collect();
         if sum != format!("{expected}\n").as_bytes() {
             return Err(damaged("is damaged"));
         }

@@ -267,7 +267,7 @@ impl Index for LocalIndex {
         document: &Document,
         passages: &[Passage],
     ) -> Result<(), RetrieveError> {
-        self.put_held(tenant, vec![Arc::new(Held::new(document.clone(), passages.to_vec()))]).await
+        self.put_held(tenant, vec![Arc::new(Held::new(document, passages))]).await
     }
 
     async fn put_all(

@@ -1,7 +1,7 @@
 //! The documents of one tenant as they are searched: immutable parts, each a mapped file.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::keyword::part::{Part, mask};
 use crate::keyword::query::Query;
@@ -26,6 +26,22 @@ pub(super) struct Shelf {
     vectors: Vec<Option<Arc<Vectors>>>,
     /// The number of the file of each part.
     files: Vec<u64>,
+    /// Held by whoever joins files.
+    turn: Arc<Mutex<()>>,
+}
+
+/// Files that are to be joined, as they were at one moment.
+pub(super) struct Joining {
+    files: Vec<u64>,
+    parts: Vec<(Arc<Segment>, Vec<Option<Arc<Held>>>, Option<Arc<Vectors>>)>,
+}
+
+/// What such files hold that was not gone.
+pub(super) struct Joined {
+    pub(super) held: Vec<Arc<Held>>,
+    pub(super) segment: Segment,
+    /// The bytes of the vectors.
+    pub(super) rows: Vec<u8>,
 }
 
 /// A document, and where it lies: the number of its file, and its place there.
@@ -60,9 +76,15 @@ impl Shelf {
     fn settle(&mut self, number: u64, all: &[Option<Arc<Held>>]) {
         for (place, held) in (0..).zip(all) {
             let Some(held) = held else { continue };
-            self.take_out(&held.about().id);
+            let id = &held.about().id;
             let spot = Spot { held: Arc::clone(held), file: number, place };
-            self.documents.insert(held.about().id.clone(), spot);
+            match self.documents.get_mut(id) {
+                Some(older) => {
+                    let Spot { file, place, .. } = std::mem::replace(older, spot);
+                    self.hide(file, place);
+                }
+                None => drop(self.documents.insert(id.clone(), spot)),
+            }
         }
     }
 
@@ -82,14 +104,24 @@ impl Shelf {
 
     /// Takes a document out of sight.
     pub(super) fn take_out(&mut self, id: &DocumentId) {
-        let Some(Spot { file, place, .. }) = self.documents.remove(id) else { return };
+        if let Some(Spot { file, place, .. }) = self.documents.remove(id) {
+            self.hide(file, place);
+        }
+    }
+
+    /// Takes what lies somewhere out of sight.
+    fn hide(&mut self, file: u64, place: u32) {
         if let Some(at) = self.files.iter().position(|number| *number == file) {
             self.parts[at].take_out(place as usize);
         }
     }
 
-    /// Puts one file in the place of others that hold the same documents.
-    pub(super) fn swap(&mut self, old: &[u64], new: Option<(u64, file::Content)>) -> Option<Arc<Vectors>> {
+    /// Puts one file in the place of others that hold the same documents, less those that are gone by now.
+    pub(super) fn swap(
+        &mut self,
+        old: &[u64],
+        new: Option<(u64, file::Content, Vec<u32>)>,
+    ) -> Option<Arc<Vectors>> {
         for number in old {
             if let Some(at) = self.files.iter().position(|file| file == number) {
                 self.parts.remove(at);
@@ -99,10 +131,8 @@ impl Shelf {
                 }
             }
         }
-        let (number, content) = new?;
-        let held: Vec<Option<Arc<Held>>> = content.held.into_iter().map(Some).collect();
-        self.settle(number, &held);
-        self.keep(number, Part::new(content.segment, held), content.rows)
+        let (number, content, dead) = new?;
+        self.add(number, content, &dead)
     }
 
     /// Tells whoever makes graphs over these vectors that nobody waits for them any more.
@@ -129,30 +159,28 @@ impl Shelf {
         by_size.into_values().find(|files| files.len() >= FAN).unwrap_or_default()
     }
 
-    /// What those files hold that is not gone. `None` if it is nothing.
-    pub(super) fn joined(&self, files: &[u64]) -> Option<(Vec<Arc<Held>>, Segment, Vec<u8>)> {
-        let chosen: Vec<usize> =
-            (0..self.files.len()).filter(|at| files.contains(&self.files[*at])).collect();
-        let parts: Vec<&Part> = chosen.iter().map(|at| &self.parts[*at]).collect();
-        let held: Vec<Arc<Held>> =
-            parts.iter().flat_map(|part| part.held().iter().flatten()).cloned().collect();
-        if held.is_empty() {
-            return None;
-        }
-        let segments: Vec<&Segment> = parts.iter().map(|part| &*part.segment).collect();
-        let segment = Segment::merge(&segments, |part, document| parts[part].held()[document].is_some());
-        let mut dimension = None;
-        let mut rows = Vec::new();
-        for at in chosen {
-            let Some(old) = self.vectors[at].as_ref().map(|vectors| vectors.rows()) else { continue };
-            dimension = Some(old.dimension());
+    /// Whose turn it is to join files.
+    pub(super) fn turn(&self) -> Arc<Mutex<()>> {
+        Arc::clone(&self.turn)
+    }
+
+    /// Some files as they are now.
+    pub(super) fn joining(&self, files: Vec<u64>) -> Joining {
+        let chosen = (0..self.files.len()).filter(|at| files.contains(&self.files[*at]));
+        let parts = chosen.map(|at| {
             let part = &self.parts[at];
-            for document in (0..part.held().len()).filter(|document| part.held()[*document].is_some()) {
-                rows.extend(part.segment.slots_of(document).map(|slot| old.row(slot)));
-            }
-        }
-        let rows = dimension.and_then(|dimension| Rows::write(dimension, rows.iter().map(Vec::as_slice)));
-        Some((held, segment, rows.unwrap_or_default()))
+            (Arc::clone(&part.segment), part.held().to_vec(), self.vectors[at].clone())
+        });
+        Joining { parts: parts.collect(), files }
+    }
+
+    /// The places, among the documents that were joined, of those that went out of sight since.
+    pub(super) fn gone(&self, joining: &Joining) -> Vec<u32> {
+        let chosen = (0..self.files.len()).filter(|at| joining.files.contains(&self.files[*at]));
+        let now = chosen.flat_map(|at| self.parts[at].held());
+        let then = joining.parts.iter().flat_map(|(_, held, _)| held);
+        let kept = then.zip(now).filter(|(then, _)| then.is_some());
+        (0..).zip(kept).filter(|(_, (_, now))| now.is_none()).map(|(place, _)| place).collect()
     }
 
     /// The best passages by their words.
@@ -217,5 +245,34 @@ impl Shelf {
     fn hit(&self, part: usize, slot: usize, score: f32) -> Option<Hit> {
         let passage = self.parts[part].passage(slot)?;
         Some(Hit { passage, score: f64::from(score) })
+    }
+}
+
+impl Joining {
+    /// The numbers of the files.
+    pub(super) fn files(&self) -> &[u64] {
+        &self.files
+    }
+
+    /// Joins them. `None` if everything was gone.
+    pub(super) fn join(&self) -> Option<Joined> {
+        let held: Vec<Arc<Held>> =
+            self.parts.iter().flat_map(|(_, held, _)| held.iter().flatten()).cloned().collect();
+        if held.is_empty() {
+            return None;
+        }
+        let segments: Vec<&Segment> = self.parts.iter().map(|(segment, _, _)| &**segment).collect();
+        let segment = Segment::merge(&segments, |part, document| self.parts[part].1[document].is_some());
+        let mut dimension = None;
+        let mut rows = Vec::new();
+        for (segment, held, vectors) in &self.parts {
+            let Some(old) = vectors.as_ref().map(|vectors| vectors.rows()) else { continue };
+            dimension = Some(old.dimension());
+            for document in (0..held.len()).filter(|document| held[*document].is_some()) {
+                rows.extend(segment.slots_of(document).map(|slot| old.row(slot)));
+            }
+        }
+        let rows = dimension.and_then(|dimension| Rows::write(dimension, rows.iter().map(Vec::as_slice)));
+        Some(Joined { held, segment, rows: rows.unwrap_or_default() })
     }
 }

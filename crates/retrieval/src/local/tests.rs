@@ -323,3 +323,57 @@ async fn many_vectors_get_a_graph_that_is_kept_and_made_again_when_damaged() {
     }
     assert!(!place.exists(), "a graph goes with its file");
 }
+
+#[tokio::test]
+async fn what_goes_while_files_are_joined_stays_gone() {
+    let root = fresh();
+    let tenant = conformance::tenant();
+    let index = open(root.path(), None).await;
+    let (tenant_of, index_of) = (&tenant, &index);
+    // Each writer has names of its own: puts all, puts every third anew, removes every fourth.
+    let writer = |own: usize| async move {
+        for n in 0..32 {
+            let name = format!("{own}-{n}");
+            let put = async |words: &str| {
+                let document = Document::new(&name, "글", format!("{words} {own}번째 {n}쪽"));
+                index_of.put(tenant_of, &document, &split(&document)).await.expect("put");
+            };
+            put("휴가").await;
+            if n % 3 == 0 {
+                put("영수증").await;
+            }
+            if n % 4 == 0 {
+                assert!(index_of.remove(tenant_of, &DocumentId::new(&name)).await.expect("removed"));
+            }
+        }
+    };
+    tokio::join!(writer(0), writer(1), writer(2));
+    let mut expected: Vec<(String, &str)> = (0..3)
+        .flat_map(|own| (0..32).filter(|n| n % 4 != 0).map(move |n| (own, n)))
+        .map(|(own, n)| (format!("{own}-{n}"), if n % 3 == 0 { "영수증" } else { "휴가" }))
+        .collect();
+    expected.sort();
+    let check = async |index: &LocalIndex| {
+        let mut told = Vec::new();
+        for listed in index.list(&tenant, &Filter::default()).await.expect("a list") {
+            let document = index.document(&tenant, &listed.id).await.expect("read").expect("is there");
+            let word = if document.text.starts_with("휴가") { "휴가" } else { "영수증" };
+            told.push((listed.id.to_string(), word));
+        }
+        told.sort();
+        assert_eq!(told, expected);
+        for word in ["휴가", "영수증"] {
+            let hits = index.retrieve(&Question::new(tenant.clone(), word, 200)).await.expect("hits");
+            let mut names: Vec<&str> = hits.iter().map(|hit| hit.passage.document.as_str()).collect();
+            names.sort_unstable();
+            let with: Vec<&str> =
+                expected.iter().filter(|(_, of)| *of == word).map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names, with, "{word}");
+        }
+    };
+    check(&index).await;
+    let files = |root: &Path| fs::read_dir(root.join("g1")).expect("files").count();
+    assert!(files(root.path()) < 40, "many were joined");
+    drop(index);
+    check(&open(root.path(), None).await).await;
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
 use crate::keyword::{Held, Segment};
 use crate::passage::{DocumentId, Tenant};
@@ -10,6 +10,7 @@ use crate::retriever::RetrieveError;
 
 use super::grow::{self, Vectors};
 use super::manifest::{Entry, Manifest, part};
+use super::shelf::{Joined, Shelf};
 use super::{Inside, broken, file};
 
 impl Inside {
@@ -20,19 +21,22 @@ impl Inside {
         // Files are written side by side; only the change of the manifest waits its turn.
         let number = self.number();
         let content = self.write(number, held, segment, rows)?;
-        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = manifest.clone();
-        {
-            let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-            for place in held.iter().filter_map(|held| shelf.place(&held.about().id)) {
-                next.bury(place);
+        let vectors = {
+            let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = manifest.clone();
+            {
+                let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
+                for place in held.iter().filter_map(|held| shelf.place(&held.about().id)) {
+                    next.bury(place);
+                }
             }
-        }
-        next.add(tenant, number);
-        self.acknowledge(&mut manifest, next)?;
-        let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).add(number, content, &[]);
-        let tidied = self.tidy(tenant, &mut manifest);
+            next.add(tenant, number, Vec::new());
+            self.acknowledge(&mut manifest, next)?;
+            shelf.write().unwrap_or_else(PoisonError::into_inner).add(number, content, &[])
+        };
+        let tidied = self.tidy(tenant, &shelf);
         // One that was joined with others at once needs no graph of its own.
+        let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         if manifest.parts.iter().any(|entry| entry.file == number) {
             self.grow(number, vectors);
         }
@@ -42,47 +46,66 @@ impl Inside {
     /// Removes a document. Gives whether there was one.
     pub(super) fn remove(&self, tenant: &Tenant, id: &DocumentId) -> Result<bool, RetrieveError> {
         let Some(shelf) = self.shelf(tenant) else { return Ok(false) };
-        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(place) = shelf.read().unwrap_or_else(PoisonError::into_inner).place(id) else {
-            return Ok(false);
-        };
-        let mut next = manifest.clone();
-        next.bury(place);
-        self.acknowledge(&mut manifest, next)?;
-        shelf.write().unwrap_or_else(PoisonError::into_inner).take_out(id);
-        self.tidy(tenant, &mut manifest)?;
+        {
+            let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(place) = shelf.read().unwrap_or_else(PoisonError::into_inner).place(id) else {
+                return Ok(false);
+            };
+            let mut next = manifest.clone();
+            next.bury(place);
+            self.acknowledge(&mut manifest, next)?;
+            shelf.write().unwrap_or_else(PoisonError::into_inner).take_out(id);
+        }
+        self.tidy(tenant, &shelf)?;
         Ok(true)
     }
 
-    /// Joins files of a tenant where there are many, and writes anew those that are mostly gone.
-    fn tidy(&self, tenant: &Tenant, manifest: &mut Manifest) -> Result<(), RetrieveError> {
-        let shelf = self.shelf_for(tenant);
+    /// Joins files of a tenant where there are many, and writes anew those that are mostly gone. Others go on writing
+    /// meanwhile; what they take out is taken out of the new file too. One joins at a time, and whoever finds another at
+    /// it leaves it to him.
+    fn tidy(&self, tenant: &Tenant, shelf: &RwLock<Shelf>) -> Result<(), RetrieveError> {
+        let turn = shelf.read().unwrap_or_else(PoisonError::into_inner).turn();
+        let _turn = match turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
         loop {
-            let old = shelf.read().unwrap_or_else(PoisonError::into_inner).worth_joining();
-            if old.is_empty() {
-                return Ok(());
-            }
-            let joined = shelf.read().unwrap_or_else(PoisonError::into_inner).joined(&old);
-            let mut next = manifest.clone();
-            next.parts.retain(|entry| !old.contains(&entry.file));
-            let new = match joined {
-                Some((held, segment, rows)) => {
-                    let number = next.next;
-                    next.next += 1;
-                    next.add(tenant, number);
+            let joining = {
+                let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
+                let old = shelf.worth_joining();
+                if old.is_empty() {
+                    return Ok(());
+                }
+                shelf.joining(old)
+            };
+            let new = match joining.join() {
+                Some(Joined { held, segment, rows }) => {
+                    let number = self.number();
                     Some((number, self.write(number, &held, segment, &rows)?))
                 }
                 None => None,
             };
-            self.acknowledge(manifest, next)?;
-            let number = new.as_ref().map(|(number, _)| *number);
-            let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).swap(&old, new);
-            if let Some(number) = number {
-                self.grow(number, vectors);
+            let old = joining.files();
+            {
+                let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+                let gone = shelf.read().unwrap_or_else(PoisonError::into_inner).gone(&joining);
+                let mut next = manifest.clone();
+                next.parts.retain(|entry| !old.contains(&entry.file));
+                if let Some((number, _)) = &new {
+                    next.add(tenant, *number, gone.clone());
+                }
+                self.acknowledge(&mut manifest, next)?;
+                let number = new.as_ref().map(|(number, _)| *number);
+                let new = new.map(|(number, content)| (number, content, gone));
+                let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).swap(old, new);
+                if let Some(number) = number {
+                    self.grow(number, vectors);
+                }
             }
             for number in old {
                 // Nothing names it any more: if it stays, it goes when the index is opened next.
-                let old = part(&self.directory, number);
+                let old = part(&self.directory, *number);
                 if let Err(error) = std::fs::remove_file(&old) {
                     tracing::debug!(%error, number, "a joined file stays for now");
                 }
@@ -125,9 +148,9 @@ impl Inside {
 }
 
 impl Manifest {
-    /// Names a file of a tenant.
-    fn add(&mut self, tenant: &Tenant, file: u64) {
-        self.parts.push(Entry { tenant: tenant.as_str().to_owned(), file, dead: Vec::new() });
+    /// Names a file of a tenant, some of whose documents are gone.
+    fn add(&mut self, tenant: &Tenant, file: u64, dead: Vec<u32>) {
+        self.parts.push(Entry { tenant: tenant.as_str().to_owned(), file, dead });
     }
 
     /// Marks a document as gone.

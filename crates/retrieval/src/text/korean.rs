@@ -21,7 +21,7 @@ const BOUND_COST: i32 = 6000;
 /// Words remembered by the process; the same ones come again and again. They lie on shelves, so that threads seldom wait
 /// for each other.
 const SHELVES: usize = 16;
-const REMEMBERED: usize = 12_000;
+const REMEMBERED: usize = 16_000;
 
 static READ: LazyLock<[Mutex<Shelf>; SHELVES]> = LazyLock::new(Default::default);
 

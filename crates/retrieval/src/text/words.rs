@@ -15,11 +15,27 @@ pub(crate) struct Words {
     table: Vec<Entry>,
 }
 
+/// Runs of bytes as they are written down, the first with the number 0.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// The seed of the hash.
+    pub(crate) seed: u64,
+    /// All of them, one after another.
+    pub(crate) bytes: Vec<u8>,
+    /// Where each ends in `bytes`.
+    pub(crate) ends: Vec<u32>,
+    /// The places by hash, for [`find`]: the number of a run and one, or 0.
+    pub(crate) table: Vec<u32>,
+}
+
+/// The fewest places of a table.
+const PLACES: usize = 64;
+
 /// A place by hash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     /// How the run begins: most need no other look.
-    start: u64,
+    start: [u64; 2],
     hash: u32,
     /// The number of the run and one, or 0.
     number: u32,
@@ -34,7 +50,7 @@ impl Default for Words {
 impl Words {
     /// None yet, hashed with this seed.
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self { seed, bytes: Vec::new(), ends: Vec::new(), table: vec![Entry::default(); 64] }
+        Self { seed, bytes: Vec::new(), ends: Vec::new(), table: vec![Entry::default(); PLACES] }
     }
 
     /// How many there are.
@@ -42,24 +58,28 @@ impl Words {
         self.ends.len()
     }
 
-    /// The seed of the hash.
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
+    /// All of them as they are written down.
+    pub(crate) fn written(&self) -> Written {
+        self.written_of(0..self.len() as u32)
     }
 
-    /// All of them, one after another.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Where each ends in [`bytes`](Self::bytes).
-    pub(crate) fn ends(&self) -> &[u32] {
-        &self.ends
-    }
-
-    /// The places by hash, for [`find`]: the number of a run and one, or 0.
-    pub(crate) fn table(&self) -> Vec<u32> {
-        self.table.iter().map(|entry| entry.number).collect()
+    /// Some of them, in this order, as they are written down.
+    pub(crate) fn written_of(&self, numbers: impl ExactSizeIterator<Item = u32>) -> Written {
+        let count = numbers.len();
+        let places = (count * 3 / 2 + 1).next_power_of_two().max(PLACES);
+        let mut table = vec![0; places];
+        let (mut bytes, mut ends) = (Vec::with_capacity(count * 8), Vec::with_capacity(count));
+        for (new, number) in (1..).zip(numbers) {
+            let run = self.run(number);
+            bytes.extend_from_slice(run);
+            ends.push(bytes.len() as u32);
+            let mut at = hash(self.seed, run) as usize & (places - 1);
+            while table[at] != 0 {
+                at = (at + 1) & (places - 1);
+            }
+            table[at] = new;
+        }
+        Written { seed: self.seed, bytes, ends, table }
     }
 
     /// The number of a run, and whether it is new.
@@ -71,7 +91,7 @@ impl Words {
         while self.table[at].number != 0 {
             let entry = self.table[at];
             let number = entry.number - 1;
-            if entry.hash == hash && entry.start == start && (run.len() <= WHOLE || self.run(number) == run) {
+            if entry.start == start && (run.len() <= WHOLE || entry.hash == hash && self.run(number) == run) {
                 return (number, false);
             }
             at = (at + 1) & mask;
@@ -114,15 +134,28 @@ impl Words {
 }
 
 /// Runs of so few bytes are told apart by their [`start`] alone.
-const WHOLE: usize = 7;
+const WHOLE: usize = 15;
 
 /// The first bytes of a run, and its length if that is all of it.
-fn start(run: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let count = run.len().min(WHOLE);
-    bytes[..count].copy_from_slice(&run[..count]);
-    bytes[WHOLE] = if run.len() > WHOLE { u8::MAX } else { count as u8 };
-    u64::from_le_bytes(bytes)
+#[inline]
+fn start(run: &[u8]) -> [u64; 2] {
+    let long = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
+    match (run.first_chunk(), run.last_chunk()) {
+        (Some(first), Some(_)) if run.len() > WHOLE => [long(first), u64::MAX],
+        (Some(first), Some(last)) => {
+            // Of the last eight those that are not among the first.
+            let rest = if run.len() == 8 { 0 } else { long(last) >> (8 * (16 - run.len())) };
+            [long(first), rest | (run.len() as u64) << 56]
+        }
+        _ => {
+            let few = match (run.first_chunk(), run.last_chunk()) {
+                (Some(first), Some(last)) => half(first) | half(last) << 32,
+                _ => run.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)),
+            };
+            [few, (run.len() as u64) << 56]
+        }
+    }
 }
 
 /// Looks for a run in the table of [`Words`] that were written down. `entry` reads the table, which has `places`, a
@@ -146,20 +179,24 @@ pub(crate) fn find(
 }
 
 /// Multiplies eight bytes at a time into a state and folds the product.
+#[inline]
 fn hash(seed: u64, run: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let odd = ODD ^ seed.rotate_left(32) | 1;
     let fold = |state: u64, word: u64| {
-        let product = u128::from(state ^ word) * u128::from(ODD ^ seed.rotate_left(32) | 1);
+        let product = u128::from(state ^ word) * u128::from(odd);
         product as u64 ^ (product >> 64) as u64
     };
-    let (words, rest) = run.as_chunks::<8>();
     let mut state = seed ^ run.len() as u64;
-    for word in words {
-        state = fold(state, u64::from_le_bytes(*word));
+    if run.len() > WHOLE {
+        for word in run.as_chunks::<8>().0 {
+            state = fold(state, u64::from_le_bytes(*word));
+        }
+        state = fold(state, run.last_chunk().map_or(0, |last| u64::from_le_bytes(*last)));
+    } else {
+        let [first, rest] = start(run);
+        state = fold(fold(state, first), rest);
     }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    state = fold(state, u64::from_le_bytes(last));
     (state ^ state >> 32) as u32
 }
 
@@ -176,14 +213,33 @@ mod tests {
                 assert_eq!(words.number(run.as_bytes()), (n, round == 0), "{run}");
             }
         }
+        // Of every length, alike at both ends.
+        let mut longer = Words::default();
+        let runs: Vec<Vec<u8>> = (0..40)
+            .flat_map(|length| (1..4).map(move |step| (length, step)))
+            .map(|(length, step)| {
+                (0..length).map(|at: usize| if at == length / 2 { step } else { 7 }).collect()
+            })
+            .collect();
+        for run in &runs {
+            let (number, _) = longer.number(run);
+            assert_eq!(longer.run(number), run);
+        }
+        assert_eq!(longer.len(), 39 * 3 + 1);
         assert_eq!(words.number(b""), (5000, true));
         assert_eq!((words.len(), words.run(4999)), (5001, "단어4999".as_bytes()));
-        let found = |run: &[u8]| {
-            let (table, seed) = (words.table(), words.seed());
-            find(seed, table.len(), run, |at| table[at], |number| words.run(number) == run)
+        let found = |written: &Written, run: &[u8]| {
+            let end = |number: u32| written.ends[number as usize] as usize;
+            let written_run = |number: u32| &written.bytes[number.checked_sub(1).map_or(0, end)..end(number)];
+            let entry = |at: usize| written.table[at];
+            find(written.seed, written.table.len(), run, entry, |number| written_run(number) == run)
         };
-        assert_eq!(found("단어77".as_bytes()), Some(77));
-        assert_eq!(found("없음".as_bytes()), None);
+        assert_eq!(found(&words.written(), "단어77".as_bytes()), Some(77));
+        assert_eq!(found(&words.written(), "없음".as_bytes()), None);
+        let some = words.written_of([78, 77, 5000].into_iter());
+        assert_eq!(found(&some, "단어77".as_bytes()), Some(1));
+        assert_eq!(found(&some, b""), Some(2));
+        assert_eq!(found(&some, "단어79".as_bytes()), None);
         words.clear();
         assert_eq!(words.number("단어77".as_bytes()), (0, true));
     }

@@ -175,11 +175,13 @@ begin
     return v_run;
 end $$;
 
--- Outcomes: 1 started, 2 queued, 3 repeated. `p_if_busy`: 0 reject, 1 enqueue, 2 interrupt, 3 rollback.
+-- Outcomes: 1 started, 2 queued, 3 repeated. `p_if_busy`: 0 reject, 1 enqueue, 2 interrupt, 3 rollback. The thread gets
+-- those of the pairs in `p_names` and `p_values` whose names it has not.
 create function submit_run(
     p_tenant text, p_thread text, p_run uuid, p_graph bytea, p_fingerprint bytea,
     p_kind int2, p_body bytea, p_parent int8, p_if_busy int2, p_key bytea, p_hash bytea,
     p_metadata bytea, p_options bytea, p_stop_body bytea, p_worker bytea, p_lease int8,
+    p_names bytea[] default '{}', p_values bytea[] default '{}',
     out o_outcome int2, out o_run runs, out o_head int8, out o_stop uuid
 ) language plpgsql as $$
 declare
@@ -190,6 +192,7 @@ declare
     v_parent int8 := p_parent;
     v_rank int2 := case when p_if_busy >= 2 then 0 else 1 end;
     v_busy uuid;
+    v_kept threads;
 begin
     if p_key is not null then
         -- Waits for another submit under the same key, so that what it did is seen below.
@@ -241,6 +244,21 @@ begin
             update runs set cancel_asked = true where tenant = p_tenant and run = v_active.run;
             o_stop := v_active.run;
         end if;
+    end if;
+
+    if not v_thread.meta_keys @> p_names then
+        with kept as (
+            select m.k, m.v from unnest(v_thread.meta_keys, v_thread.meta_vals) as m (k, v)
+            union all
+            select m.k, m.v from unnest(p_names, p_values) as m (k, v) where m.k <> all (v_thread.meta_keys)
+        )
+        update threads set
+            meta_keys = (select array_agg(k order by k) from kept), meta_vals = (select array_agg(v order by k) from kept)
+        where tenant = p_tenant and thread = p_thread
+        returning * into v_kept;
+        insert into thread_pairs (tenant, pair, thread)
+        select p_tenant, pair_digest(m.k, m.v), p_thread
+        from unnest(v_kept.meta_keys, v_kept.meta_vals) as m (k, v) where m.k <> all (v_thread.meta_keys);
     end if;
 
     -- Nobody overtakes those that wait on a thread that just became free.

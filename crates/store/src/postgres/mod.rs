@@ -11,30 +11,39 @@
 //! | `error` | what an error of the database means for the caller |
 //! | `migrate` | bringing the schema up to date |
 //! | `row` | rows into records |
+//! | `lane`, `together` | writes of several runs in one statement |
 //! | `runs`, `history`, `upkeep` | the traits |
 
 mod error;
 mod history;
+mod lane;
 mod migrate;
 mod pool;
 mod row;
 mod runs;
 mod tls;
+mod together;
 mod upkeep;
 mod url;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::store::StoreError;
 
+use self::lane::Lane;
 use self::pool::Pool;
+use self::together::{Ends, Starts, Steps};
 use self::url::Target;
 
 /// Keeps everything in a schema of a PostgreSQL database (13 or newer). Clones share their connections.
 #[derive(Clone)]
 pub struct PostgresStore {
     pool: Pool,
+    starts: Arc<Lane<Starts>>,
+    steps: Arc<Lane<Steps>>,
+    ends: Arc<Lane<Ends>>,
 }
 
 /// How to reach the database.
@@ -88,7 +97,13 @@ impl PostgresStore {
         if seen.loses_commits {
             target.set("synchronous_commit", "on");
         }
-        Ok(Self { pool: Pool::new(&target, options)? })
+        let pool = Pool::new(&target, options)?;
+        Ok(Self {
+            starts: Lane::new(Starts(pool.clone())),
+            steps: Lane::new(Steps(pool.clone())),
+            ends: Lane::new(Ends(pool.clone())),
+            pool,
+        })
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{Object, PoolError, Runtime, TimeoutType};
+use deadpool_postgres::{Object, PoolError, QueueMode, Runtime, TimeoutType};
 use doran_engine::store::StoreError;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::error::SqlState;
@@ -37,6 +37,8 @@ impl Pool {
     pub(super) fn new(target: &Target, options: &PostgresOptions) -> Result<Self, StoreError> {
         let pool = deadpool_postgres::Pool::builder(target.tls.manager(&target.config))
             .max_size(options.connections.max(1))
+            // The one that was used last: its server has what it needs at hand, and goes on filling the same pages.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| StoreError::Other(error.into()))?;

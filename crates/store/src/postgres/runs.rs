@@ -6,19 +6,42 @@ use async_trait::async_trait;
 use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, Commit, Committed, Fence, History, IfBusy, NewEntry, NewRun, Record, Renewed, RunRow,
-    Runs, Seq, Signal, StoreError, Submitted, check_metadata,
+    Claim, Claimed, Commit, Committed, Fence, History, IfBusy, NewRun, Record, Renewed, RunRow, Runs, Signal,
+    Status, StoreError, Submitted, Usage, check_metadata,
 };
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::error::{About, damaged};
-use super::row::{get, int, millis, number, records, run_row, span, stage_code};
+use super::row::{canonical, get, int, millis, number, records, run_row, span, stage_code};
+use super::together::{Begun, End, Step, is_plain_start, names};
 
 #[async_trait]
 impl Runs for PostgresStore {
     async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError> {
         check_metadata(&run.metadata)?;
+        check_metadata(&run.thread_metadata)?;
+        hit("api.before_accept_commit");
+        let run = if is_plain_start(&run) {
+            // What the row will hold, but for the long part that goes with the write.
+            let row = started(&run);
+            match self.starts.write(run).await? {
+                Ok(Begun { head, at }) => {
+                    hit("api.after_accept_commit");
+                    let run = RunRow {
+                        created_at: at,
+                        started_at: Some(at),
+                        first_seq: Some(head),
+                        parent_seq: Some(head - 1),
+                        ..row
+                    };
+                    return Ok(Submitted::Started(Claimed { run, head, records: Vec::new() }));
+                }
+                Err(back) => back,
+            }
+        } else {
+            run
+        };
         let if_busy: i16 = match run.if_busy {
             IfBusy::Reject => 0,
             IfBusy::Enqueue => 1,
@@ -28,13 +51,14 @@ impl Runs for PostgresStore {
         let key = run.idempotency.as_ref().map(|named| named.key.as_str());
         let hash = run.idempotency.as_ref().map(|named| named.hash.as_bytes());
         let metadata = serde_json::to_vec(&run.metadata).map_err(|error| StoreError::Other(error.into()))?;
-        hit("api.before_accept_commit");
+        let (names, values): (Vec<&[u8]>, Vec<Vec<u8>>) =
+            names(&run).map(|(name, value)| (name.as_bytes(), canonical(value).into_bytes())).unzip();
         let row = self
             .pool
             .write(
                 About::Submit(&run.thread, key.unwrap_or_default()),
                 "select o_outcome, (o_run).*, o_head, o_stop from submit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-                 $11, $12, $13, $14, $15, $16)",
+                 $11, $12, $13, $14, $15, $16, $17, $18)",
                 &[
                     &run.thread.tenant.as_str(),
                     &run.thread.thread.as_str(),
@@ -52,6 +76,8 @@ impl Runs for PostgresStore {
                     &run.stop_body,
                     &run.claim.as_ref().map(|claim| claim.worker.as_bytes()),
                     &run.claim.as_ref().map_or(0, |claim| span(claim.lease)),
+                    &names,
+                    &values,
                 ],
             )
             .await?;
@@ -130,11 +156,10 @@ impl Runs for PostgresStore {
     }
 
     async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
-        if let Some(entry) = plain_step(&commit)
-            && let Some(committed) = self.commit_plain(fence, commit.head, entry).await?
-        {
-            return Ok(committed);
-        }
+        let commit = match self.commit_together(fence, commit).await? {
+            Ok(committed) => return Ok(committed),
+            Err(commit) => commit,
+        };
         let kinds: Vec<i16> = commit.entries.iter().map(|entry| i16::from(entry.kind.code())).collect();
         let bodies: Vec<&[u8]> = commit.entries.iter().map(|entry| entry.body.as_slice()).collect();
         let parents: Vec<Option<i64>> = commit.entries.iter().map(|entry| entry.parent.map(int)).collect();
@@ -225,65 +250,54 @@ impl Runs for PostgresStore {
     }
 }
 
-/// The entry of a commit that adds one and does nothing else: an ordinary step.
-fn plain_step(commit: &Commit) -> Option<&NewEntry> {
-    let [entry] = commit.entries.as_slice() else { return None };
-    let plain = entry.snapshot.is_none()
-        && commit.records.is_empty()
-        && !commit.clear_records
-        && commit.usage.is_zero()
-        && commit.steps == 0
-        && commit.status.is_none()
-        && !mutant("M4");
-    plain.then_some(entry)
-}
-
 impl PostgresStore {
-    /// Writes an ordinary step by one plain statement, which costs less than the function that can do everything.
-    ///
-    /// The row of the run is locked, so a takeover comes before (then its epoch does not fit) or after. `None` when
-    /// nothing was written: the function finds out why.
-    async fn commit_plain(
+    /// Writes what most commits are by a statement for many. Gives back what that statement does not write.
+    async fn commit_together(
         &self,
         fence: &Fence,
-        head: Seq,
-        entry: &NewEntry,
-    ) -> Result<Option<Committed>, StoreError> {
-        hit("cp.before_begin");
-        let rows = self
-            .pool
-            .write_all(
-                About::Thread(&fence.thread),
-                "with fence as (
-                    select number, cancel_asked from runs
-                    where tenant = $1 and run = $3 and thread = $2 and epoch = $4 and status = 2 and owner is not null
-                    for no key update)
-                 insert into entries (number, seq, parent, base, run, at, kind, body)
-                 select f.number, $5::int8 + 1, coalesce($6::int8, $5::int8), $7::int8, $3, clock_timestamp(), $8, $9
-                 from fence f
-                 where $5::int8 = (select coalesce(max(e.seq), 0) from entries e where e.number = f.number)
-                 returning at, (select cancel_asked from fence) as cancel_asked",
-                &[
-                    &fence.thread.tenant.as_str(),
-                    &fence.thread.thread.as_str(),
-                    &fence.run.as_uuid(),
-                    &int(fence.epoch),
-                    &int(head),
-                    &entry.parent.map(int),
-                    &int(entry.base),
-                    &i16::from(entry.kind.code()),
-                    &entry.body.as_slice(),
-                ],
-            )
-            .await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        hit("cp.after_commit");
-        Ok(Some(Committed {
-            head: head + 1,
-            at: millis(get(row, "at")?),
-            cancel_asked: get(row, "cancel_asked")?,
-            next_waits: false,
-        }))
+        commit: Commit,
+    ) -> Result<Result<Committed, Commit>, StoreError> {
+        let came = match Step::of(fence, commit) {
+            Ok(step) => {
+                hit("cp.before_begin");
+                self.steps.write(step).await?.map_err(Step::commit)
+            }
+            Err(commit) => match End::of(fence, commit) {
+                Ok(end) => {
+                    hit("cp.before_begin");
+                    self.ends.write(end).await?.map_err(|end| end.commit)
+                }
+                Err(commit) => Err(commit),
+            },
+        };
+        if came.is_ok() {
+            hit("cp.after_commit");
+        }
+        Ok(came)
+    }
+}
+
+/// The row of a run that starts at once, without its times and places.
+fn started(new: &NewRun) -> RunRow {
+    RunRow {
+        thread: new.thread.clone(),
+        run: new.run,
+        graph: new.graph.clone(),
+        fingerprint: new.fingerprint.clone(),
+        status: Status::Running,
+        epoch: 1,
+        cancel_asked: false,
+        created_at: 0,
+        started_at: None,
+        ended_at: None,
+        first_seq: None,
+        parent_seq: None,
+        last_seq: None,
+        steps: 0,
+        usage: Usage::default(),
+        error: None,
+        metadata: new.metadata.clone(),
+        options: new.options.clone(),
     }
 }
 

@@ -79,7 +79,9 @@ impl Target {
         target.set("idle_in_transaction_session_timeout", "10000");
         // The functions ask by key only, and a plan made while a table was empty must still use the keys later.
         target.set("plan_cache_mode", "force_generic_plan");
-        target.set("enable_seqscan", "off");
+        for other in ["seqscan", "hashjoin", "mergejoin", "material"] {
+            target.set(&format!("enable_{other}"), "off");
+        }
         target.set("jit", "off");
         Ok(target)
     }

@@ -9,6 +9,7 @@ use doran_engine::store::{
     Submitted, Usage, check_metadata,
 };
 use rusqlite::params;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::rows::{
@@ -19,6 +20,7 @@ use super::writer::Tx;
 
 pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreError> {
     check_metadata(&new.metadata)?;
+    check_metadata(&new.thread_metadata)?;
     let tenant = new.thread.tenant.as_str();
     if let Some(Idempotency { key: name, hash }) = &new.idempotency {
         let sql = "SELECT hash, run FROM idempotency WHERE tenant = ?1 AND key = ?2";
@@ -44,10 +46,8 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
     }
 
     let thread = find_thread(tx.conn, &new.thread)?;
-    if thread.is_none() {
-        make_thread(tx, &new.thread, "{}")?;
-    }
-    let (mut active, mut head) = thread.map_or((None, 0), |thread| (thread.active, thread.head));
+    let (mut active, mut head) = thread.as_ref().map_or((None, 0), |thread| (thread.active, thread.head));
+    name_thread(tx, &new, thread.map(|thread| thread.metadata))?;
     let waits = next_in_queue(tx, &new.thread)?;
     let mut parent = new.first.parent;
     let mut stop = None;
@@ -80,6 +80,27 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
         Some(claim) if active.is_none() && waits.is_none() => start_now(tx, &new, claim, head, parent),
         _ => enqueue(tx, &new, active, parent, stop),
     }
+}
+
+/// Makes the thread of a run if there is none, and gives it the pairs it has not.
+fn name_thread(tx: &Tx<'_>, new: &NewRun, metadata: Option<Map<String, Value>>) -> Result<(), StoreError> {
+    let exists = metadata.is_some();
+    let mut metadata = metadata.unwrap_or_default();
+    let had = metadata.len();
+    for (name, value) in new.thread_metadata.iter().filter(|(_, value)| !value.is_null()) {
+        if !metadata.contains_key(name) {
+            metadata.insert(name.clone(), value.clone());
+        }
+    }
+    if !exists {
+        return make_thread(tx, &new.thread, &to_json(&metadata)?);
+    }
+    if metadata.len() > had {
+        let sql = "UPDATE threads SET metadata = ?3 WHERE tenant = ?1 AND thread = ?2";
+        let (tenant, thread) = (new.thread.tenant.as_str(), new.thread.thread.as_str());
+        execute(tx.conn, sql, params![tenant, thread, to_json(&metadata)?])?;
+    }
+    Ok(())
 }
 
 /// Starts a run that nobody has to wait for, without a place in the queue.

@@ -27,6 +27,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::{has_io, is_io, sorted, text};
+use super::runs::Known;
 use doran_engine::failpoint::{hit, mutant};
 
 /// Jobs in one transaction.
@@ -74,6 +75,10 @@ pub(super) struct Desk {
     pub(super) spent: Vec<RunKey>,
     /// The last ticket given out.
     pub(super) ticket: i64,
+    /// What the job before this one found out. Nobody has written since.
+    pub(super) known: Option<Known>,
+    /// What this job found out, for the next one. Void when the job or its transaction is taken back.
+    pub(super) learnt: Option<Known>,
     last: Millis,
 }
 
@@ -92,7 +97,7 @@ pub(super) struct Points {
 
 impl Desk {
     pub(super) fn new(ticket: i64) -> Self {
-        Self { leases: HashMap::new(), spent: Vec::new(), ticket, last: 0 }
+        Self { leases: HashMap::new(), spent: Vec::new(), ticket, known: None, learnt: None, last: 0 }
     }
 
     /// The time of day, except that it never runs back while the process lives.
@@ -431,6 +436,7 @@ impl Clerk {
             return job.answer(&End::Stopped(why));
         }
         let now = self.desk.now();
+        (self.desk.known, self.desk.learnt) = (None, None);
         let outcome = job.run(&mut Tx { conn: &self.conn, desk: &mut self.desk, now });
         if outcome.is_err_and(|refused| refused.disk) {
             self.stop(Arc::from("the disk failed"));
@@ -487,7 +493,11 @@ impl Clerk {
             self.step("SAVEPOINT job")?;
         }
         let now = self.desk.now();
+        self.desk.known = self.desk.learnt.take();
         let outcome = job.run(&mut Tx { conn: &self.conn, desk: &mut self.desk, now });
+        if outcome.is_err() {
+            self.desk.learnt = None;
+        }
         self.full |= matches!(outcome, Err(Refused { full: true, .. }));
         if let Err(Refused { disk: true, .. }) = outcome {
             let why: Arc<str> = Arc::from("the disk failed");
@@ -543,6 +553,7 @@ impl Clerk {
                 let why: Arc<str> = Arc::from(error.to_string());
                 self.stop(why.clone());
                 self.desk.spent.clear();
+                self.desk.learnt = None;
                 End::Unknown(why)
             }
         }
@@ -550,6 +561,7 @@ impl Clerk {
 
     fn roll_back(&mut self) {
         self.desk.spent.clear();
+        self.desk.learnt = None;
         if !self.conn.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")
         {

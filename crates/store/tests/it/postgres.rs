@@ -1,5 +1,7 @@
 //! The store in PostgreSQL: the suite of the engine, two replicas, and a database that goes away.
 
+mod together;
+
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
@@ -146,7 +148,7 @@ async fn a_newer_format_is_refused() {
         .await
         .expect("update");
     let refused = PostgresStore::open(&url).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 5 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 6 })), "{refused:?}");
 }
 
 /// Stores as older formats left them: a run that was submitted there goes on here, with the entries of its thread.
@@ -156,7 +158,14 @@ async fn a_store_of_an_older_format_is_brought_up_and_its_runs_go_on() {
     let third = include_str!("../fixtures/postgres/v3_functions.sql");
     let places = include_str!("../../migrations/postgres/0004_places.sql");
     let fourth = include_str!("../fixtures/postgres/v4_functions.sql");
-    let formats = [(2, vec![second]), (3, vec![second, third]), (4, vec![second, third, places, fourth])];
+    let minutes = include_str!("../../migrations/postgres/0005_minutes.sql");
+    let fifth = include_str!("../fixtures/postgres/v5_functions.sql");
+    let formats = [
+        (2, vec![second]),
+        (3, vec![second, third]),
+        (4, vec![second, third, places, fourth]),
+        (5, vec![second, third, places, fourth, minutes, fifth]),
+    ];
     for (format, functions) in formats {
         let Some(url) = pg::fresh() else { return };
         older(&url, format, &functions).await;
@@ -560,6 +569,7 @@ fn new_run(thread: &ThreadKey) -> NewRun {
         if_busy: IfBusy::Reject,
         idempotency: None,
         metadata: Map::new(),
+        thread_metadata: serde_json::Map::new(),
         options: Vec::new(),
         stop_body: Vec::new(),
         claim: Some(worker("w")),

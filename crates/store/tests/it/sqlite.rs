@@ -46,6 +46,7 @@ fn new_run(thread: &ThreadKey, body: &[u8]) -> NewRun {
         if_busy: IfBusy::Reject,
         idempotency: None,
         metadata: serde_json::Map::new(),
+        thread_metadata: serde_json::Map::new(),
         options: b"{}".to_vec(),
         stop_body: Vec::new(),
         claim: Some(worker()),

@@ -52,6 +52,7 @@ impl<S: Store> Bench<S> {
             if_busy: IfBusy::Reject,
             idempotency: None,
             metadata: Map::new(),
+            thread_metadata: Map::new(),
             options: Vec::new(),
             stop_body: b"stop".to_vec(),
             claim: Some(worker()),

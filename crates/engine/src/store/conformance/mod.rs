@@ -165,6 +165,7 @@ list! {
     submit {
         a_run_on_a_free_thread_starts_at_once
         a_run_without_a_claim_waits
+        a_run_names_its_thread_once
         the_same_key_gives_the_same_run
         the_same_key_for_something_else_is_refused
         keys_belong_to_a_tenant

@@ -45,6 +45,37 @@ pub(super) async fn a_run_without_a_claim_waits<S: Store>(b: Bench<S>) {
     assert_eq!(b.store.run(&row.key()).await.expect("run"), row);
 }
 
+pub(super) async fn a_run_names_its_thread_once<S: Store>(b: Bench<S>) {
+    let thread = b.key();
+    let named = |title: &str| NewRun {
+        thread_metadata: pairs(json!({ "제목": title, "none": null })),
+        ..b.new_run(&thread)
+    };
+    let first = started(b.store.submit(named("첫 질문")).await);
+    assert_eq!(b.thread(&thread).await.metadata, pairs(json!({ "제목": "첫 질문" })));
+    let filter =
+        ThreadFilter { metadata: pairs(json!({ "제목": "첫 질문" })), ..ThreadFilter::default() };
+    let found = b.store.threads(&thread.tenant, &filter).await.expect("threads");
+    assert_eq!(found.len(), 1, "a thread is found by the name that its run gave it");
+    // One that is refused names nothing, and neither does one that comes second; what is not there yet is added.
+    refused!(b.store.submit(named("busy")).await, StoreError::Busy { .. });
+    b.finish(&first).await;
+    let more = pairs(json!({ "제목": "둘째", "agent": "chat" }));
+    let second = started(b.store.submit(NewRun { thread_metadata: more, ..b.new_run(&thread) }).await);
+    let both = pairs(json!({ "제목": "첫 질문", "agent": "chat" }));
+    assert_eq!(b.thread(&thread).await.metadata, both);
+    let waits = NewRun {
+        thread_metadata: pairs(json!({ "queued": true })),
+        if_busy: IfBusy::Enqueue,
+        ..b.new_run(&thread)
+    };
+    queued(b.store.submit(waits).await);
+    assert_eq!(b.thread(&thread).await.metadata.get("queued"), Some(&json!(true)));
+    b.finish(&second).await;
+    let nul = NewRun { thread_metadata: pairs(json!({ "a": "\u{0}" })), ..b.new_run(&b.key()) };
+    refused!(b.store.submit(nul).await, StoreError::Conflict(_));
+}
+
 fn keyed(run: NewRun, key: &str, hash: &str) -> NewRun {
     NewRun { idempotency: Some(Idempotency { key: key.into(), hash: hash.into() }), ..run }
 }

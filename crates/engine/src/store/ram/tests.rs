@@ -22,6 +22,7 @@ fn new_run(thread: &ThreadKey, lease: Duration) -> NewRun {
         if_busy: IfBusy::Reject,
         idempotency: None,
         metadata: Map::new(),
+        thread_metadata: Map::new(),
         options: Vec::new(),
         stop_body: Vec::new(),
         claim: Some(Claim { worker: "w".into(), lease }),

@@ -14,6 +14,7 @@ use crate::store::{
 impl Shelf {
     pub(in super::super) fn submit(&mut self, new: NewRun, now: Millis) -> Result<Submitted, StoreError> {
         check_metadata(&new.metadata)?;
+        check_metadata(&new.thread_metadata)?;
         let home = self.tenants.entry(new.thread.tenant.clone()).or_default();
         if let Some(Idempotency { key, hash }) = &new.idempotency
             && let Some(seen) = home.keys.get(key)
@@ -71,6 +72,9 @@ impl Shelf {
         thread.waiting.insert(place, new.run);
         thread.runs.push(new.run);
         thread.updated_at = now;
+        for (name, value) in new.thread_metadata.into_iter().filter(|(_, value)| !value.is_null()) {
+            thread.metadata.entry(name).or_insert(value);
+        }
         if let Some(Idempotency { key, hash }) = &new.idempotency {
             home.keys.insert(key.clone(), Key { hash: hash.clone(), run: new.run, at: now });
         }
