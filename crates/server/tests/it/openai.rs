@@ -48,13 +48,13 @@ async fn a_second_question_is_answered_like_a_first() {
     assert_eq!(completed(&app, "assistant", second).await, alone, "in its language, and nothing else");
     for agent in ["assistant", "react", "docqa", "contract"] {
         let names = json!([
-            { "role": "user", "content": "내 이름은 철수야." },
+            { "role": "user", "content": "내 이름은 민준이야." },
             { "role": "assistant", "content": "반갑습니다." },
             { "role": "user", "content": "연차휴가는 며칠인가요?" },
         ]);
         let said = completed(&app, agent, names).await;
         assert!(
-            !said.is_empty() && !said.contains("철수") && !said.contains("[이전 대화"),
+            !said.is_empty() && !said.contains("민준") && !said.contains("[이전 대화"),
             "{agent}: {said}"
         );
     }
