@@ -50,6 +50,8 @@ export const real = [
       await page.goto(`${base}/docs`)
       await page.click('summary >> nth=0')
       await page.waitForSelector('details[open] button')
+      const paper = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor)
+      assert.equal(paper, colorScheme === 'dark' ? 'rgb(20, 24, 22)' : 'rgb(255, 255, 255)')
       await shoot(`docs-${colorScheme}`)
       await accessible(page, 'docs')
     },
