@@ -21,7 +21,7 @@ mod state;
 mod summaries;
 pub mod tools;
 
-pub use agents::{Agent, AgentError, AskOptions, Parts, Starters, Turn, all};
+pub use agents::{Agent, AgentError, AskOptions, Earlier, Parts, Starters, Turn, all};
 pub use doran_llm::{About, Kind as ModelKind};
 pub use doran_retrieval as retrieval;
 pub use language::Language;

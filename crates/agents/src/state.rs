@@ -3,7 +3,9 @@
 use doran_engine::state::{Change, Changes, Reduce};
 use doran_llm::{Message, Role};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
+use crate::agents::{AskOptions, Earlier};
 use crate::language::Language;
 
 /// Messages are known by their id: a new one is appended, a known one replaced in place, and any can be removed.
@@ -87,9 +89,30 @@ pub(crate) fn spoken(set: Option<Language>, messages: &[Message]) -> Language {
     set.unwrap_or_else(|| Language::of_newest(said.iter().map(String::as_str)))
 }
 
-/// What a person typed just now, as a message.
-pub(crate) fn asked_now(text: &str) -> Message {
-    Message::user(uuid::Uuid::now_v7().to_string(), text)
+/// What a person typed just now, after what was said before where somebody else keeps it.
+pub(crate) fn asked_now(text: &str, options: &AskOptions) -> Vec<Message> {
+    let mut messages = said_before(options);
+    messages.push(Message::user(new_id(), text));
+    messages
+}
+
+/// What comes before a question. What holds for the whole conversation has the rank of the person's words, and is known
+/// by its text: said with every question, it stays one message.
+pub(crate) fn said_before(options: &AskOptions) -> Vec<Message> {
+    let system = options.system.iter().map(|text| {
+        let digest = Sha256::digest(text.as_bytes());
+        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Message::user(format!("system-{name}"), text.as_str())
+    });
+    let earlier = options.earlier.iter().map(|said| match said {
+        Earlier::Asked(text) => Message::user(new_id(), text.as_str()),
+        Earlier::Answered(text) => Message::assistant(new_id(), text.as_str()),
+    });
+    system.chain(earlier).collect()
+}
+
+fn new_id() -> String {
+    uuid::Uuid::now_v7().to_string()
 }
 
 /// Where older messages end when so many of the newest are to stay. A tool call and its results stay together: what
@@ -123,6 +146,23 @@ mod tests {
         state.apply(Chat::update().messages(Message::assistant("c", "4")));
         assert_eq!(state.messages, [Message::user("a", "3"), Message::assistant("c", "4")]);
         assert_eq!(question(&state.messages), Some(&Message::user("a", "3")));
+    }
+
+    #[test]
+    fn what_holds_for_a_conversation_is_one_message_however_often_it_is_said() {
+        let mut state = Chat::default();
+        let system = Some("짧게 답하세요.".to_owned());
+        let earlier = vec![Earlier::Asked("1?".into()), Earlier::Answered("1.".into())];
+        let first = AskOptions { system: system.clone(), earlier, ..AskOptions::default() };
+        let next = AskOptions { system, ..AskOptions::default() };
+        state.apply(Chat::update().messages(asked_now("2?", &first)));
+        state.apply(Chat::update().messages(asked_now("3?", &next)));
+        let said: Vec<(Role, String)> =
+            state.messages.iter().map(|message| (message.role, message.text())).collect();
+        let (user, assistant) = (Role::User, Role::Assistant);
+        let expected =
+            [(user, "짧게 답하세요."), (user, "1?"), (assistant, "1."), (user, "2?"), (user, "3?")];
+        assert_eq!(said, expected.map(|(role, text)| (role, text.to_owned())));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use doran_agents::{Language as Spoken, Progress, Source, history};
 use doran_llm::{Message, Role};
-use doran_server::api::{Body, Event, Question, Task};
+use doran_server::api::{Advice, Body, Event, Question, Task, advice};
 use serde_json::{Value, json};
 
+use crate::cited::Cited;
 use crate::output::{Both, Language, both};
 
 /// The most characters of a tool's arguments or result on a line.
@@ -35,13 +36,26 @@ pub(crate) struct Answer {
     pub(crate) error_code: Option<String>,
     /// Why there is no answer.
     pub(crate) failure: Option<Both>,
+    /// Whether the words are those of the agent for having no answer.
+    pub(crate) is_excuse: bool,
+    /// The numbers by which people know the sources.
+    pub(crate) cited: Cited,
     shown: String,
 }
 
 impl Answer {
-    /// Takes an event in and gives the words that came with it. Words of a try that was given up are void: what
-    /// follows then starts anew.
+    /// Takes an event in and gives the words that came with it, their sources numbered as people count. Words of a try
+    /// that was given up are void: what follows then starts anew.
     pub(crate) fn take(&mut self, event: &Event) -> anyhow::Result<String> {
+        let words = self.read(event)?;
+        let mut words = self.cited.pass(&words);
+        if matches!(event.body, Body::Step { .. } | Body::Finished | Body::Paused { .. }) {
+            words.push_str(&self.cited.rest());
+        }
+        Ok(words)
+    }
+
+    fn read(&mut self, event: &Event) -> anyhow::Result<String> {
         self.last = event.n.unwrap_or(self.last);
         match &event.body {
             Body::Started { run, .. } => self.run.clone_from(run),
@@ -51,6 +65,7 @@ impl Answer {
             }
             Body::Delta { restarted: Some(_), .. } => {
                 self.shown.clear();
+                self.cited.begin_anew();
                 return Ok("\n".into());
             }
             Body::Step { tasks, .. } => {
@@ -88,12 +103,19 @@ impl Answer {
         if let Some(progress) = task.update.get("progress") {
             self.progress = serde_json::from_value(progress.clone())?;
         }
+        self.cited.learn(found(task));
         let calls = calls(task, self.progress.language);
         self.steps.push(step(task, &calls));
         self.calls.extend(calls);
         self.tokens += task.input_tokens + task.output_tokens;
-        if let Some(code) = task.update.get("error_code") {
-            self.error_code = code.as_str().map(str::to_owned);
+        // Agents have the names of their designs.
+        let code = ["errorCode", "error_code"].iter().find_map(|name| task.update.get(*name)?.as_str());
+        if let Some(code) = code {
+            let Advice { ko, en } = advice(code);
+            self.error_code = Some(code.to_owned());
+            self.failure =
+                Some(both!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"));
+            self.is_excuse = true;
         }
         let answers = history::said_in(&task.update)?;
         let is_answer =
@@ -133,9 +155,22 @@ impl Answer {
             let article = source.article.as_deref().map(|article| counted(article, &source.title));
             let rest: Vec<String> = [article, page, document].into_iter().flatten().collect();
             let rest = if rest.is_empty() { String::new() } else { format!("  ({})", rest.join(", ")) };
-            format!("[{}] {}{rest}", source.number, counted(&source.title, &source.title))
+            let number = self
+                .cited
+                .shown(source.number)
+                .unwrap_or(usize::try_from(source.number).unwrap_or(usize::MAX));
+            (number, format!("[{number}] {}{rest}", counted(&source.title, &source.title)))
         };
-        self.sources.iter().map(line).collect()
+        let mut lines: Vec<(usize, String)> = self.sources.iter().map(line).collect();
+        lines.sort_by_key(|(number, _)| *number);
+        lines.into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// The whole answer, its sources numbered as people count; to be called before they are listed.
+    pub(crate) fn counted_text(&mut self) -> String {
+        let (cited, text) = Cited::all(&self.text, self.sources.iter().map(|source| source.number));
+        self.cited = cited;
+        text
     }
 
     /// The answer for programs.
@@ -146,7 +181,10 @@ impl Answer {
             "executionTime": seconds,
         });
         if let Some(failure) = &self.failure {
-            shown["error"] = json!(failure.text(language));
+            shown["error"] = json!(true);
+            if !self.is_excuse || self.text.is_empty() {
+                shown["response"] = json!(failure.text(language));
+            }
         }
         if let Some(code) = &self.error_code {
             shown["errorCode"] = json!(code);
@@ -156,6 +194,15 @@ impl Answer {
         }
         shown
     }
+}
+
+/// The numbers of what a node found.
+fn found(task: &Task) -> Vec<u32> {
+    let lists = ["context", "documents", "collected_info"]
+        .iter()
+        .filter_map(|name| task.update.get(*name)?.as_array());
+    let numbers = lists.flatten().filter_map(|found| found.get("number")?.as_u64());
+    numbers.filter_map(|number| u32::try_from(number).ok()).collect()
 }
 
 /// What a node did, on a line.
@@ -205,7 +252,7 @@ fn arguments(arguments: &Value, language: Spoken) -> String {
 }
 
 /// Articles are counted in Korean (제2조); of a document that is not in Korean, in English.
-fn counted(label: &str, title: &str) -> String {
+pub(crate) fn counted(label: &str, title: &str) -> String {
     let pieces = |text: &str| -> Vec<String> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -290,6 +337,31 @@ mod tests {
             seen.push_str(&answer.take(&step("하나 둘")).expect("taken"));
             assert_eq!((seen.as_str(), answer.text.as_str(), answer.tokens), ("하나 둘", "하나 둘", 5));
         }
+    }
+
+    #[test]
+    fn a_turn_without_an_answer_is_a_failure_whatever_its_agent_calls_the_code() {
+        for name in ["errorCode", "error_code"] {
+            let mut answer = Answer::default();
+            let said = json!([{ "put": Message::assistant("m", "지금은 답할 수 없습니다.") }]);
+            let update = json!({ name: "model_unavailable", "messages": said });
+            let tasks = vec![task(update, json!({}))];
+            answer
+                .take(&Body::Step { step: 1, path: String::new(), tasks, next: Vec::new() }.into())
+                .expect("taken");
+            let shown = answer.json("t", 0.1, Language::English);
+            assert_eq!(
+                (&shown["error"], &shown["errorCode"], &shown["response"]),
+                (&json!(true), &json!("model_unavailable"), &json!("지금은 답할 수 없습니다."))
+            );
+            assert!(answer.failure.is_some_and(|failure| failure.en.contains("(model_unavailable)")));
+        }
+        let mut answer = Answer::default();
+        let tasks = vec![task(json!({ "errorCode": null }), json!({}))];
+        answer
+            .take(&Body::Step { step: 1, path: String::new(), tasks, next: Vec::new() }.into())
+            .expect("taken");
+        assert!(answer.failure.is_none() && answer.json("t", 0.1, Language::English).get("error").is_none());
     }
 
     #[test]

@@ -113,6 +113,34 @@ impl Desk {
         Ok(())
     }
 
+    /// Hands the events of a run that waits for answers on the thread to `each`, up to its questions; none if none waits.
+    pub(crate) async fn waiting(
+        &self,
+        thread: &ThreadId,
+        each: impl FnMut(&Event) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::There(client) => {
+                let listed = client.get("/api/approvals").await?;
+                let open = listed["questions"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let mine = open.iter().find(|asked| asked["thread"] == thread.as_str());
+                let Some(run) = mine.and_then(|asked| asked["run"].as_str()) else { return Ok(()) };
+                let path = format!("/api/threads/{}/runs/{run}/events", encoded(thread.as_str()));
+                client.stream(&path, None::<&Value>, each).await
+            }
+            Self::Here(house) => {
+                let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
+                let asked = match house.runtime.questions(&key).await {
+                    Ok(asked) => asked,
+                    Err(EngineError::Store(StoreError::NotFound { .. })) => Vec::new(),
+                    Err(error) => return Err(error.into()),
+                };
+                let Some((run, _)) = asked.first() else { return Ok(()) };
+                watch(house, run, 0, each).await
+            }
+        }
+    }
+
     /// Ends when a write here failed in a way that only a new start can settle.
     pub(crate) async fn trouble(&self) -> crate::exit::Trouble {
         match self {
@@ -141,14 +169,16 @@ async fn start(house: &House, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
             about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         store.put_thread(thread, &about).await?;
     }
-    let options = AskOptions { contract_id: run.contract_id.clone(), collection: run.collection.clone() };
+    let (contract_id, collection) = (run.contract_id.clone(), run.collection.clone());
+    let options = AskOptions { contract_id, collection, ..AskOptions::default() };
     let input = agent.input(&run.message, &options);
     let started = house.runtime.start(&run.agent, thread, Some(&input), StartOptions::default()).await;
+    let name = &thread.thread;
     match started {
         Ok(started) => Ok(started.key()),
         Err(EngineError::Store(StoreError::Busy { .. })) => Err(both!(
-            "이 대화에는 끝나지 않은 실행이 있습니다. `--thread`로 다른 대화를 고르거나, 웹 화면에서 그 실행에 답하거나 취소하세요",
-            "this conversation has a run that is not over; choose another with `--thread`, or answer or cancel that run on the page"
+            "이 대화에는 끝나지 않은 실행이 있습니다. `doran chat --thread '{name}'`나 웹 화면에서 그 실행에 답하거나, `--thread`로 다른 대화를 고르세요",
+            "this conversation has a run that is not over; answer it with `doran chat --thread '{name}'` or on the page, or choose another with `--thread`"
         )
         .into()),
         Err(error) => Err(error.into()),

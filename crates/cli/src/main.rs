@@ -3,6 +3,7 @@
 mod answer;
 mod args;
 mod assemble;
+mod cited;
 mod client;
 mod commands;
 mod config;
@@ -11,6 +12,7 @@ mod desk;
 mod environment;
 mod exit;
 mod keys;
+mod log;
 mod output;
 #[cfg(test)]
 mod scratch;
@@ -22,9 +24,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use doran_agents::tools::python;
 use doran_retrieval::ingest;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{Args, Command};
 use crate::environment::Environment;
@@ -103,7 +102,7 @@ fn as_worker(argument: Option<&OsStr>) -> Option<ExitCode> {
 fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result<()> {
     let loaded = config::load(&args.settings.flags(), args.config.as_deref(), environment)?;
     let output = Output { language: loaded.config.language, ..output };
-    start_log(&loaded.config.log)?;
+    log::start(&loaded.config.log, loaded.config.log_is_json)?;
     tracing::debug!(file = ?loaded.file, "settings read");
     let config = &loaded.config;
     match &args.command {
@@ -130,11 +129,4 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
 
 fn wait(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
-}
-
-/// Log lines are for files and other programs too, so they have no colours.
-fn start_log(filter: &str) -> anyhow::Result<()> {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    tracing_subscriber::registry().with(lines).with(filter.parse::<Targets>()?).try_init()?;
-    Ok(())
 }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use doran_llm::EmbedderAbout;
+
 use crate::passage::{Passage, PassageId};
 use crate::retriever::Hit;
 
@@ -41,6 +43,12 @@ impl Default for Weights {
 }
 
 impl Weights {
+    /// For an encoder of this sort. One of a single language is taken to be for English, and better at it than one of
+    /// many; what it makes of other languages says nothing.
+    pub fn of(about: &EmbedderAbout) -> Self {
+        if about.multilingual { Self::default() } else { Self { korean: 0.0, english: 0.5, across: 0.0 } }
+    }
+
     /// How much the vector counts for a passage of this language under a question of that.
     pub fn vector(&self, question: Language, passage: Language) -> f64 {
         let weight = match (question, passage) {
@@ -77,8 +85,11 @@ pub fn fuse(question: &str, keyword: &[Hit], vector: &[Hit], weights: &Weights, 
             sums.entry(&hit.passage.id).or_insert((0.0, &hit.passage)).0 += weight * score;
         }
     }
-    let mut fused: Vec<Hit> =
-        sums.into_values().map(|(score, passage)| Hit { passage: passage.clone(), score }).collect();
+    let mut fused: Vec<Hit> = sums
+        .into_values()
+        .filter(|(score, _)| *score > 0.0)
+        .map(|(score, passage)| Hit { passage: passage.clone(), score })
+        .collect();
     fused.sort_by(|left, right| right.score.total_cmp(&left.score));
     fused.truncate(limit);
     fused
@@ -148,6 +159,18 @@ mod tests {
         for (question, passage) in [("가", "가"), ("a", "a"), ("a", "가"), ("1", "a")] {
             assert!(weights.vector(language(question), language(passage)) <= 1.0 - LEAST_KEYWORD);
         }
+    }
+
+    #[test]
+    fn an_encoder_of_english_says_nothing_of_korean() {
+        let about = EmbedderAbout { id: "e".to_owned(), dimension: 2, multilingual: false };
+        let weights = Weights::of(&about);
+        let fused =
+            fuse("휴가", &hits(&[("가", 2.0), ("나", 1.0)]), &hits(&[("나", 0.9), ("다", 0.8)]), &weights, 9);
+        let order: Vec<&str> = fused.iter().map(|hit| hit.passage.text.as_str()).collect();
+        assert_eq!(order, ["가", "나"]);
+        assert!(weights.vector(Language::English, Language::English) > Weights::default().english);
+        assert_eq!(Weights::of(&EmbedderAbout { multilingual: true, ..about }), Weights::default());
     }
 
     #[test]

@@ -29,6 +29,11 @@ pub(crate) enum Told {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum End {
     Finished,
+    /// It finished, and its answer only says that there is none.
+    Unanswered {
+        code: String,
+        words: String,
+    },
     Failed {
         code: String,
         message: String,

@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
@@ -13,7 +14,7 @@ use doran_engine::{EngineError, Watch};
 use futures_util::Stream;
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::Instrument;
 
 use crate::App;
@@ -45,7 +46,34 @@ pub(crate) fn frames<F: Future<Output = ()> + Send + 'static>(
     caller: Caller,
     tell: impl FnOnce(Frames) -> F,
 ) -> Result<Response, ApiError> {
-    respond(app, caller, move |to| tell(Frames(to)))
+    let heartbeat = app.limits.heartbeat;
+    respond(app, caller, move |to| {
+        let telling = tell(Frames(to.clone()));
+        async move {
+            let mut beat = pulse(heartbeat);
+            tokio::pin!(telling);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut telling => return,
+                    _ = beat.tick() => alive(&to),
+                }
+            }
+        }
+    })
+}
+
+/// Ticks while a stream is silent, the first time after a while.
+fn pulse(every: Duration) -> Interval {
+    let mut beat = interval(every);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beat.reset();
+    beat
+}
+
+/// A sign of life. Where frames wait already, they are one.
+fn alive(frames: &Sender<Bytes>) {
+    drop(frames.try_send(Bytes::from_static(b": alive\n\n")));
 }
 
 /// A stream of frames, unless there are too many already. It ends when the key it was opened with is taken away.
@@ -143,9 +171,7 @@ impl Frame {
 
 /// Moves events from the log to the client, as it reads. Ending it ends nothing but the stream.
 async fn pump(app: App, thread: String, mut watch: Watch, frames: Sender<Bytes>) {
-    let mut beat = interval(app.limits.heartbeat);
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    beat.reset();
+    let mut beat = pulse(app.limits.heartbeat);
     loop {
         let next = watch.next();
         tokio::pin!(next);
@@ -154,7 +180,7 @@ async fn pump(app: App, thread: String, mut watch: Watch, frames: Sender<Bytes>)
                 biased;
                 () = app.draining.cancelled() => break Some(api::Body::Draining.into()),
                 event = &mut next => break told(&thread, event),
-                _ = beat.tick() => drop(frames.try_send(Bytes::from_static(b": alive\n\n"))),
+                _ = beat.tick() => alive(&frames),
             }
         };
         let Some(event) = event else { return };

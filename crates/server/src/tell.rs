@@ -70,9 +70,10 @@ impl Tale {
         };
         let Ok(event) = event else { return self.end(End::Left) };
         for told in self.fold.take(event) {
-            if told == Told::Over(End::Finished) {
-                self.last_words().await;
-            }
+            let told = match told {
+                Told::Over(End::Finished) => Told::Over(self.last_words().await),
+                other => other,
+            };
             if matches!(told, Told::Over(_)) {
                 self.over = true;
             }
@@ -80,14 +81,21 @@ impl Tale {
         }
     }
 
-    /// What the turn holds and nobody was told.
-    async fn last_words(&mut self) {
+    /// Tells what the turn holds and nobody was told, and how it ended.
+    async fn last_words(&mut self) -> End {
         let turn = match self.app.runtime.store().run(&self.run).await {
             Ok(row) => ask::turn(&self.app, &self.agent, &row).await.ok(),
             Err(_) => None,
         };
-        if let Some(turn) = turn {
-            self.ready.extend(self.fold.end(&turn.response));
+        match turn {
+            Some(turn) if turn.error => {
+                End::Unanswered { code: turn.error_code.unwrap_or_default(), words: turn.response }
+            }
+            Some(turn) => {
+                self.ready.extend(self.fold.end(&turn.response));
+                End::Finished
+            }
+            None => End::Finished,
         }
     }
 

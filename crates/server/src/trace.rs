@@ -2,6 +2,7 @@
 //! turns a panic into an answer.
 
 use std::panic::AssertUnwindSafe;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
@@ -22,8 +23,10 @@ pub(crate) async fn trace(State(app): State<App>, request: Request, next: Next) 
         method = %request.method(),
         path = %request.uri().path(),
     );
+    let begun = Instant::now();
     let mut response = within_limit(&app, request, next).instrument(span.clone()).await;
-    span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
+    let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    span.in_scope(|| tracing::info!(status = response.status().as_u16(), ms, "answered"));
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
     }

@@ -21,7 +21,7 @@ use crate::prompt::PromptError;
 use crate::settings::PersistenceMode;
 use crate::tools::Toolbox;
 
-pub use turn::{AskOptions, Turn};
+pub use turn::{AskOptions, Earlier, Turn};
 
 /// What agents are made of.
 #[derive(Clone)]

@@ -57,4 +57,20 @@ pub struct AskOptions {
     pub contract_id: Option<String>,
     /// The collection of documents to look in.
     pub collection: Option<String>,
+    /// What was said before, where the conversation is kept by whoever asks; oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Earlier>,
+    /// What whoever asks wants to hold for the whole conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+}
+
+/// A message of a conversation that is kept elsewhere. Nobody else speaks in it than the person and the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Earlier {
+    /// The person.
+    Asked(String),
+    /// The agent.
+    Answered(String),
 }

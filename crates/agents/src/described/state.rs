@@ -75,7 +75,7 @@ impl DescribedState {
 impl Chat for DescribedState {
     fn asked(message: &str, options: &AskOptions) -> DescribedStateUpdate {
         Self::update()
-            .messages(asked_now(message))
+            .messages(asked_now(message, options))
             .context(None)
             .sources(Vec::new())
             .values(BTreeMap::new())

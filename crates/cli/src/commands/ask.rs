@@ -55,17 +55,24 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     let came = asked(args, config, &thread, &mut answer, output).await;
     if !args.json {
         came?;
+        let text = answer.counted_text();
         let lines = answer.source_lines(output.language);
         lines.iter().for_each(|line| output.note(&format!("  {line}")));
         return match answer.failure {
-            Some(failure) => Err(failure.into()),
-            None => output.data(&format!("{}\n", answer.text)),
+            Some(failure) => {
+                if answer.is_excuse {
+                    output.note(&answer.text);
+                }
+                Err(failure.into())
+            }
+            None => output.data(&format!("{text}\n")),
         };
     }
     // Programs get one object whatever happens; what happened is also told by the exit code.
     let mut shown = answer.json(thread.as_str(), begun.elapsed().as_secs_f64(), output.language);
     if let Err(error) = &came {
-        shown["error"] = json!(crate::output::sentence(error, output.language));
+        shown["error"] = json!(true);
+        shown["response"] = json!(crate::output::sentence(error, output.language));
         shown["errorCode"] = json!("not_asked");
     }
     output.data(&format!("{shown}\n"))?;
@@ -111,8 +118,8 @@ async fn asked(
         let (asked, thread, agent) = (asked.join("\n"), thread.as_str(), &args.agent);
         answer.error_code = Some("waits_for_approval".into());
         answer.failure = Some(both!(
-            "실행이 승인을 기다립니다. 웹 화면에서 답하거나 `doran chat --agent {agent}`로 다시 물어보세요. 대화: {thread}\n{asked}",
-            "the run waits for an approval; answer it on the page, or ask again with `doran chat --agent {agent}`. Conversation: {thread}\n{asked}"
+            "실행이 승인을 기다립니다. `doran chat --agent {agent} --thread '{thread}'`나 웹 화면에서 답하세요\n{asked}",
+            "the run waits for an approval; answer it with `doran chat --agent {agent} --thread '{thread}'`, or on the page\n{asked}"
         ));
     }
     Ok(())

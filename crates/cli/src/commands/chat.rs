@@ -74,7 +74,10 @@ impl Talk<'_> {
         self.known(&agents, &self.agent.clone())?;
         self.greet();
         self.desk.settle(&self.thread).await?;
-        let mut failed = None;
+        let mut failed = self.take_up().await.err();
+        if let Some(error) = &failed {
+            self.output.fail(error);
+        }
         while let Some(line) = self.next("> ").await? {
             let line = line.trim();
             if line.is_empty() {
@@ -82,7 +85,13 @@ impl Talk<'_> {
             }
             if let Some(command) = line.strip_prefix('/') {
                 match command.split_once(char::is_whitespace).unwrap_or((command, "")) {
-                    ("agent", name) => self.change(&agents, name.trim()),
+                    ("agent", name) => {
+                        self.change(&agents, name.trim());
+                        failed = self.take_up().await.err();
+                        if let Some(error) = &failed {
+                            self.output.fail(error);
+                        }
+                    }
                     ("quit" | "exit", _) => break,
                     ("help", _) => self.help(&agents),
                     (other, _) => {
@@ -196,16 +205,43 @@ impl Talk<'_> {
         let mut shown = Shown::new(self.output, self.quiet);
         let run = StartRun::new(&self.agent, question);
         self.desk.ask(&self.thread, &run, |event| shown.take(event)).await?;
+        self.see_through(shown).await
+    }
+
+    /// Goes on with a run of an earlier time that waits for answers on this thread.
+    async fn take_up(&mut self) -> anyhow::Result<()> {
+        let mut shown = Shown::new(self.output, true);
+        self.desk.waiting(&self.thread, |event| shown.take(event)).await?;
+        if shown.answer.questions.is_empty() {
+            return Ok(());
+        }
+        self.output.tell(&both!(
+            "이 대화의 실행이 답을 기다립니다",
+            "a run of this conversation waits for an answer"
+        ));
+        shown.quiet = self.quiet;
+        self.see_through(shown).await
+    }
+
+    /// Puts what the run asks to the person until it is over. Where nobody answers, the run goes on waiting.
+    async fn see_through(&mut self, mut shown: Shown) -> anyhow::Result<()> {
         while !shown.answer.questions.is_empty() {
-            let answers = self.approvals(&shown.answer.questions.clone()).await?;
+            let Some(answers) = self.approvals(&shown.answer.questions.clone()).await? else {
+                let (agent, thread) = (&self.agent, &self.thread);
+                return Err(both!(
+                    "답이 없어 실행이 계속 기다립니다. `doran chat --agent {agent} --thread '{thread}'`로 이어서 답하세요",
+                    "nothing was answered, so the run goes on waiting; `doran chat --agent {agent} --thread '{thread}'` asks again"
+                )
+                .into());
+            };
             let (id, last) = (shown.answer.run.clone(), shown.answer.last);
             self.desk.answer(&self.thread, &id, last, &answers, |event| shown.take(event)).await?;
         }
         shown.end()
     }
 
-    /// Puts each question to the person. What is not a clear yes is a no, and so is the end of the input.
-    async fn approvals(&mut self, questions: &[Question]) -> anyhow::Result<BTreeMap<String, Value>> {
+    /// Puts each question to the person. What is not a clear yes is a no; the end of the input is no answer at all.
+    async fn approvals(&mut self, questions: &[Question]) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
         let mut answers = BTreeMap::new();
         for asked in questions {
             let is_approval = asked.question["type"] == "approve_tool";
@@ -215,13 +251,13 @@ impl Talk<'_> {
                 (true, Language::English) => "[y/N] ",
                 (false, _) => "? ",
             };
-            let line = self.next(hint).await?.unwrap_or_default();
+            let Some(line) = self.next(hint).await? else { return Ok(None) };
             let line = line.trim();
             let yes = matches!(line.to_lowercase().as_str(), "y" | "yes" | "예" | "네" | "ㅇ" | "응");
             answers
                 .insert(asked.id.clone(), if is_approval { json!({ "approve": yes }) } else { json!(line) });
         }
-        Ok(answers)
+        Ok(Some(answers))
     }
 }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use doran_retrieval::{Filter, Highlight, Hit, Question, Tenant, highlights};
 use serde_json::json;
 
+use crate::answer::counted;
 use crate::assemble;
 use crate::config::Config;
 use crate::output::{Output, both};
@@ -67,7 +68,12 @@ fn shown(number: usize, hit: &Hit, why: &[Highlight], bold: bool) -> String {
     let page = passage.page.map(|page| format!("  p.{page}")).unwrap_or_default();
     let terms: Vec<&str> = why.iter().map(|found| found.term.as_str()).collect();
     let words = marked(&passage.text, why, bold).replace('\n', "\n   ");
-    format!("{number}  {:.2}  {}{page}\n   {words}\n   ↳ {}\n", hit.score, passage.title, terms.join(", "))
+    format!(
+        "{number}  {:.2}  {}{page}\n   {words}\n   ↳ {}\n",
+        hit.score,
+        counted(&passage.title, &passage.title),
+        terms.join(", ")
+    )
 }
 
 /// The text with what was found in bold, or in brackets where bold cannot be shown.
@@ -94,6 +100,14 @@ fn marked(text: &str, why: &[Highlight], bold: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn articles_of_an_english_document_are_counted_in_english() {
+        let passage =
+            doran_retrieval::Passage { title: "Agreement › 제3조(Payment)".into(), ..Default::default() };
+        let hit = Hit { passage, score: 1.0 };
+        assert!(shown(1, &hit, &[], false).contains("  Agreement › Article 3 (Payment)\n"));
+    }
 
     #[allow(clippy::single_range_in_vec_init, reason = "one place is a list of places too")]
     #[test]

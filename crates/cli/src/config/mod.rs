@@ -36,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) language: Language,
     pub(crate) log: String,
+    /// Whether log lines are for programs.
+    pub(crate) log_is_json: bool,
     pub(crate) model: String,
     /// Another model for quick decisions.
     pub(crate) small_model: Option<String>,
@@ -305,6 +307,7 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         listen: parsed(values, "listen")?,
         language: language(text(values, "language"), environment),
         log: text(values, "log").to_owned(),
+        log_is_json: text(values, "log_format") == "json",
         model: text(values, "model").to_owned(),
         small_model: Some(text(values, "small_model")).filter(|name| *name != "same").map(str::to_owned),
         search: Search { store, encoder, rewriting },

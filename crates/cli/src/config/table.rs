@@ -106,6 +106,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
         ko: "표준 오류에 보일 로그: `off`, `error`, `warn`, `info`, `debug`, `trace`, 또는 `warn,doran_engine=debug`처럼 모듈마다.",
     },
     Setting {
+        key: "log_format",
+        env: "DORAN_LOG_FORMAT",
+        flag: None,
+        kind: Kind::OneOf(&["text", "json"]),
+        default: "text",
+        secret: false,
+        en: "How log lines are written: `text` for people, `json` for programs, one object a line. With `log = \"info\"` every request is a line, with its id.",
+        ko: "로그를 적는 꼴: `text`는 사람이 읽는 글, `json`은 프로그램이 읽는 한 줄에 객체 하나. `log = \"info\"`이면 요청마다 한 줄씩 그 id와 함께 적는다.",
+    },
+    Setting {
         key: "model",
         env: "DORAN_MODEL",
         flag: Some("--model"),

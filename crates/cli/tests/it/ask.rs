@@ -15,7 +15,11 @@ fn the_answer_is_on_stdout_and_the_rest_on_stderr() {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{stderr}");
     assert!(stdout.contains("연차휴가 15일을 준다.") && stdout.lines().count() == 1, "{stdout}");
-    assert!(stderr.contains("· rag 6 passages") && stderr.contains("휴가 규정 › 연차휴가"), "{stderr}");
+    assert!(
+        stderr.contains("· rag 6 passages") && stderr.contains("\n  [1] 휴가 규정 › 연차휴가"),
+        "{stderr}"
+    );
+    assert!(stdout.contains("[1]"), "{stdout}");
     let piped = told(&here, &["ask", "-"], "연차휴가는 며칠인가요?\n");
     assert_eq!(text(&piped.stdout), stdout);
     let empty = told(&here, &["ask", "--lang", "ko"], "\n");
@@ -47,12 +51,30 @@ fn programs_get_one_object_here_and_from_a_server() {
     let unknown = told(&here, &["ask", "--agent", "nobody", "--json", "?"], "");
     let answer = object(&unknown.stdout);
     assert!(
-        answer["error"]
+        answer["response"]
             .as_str()
             .is_some_and(|error| error.contains("there is no agent `nobody`; there are: ")),
         "{answer}"
     );
+    assert_eq!((&answer["error"], &answer["errorCode"]), (&true.into(), &"not_asked".into()));
     assert_eq!(unknown.status.code(), Some(1));
+}
+
+#[test]
+fn a_model_that_is_away_is_an_error_of_every_agent() {
+    let here = fresh("ask-away");
+    // Nobody listens on port 9.
+    let settings = "model = \"gone\"\n[models.gone]\nid = \"openai-compatible:http://127.0.0.1:9/v1#gone\"\n";
+    std::fs::write(here.join("doran.toml"), settings).expect("written");
+    for agent in ["react", "assistant"] {
+        let output = told(&here, &["ask", "--agent", agent, "--json", "15 * 4"], "");
+        let answer = object(&output.stdout);
+        assert_eq!(answer["error"], true, "{answer} {}", text(&output.stderr));
+        let code = answer["errorCode"].as_str().unwrap_or_default();
+        assert!(code.starts_with("model_"), "{answer}");
+        assert!(answer["response"].as_str().is_some_and(|words| !words.is_empty()), "{answer}");
+        assert_eq!(output.status.code(), Some(1), "{answer}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn the_next_process_remembers() {
     assert!(first.status.success(), "{}", text(&first.stderr));
     assert!(stdout.contains("이 대화에 적어 두었습니다: 이름 = 김도란.\n"), "{stdout}");
     assert!(
-        stdout.contains("연차휴가 15일을 준다.\" [3]\n  [3] 휴가 규정 › 연차휴가  (samples/ko/휴가.md)\n"),
+        stdout.contains("연차휴가 15일을 준다.\" [1]\n  [1] 휴가 규정 › 연차휴가  (samples/ko/휴가.md)\n"),
         "{stdout}"
     );
     let second = text(&told(&here, &["chat"], "\n내 이름이 뭐라고 했지?\n").stdout);
@@ -71,6 +71,29 @@ fn a_person_is_asked_before_a_tool_and_a_failure_does_not_end_the_talk() {
     assert_eq!(told_json.status.code(), Some(1));
 }
 
+#[test]
+fn a_question_of_a_run_is_answered_by_a_later_process() {
+    let here = fresh("later");
+    std::fs::write(here.join("doran.toml"), "[tools.policies]\ncalculator = \"ask\"\n").expect("written");
+    let asked = told(&here, &["ask", "--thread", "a", "15 * 3"], "");
+    assert_eq!(asked.status.code(), Some(1));
+    let stderr = text(&asked.stderr);
+    assert!(stderr.contains("answer it with `doran chat --agent assistant --thread 'a'`"), "{stderr}");
+    // Nobody answers: nothing is decided.
+    let nobody = told(&here, &["chat", "--thread", "a"], "");
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("the run goes on waiting"), "{}", text(&nobody.stderr));
+    let yes = told(&here, &["chat", "--thread", "a"], "y\n");
+    let (stdout, stderr) = (text(&yes.stdout), text(&yes.stderr));
+    assert!(yes.status.success() && stdout.contains("45"), "{stdout}{stderr}");
+    assert!(stderr.contains("May `calculator` be run with these arguments?\n  calculator {"), "{stderr}");
+    // The same through a server.
+    told(&here, &["ask", "--thread", "b", "15 * 4"], "");
+    let _server = Server::start(&here, None);
+    let yes = told(&here, &["chat", "--thread", "b"], "y\n");
+    assert!(text(&yes.stdout).contains("60"), "{}{}", text(&yes.stdout), text(&yes.stderr));
+}
+
 /// In a terminal, which the program `script` plays, there is a prompt, and colours where they are wanted.
 #[cfg(target_os = "linux")]
 #[test]
@@ -97,7 +120,7 @@ fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
     let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.status.success(), "{screen}");
     assert!(screen.contains("> ") && screen.contains("연차휴가 15일을 준다."), "{screen}");
-    assert!(screen.contains("[3]\r\n· agent "), "a step stands on a line of its own: {screen}");
+    assert!(screen.contains("[1]\r\n· agent "), "a step stands on a line of its own: {screen}");
     assert!(screen.contains("/agent 이름") && screen.contains("지금은 assistant"), "{screen}");
     assert!(!screen.contains("panicked") && !screen.contains("tracing-subscriber"), "{screen}");
 }

@@ -45,6 +45,47 @@ fn a_server_that_is_asked_to_stop_ends_well_and_remembers() {
     assert!(events.contains("id: 6\nevent: finished"), "{events}");
 }
 
+/// People copy it before they read on.
+#[test]
+fn the_first_call_of_the_readmes_is_answered_from_documents() {
+    let here = fresh("readme");
+    let server = Server::start(&here, None);
+    for (name, words) in [("README.md", "seven days"), ("README.ko.md", "15일")] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+        let readme = std::fs::read_to_string(path).expect("read");
+        let call = readme.lines().find(|line| line.contains("/api/chat ")).expect("a call");
+        let body = call.split('\'').rev().nth(1).expect("a body");
+        let answer = server.request("POST /api/chat", body);
+        assert!(answer.contains(words) && answer.contains("\"sources\":[{"), "{name}: {answer}");
+    }
+}
+
+#[test]
+fn every_question_that_an_agent_proposes_is_answered() {
+    let here = fresh("starters");
+    let server = Server::start(&here, None);
+    let body = |answer: &str| -> serde_json::Value {
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    };
+    let listed = body(&server.request("GET /api/agents", ""));
+    let mut asked = 0;
+    for agent in listed["agents"].as_array().expect("agents") {
+        for (language, strange) in [("ko", ["찾지 못했", "본보기"]), ("en", ["did not find", "made-up"])]
+        {
+            for question in agent["starters"][language].as_array().expect("questions") {
+                let ask = serde_json::json!({ "agent": agent["id"], "message": question });
+                let answer = body(&server.request("POST /api/chat", &ask.to_string()));
+                let words = answer["response"].as_str().unwrap_or_default();
+                assert!(!words.is_empty() && answer.get("error").is_none(), "{ask}: {answer}");
+                assert!(!strange.iter().any(|strange| words.contains(strange)), "{ask}: {words}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked >= 16, "{asked}");
+}
+
 #[test]
 fn an_address_that_others_can_reach_is_refused_in_both_languages() {
     let here = fresh("address");

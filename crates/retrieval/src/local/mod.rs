@@ -170,7 +170,9 @@ impl LocalIndex {
     }
 
     fn over(inside: Inside, embedder: Option<Arc<dyn Embedder>>) -> Self {
-        Self { inside: Arc::new(inside), embedder, weights: Weights::default() }
+        let weights =
+            embedder.as_ref().map_or_else(Weights::default, |embedder| Weights::of(&embedder.about()));
+        Self { inside: Arc::new(inside), embedder, weights }
     }
 
     async fn put_held(&self, tenant: &Tenant, held: Vec<Arc<Held>>) -> Result<(), RetrieveError> {

@@ -152,7 +152,9 @@ impl OpenSearchIndex {
         if !fits || name.is_empty() || name.len() > 100 || name.starts_with('-') {
             return Err(unavailable("the name of the index must be small letters, digits and `-`"));
         }
-        let (weights, ranking) = (Weights::default(), Ranking::default());
+        let weights =
+            embedder.as_ref().map_or_else(Weights::default, |embedder| Weights::of(&embedder.about()));
+        let ranking = Ranking::default();
         Ok(Self { http, name: name.to_owned(), target: name.to_owned(), embedder, weights, ranking })
     }
 

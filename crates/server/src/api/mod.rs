@@ -38,6 +38,7 @@ impl StartRun {
     }
 
     pub(crate) fn options(&self) -> AskOptions {
-        AskOptions { contract_id: self.contract_id.clone(), collection: self.collection.clone() }
+        let (contract_id, collection) = (self.contract_id.clone(), self.collection.clone());
+        AskOptions { contract_id, collection, ..AskOptions::default() }
     }
 }

@@ -53,7 +53,11 @@ pub(super) async fn chat(
         agent,
         thread,
         message: &chat.message,
-        options: AskOptions { contract_id: chat.contract_id.clone(), collection: chat.collection.clone() },
+        options: AskOptions {
+            contract_id: chat.contract_id.clone(),
+            collection: chat.collection.clone(),
+            ..AskOptions::default()
+        },
         if_busy: IfBusy::Enqueue,
         idempotency: key.map(|key| (key, &bytes[..])),
     };

@@ -53,7 +53,11 @@ pub(super) async fn chat(
         agent: AGENT,
         thread,
         message: &chat.message,
-        options: AskOptions { contract_id: chat.contract_id.clone(), collection: chat.collection.clone() },
+        options: AskOptions {
+            contract_id: chat.contract_id.clone(),
+            collection: chat.collection.clone(),
+            ..AskOptions::default()
+        },
         if_busy: IfBusy::Enqueue,
         idempotency: key.map(|key| (key, &bytes[..])),
     };
@@ -85,7 +89,7 @@ fn frame(told: Told, about: &Value) -> Vec<Frame> {
         }
         Told::Asks(questions) => Frame::new("interrupt", &json!({ "questions": questions })),
         Told::Over(End::Finished) => Frame::new("done", about),
-        Told::Over(End::Failed { code, message }) => {
+        Told::Over(End::Failed { code, message } | End::Unanswered { code, words: message }) => {
             let Advice { en, ko } = advice(&code);
             Frame::new("error", &json!({ "errorCode": code, "message": message, "en": en, "ko": ko }))
         }

@@ -4,7 +4,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use doran_engine::store::{Entry, Seq, ThreadFilter, ThreadRow};
+use doran_engine::store::{Entry, Seq, StoreError, ThreadFilter, ThreadRow};
 use doran_engine::{EngineError, log};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -23,6 +23,8 @@ use crate::why::Why;
 const MOST: usize = 200;
 /// Threads looked through for one search.
 const LOOKED: usize = 5000;
+/// Threads whose words are read for one search, newest first; of older ones the titles are looked at.
+const READ: usize = 500;
 /// No tenant has more threads; a larger cursor is a mistake.
 const MOST_THREADS: usize = 1 << 40;
 /// The most characters of a title.
@@ -72,7 +74,7 @@ pub(super) struct Find {
     cursor: Option<usize>,
 }
 
-/// `GET /api/threads`: the last changed first; with `q`, those whose title holds it.
+/// `GET /api/threads`: the last changed first; with `q`, those whose title or words hold it.
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -91,6 +93,7 @@ pub(super) async fn list(
     let wanted = q.map(|q| q.trim().to_lowercase()).filter(|q| !q.is_empty());
     let mut threads = Vec::new();
     let mut looked = 0;
+    let mut read = 0;
     let mut next = None;
     'pages: while looked < LOOKED {
         let filter = ThreadFilter { offset, limit: MOST, ..ThreadFilter::default() };
@@ -104,7 +107,12 @@ pub(super) async fn list(
             offset += 1;
             looked += 1;
             let thread = api::Thread::of(&row);
-            if wanted.as_ref().is_none_or(|wanted| thread.title.to_lowercase().contains(wanted)) {
+            let mut fits = wanted.as_ref().is_none_or(|wanted| thread.title.to_lowercase().contains(wanted));
+            if let Some(wanted) = wanted.as_ref().filter(|_| !fits && read < READ) {
+                read += 1;
+                fits = says(&app, &row, wanted).await?;
+            }
+            if fits {
                 threads.push(thread);
             }
         }
@@ -117,6 +125,20 @@ pub(super) async fn list(
         next = None;
     }
     Ok(json(json!({ "threads": threads, "next": next })))
+}
+
+/// Whether somebody said this on the thread.
+async fn says(app: &App, row: &ThreadRow, wanted: &str) -> Result<bool, ApiError> {
+    let said = match doran_agents::history::read(&**app.runtime.store(), &row.key).await {
+        Ok(said) => said,
+        // Removed in between.
+        Err(StoreError::NotFound { .. }) => Vec::new(),
+        Err(error) => return Err(EngineError::from(error).into()),
+    };
+    let mut said = said.into_iter().map(api::Said::of);
+    Ok(said.any(|said| {
+        (said.role == "user" || said.role == "assistant") && said.text.to_lowercase().contains(wanted)
+    }))
 }
 
 /// `GET /api/threads/{thread}`

@@ -49,7 +49,7 @@ remembered = ask(messages=[
     {"role": "assistant", "content": "반갑습니다."},
     {"role": "user", "content": [{"type": "text", "text": QUESTION}]},
 ])
-assert remembered.choices[0].message.content, remembered
+assert remembered.choices[0].message.content == choice.message.content, remembered
 
 # A thread that is named is the server's to remember.
 for message in ["내 이름은 영희야.", "내 이름이 뭐야?"]:

@@ -32,6 +32,28 @@ async fn a_search_says_which_words_it_found_and_where() {
 }
 
 #[tokio::test]
+async fn a_thread_is_found_by_its_title_and_by_what_was_said() {
+    let app = shared("said").await;
+    for (thread, message) in [("t1", "연차휴가는 며칠인가요?"), ("t2", "When must receipts be uploaded?")]
+    {
+        let ask = serde_json::json!({ "agent": "assistant", "message": message }).to_string();
+        json(&app, by("a", post(&format!("/api/threads/{thread}/runs?wait=true"), &ask))).await;
+    }
+    let found = async |tenant: &str, words: &str| {
+        let encoded: String = words.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let listed = json(&app, by(tenant, get(&format!("/api/threads?q={encoded}")))).await;
+        let threads = listed["threads"].as_array().expect("a list").iter();
+        threads.map(|thread| thread["id"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("a", "며칠").await, ["t1"], "in the title");
+    assert_eq!(found("a", "15일").await, ["t1"], "in the answer alone");
+    assert_eq!(found("a", "SEVEN DAYS").await, ["t2"], "however it is written");
+    assert!(found("a", "아무도 하지 않은 말").await.is_empty());
+    assert!(found("a", "toolsUsed").await.is_empty(), "what only the log holds is no word of anybody");
+    assert!(found("b", "15일").await.is_empty(), "of another tenant");
+}
+
+#[tokio::test]
 async fn looking_changes_nothing() {
     let app = shared("looking").await;
     let mine = |request| by("a", request);

@@ -10,6 +10,7 @@ mod handed_in;
 mod hostile;
 mod identity;
 mod looking;
+mod openai;
 mod page;
 mod races;
 mod requests;

@@ -1,11 +1,14 @@
 //! Requests that are refused, and what they are told.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::{Request, header};
 use doran_server::Limits;
 use expect_test::expect;
+use tokio::sync::Notify;
 
-use crate::{app, app_with, get, post, problem, send, text};
+use crate::{Halting, app, app_with, get, post, problem, send, text, until};
 
 const RUNS: &str = "/api/threads/t/runs";
 const ASKED: &str = r#"{"agent":"assistant","message":"안녕?"}"#;
@@ -121,4 +124,31 @@ async fn paths_headers_and_methods_are_checked() {
         request.headers_mut().insert("idempotency-key", value);
         assert_eq!(problem(&app, request).await, "400 bad_header", "{key}");
     }
+}
+
+#[tokio::test]
+async fn who_comes_when_too_many_are_being_answered_is_turned_away_at_once() {
+    let leave = Arc::new(Notify::new());
+    let app = app_with(Arc::new(Halting(leave.clone())), Limits { requests: 1, ..Limits::default() });
+    let asked = r#"{"agent":"assistant","message":"안녕?"}"#;
+    let waits = {
+        let app = app.clone();
+        tokio::spawn(async move { send(&app, post("/api/chat", asked)).await.status().as_u16() })
+    };
+    until(async || send(&app, get("/api/agents")).await.status() == 503).await;
+    let response = send(&app, get("/api/agents")).await;
+    assert!(response.headers().contains_key("retry-after"));
+    assert_eq!(problem(&app, get("/api/agents")).await, "503 overloaded");
+    assert_eq!(problem(&app, post("/api/chat", asked)).await, "503 overloaded");
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(send(&app, get(path)).await.status(), 200, "{path} is asked most then");
+    }
+    let counted = text(send(&app, get("/metrics")).await).await;
+    assert!(
+        counted.lines().any(|line| line.starts_with("doran_requests_shed_total") && !line.ends_with(" 0")),
+        "{counted}"
+    );
+    leave.notify_one();
+    assert_eq!(waits.await.expect("it ends"), 200);
+    assert_eq!(send(&app, get("/api/agents")).await.status(), 200);
 }

@@ -199,6 +199,20 @@ async fn a_silent_stream_gives_signs_of_life() {
         let bytes = frames.next().await.expect("more").expect("bytes");
         assert_eq!(&bytes[..], b": alive\n\n");
     }
+    let of_openai = serde_json::json!({
+        "model": "assistant", "messages": [{ "role": "user", "content": "안녕?" }], "stream": true,
+    });
+    let of_contract = serde_json::json!({ "message": "계약 금액은 얼마인가요?" });
+    for (path, body) in [("/v1/chat/completions", of_openai), ("/api/contract/chat", of_contract)] {
+        let response = send(&app, post(path, &body.to_string())).await;
+        let mut frames = response.into_body().into_data_stream();
+        let mut seen = String::new();
+        while seen.matches(": alive\n\n").count() < 2 {
+            let bytes = frames.next().await.unwrap_or_else(|| panic!("{path} ended: {seen}")).expect("bytes");
+            seen.push_str(std::str::from_utf8(&bytes).expect("text"));
+        }
+        assert!(!seen.contains("error"), "{path}: {seen}");
+    }
 }
 
 #[tokio::test]

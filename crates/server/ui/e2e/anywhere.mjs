@@ -82,6 +82,11 @@ export const anywhere = [
       await ask(page, QUESTION)
       await finished(page)
       await page.waitForSelector('.source')
+      // As the answer names them: from 1, without a gap, and no others.
+      const numbers = (await page.locator('.turn.is-last .source-number').allTextContents()).map(Number)
+      assert.deepEqual(numbers, numbers.map((_, at) => at + 1))
+      const cited = new Set((await page.locator('.turn.is-last .cite').allTextContents()).map(Number))
+      assert.deepEqual([...cited], numbers)
       await page.click('.source')
       await page.waitForSelector('.document-text mark')
       const box = await page.locator('.document-text mark').boundingBox()
@@ -153,6 +158,39 @@ export const anywhere = [
       await row.locator('button').last().click()
       await page.click('dialog button.danger')
       await row.waitFor({ state: 'detached' })
+    },
+  },
+  {
+    name: 'a file that is dropped on the conversation, or pasted, is a document',
+    async run({ page }) {
+      await ready(page)
+      await page.fill('.composer textarea', '아직 쓰는 중')
+      const dropped = `놓은 파일 ${Date.now()}.md`
+      const taken = await page.evaluate((name) => {
+        const carried = new DataTransfer()
+        carried.items.add(new File(['# 놓은 규정\n\n제1조 놓은 파일은 문서가 된다.\n'], name, { type: 'text/markdown' }))
+        // What nobody takes, the browser opens in place of the page.
+        return ['dragover', 'drop'].map((kind) => !document.querySelector('.composer')
+          .dispatchEvent(new DragEvent(kind, { dataTransfer: carried, bubbles: true, cancelable: true })))
+      }, dropped)
+      assert.deepEqual(taken, [true, true])
+      await page.waitForURL(/\/documents$/)
+      await page.locator('.doc.is-ready', { hasText: dropped }).waitFor()
+      const pasted = `붙인 파일 ${Date.now()}.md`
+      await page.evaluate((name) => {
+        const carried = new DataTransfer()
+        carried.items.add(new File(['# 붙인 규정\n\n제1조 붙인 파일도 문서가 된다.\n'], name, { type: 'text/markdown' }))
+        document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: carried, bubbles: true, cancelable: true }))
+      }, pasted)
+      await page.locator('.doc.is-ready', { hasText: pasted }).waitFor()
+      for (const name of [dropped, pasted]) {
+        const row = page.locator('.doc', { hasText: name })
+        await row.locator('button').last().click()
+        await page.click('dialog button.danger')
+        await row.waitFor({ state: 'detached' })
+      }
+      await page.click('a.back')
+      assert.equal(await page.inputValue('.composer textarea'), '아직 쓰는 중')
     },
   },
   {

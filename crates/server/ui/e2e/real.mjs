@@ -12,7 +12,7 @@ const LOOKS = [
 ]
 
 const agents = ['assistant', 'contract', 'react', 'docqa'].map((agent, at) => ({
-  name: `${agent} answers its own first question`,
+  name: `${agent} answers every question that it proposes`,
   options: LOOKS[at],
   async run({ page, base, shoot }) {
     const { agents } = await (await fetch(`${base}/api/agents`)).json()
@@ -20,11 +20,17 @@ const agents = ['assistant', 'contract', 'react', 'docqa'].map((agent, at) => ({
     assert.notEqual(one, -1, `there is no agent ${agent}`)
     await ready(page)
     await page.click(`.agent >> nth=${one}`)
-    const question = agents[one].starters[LOOKS[at].locale.slice(0, 2)][0]
-    await page.click(`.starters button:has-text(${JSON.stringify(question)})`)
-    await finished(page)
-    assert.ok((await answerText(page)).trim().length > 0, 'no answer')
-    assert.equal(await page.locator('.card.problem').count(), 0)
+    const [first, ...others] = agents[one].starters[LOOKS[at].locale.slice(0, 2)]
+    for (const question of [...others, first]) {
+      await page.click('.sidebar .new')
+      await page.click(`.agent >> nth=${one}`)
+      await page.click(`.starters button:has-text(${JSON.stringify(question)})`)
+      await finished(page)
+      const said = await answerText(page)
+      assert.ok(said.trim().length > 0, `no answer: ${question}`)
+      assert.doesNotMatch(said, /찾지 못했|did not find|본보기/, question)
+      assert.equal(await page.locator('.card.problem').count(), 0)
+    }
     await page.keyboard.press('Control+i')
     await page.waitForSelector('.graph-frame svg .is-done')
     await shoot(`agent-${agent}`)
@@ -37,6 +43,19 @@ const agents = ['assistant', 'contract', 'react', 'docqa'].map((agent, at) => ({
 
 export const real = [
   ...agents,
+  ...['light', 'dark'].map((colorScheme) => ({
+    name: `the page to try the interface on is ${colorScheme} and can be read`,
+    options: { locale: 'en-GB', colorScheme },
+    async run({ page, base, shoot }) {
+      await page.goto(`${base}/docs`)
+      await page.click('summary >> nth=0')
+      await page.waitForSelector('details[open] button')
+      const paper = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor)
+      assert.equal(paper, colorScheme === 'dark' ? 'rgb(20, 24, 22)' : 'rgb(255, 255, 255)')
+      await shoot(`docs-${colorScheme}`)
+      await accessible(page, 'docs')
+    },
+  })),
   {
     name: 'a server that is killed and started again finishes what it was asked, once',
     async run({ page, house, shoot }) {

@@ -134,10 +134,10 @@ export const slow = [
       await ask(page, 'REFUSE this')
       await page.waitForSelector('.card.problem')
       assert.ok(((await page.textContent('.card.problem')) ?? '').includes(REFUSAL))
-      assert.match((await page.textContent('.card.problem')) ?? '', /The model does not take this request\./)
+      assert.match((await page.textContent('.card.problem')) ?? '', /The model did not take the request\./)
       await page.click('.tongues [lang=ko]')
       const korean = (await page.textContent('.card.problem')) ?? ''
-      assert.match(korean, /실행이 실패했습니다.*모델이 이 요청을 받지 않습니다\./)
+      assert.match(korean, /실행이 실패했습니다.*모델이 요청을 받아들이지 않았습니다\./)
       assert.ok(korean.includes(REFUSAL), 'what the vendor said is not hidden')
       await shoot('refused-ko')
       await page.click('.tongues [lang=en]')

@@ -13,7 +13,7 @@ import { ModelBadge } from './views/badge'
 import { Chat } from './views/chat'
 import { wantFocus } from './views/composer'
 import { Confirm } from './views/confirm'
-import { Documents } from './views/documents'
+import { Documents, sendFiles } from './views/documents'
 import { Icon, Logo } from './views/icons'
 import { Inspector } from './views/inspector'
 import { KeyDialog, Settings, settingsOpen } from './views/settings'
@@ -53,6 +53,28 @@ export function App() {
     addEventListener('keydown', press)
     return () => removeEventListener('keydown', press)
   }, [isDrawerOpen])
+
+  useEffect(() => {
+    // A file that is let go anywhere is a document; the browser itself would leave the page for it.
+    const over = (event: DragEvent) => {
+      if (!event.dataTransfer?.types.includes('Files')) return
+      event.preventDefault()
+      event.dataTransfer.dropEffect = 'copy'
+    }
+    const drop = (event: DragEvent) => {
+      const files = Array.from(event.dataTransfer?.files ?? [])
+      if (event.defaultPrevented || files.length === 0) return
+      event.preventDefault()
+      sendFiles(files)
+      go({ view: 'documents' })
+    }
+    addEventListener('dragover', over)
+    addEventListener('drop', drop)
+    return () => {
+      removeEventListener('dragover', over)
+      removeEventListener('drop', drop)
+    }
+  }, [])
 
   const panel = openSource.value ? 'source' : inspectorOpen.value && here.view === 'chat' ? 'inspector' : null
   const shell = ['shell', isDrawerOpen ? 'has-drawer' : '', panel ? 'has-panel' : ''].join(' ')

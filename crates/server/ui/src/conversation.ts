@@ -118,6 +118,8 @@ export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
   for (const message of messages) {
     let turn = message.run === null ? turns.at(-1) : byRun.get(message.run)
     if (message.role === 'user' && (!turn || message.run === null || turn.asked !== '')) {
+      // A client that keeps the conversation itself brings all of it with a question: the last one is the run's.
+      if (turn && message.run !== null && turn.id.value === message.run) turn.id.value = null
       turn = add(message.text, message.at, message.run)
     } else if (message.role === 'assistant' && message.text.trim() !== '') {
       turn ??= (message.run === null ? null : forRun(message.run)) ?? add('', message.at, message.run)

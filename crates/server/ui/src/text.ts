@@ -1,4 +1,4 @@
-// Places in a text. The server counts bytes of UTF-8, a browser counts units of UTF-16.
+// Places in a text, and the numbers of its sources. The server counts bytes of UTF-8, a browser counts units of UTF-16.
 
 /** Where a byte stands in the text, never inside a character. */
 export function unitOf(text: string, byte: number): number {
@@ -45,4 +45,21 @@ export function article(label: string, title = label): string {
   const counted = /\uc81c(\d+)\uc870(?:\uc758(\d+))?/g
   if (/[\uac00-\ud7a3]/.test(title.replace(counted, ''))) return label
   return label.replace(counted, (_, number: string, branch?: string) => `Article ${number}${branch ? `-${branch}` : ''} `).replace(/ +(?=\s|$)/g, '')
+}
+
+/** What an answer names as its sources: `[3]`, or `[3, 5]`. */
+const CITED = /\[(\d{1,3}(?:\s*,\s*\d{1,3}){0,9})\](?!\()/g
+
+/** The numbers that a text names, in the order of their first mention. Shown, they are counted from 1 without a gap. */
+export function citedIn(text: string, known: readonly number[]): number[] {
+  const named = [...text.matchAll(CITED)].flatMap(([, list]) => (list ?? '').split(',').map(Number))
+  return [...new Set(named)].filter((n) => known.includes(n))
+}
+
+/** The text with its sources counted as they are shown. */
+export function renumbered(text: string, cited: readonly number[]): string {
+  return text.replace(CITED, (_, list: string) => `[${list.split(',').map((one) => {
+    const at = cited.indexOf(Number(one))
+    return at === -1 ? one.trim() : at + 1
+  }).join(', ')}]`)
 }

@@ -27,6 +27,9 @@ export interface Thread {
   updated: number
 }
 
+/** A source with the number it is shown with. */
+export type Cited = Source & { shown: number }
+
 export interface Source {
   number: number
   document: string

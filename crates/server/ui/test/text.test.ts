@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 
 import { diff } from '../src/diff'
 import { pathOf, placeOf as route } from '../src/route'
-import { article, marked, placeOf, unitOf } from '../src/text'
+import { article, citedIn, marked, placeOf, renumbered, unitOf } from '../src/text'
 
 const bytes = (text: string) => new TextEncoder().encode(text).length
 
@@ -54,4 +54,17 @@ test('articles are counted in the language of their document', () => {
   expect(article('제2조의3', 'Services Agreement')).toBe('Article 2-3')
   expect(article('용역계약서 › 제5조(계약 금액)')).toBe('용역계약서 › 제5조(계약 금액)')
   expect(article('제5조', '용역계약서')).toBe('제5조')
+})
+
+test('sources are counted from 1 in the order of their first mention, and only those that are named', () => {
+  const text = '가 [7], 나 [3, 7] 다 [9] [3](https://example.org) a[2]'
+  const order = citedIn(text, [1, 2, 3, 7])
+  expect(order).toEqual([7, 3, 2])
+  expect(renumbered(text, order)).toBe('가 [1], 나 [2, 1] 다 [9] [3](https://example.org) a[3]')
+  expect(citedIn('이름이 없는 답', [1, 2])).toEqual([])
+  // While words still come, what was numbered keeps its number.
+  for (let at = 0; at < text.length; at++) {
+    const early = citedIn(text.slice(0, at), [1, 2, 3, 7])
+    expect(order.slice(0, early.length)).toEqual(early)
+  }
 })

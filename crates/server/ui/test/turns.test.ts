@@ -27,3 +27,8 @@ test('a question that a fork took along is answered by its own run', () => {
   expect(told(said, [run('own')])).toEqual([['물음', null, 'own']])
   expect(told([...said, message('assistant', '새 답', 'own')], [run('own')])).toEqual([['물음', '새 답', 'own']])
 })
+
+test('of what a client brings with its question only the last is answered by the run', () => {
+  const brought = [message('user', '하나', 'r'), message('assistant', '1', 'r'), message('user', '둘', 'r'), message('assistant', '2', 'r')]
+  expect(told(brought, [run('r')])).toEqual([['하나', '1', null], ['둘', '2', 'r']])
+})

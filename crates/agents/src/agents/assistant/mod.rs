@@ -91,7 +91,7 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
         "이야기하고, 도구를 쓰고, 문서에서 찾아 인용하며, 긴 대화도 요약으로 기억합니다",
         "talks, uses tools, answers from documents with citations, and remembers long conversations",
         (
-            &["안녕하세요", "123 * 456 계산해줘", "회사 휴가 정책이 뭐야?"],
+            &["안녕하세요", "123 * 456 계산해줘", "육아휴직은 얼마나 쓸 수 있나요?"],
             &["Hello", "What is 123 * 456?", "How many days of annual leave do I have?"],
         ),
     ))

@@ -67,7 +67,7 @@ impl AssistantState {
 impl Chat for AssistantState {
     fn asked(message: &str, options: &AskOptions) -> AssistantStateUpdate {
         Self::update()
-            .messages(asked_now(message))
+            .messages(asked_now(message, options))
             .context(None)
             .next_action(None)
             .route_reason(None)

@@ -69,8 +69,8 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
         "계약서의 조항을 찾아 읽고, 표준계약서와 견주어 근거와 함께 답합니다",
         "finds and reads the articles of contracts, beside the standard contract, and answers with their words",
         (
-            &["제5조 내용이 뭐야?", "중도 해지하면 위약금과 통보 기한은?", "표준계약서와 다른 점이 뭐야?"],
-            &["What does article 5 say?", "What is the notice period for termination?"],
+            &["계약을 해지하려면 며칠 전에 알려야 하나요?", "지체상금은 얼마인가요?", "손해배상은 어떻게 하나요?"],
+            &["When are invoices due?", "What is the notice period for termination?"],
         ),
     ))
 }

@@ -127,7 +127,7 @@ pub(crate) fn signature(call: &ToolCall) -> String {
 impl Chat for ContractState {
     fn asked(message: &str, options: &AskOptions) -> ContractStateUpdate {
         Self::update()
-            .messages(asked_now(message))
+            .messages(asked_now(message, options))
             .user_message(message)
             .contract_id(options.contract_id.clone())
             .in_scope(None)

@@ -102,15 +102,11 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
         "문서에서 찾아 답하고, 대화가 길어지면 스스로 줄여 이어 갑니다",
         "answers from documents and condenses a long conversation by itself",
         (
-            &[
-                "연차휴가는 며칠인가요?",
-                "영수증은 언제까지 올려야 하나요?",
-                "지금까지 나눈 이야기를 요약해줘",
-            ],
+            &["연차휴가는 며칠인가요?", "영수증은 언제까지 올려야 하나요?", "재택근무는 며칠까지 되나요?"],
             &[
                 "How many days of annual leave do I have?",
                 "When must receipts be uploaded?",
-                "Sum up our conversation",
+                "How many days a week may I work from home?",
             ],
         ),
     ))

@@ -80,7 +80,7 @@ impl DocqaState {
 impl Chat for DocqaState {
     fn asked(message: &str, options: &AskOptions) -> DocqaStateUpdate {
         Self::update()
-            .messages(asked_now(message))
+            .messages(asked_now(message, options))
             .query_type(None)
             .documents(Vec::new())
             .sources(Vec::new())

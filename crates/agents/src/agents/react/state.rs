@@ -7,7 +7,7 @@ use doran_llm::{Message, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 
 use crate::agents::{AskOptions, Chat, Turn};
-use crate::state::{ByMessageId, Progress};
+use crate::state::{ByMessageId, Progress, said_before};
 use crate::tools::Taint;
 
 /// The state of a conversation with the react agent.
@@ -92,8 +92,10 @@ impl ErrorCode {
 }
 
 impl Chat for ReactState {
-    fn asked(message: &str, _: &AskOptions) -> ReactStateUpdate {
-        Self::update()
+    fn asked(message: &str, options: &AskOptions) -> ReactStateUpdate {
+        let before = said_before(options);
+        let update = if before.is_empty() { Self::update() } else { Self::update().messages(before) };
+        update
             .user_message(Some(message.to_owned()))
             .ai_message(None)
             .tool_execution_requests(Vec::new())

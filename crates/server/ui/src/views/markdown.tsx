@@ -7,7 +7,7 @@ import { clean } from '../clean'
 import { lang, number, t } from '../i18n'
 import { blocksOf, sources as piecesOf, type Block } from '../markdown/blocks'
 import type { Inline } from '../markdown/inline'
-import type { Source } from '../types'
+import type { Cited } from '../types'
 import { CopyButton } from './copy'
 
 /** More than this is shown when it is asked for. */
@@ -15,8 +15,8 @@ const SHOWN = 60_000
 
 interface Props {
   text: string
-  sources: Source[]
-  cite: (source: Source) => void
+  sources: Cited[]
+  cite: (source: Cited) => void
 }
 
 export function Markdown({ text, sources, cite }: Props) {
@@ -38,14 +38,14 @@ export function Markdown({ text, sources, cite }: Props) {
 }
 
 /** A piece that did not change is not drawn again: the same element is given back. */
-function Piece({ source, sources, cite }: { source: string; sources: Source[]; cite: (source: Source) => void }) {
+function Piece({ source, sources, cite }: { source: string; sources: Cited[]; cite: (source: Cited) => void }) {
   const tongue = lang.value
   return useMemo(() => <>{blocksOf(source).map((block) => drawn(block, { sources, cite }))}</>, [source, sources, tongue])
 }
 
 interface Around {
-  sources: Source[]
-  cite: (source: Source) => void
+  sources: Cited[]
+  cite: (source: Cited) => void
 }
 
 function drawn(block: Block, around: Around): ComponentChildren {
@@ -128,11 +128,11 @@ function Link({ href, host, text, children }: { href: string; host: string; text
   )
 }
 
-function Cite({ source, cite }: { source: Source; cite: (source: Source) => void }) {
-  const label = t('open_source', { n: source.number, title: clean(source.title) })
+function Cite({ source, cite }: { source: Cited; cite: (source: Cited) => void }) {
+  const label = t('open_source', { n: source.shown, title: clean(source.title) })
   return (
     <button type="button" class="cite" title={clean(source.quote)} aria-label={label} onClick={() => cite(source)}>
-      {source.number}
+      {source.shown}
     </button>
   )
 }

@@ -7,7 +7,7 @@ import * as api from '../api'
 import { clean, cleanLine } from '../clean'
 import { t } from '../i18n'
 import { article, placeOf } from '../text'
-import type { Source } from '../types'
+import type { Cited, Source } from '../types'
 import { Icon } from './icons'
 import { ProblemCard } from './problem'
 
@@ -34,19 +34,17 @@ function placeName(source: Partial<Source>): string {
   return [kind, named, source.clause, page].filter(Boolean).map((one) => cleanLine(String(one))).join(' · ')
 }
 
-export function Sources({ sources, text }: { sources: Source[]; text: string }) {
-  // Only what the answer names; the rest of what was found is in the inspector.
-  const named = sources.filter((source) => text.includes(`[${source.number}]`))
-  const shown = named.length > 0 ? named : sources
-  if (shown.length === 0) return null
+/** Only what the answer names; the rest of what was found is in the inspector. */
+export function Sources({ sources }: { sources: Cited[] }) {
+  if (sources.length === 0) return null
   return (
     <section class="sources" aria-label={t('sources')}>
       <h3>{t('sources')}</h3>
       <ol>
-        {shown.map((source) => (
+        {sources.map((source) => (
           <li key={source.number}>
             <button type="button" class="source" onClick={() => showSource(source)} title={clean(source.quote)}>
-              <span class="source-number">{source.number}</span>
+              <span class="source-number">{source.shown}</span>
               <span class="source-title">{cleanLine(article(source.title))}</span>
               <span class="source-place">{placeName(source)}</span>
             </button>

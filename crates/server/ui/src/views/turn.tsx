@@ -9,6 +9,7 @@ import { transcript, type Run } from '../fold'
 import { cost, number, said, t } from '../i18n'
 import { agent, agentOf, isExtractive, modelOf } from '../lists'
 import { detail, inspectorOpen } from '../settings'
+import { citedIn, renumbered } from '../text'
 import type { ModelCall } from '../types'
 import { Activity } from './activity'
 import { agentName } from './agents'
@@ -44,10 +45,15 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
     () => (kept && kept.sources.length > 0 ? kept.sources : (told?.sources ?? [])),
     [kept, JSON.stringify(told?.sources ?? null)],
   )
+  const order = citedIn(text, sources.map((source) => source.number))
+  const cited = useMemo(
+    () => order.flatMap((n, at) => sources.filter((source) => source.number === n).slice(0, 1).map((source) => ({ ...source, shown: at + 1 }))),
+    [order.join(), sources],
+  )
   const used = told?.models.at(-1)
   const who = run?.agent || turn.agent || agent.value
   const model = used ?? modelOf(who)
-  useSpokenEnd(run, sources.length)
+  useSpokenEnd(run, cited.length)
 
   const load = () => {
     if (!turn.run.peek() && turn.id.peek() !== null) watch(turn)
@@ -77,16 +83,16 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
           <Activity run={run} items={told?.items ?? []} isLive={isLive} load={load} />
         )}
         <ConnectionLine turn={turn} />
-        {text !== '' && <Markdown text={text} sources={sources} cite={showSource} />}
+        {text !== '' && <Markdown text={text} sources={cited} cite={showSource} />}
         {isLive && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
         {run?.status === 'paused' && <Questions turn={turn} questions={run.questions} />}
         {run?.status === 'cancelled' && <p class="note"><Icon name="stop" size={15} />{t('was_stopped')}</p>}
         {run?.status === 'failed' && run.failure && <Failure run={run} turn={turn} />}
         {turn.error.value !== null && <ProblemCard error={turn.error.value} />}
-        {!isLive && <Sources sources={sources} text={text} />}
+        {!isLive && <Sources sources={cited} />}
         {!isLive && run?.status !== 'paused' && (
           <footer class="answer-foot">
-            {text !== '' && <CopyButton text={text} label={t('copy_answer')} />}
+            {text !== '' && <CopyButton text={renumbered(text, order)} label={t('copy_answer')} />}
             {turn.asked !== '' && (
               <button type="button" class="ghost small" onClick={() => retry(turn)} aria-label={t('retry')} title={t('retry')}>
                 <Icon name="retry" size={15} />

@@ -2,7 +2,11 @@
 //!
 //! A client of that dialect keeps the conversation itself and sends all of it each time. The last message of the user
 //! is the question. The thread is the one the client names (`metadata.thread_id`, or the `x-thread-id` header); without
-//! a name every request is a thread of its own, and what was said before is laid before the agent.
+//! a name every request is a thread of its own, which begins with what was said before. What the client says as the
+//! system holds for the conversation, with the rank of its words: the agent keeps its own instructions.
+
+mod question;
+mod sent;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,16 +15,18 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use doran_agents::AskOptions;
+use doran_agents::Language;
 use doran_engine::store::{IfBusy, RunRow, Status, Usage};
 use doran_engine::{RunHandle, RunKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::question::{Said, is_korean, question, waits};
+use self::sent::Sent;
 use super::runs::idempotency_key;
 use super::{json, path};
 use crate::App;
-use crate::api::{Advice, advice};
+use crate::api::{Advice, Question, advice};
 use crate::ask::{self, Ask};
 use crate::body;
 use crate::error::{ApiError, Code};
@@ -46,27 +52,6 @@ pub(super) struct Completion {
 struct StreamOptions {
     #[serde(default)]
     include_usage: bool,
-}
-
-#[derive(Debug, Deserialize)]
-struct Said {
-    role: String,
-    #[serde(default)]
-    content: Value,
-}
-
-impl Said {
-    /// The words, whether they came as one text or in parts.
-    fn text(&self) -> String {
-        match &self.content {
-            Value::String(text) => text.clone(),
-            Value::Array(parts) => {
-                let texts = parts.iter().filter_map(|part| part["text"].as_str());
-                texts.collect::<Vec<_>>().join("\n")
-            }
-            _ => String::new(),
-        }
-    }
 }
 
 /// `GET /v1/models`
@@ -103,7 +88,7 @@ pub(super) async fn completions(
     }
     let named = asked.metadata.as_ref().and_then(|metadata| metadata["thread_id"].as_str());
     let named = header.as_deref().or(named);
-    let message = question(&asked.messages, named.is_some())?;
+    let (message, options) = question(&asked.messages, named.is_some(), app.limits.message_bytes)?;
     let thread = match named {
         Some(name) => ask::thread(&caller, name)?,
         None => ask::new_thread(&caller, key.as_deref()),
@@ -112,12 +97,13 @@ pub(super) async fn completions(
         agent: &asked.model,
         thread,
         message: &message,
-        options: AskOptions::default(),
+        options,
         if_busy: IfBusy::Enqueue,
         idempotency: key.map(|key| (key, &bytes[..])),
     };
     let run = ask::start(&app, ask).await?;
-    let head = Head { id: format!("chatcmpl-{}", run.id()), created: now(), model: asked.model };
+    let language = if is_korean(&message) { Language::Ko } else { Language::En };
+    let head = Head { id: format!("chatcmpl-{}", run.id()), created: now(), model: asked.model, language };
     let mut response = if asked.stream == Some(true) {
         streamed(&app, caller, head, &run, asked.stream_options.unwrap_or_default().include_usage).await?
     } else {
@@ -129,33 +115,13 @@ pub(super) async fn completions(
     Ok(response)
 }
 
-/// What is asked. On a thread of ours the agent knows what was said before; else it is told.
-fn question(messages: &[Said], known: bool) -> Result<String, ApiError> {
-    let bad = |en: &str, ko: &str| ApiError::because(Code::BadInput, en, ko);
-    let last = messages.iter().rposition(|said| said.role == "user");
-    let last = last.ok_or_else(|| {
-        bad("`messages` holds no message of the user", "`messages`에 사용자의 메시지가 없습니다")
-    })?;
-    let question = messages[last].text();
-    if question.trim().is_empty() {
-        return Err(bad("the last message of the user is empty", "사용자의 마지막 메시지가 비어 있습니다"));
-    }
-    let earlier: Vec<String> = messages[..last]
-        .iter()
-        .filter(|said| matches!(said.role.as_str(), "user" | "assistant"))
-        .map(|said| format!("{}: {}", said.role, said.text()))
-        .collect();
-    if known || earlier.is_empty() {
-        return Ok(question);
-    }
-    Ok(format!("{question}\n\n[이전 대화 / earlier in this conversation]\n{}", earlier.join("\n")))
-}
-
 /// What every piece of an answer repeats.
 struct Head {
     id: String,
     created: u64,
     model: String,
+    /// The language of the question.
+    language: Language,
 }
 
 impl Head {
@@ -172,33 +138,40 @@ impl Head {
 
 async fn whole(app: &App, head: &Head, run: &RunHandle) -> Result<Response, ApiError> {
     let came = ask::wait(app, &head.model, run).await?;
-    let Some(turn) = came.turn else { return Err(not_finished(&came.row)) };
+    let (words, sources) = match came.turn {
+        Some(turn) if turn.error => {
+            let code = turn.error_code.unwrap_or_default();
+            return Err(ApiError::why(Code::RunFailed, why(&code, &turn.response)));
+        }
+        Some(turn) => (turn.response, turn.sources),
+        None if came.row.status == Status::Paused => {
+            let asked = app.runtime.questions(&came.row.thread).await?;
+            let questions: Vec<Question> = asked.iter().map(|(_, ask)| Question::of(ask)).collect();
+            (waits(&questions, came.row.thread.thread.as_str(), head.language), Vec::new())
+        }
+        None => return Err(not_finished(&came.row)),
+    };
     let mut answer = head.json("chat.completion");
     answer["choices"] = json!([{
         "index": 0,
-        "message": { "role": "assistant", "content": turn.response, "refusal": null },
+        "message": { "role": "assistant", "content": words, "refusal": null },
         "logprobs": null,
         "finish_reason": "stop",
     }]);
     answer["usage"] = usage(&came.row.usage);
-    answer["sources"] = json!(turn.sources);
+    answer["sources"] = json!(sources);
     Ok(json(answer))
 }
 
 fn not_finished(row: &RunRow) -> ApiError {
     match row.status {
-        Status::Paused => ApiError::because(
-            Code::Conflict,
-            format!("run `{}` waits for an answer: see `GET /api/approvals`", row.run),
-            format!("실행 `{}`이 답을 기다립니다. `GET /api/approvals`를 보세요", row.run),
-        ),
         Status::Cancelled => {
             ApiError::because(Code::Conflict, "the run was cancelled", "실행이 취소되었습니다")
         }
         Status::Failed => {
             ApiError::why(Code::RunFailed, row.error.as_ref().map(|error| why(&error.code, &error.message)))
         }
-        Status::Queued | Status::Running | Status::Finished => ApiError::because(
+        Status::Queued | Status::Running | Status::Paused | Status::Finished => ApiError::because(
             Code::TooSlow,
             "the run goes on; look it up later in its thread",
             "실행이 계속되고 있습니다. 나중에 그 대화에서 확인하세요",
@@ -220,32 +193,40 @@ async fn streamed(
     with_usage: bool,
 ) -> Result<Response, ApiError> {
     let key = run.key();
-    let mut tale = Tale::of(app, &head.model, key.clone(), run.thread().thread.as_str()).await?;
+    let thread = run.thread().thread.to_string();
+    let mut tale = Tale::of(app, &head.model, key.clone(), &thread).await?;
     let app = app.clone();
+    let mut sent = Sent::default();
     sse::frames(&app.clone(), caller, move |frames| async move {
         let mut listens = frames.send(head.chunk(&json!({ "role": "assistant", "content": "" }), None)).await;
         while listens && let Some(told) = tale.next().await {
-            let goes_on = matches!(told, Told::Words(_));
+            let mut goes_on = false;
             let pieces = match told {
-                Told::Words(words) => vec![head.chunk(&json!({ "content": words }), None)],
                 Told::News(_) => continue,
+                Told::Void => {
+                    sent.void();
+                    continue;
+                }
+                Told::Words(words) => match sent.next(&words) {
+                    Some("") => continue,
+                    Some(more) => {
+                        goes_on = true;
+                        vec![head.chunk(&json!({ "content": more }), None)]
+                    }
+                    None => unsaid(),
+                },
+                Told::Over(End::Finished) if sent.is_behind() => unsaid(),
                 Told::Over(End::Finished) => last(&app, &head, &key, with_usage).await,
-                // What was streamed cannot be unsaid in this dialect.
-                Told::Void => problem(
-                    "restarted",
-                    &Why::new(
-                        "the answer begins anew; ask again",
-                        "답이 처음부터 다시 시작됩니다. 다시 물으세요",
-                    ),
-                ),
-                Told::Asks(_) => problem(
-                    "interrupted",
-                    &Why::new(
-                        "the run waits for an answer: see GET /api/approvals",
-                        "실행이 답을 기다립니다. GET /api/approvals를 보세요",
-                    ),
-                ),
-                Told::Over(End::Failed { code, message }) => problem(&code, &why(&code, &message)),
+                Told::Asks(questions) => {
+                    let gap = if sent.words.is_empty() { "" } else { "\n\n" };
+                    let words = format!("{gap}{}", waits(&questions, &thread, head.language));
+                    let mut pieces = vec![head.chunk(&json!({ "content": words }), None)];
+                    pieces.extend(last(&app, &head, &key, with_usage).await);
+                    pieces
+                }
+                Told::Over(End::Failed { code, message } | End::Unanswered { code, words: message }) => {
+                    problem(&code, &why(&code, &message))
+                }
                 Told::Over(End::Cancelled) => {
                     problem("cancelled", &Why::new("the run was cancelled", "실행이 취소되었습니다"))
                 }
@@ -260,6 +241,13 @@ async fn streamed(
             listens = frames.send_all(pieces).await && goes_on;
         }
     })
+}
+
+fn unsaid() -> Vec<Frame> {
+    problem(
+        "restarted",
+        &Why::new("the answer begins anew; ask again", "답이 처음부터 다시 시작됩니다. 다시 물으세요"),
+    )
 }
 
 async fn last(app: &App, head: &Head, run: &RunKey, with_usage: bool) -> Vec<Frame> {

@@ -1,0 +1,102 @@
+//! What a client of this dialect asks, and what it is told when the run asks back.
+
+use doran_agents::{AskOptions, Earlier, Language};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::runs::encoded;
+use crate::api::Question;
+use crate::error::{ApiError, Code};
+
+/// A message of the client's conversation.
+#[derive(Debug, Deserialize)]
+pub(super) struct Said {
+    role: String,
+    #[serde(default)]
+    content: Value,
+}
+
+impl Said {
+    /// The words, whether they came as one text or in parts.
+    fn text(&self) -> String {
+        match &self.content {
+            Value::String(text) => text.clone(),
+            Value::Array(parts) => {
+                let texts = parts.iter().filter_map(|part| part["text"].as_str());
+                texts.collect::<Vec<_>>().join("\n")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// What is asked, and what comes before it. On a thread of ours the agent knows what was said.
+pub(super) fn question(
+    messages: &[Said],
+    known: bool,
+    most: usize,
+) -> Result<(String, AskOptions), ApiError> {
+    let bad = |en: &str, ko: &str| ApiError::because(Code::BadInput, en, ko);
+    let last = messages.iter().rposition(|said| said.role == "user");
+    let last = last.ok_or_else(|| {
+        bad("`messages` holds no message of the user", "`messages`에 사용자의 메시지가 없습니다")
+    })?;
+    let question = messages[last].text();
+    if question.trim().is_empty() {
+        return Err(bad("the last message of the user is empty", "사용자의 마지막 메시지가 비어 있습니다"));
+    }
+    let mut options = AskOptions::default();
+    let mut system = Vec::new();
+    for said in &messages[..last] {
+        let text = said.text();
+        match said.role.as_str() {
+            _ if text.trim().is_empty() => {}
+            "system" | "developer" => system.push(text),
+            "user" if !known => options.earlier.push(Earlier::Asked(text)),
+            "assistant" if !known => options.earlier.push(Earlier::Answered(text)),
+            _ => {}
+        }
+    }
+    options.system = (!system.is_empty()).then(|| system.join("\n\n"));
+    let earlier = options.earlier.iter().map(|(Earlier::Asked(text) | Earlier::Answered(text))| text);
+    let all: Vec<&String> = earlier.chain(&options.system).chain([&question]).collect();
+    if all.iter().map(|text| text.len()).sum::<usize>() > most {
+        return Err(ApiError::because(
+            Code::BadInput,
+            format!("`messages` have more than {most} bytes"),
+            format!("`messages`가 {most}바이트를 넘습니다"),
+        ));
+    }
+    if all.iter().any(|text| text.contains('\0')) {
+        return Err(bad("`messages` hold a NUL character", "`messages`에 NUL 문자가 있습니다"));
+    }
+    Ok((question, options))
+}
+
+/// Whether it holds Korean.
+pub(super) fn is_korean(text: &str) -> bool {
+    text.chars().any(|char| ('가'..='힣').contains(&char))
+}
+
+/// What a person is told when the run waits for one: what it asks, and where to answer.
+pub(super) fn waits(questions: &[Question], thread: &str, language: Language) -> String {
+    let place = format!("/t/{}", encoded(thread));
+    let mut text = match language {
+        Language::Ko => format!("이 실행은 승인을 기다립니다. 이 서버의 {place} 화면에서 답해 주세요."),
+        Language::En => format!("This run waits for an approval. Answer it on this server's page {place}."),
+    };
+    for asked in questions {
+        let words = match language {
+            Language::Ko => asked.question["ko"].as_str(),
+            Language::En => asked.question["en"].as_str(),
+        };
+        let words = words.map_or_else(|| asked.question.to_string(), str::to_owned);
+        text.push_str(&format!("\n\n- {words}"));
+        if let (Some(name), Some(arguments)) =
+            (asked.question["name"].as_str(), asked.question.get("arguments"))
+        {
+            text.push_str(&format!(" `{name} {arguments}`"));
+        }
+    }
+    text
+}

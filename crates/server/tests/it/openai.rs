@@ -1,0 +1,172 @@
+//! OpenAI's dialect where its clients cannot look: what becomes of the conversation they keep, of an answer that begins
+//! anew, and of a run that asks back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, ModelError, OfflineModel, Purpose};
+use doran_server::{App, Limits};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::{app, app_with, get, json as fetched, post, send, text};
+
+async fn completed(app: &App, model: &str, messages: Value) -> String {
+    let asked = json!({ "model": model, "messages": messages });
+    let answer = fetched(app, post("/v1/chat/completions", &asked.to_string())).await;
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop", "{answer}");
+    answer["choices"][0]["message"]["content"].as_str().expect("words").to_owned()
+}
+
+/// The words of a stream, the word it ended with, and whether it was done.
+async fn streamed(app: &App, model: &str, question: &str) -> (String, Option<String>, String) {
+    let messages = json!([{ "role": "user", "content": question }]);
+    let asked = json!({ "model": model, "messages": messages, "stream": true });
+    let frames = text(send(app, post("/v1/chat/completions", &asked.to_string())).await).await;
+    let chunks =
+        frames.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let (mut words, mut finish) = (String::new(), None);
+    for chunk in chunks {
+        words.push_str(chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
+        finish = chunk["choices"][0]["finish_reason"].as_str().map(str::to_owned).or(finish);
+    }
+    (words, finish, frames)
+}
+
+#[tokio::test]
+async fn a_second_question_is_answered_like_a_first() {
+    let app = app();
+    let first = json!([{ "role": "user", "content": "When must receipts be uploaded?" }]);
+    let alone = completed(&app, "assistant", first).await;
+    assert!(alone.contains("seven days"), "{alone}");
+    let second = json!([
+        { "role": "system", "content": "짧게 답하세요." },
+        { "role": "user", "content": "연차휴가는 며칠인가요?" },
+        { "role": "assistant", "content": "15일입니다." },
+        { "role": "user", "content": "When must receipts be uploaded?" },
+    ]);
+    assert_eq!(completed(&app, "assistant", second).await, alone, "in its language, and nothing else");
+    for agent in ["assistant", "react", "docqa", "contract"] {
+        let names = json!([
+            { "role": "user", "content": "내 이름은 민준이야." },
+            { "role": "assistant", "content": "반갑습니다." },
+            { "role": "user", "content": "연차휴가는 며칠인가요?" },
+        ]);
+        let said = completed(&app, agent, names).await;
+        assert!(
+            !said.is_empty() && !said.contains("민준") && !said.contains("[이전 대화"),
+            "{agent}: {said}"
+        );
+    }
+    let known = json!([
+        { "role": "user", "content": "내 이름은 철수야." },
+        { "role": "assistant", "content": "반갑습니다." },
+        { "role": "user", "content": "내 이름이 뭐야?" },
+    ]);
+    assert!(completed(&app, "assistant", known).await.contains("철수"));
+}
+
+#[tokio::test]
+async fn what_a_client_keeps_becomes_messages_and_what_it_says_as_the_system_one() {
+    let app = app();
+    let said = async |name: &str| {
+        let read = fetched(&app, get(&format!("/api/threads/{name}/messages"))).await;
+        let said = read["messages"].as_array().expect("messages").iter();
+        said.map(|said| {
+            format!("{} {}", said["role"].as_str().expect("a role"), said["text"].as_str().expect("text"))
+        })
+        .collect::<Vec<_>>()
+    };
+    let asked = json!({ "model": "assistant", "messages": [
+        { "role": "system", "content": "짧게." },
+        { "role": "user", "content": "내 이름은 철수야." },
+        { "role": "assistant", "content": "반갑습니다." },
+        { "role": "tool", "content": "hidden" },
+        { "role": "user", "content": "내 이름이 뭐야?" },
+    ] });
+    let response = send(&app, post("/v1/chat/completions", &asked.to_string())).await;
+    let thread = response.headers()["x-thread-id"].to_str().expect("text").to_owned();
+    text(response).await;
+    let kept = said(&thread).await;
+    assert_eq!(
+        kept[..4],
+        ["user 짧게.", "user 내 이름은 철수야.", "assistant 반갑습니다.", "user 내 이름이 뭐야?"]
+    );
+    assert_eq!(kept.len(), 5, "{kept:?}");
+    for question in ["내 이름은 영희야.", "내 이름이 뭐야?"] {
+        let mut asked = asked.clone();
+        asked["metadata"] = json!({ "thread_id": "mine" });
+        asked["messages"][4]["content"] = json!(question);
+        text(send(&app, post("/v1/chat/completions", &asked.to_string())).await).await;
+    }
+    let kept = said("mine").await;
+    assert_eq!(kept.iter().filter(|said| *said == "user 짧게.").count(), 1, "{kept:?}");
+    assert!(!kept.iter().any(|said| said.contains("철수")) && kept.len() == 5, "{kept:?}");
+}
+
+#[tokio::test]
+async fn a_conversation_is_as_long_as_one_message_may_be() {
+    let app = app_with(Arc::new(OfflineModel), Limits { message_bytes: 100, ..Limits::default() });
+    let long = "가".repeat(20);
+    for role in ["system", "user", "assistant"] {
+        let messages = json!([{ "role": role, "content": long }, { "role": "user", "content": long }]);
+        let asked = json!({ "model": "assistant", "messages": messages }).to_string();
+        let response = send(&app, post("/v1/chat/completions", &asked)).await;
+        assert_eq!(response.status(), 400, "{role}");
+        let nul = json!([{ "role": role, "content": "\0" }, { "role": "user", "content": "?" }]);
+        let asked = json!({ "model": "assistant", "messages": nul }).to_string();
+        assert_eq!(send(&app, post("/v1/chat/completions", &asked)).await.status(), 400, "{role}");
+    }
+}
+
+/// Breaks off after some words, once, then says these.
+struct Stumbling {
+    first: &'static str,
+    then: &'static str,
+    asked: AtomicUsize,
+}
+
+impl ChatModel for Stumbling {
+    fn about(&self) -> About {
+        OfflineModel.about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        if request.purpose != Purpose::Answer {
+            return OfflineModel.stream(request);
+        }
+        let say = |text: &str| Ok(Delta::Text { text: text.to_owned() });
+        if self.asked.fetch_add(1, Ordering::SeqCst) == 0 {
+            let broken = ModelError::Broken { reason: "it broke off".into() };
+            return stream::iter([say(self.first), Err(broken)]).boxed();
+        }
+        let end = Delta::Done { usage: doran_llm::Usage::default(), finish: doran_llm::Finish::Stop };
+        stream::iter([say(self.then), Ok(end)]).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_begins_anew_with_the_same_words_goes_on() {
+    let told = async |first, then| {
+        let model = Stumbling { first, then, asked: AtomicUsize::new(0) };
+        let app = app_with(Arc::new(model), Limits::default());
+        streamed(&app, "assistant", "안녕?").await
+    };
+    let (words, finish, frames) = told("안녕하", "안녕하세요.").await;
+    assert_eq!((words.as_str(), finish.as_deref()), ("안녕하세요.", Some("stop")), "{frames}");
+    assert!(frames.ends_with("data: [DONE]\n\n"), "{frames}");
+    let (words, finish, frames) = told("안녕하", "반갑습니다.").await;
+    assert_eq!((words.as_str(), finish), ("안녕하", None), "{frames}");
+    assert!(frames.contains("\"restarted\""), "{frames}");
+}
+
+#[tokio::test]
+async fn a_run_that_asks_back_says_where_to_answer() {
+    let app = app();
+    let (words, finish, frames) = streamed(&app, "react", "15 * 4").await;
+    assert_eq!(finish.as_deref(), Some("stop"), "{frames}");
+    assert!(words.contains("waits for an approval") && words.contains("/t/"), "{words}");
+    assert!(words.contains("calculator") && frames.ends_with("data: [DONE]\n\n"), "{frames}");
+    let whole = completed(&app, "react", json!([{ "role": "user", "content": "15 * 4는 얼마야?" }])).await;
+    assert!(whole.contains("승인을 기다립니다") && whole.contains("`calculator "), "{whole}");
+}
