@@ -84,7 +84,7 @@ impl Rewording {
         let outcome = match &reply {
             Some(reply) => {
                 work.account(&model.about(), (purpose, role), reply, ms)?;
-                read::<Wordings>(reply).map(tidied).map_err(|misfit| misfit.to_string())
+                read::<Wordings>(reply).map(|wordings| tidied(&wordings)).map_err(|misfit| misfit.to_string())
             }
             None => Err(failed.unwrap_or_default()),
         };
@@ -160,7 +160,7 @@ async fn heard(work: &Work, mut deltas: DeltaStream) -> Result<Reply, ModelError
 }
 
 /// Wordings fit to be looked for: few, short, one line each.
-fn tidied(wordings: Wordings) -> Vec<String> {
+fn tidied(wordings: &Wordings) -> Vec<String> {
     let one_line = |text: &String| -> String {
         let text = &text[..text.floor_char_boundary(MOST_WORDING)];
         let words: Vec<&str> = text
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn wordings_are_few_short_and_of_one_line() {
         let queries = ["", " \u{7} ", "해고\n예고", "해고 예고", &"가".repeat(9000), "둘", "셋", "넷"];
-        let kept = tidied(Wordings { queries: queries.iter().map(|&one| one.to_owned()).collect() });
+        let kept = tidied(&Wordings { queries: queries.iter().map(|&one| one.to_owned()).collect() });
         assert_eq!(kept.len(), MOST_WORDINGS);
         assert_eq!((kept[0].as_str(), kept[1].len(), kept[2].as_str()), ("해고 예고", MOST_WORDING, "둘"));
     }

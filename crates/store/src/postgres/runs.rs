@@ -257,18 +257,16 @@ impl PostgresStore {
         fence: &Fence,
         commit: Commit,
     ) -> Result<Result<Committed, Commit>, StoreError> {
-        let came = match Step::of(fence, commit) {
-            Ok(step) => {
-                hit("cp.before_begin");
-                self.steps.write(step).await?.map_err(Step::commit)
-            }
-            Err(commit) => match End::of(fence, commit) {
-                Ok(end) => {
-                    hit("cp.before_begin");
-                    self.ends.write(end).await?.map_err(|end| end.commit)
-                }
-                Err(commit) => Err(commit),
-            },
+        let fence = fence.clone();
+        let came = if let Some(entry) = Step::entry(&commit) {
+            hit("cp.before_begin");
+            let step = Step { fence, head: commit.head, entry: entry.clone() };
+            self.steps.write(step).await?.map_err(|_| commit)
+        } else if End::is(&commit) {
+            hit("cp.before_begin");
+            self.ends.write(End { fence, commit }).await?.map_err(|end| end.commit)
+        } else {
+            Err(commit)
         };
         if came.is_ok() {
             hit("cp.after_commit");

@@ -28,26 +28,17 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// The commit as such a step, or as it was when it is more than that.
-    pub(super) fn of(fence: &Fence, mut commit: Commit) -> Result<Self, Commit> {
-        let plain = commit.records.is_empty()
+    /// The entry of such a step, if the commit is one.
+    pub(super) fn entry(commit: &Commit) -> Option<&NewEntry> {
+        let [entry] = commit.entries.as_slice() else { return None };
+        let plain = entry.snapshot.is_none()
+            && commit.records.is_empty()
             && !commit.clear_records
             && commit.usage.is_zero()
             && commit.steps == 0
             && commit.status.is_none()
             && !mutant("M4");
-        if !plain || commit.entries.len() != 1 || commit.entries.iter().any(|entry| entry.snapshot.is_some())
-        {
-            return Err(commit);
-        }
-        match commit.entries.pop() {
-            Some(entry) => Ok(Self { fence: fence.clone(), head: commit.head, entry }),
-            None => Err(commit),
-        }
-    }
-
-    pub(super) fn commit(self) -> Commit {
-        Commit { head: self.head, entries: vec![self.entry], ..Commit::default() }
+        plain.then_some(entry)
     }
 }
 
@@ -102,17 +93,14 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The commit as such an end, or as it was when it is something else.
-    pub(super) fn of(fence: &Fence, commit: Commit) -> Result<Self, Commit> {
+    /// Whether the commit is such an end.
+    pub(super) fn is(commit: &Commit) -> bool {
         let ends = matches!(
             commit.status,
             Some(NewStatus { status: Status::Finished | Status::Cancelled, error: None })
         );
-        let plain = ends
-            && !commit.entries.is_empty()
-            && commit.entries.iter().all(|entry| entry.snapshot.is_none())
-            && !mutant("M4");
-        if plain { Ok(Self { fence: fence.clone(), commit }) } else { Err(commit) }
+        let plain = commit.entries.iter().all(|entry| entry.snapshot.is_none());
+        ends && plain && !commit.entries.is_empty() && !mutant("M4")
     }
 
     fn last(&self) -> u64 {
