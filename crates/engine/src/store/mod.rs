@@ -185,6 +185,37 @@ pub struct NewRun {
     pub claim: Option<Claim>,
 }
 
+impl NewRun {
+    /// The row of the run when it was accepted at `at` and waits.
+    pub fn row(&self, at: Millis) -> RunRow {
+        RunRow {
+            thread: self.thread.clone(),
+            run: self.run,
+            graph: self.graph.clone(),
+            fingerprint: self.fingerprint.clone(),
+            status: Status::Queued,
+            epoch: 0,
+            cancel_asked: false,
+            created_at: at,
+            started_at: None,
+            ended_at: None,
+            first_seq: None,
+            parent_seq: None,
+            last_seq: None,
+            steps: 0,
+            usage: Usage::default(),
+            error: None,
+            metadata: self.metadata.clone(),
+            options: self.options.clone(),
+        }
+    }
+
+    /// The pairs that its thread is to have.
+    pub fn thread_pairs(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.thread_metadata.iter().filter(|(_, value)| !value.is_null())
+    }
+}
+
 /// The entry that begins a run. Its base is its parent when that has a snapshot, else its parent's base.
 #[derive(Clone, Debug)]
 pub struct NewRunEntry {
@@ -297,6 +328,20 @@ pub struct Commit {
     pub steps: u32,
     /// The run's new status, when it changes.
     pub status: Option<NewStatus>,
+}
+
+impl Commit {
+    /// The entry of a commit that adds one and does nothing else: an ordinary step.
+    pub fn plain_step(&self) -> Option<&NewEntry> {
+        let [entry] = self.entries.as_slice() else { return None };
+        let plain = entry.snapshot.is_none()
+            && self.records.is_empty()
+            && !self.clear_records
+            && self.usage.is_zero()
+            && self.steps == 0
+            && self.status.is_none();
+        plain.then_some(entry)
+    }
 }
 
 /// An entry to append.

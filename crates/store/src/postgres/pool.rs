@@ -37,7 +37,7 @@ impl Pool {
     pub(super) fn new(target: &Target, options: &PostgresOptions) -> Result<Self, StoreError> {
         let pool = deadpool_postgres::Pool::builder(target.tls.manager(&target.config))
             .max_size(options.connections.max(1))
-            // The one that was used last: its server has what it needs at hand, and goes on filling the same pages.
+            // The one that was used last: a lone caller keeps to one, whose statements are prepared.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()

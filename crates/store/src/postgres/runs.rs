@@ -7,14 +7,14 @@ use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
     Claim, Claimed, Commit, Committed, Fence, History, IfBusy, NewRun, Record, Renewed, RunRow, Runs, Signal,
-    Status, StoreError, Submitted, Usage, check_metadata,
+    Status, StoreError, Submitted, check_metadata,
 };
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::error::{About, damaged};
 use super::row::{canonical, get, int, millis, number, records, run_row, span, stage_code};
-use super::together::{Begun, End, Step, is_plain_start, names};
+use super::together::{Begun, End, Step, is_plain_start};
 
 #[async_trait]
 impl Runs for PostgresStore {
@@ -23,12 +23,13 @@ impl Runs for PostgresStore {
         check_metadata(&run.thread_metadata)?;
         hit("api.before_accept_commit");
         let run = if is_plain_start(&run) {
-            // What the row will hold, but for the long part that goes with the write.
-            let row = started(&run);
+            let row = run.row(0);
             match self.starts.write(run).await? {
                 Ok(Begun { head, at }) => {
                     hit("api.after_accept_commit");
                     let run = RunRow {
+                        status: Status::Running,
+                        epoch: 1,
                         created_at: at,
                         started_at: Some(at),
                         first_seq: Some(head),
@@ -52,7 +53,7 @@ impl Runs for PostgresStore {
         let hash = run.idempotency.as_ref().map(|named| named.hash.as_bytes());
         let metadata = serde_json::to_vec(&run.metadata).map_err(|error| StoreError::Other(error.into()))?;
         let (names, values): (Vec<&[u8]>, Vec<Vec<u8>>) =
-            names(&run).map(|(name, value)| (name.as_bytes(), canonical(value).into_bytes())).unzip();
+            run.thread_pairs().map(|(name, value)| (name.as_bytes(), canonical(value).into_bytes())).unzip();
         let row = self
             .pool
             .write(
@@ -258,7 +259,9 @@ impl PostgresStore {
         commit: Commit,
     ) -> Result<Result<Committed, Commit>, StoreError> {
         let fence = fence.clone();
-        let came = if let Some(entry) = Step::entry(&commit) {
+        let came = if let Some(entry) = commit.plain_step()
+            && !mutant("M4")
+        {
             hit("cp.before_begin");
             let step = Step { fence, head: commit.head, entry: entry.clone() };
             self.steps.write(step).await?.map_err(|_| commit)
@@ -272,30 +275,6 @@ impl PostgresStore {
             hit("cp.after_commit");
         }
         Ok(came)
-    }
-}
-
-/// The row of a run that starts at once, without its times and places.
-fn started(new: &NewRun) -> RunRow {
-    RunRow {
-        thread: new.thread.clone(),
-        run: new.run,
-        graph: new.graph.clone(),
-        fingerprint: new.fingerprint.clone(),
-        status: Status::Running,
-        epoch: 1,
-        cancel_asked: false,
-        created_at: 0,
-        started_at: None,
-        ended_at: None,
-        first_seq: None,
-        parent_seq: None,
-        last_seq: None,
-        steps: 0,
-        usage: Usage::default(),
-        error: None,
-        metadata: new.metadata.clone(),
-        options: new.options.clone(),
     }
 }
 

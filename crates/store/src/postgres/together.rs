@@ -27,21 +27,6 @@ pub(super) struct Step {
     pub(super) entry: NewEntry,
 }
 
-impl Step {
-    /// The entry of such a step, if the commit is one.
-    pub(super) fn entry(commit: &Commit) -> Option<&NewEntry> {
-        let [entry] = commit.entries.as_slice() else { return None };
-        let plain = entry.snapshot.is_none()
-            && commit.records.is_empty()
-            && !commit.clear_records
-            && commit.usage.is_zero()
-            && commit.steps == 0
-            && commit.status.is_none()
-            && !mutant("M4");
-        plain.then_some(entry)
-    }
-}
-
 impl Together for Steps {
     type Item = Step;
     type Done = Committed;
@@ -244,7 +229,8 @@ impl Together for Starts {
             starts.iter().map(|new| new.claim.as_ref().map(|claim| claim.worker.as_bytes())).collect();
         let leases: Vec<i64> =
             starts.iter().map(|new| new.claim.as_ref().map_or(0, |claim| span(claim.lease))).collect();
-        let pairs = || (1_i64..).zip(starts).flat_map(|(i, new)| names(new).map(move |pair| (i, pair)));
+        let pairs =
+            || (1_i64..).zip(starts).flat_map(|(i, new)| new.thread_pairs().map(move |pair| (i, pair)));
         let of: Vec<i64> = pairs().map(|(i, _)| i).collect();
         let names: Vec<&[u8]> = pairs().map(|(_, (name, _))| name.as_bytes()).collect();
         let values: Vec<Vec<u8>> = pairs().map(|(_, (_, value))| canonical(value).into_bytes()).collect();
@@ -300,17 +286,12 @@ impl Together for Starts {
 }
 
 /// Runs that interrupt go before those that were enqueued.
-pub(super) fn rank(new: &NewRun) -> i16 {
+fn rank(new: &NewRun) -> i16 {
     use doran_engine::store::IfBusy::{Enqueue, Interrupt, Reject, Rollback};
     match new.if_busy {
         Reject | Enqueue => 1,
         Interrupt | Rollback => 0,
     }
-}
-
-/// The pairs that the thread of a run is to have.
-pub(super) fn names(new: &NewRun) -> impl Iterator<Item = (&String, &serde_json::Value)> {
-    new.thread_metadata.iter().filter(|(_, value)| !value.is_null())
 }
 
 /// Columns of fences.

@@ -6,7 +6,7 @@ use doran_engine::failpoint::mutant;
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
     Claim, Claimed, EntryKind, Idempotency, IfBusy, NewEntry, NewRun, RunRow, Seq, Status, StoreError,
-    Submitted, Usage, check_metadata,
+    Submitted, check_metadata,
 };
 use rusqlite::params;
 use serde_json::{Map, Value};
@@ -87,7 +87,7 @@ fn name_thread(tx: &Tx<'_>, new: &NewRun, metadata: Option<Map<String, Value>>) 
     let exists = metadata.is_some();
     let mut metadata = metadata.unwrap_or_default();
     let had = metadata.len();
-    for (name, value) in new.thread_metadata.iter().filter(|(_, value)| !value.is_null()) {
+    for (name, value) in new.thread_pairs() {
         if !metadata.contains_key(name) {
             metadata.insert(name.clone(), value.clone());
         }
@@ -120,7 +120,7 @@ fn start_now(
         started_at: Some(tx.now),
         first_seq: Some(head),
         parent_seq: Some(parent),
-        ..row(tx, new)
+        ..new.row(tx.now)
     };
     insert_run(tx, &run, true)?;
     lease(tx, claim, &new.thread, new.run);
@@ -135,7 +135,7 @@ fn enqueue(
     parent: Option<Seq>,
     stop: Option<RunId>,
 ) -> Result<Submitted, StoreError> {
-    let run = row(tx, new);
+    let run = new.row(tx.now);
     insert_run(tx, &run, false)?;
     let enqueued = matches!(new.if_busy, IfBusy::Reject | IfBusy::Enqueue);
     let sql = "INSERT INTO queue (tenant, thread, enqueued, ticket, run, kind, parent, body)
@@ -216,30 +216,6 @@ pub(super) fn claim(
         claimed.extend(take(tx, claim, &thread)?);
     }
     Ok(claimed)
-}
-
-/// The row of a run that was just handed in and waits.
-fn row(tx: &Tx<'_>, new: &NewRun) -> RunRow {
-    RunRow {
-        thread: new.thread.clone(),
-        run: new.run,
-        graph: new.graph.clone(),
-        fingerprint: new.fingerprint.clone(),
-        status: Status::Queued,
-        epoch: 0,
-        cancel_asked: false,
-        created_at: tx.now,
-        started_at: None,
-        ended_at: None,
-        first_seq: None,
-        parent_seq: None,
-        last_seq: None,
-        steps: 0,
-        usage: Usage::default(),
-        error: None,
-        metadata: new.metadata.clone(),
-        options: new.options.clone(),
-    }
 }
 
 fn insert_run(tx: &Tx<'_>, run: &RunRow, held: bool) -> Result<(), StoreError> {

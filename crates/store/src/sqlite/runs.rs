@@ -28,7 +28,7 @@ pub(super) fn renew(tx: &mut Tx<'_>, claim: &Claim, fences: &[Fence]) -> Result<
 }
 
 pub(super) fn commit(tx: &mut Tx<'_>, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
-    if let (Some(known), Some(entry)) = (tx.desk.known.take(), plain_step(&commit))
+    if let (Some(known), Some(entry)) = (tx.desk.known.take(), commit.plain_step())
         && known.is_of(fence, commit.head)
     {
         let head = commit.head + 1;
@@ -102,18 +102,6 @@ impl Known {
     fn is_of(&self, fence: &Fence, head: Seq) -> bool {
         self.head == head && self.fence == *fence
     }
-}
-
-/// The entry of a commit that adds one and does nothing else: an ordinary step.
-fn plain_step(commit: &Commit) -> Option<&NewEntry> {
-    let [entry] = commit.entries.as_slice() else { return None };
-    let plain = entry.snapshot.is_none()
-        && commit.records.is_empty()
-        && !commit.clear_records
-        && commit.usage.is_zero()
-        && commit.steps == 0
-        && commit.status.is_none();
-    plain.then_some(entry)
 }
 
 pub(super) fn signal(tx: &mut Tx<'_>, key: &RunKey, signal: Signal) -> Result<RunRow, StoreError> {

@@ -8,7 +8,7 @@ use super::{Key, Place, Run, Shelf, Thread, after};
 use crate::id::{RunKey, ThreadKey};
 use crate::store::{
     Claim, Claimed, Commit, Committed, EntryKind, Fence, Idempotency, IfBusy, Millis, NewRun, Renewed,
-    RunRow, Signal, Stage, Status, StoreError, Submitted, Usage, check_metadata,
+    RunRow, Signal, Stage, Status, StoreError, Submitted, check_metadata,
 };
 
 impl Shelf {
@@ -28,7 +28,8 @@ impl Shelf {
             return Err(StoreError::Conflict(format!("run `{}` exists already", new.run)));
         }
 
-        let mut first = new.first;
+        let row = new.row(now);
+        let mut first = new.first.clone();
         let mut stop = None;
         let mut end = None;
         let thread = home.threads.get(&new.thread.thread);
@@ -63,7 +64,7 @@ impl Shelf {
         let thread =
             home.threads.entry(new.thread.thread.clone()).or_insert_with(|| Thread::new(now, Map::new()));
         if let Some(run) = end.and_then(|id| home.runs.get_mut(&id)) {
-            thread.tell(run, EntryKind::Cancelled, new.stop_body, now);
+            thread.tell(run, EntryKind::Cancelled, new.stop_body.clone(), now);
             thread.end(run, Status::Cancelled, now);
         }
         self.ticket += 1;
@@ -72,32 +73,12 @@ impl Shelf {
         thread.waiting.insert(place, new.run);
         thread.runs.push(new.run);
         thread.updated_at = now;
-        for (name, value) in new.thread_metadata.into_iter().filter(|(_, value)| !value.is_null()) {
-            thread.metadata.entry(name).or_insert(value);
+        for (name, value) in new.thread_pairs() {
+            thread.metadata.entry(name).or_insert_with(|| value.clone());
         }
         if let Some(Idempotency { key, hash }) = &new.idempotency {
             home.keys.insert(key.clone(), Key { hash: hash.clone(), run: new.run, at: now });
         }
-        let row = RunRow {
-            thread: new.thread.clone(),
-            run: new.run,
-            graph: new.graph,
-            fingerprint: new.fingerprint,
-            status: Status::Queued,
-            epoch: 0,
-            cancel_asked: false,
-            created_at: now,
-            started_at: None,
-            ended_at: None,
-            first_seq: None,
-            parent_seq: None,
-            last_seq: None,
-            steps: 0,
-            usage: Usage::default(),
-            error: None,
-            metadata: new.metadata,
-            options: new.options,
-        };
         let starts = thread.active.is_none() && thread.next() == Some(new.run);
         let queued = Submitted::Queued { run: row.clone(), stop };
         let key = new.idempotency.map(|idempotency| idempotency.key);
