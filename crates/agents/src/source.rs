@@ -1,6 +1,8 @@
 //! What an answer rests on: places in documents, with the words that stand there.
 
-use doran_llm::{Message, Part, Passage, Role, without_marks};
+use std::collections::BTreeSet;
+
+use doran_llm::{Message, Part, Passage, Role, marks, without_marks};
 use doran_retrieval::{ArticleNumber, DocumentKind, Hit};
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +93,8 @@ impl Source {
 
     /// Those of `found` that `answer` names, in their order.
     pub(crate) fn named_in(answer: &str, found: &[Self]) -> Vec<Self> {
-        found.iter().filter(|one| answer.contains(&format!("[{}]", one.number))).cloned().collect()
+        let named: BTreeSet<u32> = marks(answer).into_iter().flat_map(|mark| mark.numbers).collect();
+        found.iter().filter(|one| named.contains(&one.number)).cloned().collect()
     }
 
     /// The source as material for a model.
@@ -143,7 +146,8 @@ mod tests {
         };
         assert_eq!(numbers("그렇습니다. [2]"), [2]);
         assert_eq!(numbers("[12] and [1]"), [1, 12]);
-        assert_eq!(numbers("1 2 [3]"), [0u32; 0]);
+        assert_eq!(numbers("둘 다 그렇습니다. [2, 12]"), [2, 12]);
+        assert_eq!(numbers("1 2 [3] `a[1]`"), [0u32; 0]);
     }
 
     #[test]

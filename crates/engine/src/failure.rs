@@ -36,6 +36,10 @@ codes! {
     PANIC "panic"
         "Something broke inside. The conversation is intact; try again."
         "내부에서 오류가 났습니다. 대화는 그대로 있으니 다시 시도하세요."
+    /// The process ended in the same step over and over.
+    CRASH_LOOP "crash_loop"
+        "The program ended in the same step again and again, so the run was given up. Look into its log, then try again."
+        "프로그램이 같은 단계에서 거듭 끝나 실행을 그만두었습니다. 로그를 살펴보고 다시 시도하세요."
     /// The graph is not the one that the thread stopped in.
     GRAPH_CHANGED "graph_changed"
         "The agent has changed since this conversation stopped here. Begin a new conversation."

@@ -26,7 +26,7 @@ pub use count::{estimate_messages, estimate_request, estimate_tokens};
 pub use embed::{Embedder, EmbedderAbout, Side};
 pub use error::{Advice, Cause, Fault, ModelError};
 pub use http::{Limits, Secret, Timeouts};
-pub use marks::without_marks;
+pub use marks::{Mark, marks, without_marks};
 pub use message::{Image, Message, MessageId, Origin, Part, Passage, Role, ToolCall, ToolResult};
 pub use model::{
     About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelRole, Purpose,

@@ -175,7 +175,7 @@ impl<S: State> Hosted<S> {
         }
         if last.restarts > MOST_RESTARTS {
             let message = format!("the process ended {} times in the same step", last.restarts);
-            return fail_shared(&run, &mut at, "crash_loop", message).await;
+            return fail_shared(&run, &mut at, failure::CRASH_LOOP, message).await;
         }
         if row.epoch > 1
             && !last.announces(row.epoch)

@@ -1,5 +1,6 @@
 //! Which words of a source an answer quotes. Only words that stand in the source are ever shown as a quote.
 
+use doran_llm::marks;
 use doran_retrieval::Document;
 use doran_retrieval::contract::Contract;
 
@@ -14,9 +15,9 @@ pub(super) fn cited(answer: &str, collected: &[Source]) -> Vec<Source> {
 }
 
 fn narrowed(answer: &str, source: Source) -> Source {
-    let mark = format!("[{}]", source.number);
     // The quote before a mark belongs to it; those that stand in the source count, from the first to the last.
-    let before = answer.match_indices(&mark).map(|(at, _)| &answer[..at]);
+    let marks = marks(answer).into_iter().filter(|mark| mark.numbers.contains(&source.number));
+    let before = marks.map(|mark| &answer[..mark.range.start]);
     let quotes = before.filter_map(|before| quoted(before).pop());
     let places = quotes.filter_map(|quote| source.quote.find(quote).map(|at| (at, at + quote.len())));
     let hull = places.reduce(|whole, place| (whole.0.min(place.0), whole.1.max(place.1)));
