@@ -155,10 +155,14 @@ const MADE: &[Made] = &[
     },
     Made {
         name: "contract",
-        takes: &["max_iterations", "enable_cache", "cache_seconds"],
+        takes: &["max_iterations", "enable_cache", "cache_seconds", "context_length"],
         make: contract::agent,
     },
-    Made { name: "react", takes: &["tools", "policies", "max_iterations"], make: react::agent },
+    Made {
+        name: "react",
+        takes: &["tools", "policies", "max_iterations", "context_length"],
+        make: react::agent,
+    },
     Made {
         name: "docqa",
         takes: &[

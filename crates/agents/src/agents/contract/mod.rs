@@ -25,7 +25,7 @@ use doran_retrieval::Index;
 
 use super::{Agent, AgentError, Parts};
 use crate::language::Language;
-use crate::nodes::{Models, ReplyCache, with};
+use crate::nodes::{CONTEXT_LENGTH, Models, ReplyCache, with};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 
@@ -38,6 +38,8 @@ pub(crate) struct Contracts {
     prompts: Prompts,
     cache: Option<ReplyCache>,
     max_iterations: u32,
+    /// Tokens the model can take.
+    context_length: usize,
     language: Option<Language>,
 }
 
@@ -60,6 +62,7 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
         prompts: settings.prompts(name)?,
         cache: settings.enable_cache.unwrap_or(true).then(|| ReplyCache::new(lifetime)),
         max_iterations: settings.max_iterations.unwrap_or(4),
+        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
         language: settings.language,
     });
     let graph = graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;

@@ -12,6 +12,7 @@ use super::Contracts;
 use super::state::{ContractState, signature};
 use super::tools::Desk;
 use crate::language::Language;
+use crate::nodes::{DECIDING, fitted, room_beside, within};
 use crate::prompt::PlanPrompt;
 use crate::source::{Source, SourceKind};
 use crate::state::{question, spoken};
@@ -52,8 +53,9 @@ impl Contracts {
     /// A small decision about the question, with the turn before it.
     fn small(&self, state: &ContractState, system: String, purpose: Purpose) -> ChatRequest {
         let mut messages = vec![Message::system("system", system)];
-        messages.extend(state.previous_turn());
-        messages.extend(question(&state.messages).cloned());
+        let said = state.previous_turn().into_iter().chain(question(&state.messages).cloned()).collect();
+        let room = room_beside(self.context_length, &messages, &[]).min(DECIDING);
+        messages.extend(within(said, room, spoken(self.language, &state.messages)));
         ChatRequest { purpose, role: ModelRole::Small, temperature: Some(0.0), ..ChatRequest::new(messages) }
     }
 
@@ -83,18 +85,19 @@ impl Contracts {
             documents,
         };
         let system = self.prompts.plan(state.progress.language, plan)?;
-        Ok(ChatRequest {
+        let request = ChatRequest {
             purpose: Purpose::Plan,
             tools: self.specs(state)?,
             tool_choice: ToolChoice::Auto,
             ..ChatRequest::new(worked(state, system))
-        })
+        };
+        Ok(fitted(request, self.context_length, state.progress.language))
     }
 
     pub(super) fn evaluate_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
         let (explored, unexplored) = (&state.explored_articles, &state.unexplored_articles);
         let system = self.prompts.evaluate(state.progress.language, explored, unexplored)?;
-        Ok(ChatRequest {
+        let request = ChatRequest {
             purpose: Purpose::Sufficiency,
             schema: Some(schema_of::<Sufficiency>()),
             temperature: Some(0.0),
@@ -102,7 +105,8 @@ impl Contracts {
             tools: self.specs(state)?,
             tool_choice: ToolChoice::None,
             ..ChatRequest::new(worked(state, system))
-        })
+        };
+        Ok(fitted(request, self.context_length, state.progress.language))
     }
 
     pub(super) fn answer_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
@@ -114,7 +118,7 @@ impl Contracts {
             messages.extend(state.previous_turn());
         }
         messages.extend(question(&state.messages).cloned());
-        Ok(ChatRequest::new(messages))
+        Ok(fitted(ChatRequest::new(messages), self.context_length, language))
     }
 
     pub(super) fn explain(&self, node: &str, state: &ContractState) -> Vec<ChatRequest> {
