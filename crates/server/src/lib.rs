@@ -16,6 +16,7 @@ mod heads;
 mod identity;
 mod listen;
 mod metrics;
+mod once;
 mod rate;
 mod routes;
 mod sse;
@@ -41,6 +42,7 @@ pub use metrics::Metrics;
 pub use rate::Rate;
 pub use routes::{Door, ROUTES, Route, router};
 
+use crate::once::Answers;
 use crate::rate::Rates;
 
 /// What the routes work with. Cheap to clone.
@@ -67,6 +69,8 @@ pub struct App {
     pub(crate) rates: Rates,
     /// Room for documents on their way in, which are held whole until they are on disk.
     pub(crate) uploads: Arc<Semaphore>,
+    /// What was answered to requests that may be sent again.
+    pub(crate) answers: Answers,
 }
 
 impl App {
@@ -85,6 +89,7 @@ impl App {
             draining: CancellationToken::new(),
             rates: Rates::new(limits.rate),
             uploads: Arc::new(Semaphore::new(limits.uploads)),
+            answers: Answers::default(),
         }
     }
 
@@ -165,6 +170,8 @@ pub struct Limits {
     pub wait: Duration,
     /// Requests a key may send.
     pub rate: Rate,
+    /// Answers to requests that may be sent again, kept of each tenant; of more the oldest is forgotten.
+    pub kept_answers: usize,
     /// Time between signs of life in a stream where nothing happens.
     pub heartbeat: Duration,
     /// Time after which a client that does not read its stream is let go.
@@ -189,6 +196,7 @@ impl Default for Limits {
             streams: 8192,
             wait: Duration::from_secs(300),
             rate: Rate::default(),
+            kept_answers: 10_000,
             heartbeat: Duration::from_secs(15),
             slow_reader: Duration::from_secs(60),
             drain: Duration::from_secs(4),

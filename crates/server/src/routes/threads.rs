@@ -9,7 +9,6 @@ use doran_engine::{EngineError, log};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::runs::idempotency_key;
 use super::{json, path, query};
 use crate::App;
 use crate::api;
@@ -17,6 +16,7 @@ use crate::ask;
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::once::Once;
 use crate::why::Why;
 
 /// The most things a list gives.
@@ -42,9 +42,9 @@ pub(super) struct Make {
 pub(super) async fn make(
     State(app): State<App>,
     caller: Caller,
+    once: Once,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(request.headers())?;
     let (make, bytes) = body::json::<Make>(request, &app.limits).await?;
     let mut metadata = Map::new();
     if let Some(agent) = &make.agent {
@@ -53,16 +53,23 @@ pub(super) async fn make(
     if let Some(title) = &make.title {
         metadata.insert("title".into(), checked(title)?.into());
     }
+    let key = once.key().map(str::to_owned);
     let thread = ask::new_thread(&caller, key.as_deref());
-    let asked = ask::hash(&thread, &bytes);
-    if let Some(made) = ask::made_before(&app, &thread, key.as_deref(), &asked).await? {
-        return Ok((StatusCode::CREATED, json(api::Thread::of(&made))).into_response());
-    }
-    if key.is_some() {
-        metadata.insert(ask::MADE_BY.into(), asked.into());
-    }
-    let row = app.runtime.store().put_thread(&thread, &metadata).await.map_err(EngineError::from)?;
-    Ok((StatusCode::CREATED, json(api::Thread::of(&row))).into_response())
+    let asked = ask::hash("", &thread, &bytes);
+    once.with(&bytes)
+        .answer(async move {
+            let made = match ask::made_before(&app, &thread, key.as_deref(), &asked).await? {
+                Some(made) => made,
+                None => {
+                    if key.is_some() {
+                        metadata.insert(ask::MADE_BY.into(), asked.into());
+                    }
+                    app.runtime.store().put_thread(&thread, &metadata).await.map_err(EngineError::from)?
+                }
+            };
+            Ok((StatusCode::CREATED, json!(api::Thread::of(&made))))
+        })
+        .await
 }
 
 /// What may follow the path of the list.

@@ -10,6 +10,7 @@ mod handed_in;
 mod hostile;
 mod identity;
 mod looking;
+mod once;
 mod openai;
 mod page;
 mod races;
@@ -72,7 +73,12 @@ fn two_keys() -> Keys {
 
 /// A server of two tenants that takes documents; the samples belong to `a`.
 async fn shared(name: &str) -> App {
-    let (app, index) = app_of(Arc::new(OfflineModel), "a");
+    shared_with(name, Arc::new(OfflineModel)).await
+}
+
+/// The same with this model.
+async fn shared_with(name: &str, model: Arc<dyn ChatModel>) -> App {
+    let (app, index) = app_of(model, "a");
     let path =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::remove_dir_all(&path).ok();

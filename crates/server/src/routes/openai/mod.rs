@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 
 use self::question::{Said, is_korean, question, waits};
 use self::sent::Sent;
-use super::runs::idempotency_key;
 use super::{json, path};
 use crate::App;
 use crate::api::{Advice, Question, advice};
@@ -32,6 +31,7 @@ use crate::body;
 use crate::error::{ApiError, Code};
 use crate::fold::{End, Told};
 use crate::identity::Caller;
+use crate::once;
 use crate::sse::{self, Frame};
 use crate::tell::Tale;
 use crate::why::Why;
@@ -79,7 +79,7 @@ pub(super) async fn completions(
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(request.headers())?;
+    let key = once::key(request.headers())?;
     let header = request.headers().get("x-thread-id").map(|value| value.to_str().map(str::to_owned));
     let header = header.transpose().map_err(|_| Code::BadHeader)?;
     let (asked, bytes) = body::json::<Completion>(request, &app.limits).await?;
