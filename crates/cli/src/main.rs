@@ -29,6 +29,10 @@ use crate::args::{Args, Command};
 use crate::environment::Environment;
 use crate::output::{Language, Output};
 
+/// Gives memory back that thousands of connections took, and is quicker than what most systems bring.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     if let Some(ended) = as_worker(std::env::args_os().nth(1).as_deref()) {
         return ended;

@@ -43,6 +43,17 @@ fn app() -> App {
     app_with(Arc::new(OfflineModel), Limits::default())
 }
 
+/// A server whose things are kept here.
+fn app_on(store: Arc<RamStore>) -> App {
+    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
+    let agents = all(&Parts::new(Arc::new(OfflineModel), index.clone())).expect("sound graphs");
+    let runtime = Runtime::new(store);
+    for agent in &agents {
+        agent.register(&runtime).expect("registered");
+    }
+    App::new(runtime, agents).index(index)
+}
+
 fn app_with(model: Arc<dyn ChatModel>, limits: Limits) -> App {
     let (app, _) = app_of(model, "local");
     app.limits(limits)
