@@ -17,3 +17,4 @@ mod kills;
 mod models;
 mod program;
 mod serve;
+mod stops;
