@@ -21,10 +21,8 @@ use crate::why::Why;
 
 /// The most things a list gives.
 const MOST: usize = 200;
-/// Threads looked through for one search.
-const LOOKED: usize = 5000;
-/// Threads whose words are read for one search, newest first; of older ones the titles are looked at.
-const READ: usize = 500;
+/// Threads that one request looks through for words; `next` goes on where it stopped.
+const LOOKED: usize = 1000;
 /// No tenant has more threads; a larger cursor is a mistake.
 const MOST_THREADS: usize = 1 << 40;
 /// The most characters of a title.
@@ -81,7 +79,8 @@ pub(super) struct Find {
     cursor: Option<usize>,
 }
 
-/// `GET /api/threads`: the last changed first; with `q`, those whose title or words hold it.
+/// `GET /api/threads`: the last changed first; with `q`, those whose title or words hold it. A search looks through so
+/// many at a time: `next` says where it goes on, also when nothing was found yet.
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -98,39 +97,33 @@ pub(super) async fn list(
         ));
     }
     let wanted = q.map(|q| q.trim().to_lowercase()).filter(|q| !q.is_empty());
-    let mut threads = Vec::new();
-    let mut looked = 0;
-    let mut read = 0;
-    let mut next = None;
-    'pages: while looked < LOOKED {
+    let most = if wanted.is_some() { LOOKED } else { usize::MAX };
+    let (mut threads, mut looked) = (Vec::new(), 0);
+    let next = 'looking: loop {
         let filter = ThreadFilter { offset, limit: MOST, ..ThreadFilter::default() };
         let page = app.runtime.store().threads(&caller.tenant, &filter).await.map_err(EngineError::from)?;
-        let last = page.len() < MOST;
+        let is_last = page.len() < MOST;
         for row in page {
-            if threads.len() == limit {
-                next = Some(offset);
-                break 'pages;
+            if threads.len() == limit || looked == most {
+                break 'looking Some(offset);
             }
             offset += 1;
             looked += 1;
             let thread = api::Thread::of(&row);
-            let mut fits = wanted.as_ref().is_none_or(|wanted| thread.title.to_lowercase().contains(wanted));
-            if let Some(wanted) = wanted.as_ref().filter(|_| !fits && read < READ) {
-                read += 1;
-                fits = says(&app, &row, wanted).await?;
-            }
+            let fits = match &wanted {
+                None => true,
+                Some(wanted) => {
+                    thread.title.to_lowercase().contains(wanted) || says(&app, &row, wanted).await?
+                }
+            };
             if fits {
                 threads.push(thread);
             }
         }
-        if last {
-            break;
+        if is_last {
+            break None;
         }
-        next = Some(offset);
-    }
-    if looked < LOOKED && threads.len() < limit {
-        next = None;
-    }
+    };
     Ok(json(json!({ "threads": threads, "next": next })))
 }
 
