@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_agents::Agent;
+use doran_agents::memory::Memories;
 use doran_agents::retrieval::{Index, Library};
 use doran_engine::Runtime;
 use tokio::sync::Semaphore;
@@ -58,6 +59,8 @@ pub struct App {
     pub(crate) index: Option<Arc<dyn Index>>,
     /// Where documents are handed in.
     pub(crate) library: Option<Library>,
+    /// What is remembered across threads.
+    pub(crate) memories: Option<Arc<dyn Memories>>,
     /// Names of this server beside those of this machine.
     pub(crate) hosts: Arc<[String]>,
     /// How much of anything is allowed.
@@ -83,6 +86,7 @@ impl App {
             keys: Keys::default(),
             index: None,
             library: None,
+            memories: None,
             hosts: Arc::from([]),
             limits,
             metrics: Metrics::default(),
@@ -108,6 +112,12 @@ impl App {
     /// Documents are handed in here.
     pub fn library(mut self, library: Library) -> Self {
         self.library = Some(library);
+        self
+    }
+
+    /// What agents remember across threads is here.
+    pub fn memories(mut self, memories: Arc<dyn Memories>) -> Self {
+        self.memories = Some(memories);
         self
     }
 

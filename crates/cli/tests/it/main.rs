@@ -14,6 +14,7 @@ mod far_end;
 mod ingest;
 mod keys;
 mod kills;
+mod memory;
 mod models;
 mod program;
 mod serve;

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, header};
+use doran_agents::memory::{Fact, Memories, Owner, RamMemories, SPACE};
 use doran_agents::retrieval::{Library, LibraryOptions};
 use doran_agents::tools::{Calculator, Policy};
 use doran_agents::{Parts, all, samples};
@@ -99,7 +100,13 @@ async fn shared_with(name: &str, model: Arc<dyn ChatModel>) -> App {
     let library = Library::open(&path, index, options).await.expect("a library");
     // What is counted here is who gets in, not how often.
     let rate = doran_server::Rate { per_minute: 1e9, burst: 1e9 };
-    app.keys(two_keys()).library(library).limits(Limits { rate, ..Limits::default() })
+    let memories = RamMemories::new();
+    let fact = Fact { id: "a1b2c3d4e5f6".into(), text: "비밀 수당은 25일".into(), at_ms: 1 };
+    memories.keep(&Owner::new("a", SPACE), fact).await.expect("kept");
+    app.keys(two_keys())
+        .library(library)
+        .memories(Arc::new(memories))
+        .limits(Limits { rate, ..Limits::default() })
 }
 
 fn get(path: &str) -> Request<Body> {

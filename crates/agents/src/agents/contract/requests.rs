@@ -152,7 +152,7 @@ impl Contracts {
         if more.is_empty() {
             return Ok(fitted(ChatRequest::new(messages), self.context_length, language));
         }
-        messages.extend(calls_and_results(more));
+        messages.extend(calls_and_results(&more));
         // Vendors want to know the tools whose calls and results they are shown.
         let tools = self.specs(state)?;
         let request = ChatRequest { tools, tool_choice: ToolChoice::None, ..ChatRequest::new(messages) };
@@ -180,12 +180,12 @@ fn worked(state: &ContractState, system: String) -> Vec<Message> {
     }
     messages.extend(question(&state.messages).cloned());
     if !state.tool_history.is_empty() {
-        messages.extend(calls_and_results(state.tool_history.iter().collect()));
+        messages.extend(calls_and_results(&state.tool_history.iter().collect::<Vec<_>>()));
     }
     messages
 }
 
-fn calls_and_results(runs: Vec<&ToolRun>) -> [Message; 2] {
+fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {
     let calls = runs.iter().map(|run| Part::ToolCall(run.call.clone())).collect();
     let results = runs.iter().map(|run| ToolResult {
         call: run.call.id.clone(),
