@@ -5,3 +5,7 @@ pub(crate) mod machine;
 pub(crate) mod peer;
 pub(crate) mod table;
 pub(crate) mod times;
+
+/// The allocator of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

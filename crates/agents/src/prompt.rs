@@ -34,13 +34,13 @@ const KNOWN: &[Known] = known! {
     "summary": [];
     "react": [];
     "classify": [];
-    "docqa": ["kind", "summary"];
+    "docqa": ["kind", "summary", "tools"];
     "condense": ["summary", "most_tokens", "most_letters"];
-    "scope": [];
+    "scope": ["more"];
     "previous": [];
-    "plan": ["missing_info", "proposed", "done", "explored", "unexplored", "documents"];
+    "plan": ["missing_info", "proposed", "done", "explored", "unexplored", "documents", "more"];
     "evaluate": ["explored", "unexplored"];
-    "contract": ["previous"];
+    "contract": ["previous", "more"];
     "reword": [];
 };
 
@@ -138,8 +138,10 @@ impl Prompts {
         language: Language,
         kind: &str,
         summary: &str,
+        tools: bool,
     ) -> Result<String, minijinja::Error> {
-        self.fill("docqa", language, context! { kind => kind.to_owned(), summary => summary.to_owned() })
+        let slots = context! { kind => kind.to_owned(), summary => summary.to_owned(), tools };
+        self.fill("docqa", language, slots)
     }
 
     pub(crate) fn condense(
@@ -154,8 +156,8 @@ impl Prompts {
         self.fill("condense", language, context! { summary, most_tokens, most_letters })
     }
 
-    pub(crate) fn scope(&self, language: Language) -> Result<String, minijinja::Error> {
-        self.fill("scope", language, context! {})
+    pub(crate) fn scope(&self, language: Language, more: Vec<String>) -> Result<String, minijinja::Error> {
+        self.fill("scope", language, context! { more })
     }
 
     pub(crate) fn previous(&self, language: Language) -> Result<String, minijinja::Error> {
@@ -163,8 +165,8 @@ impl Prompts {
     }
 
     pub(crate) fn plan(&self, language: Language, plan: PlanPrompt) -> Result<String, minijinja::Error> {
-        let PlanPrompt { missing_info, proposed, done, explored, unexplored, documents } = plan;
-        let slots = context! { missing_info, proposed, done, explored, unexplored, documents };
+        let PlanPrompt { missing_info, proposed, done, explored, unexplored, documents, more } = plan;
+        let slots = context! { missing_info, proposed, done, explored, unexplored, documents, more };
         self.fill("plan", language, slots)
     }
 
@@ -178,8 +180,13 @@ impl Prompts {
         self.fill("evaluate", language, slots)
     }
 
-    pub(crate) fn contract(&self, language: Language, previous: bool) -> Result<String, minijinja::Error> {
-        self.fill("contract", language, context! { previous })
+    pub(crate) fn contract(
+        &self,
+        language: Language,
+        previous: bool,
+        more: bool,
+    ) -> Result<String, minijinja::Error> {
+        self.fill("contract", language, context! { previous, more })
     }
 
     pub(crate) fn reword(&self, language: Language) -> Result<String, minijinja::Error> {
@@ -201,6 +208,7 @@ pub(crate) struct PlanPrompt {
     pub(crate) explored: Vec<String>,
     pub(crate) unexplored: Vec<String>,
     pub(crate) documents: Vec<String>,
+    pub(crate) more: Vec<String>,
 }
 
 fn path(name: &str, language: Language) -> String {
@@ -244,13 +252,13 @@ mod tests {
                 prompts.summary(language),
                 prompts.react(language),
                 prompts.classify(language),
-                prompts.docqa(language, "question", ""),
+                prompts.docqa(language, "question", "", true),
                 prompts.condense(language, "", 10),
-                prompts.scope(language),
+                prompts.scope(language, vec!["recall".into()]),
                 prompts.previous(language),
                 prompts.plan(language, PlanPrompt::default()),
                 prompts.evaluate(language, &[], &[]),
-                prompts.contract(language, true),
+                prompts.contract(language, true, true),
                 prompts.reword(language),
             ] {
                 let text = text.expect("filled");

@@ -14,7 +14,7 @@ use crate::described::{self, Description};
 use crate::language::Language;
 use crate::nodes::MOST_NEIGHBOURS;
 use crate::prompt::Prompts;
-use crate::tools::Policy;
+use crate::tools::{Policy, Toolbox};
 
 /// All that can be said about agents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct AgentSettings {
     /// The model that decides quickly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub small_model: Option<String>,
-    /// The tools it may use. Without it, all there are.
+    /// The tools it may use. Without it, all there are; for `contract` its own four, for `docqa` none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// Policies of tools, by name: `allow`, `ask` or `deny`.
@@ -128,7 +128,17 @@ pub enum PersistenceMode {
 struct Made {
     name: &'static str,
     takes: &'static [&'static str],
+    offered: Offered,
     make: fn(&str, &AgentSettings, &Parts) -> Result<Agent, AgentError>,
+}
+
+/// The tools of an agent whose settings name none.
+#[derive(Clone, Copy)]
+enum Offered {
+    /// All there are.
+    All,
+    /// Those that are its own.
+    Own(&'static [&'static str]),
 }
 
 /// What every agent takes.
@@ -151,14 +161,21 @@ const MADE: &[Made] = &[
             "max_tool_rounds",
             "context_length",
         ],
+        offered: Offered::All,
         make: assistant::agent,
     },
     Made {
         name: "contract",
-        takes: &["max_iterations", "enable_cache", "cache_seconds"],
+        takes: &["tools", "policies", "max_iterations", "enable_cache", "cache_seconds", "context_length"],
+        offered: Offered::Own(&contract::TOOLS),
         make: contract::agent,
     },
-    Made { name: "react", takes: &["tools", "policies", "max_iterations"], make: react::agent },
+    Made {
+        name: "react",
+        takes: &["tools", "policies", "max_iterations", "context_length"],
+        offered: Offered::All,
+        make: react::agent,
+    },
     Made {
         name: "docqa",
         takes: &[
@@ -169,7 +186,11 @@ const MADE: &[Made] = &[
             "context_length",
             "compression_threshold",
             "compression_target",
+            "tools",
+            "policies",
+            "max_tool_rounds",
         ],
+        offered: Offered::Own(&[]),
         make: docqa::agent,
     },
 ];
@@ -240,7 +261,7 @@ fn setting(agent: &str, setting: &str, reason: impl Into<String>) -> AgentError 
 
 fn one(name: &str, made: &Made, settings: &AgentSettings, parts: &Parts) -> Result<Agent, AgentError> {
     check(name, made, settings)?;
-    let parts = settings.parts(name, parts)?;
+    let parts = settings.parts(name, made.offered, parts)?;
     let mut agent = (made.make)(name, settings, &parts)?;
     agent.kind = made.name.to_owned();
     if let Some(ko) = &settings.ko {
@@ -312,12 +333,17 @@ impl AgentSettings {
     }
 
     /// The parts with its own models and tools.
-    fn parts(&self, agent: &str, parts: &Parts) -> Result<Parts, AgentError> {
+    fn parts(&self, agent: &str, offered: Offered, parts: &Parts) -> Result<Parts, AgentError> {
         let mut own = parts.clone();
         let named = |key: &str, name: &String| -> Result<Arc<dyn ChatModel>, AgentError> {
             let known = || parts.named.keys().cloned().collect::<Vec<_>>().join(", ");
-            let missing =
-                || setting(agent, key, format!("there is no model `{name}`; there are: {}", known()));
+            let missing = || {
+                let way = match known() {
+                    none if none.is_empty() => format!("describe it under `[models.{name}]`"),
+                    known => format!("there are: {known}"),
+                };
+                setting(agent, key, format!("there is no model `{name}`; {way}"))
+            };
             parts.named.get(name).cloned().ok_or_else(missing)
         };
         if let Some(model) = &self.model {
@@ -326,19 +352,40 @@ impl AgentSettings {
         if let Some(small) = &self.small_model {
             own.small = named("small_model", small)?;
         }
-        let known =
-            || parts.tools.list().map(|(about, _)| about.spec.name.clone()).collect::<Vec<_>>().join(", ");
-        if let Some(tools) = &self.tools {
-            if let Some(missing) = tools.iter().find(|name| parts.tools.get(name).is_none()) {
-                let reason = format!("there is no tool `{missing}`; there are: {}", known());
-                return Err(setting(agent, "tools", reason));
+        let owned: &[&str] = match offered {
+            Offered::All => &[],
+            Offered::Own(owned) => owned,
+        };
+        let known = || {
+            let shared = parts.tools.list().map(|(about, _)| about.spec.name.as_str());
+            owned.iter().copied().chain(shared).collect::<Vec<_>>().join(", ")
+        };
+        let is_known = |name: &str| owned.contains(&name) || parts.tools.get(name).is_some();
+        for (key, name) in self
+            .tools
+            .iter()
+            .flatten()
+            .map(|name| ("tools", name))
+            .chain(self.policies.keys().map(|name| ("policies", name)))
+        {
+            if !is_known(name) {
+                return Err(setting(
+                    agent,
+                    key,
+                    format!("there is no tool `{name}`; there are: {}", known()),
+                ));
             }
-            let names: Vec<&str> = tools.iter().map(String::as_str).collect();
-            own.tools = parts.tools.only(&names);
         }
+        own.tools = match (&self.tools, offered) {
+            (Some(tools), _) => parts.tools.only(&tools.iter().map(String::as_str).collect::<Vec<_>>()),
+            (None, Offered::All) => parts.tools.clone(),
+            (None, Offered::Own(_)) => Toolbox::new(),
+        };
         for (tool, policy) in &self.policies {
-            if !own.tools.set_policy(tool, *policy) {
-                let reason = format!("there is no tool `{tool}`; there are: {}", known());
+            let its_own = owned.contains(&tool.as_str())
+                && self.tools.as_ref().is_none_or(|tools| tools.contains(tool));
+            if !own.tools.set_policy(tool, *policy) && !its_own {
+                let reason = format!("`{tool}` is not among its `tools`; list it there first");
                 return Err(setting(agent, "policies", reason));
             }
         }

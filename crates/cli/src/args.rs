@@ -94,6 +94,8 @@ pub(crate) enum Command {
     Threads(commands::threads::Args),
     /// List runs · 실행을 나열한다
     Runs(commands::runs::Args),
+    /// List and forget what agents remember · 에이전트가 기억하는 것을 나열하고 잊는다
+    Memory(commands::memory::Args),
     /// List agents and tools · 에이전트와 도구를 나열한다
     Agents(commands::agents::Args),
     /// List models, and choose one · 모델을 나열하고 고른다

@@ -94,6 +94,15 @@ impl Client {
         self.json(Method::POST, path, serde_json::to_vec(body)?).await
     }
 
+    /// Removes a thing; whether it was there.
+    pub(crate) async fn delete(&self, path: &str) -> anyhow::Result<bool> {
+        let answered = self.send(Method::DELETE, path, "application/json", Vec::new()).await?;
+        if answered.status == StatusCode::NOT_FOUND {
+            return Ok(false);
+        }
+        whole(answered).await.map(|_| true)
+    }
+
     /// Sends a file and reads JSON.
     pub(crate) async fn upload(&self, path: &str, bytes: Vec<u8>) -> anyhow::Result<Value> {
         let answered = self.send(Method::POST, path, "application/octet-stream", bytes).await?;

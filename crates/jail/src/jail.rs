@@ -123,6 +123,8 @@ impl Jail {
             .arg(argument)
             .arg(rules)
             .env_clear()
+            // Address space that an allocator sets aside would count as the worker's own and widen its limit.
+            .env("MIMALLOC_ARENA_RESERVE", "0")
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -36,7 +36,8 @@ pub(crate) async fn start(app: &App, ask: Ask<'_>) -> Result<RunHandle, ApiError
     let agent = agent(app, ask.agent)?;
     check_message(app, ask.message)?;
     check_collection(ask.options.collection.as_deref())?;
-    let idempotency = ask.idempotency.map(|(key, bytes)| Idempotency { key, hash: hash(&ask.thread, bytes) });
+    let idempotency =
+        ask.idempotency.map(|(key, bytes)| Idempotency { key, hash: hash(ask.agent, &ask.thread, bytes) });
     let input = agent.input(ask.message, &ask.options);
     // A new thread is called by its first question, until somebody calls it otherwise.
     let thread_metadata = Map::from_iter([
@@ -173,9 +174,11 @@ fn check_message(app: &App, message: &str) -> Result<(), ApiError> {
     Err(ApiError::why(Code::BadInput, wrong))
 }
 
-/// What was asked, and where. The tenant is part of the key already.
-pub(crate) fn hash(thread: &ThreadKey, body: &[u8]) -> String {
+/// What was asked of whom, and where. The tenant is part of the key already.
+pub(crate) fn hash(agent: &str, thread: &ThreadKey, body: &[u8]) -> String {
     let mut hash = Sha256::new();
+    hash.update(agent.as_bytes());
+    hash.update([0]);
     hash.update(thread.thread.as_str().as_bytes());
     hash.update([0]);
     hash.update(body);

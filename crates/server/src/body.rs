@@ -16,6 +16,14 @@ pub(crate) async fn json<T: DeserializeOwned>(
     limits: &Limits,
 ) -> Result<(T, Bytes), ApiError> {
     check_type(request.headers())?;
+    let bytes = bytes(request, limits).await?;
+    let value = serde_json::from_slice(&bytes)
+        .map_err(|error| ApiError::why(Code::BadJson, Why::bad_json(&error)))?;
+    Ok((value, bytes))
+}
+
+/// The bytes of a request, whatever they are.
+pub(crate) async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
     let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     if declared
         .and_then(|length| length.parse::<usize>().ok())
@@ -25,11 +33,7 @@ pub(crate) async fn json<T: DeserializeOwned>(
     }
     let reading = to_bytes(request.into_body(), limits.body_bytes);
     // What fails within the limits is a client that went away: nobody will read this answer.
-    let bytes =
-        timeout(limits.body_time, reading).await.map_err(|_| Code::TooSlow)?.map_err(|_| Code::TooLarge)?;
-    let value = serde_json::from_slice(&bytes)
-        .map_err(|error| ApiError::why(Code::BadJson, Why::bad_json(&error)))?;
-    Ok((value, bytes))
+    Ok(timeout(limits.body_time, reading).await.map_err(|_| Code::TooSlow)?.map_err(|_| Code::TooLarge)?)
 }
 
 /// A page of another site can send a form, and can send text; it cannot send JSON without asking first.

@@ -16,6 +16,7 @@ mod heads;
 mod identity;
 mod listen;
 mod metrics;
+mod once;
 mod rate;
 mod routes;
 mod sse;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_agents::Agent;
+use doran_agents::memory::Memories;
 use doran_agents::retrieval::{Index, Library};
 use doran_engine::Runtime;
 use tokio::sync::Semaphore;
@@ -41,6 +43,7 @@ pub use metrics::Metrics;
 pub use rate::Rate;
 pub use routes::{Door, ROUTES, Route, router};
 
+use crate::once::Answers;
 use crate::rate::Rates;
 
 /// What the routes work with. Cheap to clone.
@@ -56,6 +59,8 @@ pub struct App {
     pub(crate) index: Option<Arc<dyn Index>>,
     /// Where documents are handed in.
     pub(crate) library: Option<Library>,
+    /// What is remembered across threads.
+    pub(crate) memories: Option<Arc<dyn Memories>>,
     /// Names of this server beside those of this machine.
     pub(crate) hosts: Arc<[String]>,
     /// How much of anything is allowed.
@@ -67,6 +72,8 @@ pub struct App {
     pub(crate) rates: Rates,
     /// Room for documents on their way in, which are held whole until they are on disk.
     pub(crate) uploads: Arc<Semaphore>,
+    /// What was answered to requests that may be sent again.
+    pub(crate) answers: Answers,
 }
 
 impl App {
@@ -79,12 +86,14 @@ impl App {
             keys: Keys::default(),
             index: None,
             library: None,
+            memories: None,
             hosts: Arc::from([]),
             limits,
             metrics: Metrics::default(),
             draining: CancellationToken::new(),
             rates: Rates::new(limits.rate),
             uploads: Arc::new(Semaphore::new(limits.uploads)),
+            answers: Answers::default(),
         }
     }
 
@@ -103,6 +112,12 @@ impl App {
     /// Documents are handed in here.
     pub fn library(mut self, library: Library) -> Self {
         self.library = Some(library);
+        self
+    }
+
+    /// What agents remember across threads is here.
+    pub fn memories(mut self, memories: Arc<dyn Memories>) -> Self {
+        self.memories = Some(memories);
         self
     }
 
@@ -165,6 +180,8 @@ pub struct Limits {
     pub wait: Duration,
     /// Requests a key may send.
     pub rate: Rate,
+    /// Answers to requests that may be sent again, kept of each tenant; of more the oldest is forgotten.
+    pub kept_answers: usize,
     /// Time between signs of life in a stream where nothing happens.
     pub heartbeat: Duration,
     /// Time after which a client that does not read its stream is let go.
@@ -189,6 +206,7 @@ impl Default for Limits {
             streams: 8192,
             wait: Duration::from_secs(300),
             rate: Rate::default(),
+            kept_answers: 10_000,
             heartbeat: Duration::from_secs(15),
             slow_reader: Duration::from_secs(60),
             drain: Duration::from_secs(4),

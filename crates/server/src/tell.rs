@@ -2,13 +2,28 @@
 
 use std::collections::VecDeque;
 
-use doran_engine::{RunKey, Until, Watch};
+use doran_engine::{EngineError, RunKey, Until, Watch};
+use serde_json::Value;
 
 use crate::App;
 use crate::api::Event;
 use crate::ask;
 use crate::error::ApiError;
 use crate::fold::{End, Fold, Told};
+
+/// The news of a run that rests, in order: thoughts, tool calls and results, sources.
+pub(crate) async fn news(app: &App, run: &RunKey, thread: &str) -> Result<Vec<Value>, ApiError> {
+    let mut watch = app.runtime.watch(run, 0, Until::Rest).await?;
+    let (mut fold, mut news) = (Fold::default(), Vec::new());
+    while let Some(event) = watch.next().await? {
+        let event = Event::of(thread, &event).map_err(EngineError::from)?;
+        news.extend(fold.take(event).into_iter().filter_map(|told| match told {
+            Told::News(one) => Some(one),
+            Told::Words(_) | Told::Void | Told::Asks(_) | Told::Over(_) => None,
+        }));
+    }
+    Ok(news)
+}
 
 /// A run as it is told. The last thing is [`Told::Over`] or [`Told::Asks`].
 pub(crate) struct Tale {

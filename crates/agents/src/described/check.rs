@@ -144,6 +144,9 @@ pub(super) fn whole(description: &Description, shop: &Shop) -> Result<(), Descri
     if agent.is_empty() {
         return Err(about("it has no `name`".into()));
     }
+    if description.context_length == Some(0) {
+        return Err(about("`context_length` must be at least 1".into()));
+    }
     let names: BTreeSet<&str> = description.nodes.iter().map(|form| form.name.as_str()).collect();
     let listed = || names.iter().copied().collect::<Vec<_>>().join(", ");
     if !names.contains(description.start.as_str()) {

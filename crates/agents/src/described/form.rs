@@ -17,6 +17,9 @@ pub struct Description {
     pub ko: String,
     /// What it does, in English.
     pub en: String,
+    /// Tokens its model can take; 128,000 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<usize>,
     /// The node where a turn begins.
     pub start: String,
     /// Its nodes.

@@ -62,7 +62,7 @@ pub fn agent(
     if let Some(ready) = &description.agent {
         return ready_made(ready, description, parts);
     }
-    let shop = Shop::new(parts).map_err(|error| DescriptionError::Agent {
+    let shop = Shop::new(parts, description.context_length).map_err(|error| DescriptionError::Agent {
         agent: description.name.clone(),
         reason: error.to_string(),
     })?;
@@ -109,6 +109,7 @@ pub fn describe(agent: &Agent) -> Description {
         agent: Some(agent.kind.clone()),
         ko: agent.ko.clone(),
         en: agent.en.clone(),
+        context_length: None,
         start: start.unwrap_or_default(),
         nodes: nodes.collect(),
     }

@@ -16,8 +16,8 @@ use super::form::Both;
 use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::Parts;
 use crate::nodes::{
-    Caller, Finder, Models, NEIGHBOURS, Step, Words, Work, call_tools, material, out_of_rounds, transcript,
-    verified,
+    CONTEXT_LENGTH, Caller, DECIDING, Finder, Models, NEIGHBOURS, Step, Words, Work, call_tools, fitted,
+    material, out_of_rounds, transcript, verified, within,
 };
 use crate::prompt::{PromptError, Prompts};
 use crate::source::{Source, without_old_marks};
@@ -55,13 +55,17 @@ pub(super) struct Shop {
     pub(super) tools: Toolbox,
     index: Arc<dyn Index>,
     finder: Finder,
+    /// Tokens the model can take.
+    context_length: usize,
 }
 
 impl Shop {
-    pub(super) fn new(parts: &Parts) -> Result<Self, PromptError> {
+    pub(super) fn new(parts: &Parts, context_length: Option<usize>) -> Result<Self, PromptError> {
         let prompts = Prompts::with(&BTreeMap::new())?;
         let finder = Finder::new(parts, prompts, NEIGHBOURS);
-        Ok(Self { models: parts.models(), tools: parts.tools.clone(), index: parts.index.clone(), finder })
+        let (models, tools, index) = (parts.models(), parts.tools.clone(), parts.index.clone());
+        let context_length = context_length.unwrap_or(CONTEXT_LENGTH);
+        Ok(Self { models, tools, index, finder, context_length })
     }
 
     fn specs(&self, tools: Option<&[String]>) -> Vec<ToolSpec> {
@@ -72,11 +76,11 @@ impl Shop {
     /// What a node would ask models in this state.
     pub(super) fn explain(&self, ready: &Ready, state: &DescribedState) -> Vec<ChatRequest> {
         let request = match ready {
-            Ready::Choose { prompt, choices, .. } => choose_request(state, prompt, choices),
+            Ready::Choose { prompt, choices, .. } => self.choose_request(state, prompt, choices),
             Ready::CallModel { prompt, tools, rounds, .. } => {
                 self.model_request(state, prompt, tools.as_deref(), *rounds)
             }
-            Ready::Evaluate { prompt, .. } => evaluate_request(state, prompt),
+            Ready::Evaluate { prompt, .. } => self.evaluate_request(state, prompt),
             Ready::Respond { prompt } => self.model_request(state, prompt, Some(&[]), 0),
             Ready::Retrieve { .. } => {
                 return self.finder.explain(&state.messages, state.progress.language).into_iter().collect();
@@ -107,7 +111,64 @@ impl Shop {
         let tools = self.specs(tools);
         let may_call = !tools.is_empty() && (state.progress.tool_rounds as usize) < rounds;
         let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
-        Ok(ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) })
+        Ok(self.fitted(state, ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) }))
+    }
+
+    fn choose_request(
+        &self,
+        state: &DescribedState,
+        prompt: &str,
+        choices: &[String],
+    ) -> Result<ChatRequest, NodeError> {
+        let mut messages = vec![Message::system("system", filled(prompt, state)?)];
+        let asked = question(&state.messages).cloned().into_iter().collect();
+        messages.extend(within(asked, DECIDING, spoken(None, &state.messages)));
+        let schema = json!({
+            "type": "object",
+            "properties": { "choice": { "type": "string", "enum": choices } },
+            "required": ["choice"],
+            "additionalProperties": false,
+        });
+        Ok(self.fitted(
+            state,
+            ChatRequest {
+                purpose: Purpose::Classify,
+                role: ModelRole::Small,
+                schema: Some(ResponseSchema { name: "choice".into(), schema }),
+                temperature: Some(0.0),
+                ..ChatRequest::new(messages)
+            },
+        ))
+    }
+
+    fn evaluate_request(&self, state: &DescribedState, prompt: &str) -> Result<ChatRequest, NodeError> {
+        let language = state.progress.language;
+        let mut messages = vec![Message::system("system", filled(prompt, state)?)];
+        messages.extend(state.context.as_deref().map(|found| material(found, language)));
+        messages.extend(question(&state.messages).cloned());
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "is_sufficient": { "type": "boolean" },
+                "reasoning": { "type": "string" },
+                "missing_info": { "type": ["string", "null"] },
+            },
+            "required": ["is_sufficient", "reasoning", "missing_info"],
+            "additionalProperties": false,
+        });
+        Ok(self.fitted(
+            state,
+            ChatRequest {
+                purpose: Purpose::Sufficiency,
+                schema: Some(ResponseSchema { name: "sufficiency".into(), schema }),
+                temperature: Some(0.0),
+                ..ChatRequest::new(messages)
+            },
+        ))
+    }
+
+    fn fitted(&self, state: &DescribedState, request: ChatRequest) -> ChatRequest {
+        fitted(request, self.context_length, spoken(None, &state.messages))
     }
 }
 
@@ -156,51 +217,6 @@ pub(super) async fn run(
     Ok(update.progress(progress))
 }
 
-fn choose_request(
-    state: &DescribedState,
-    prompt: &str,
-    choices: &[String],
-) -> Result<ChatRequest, NodeError> {
-    let mut messages = vec![Message::system("system", filled(prompt, state)?)];
-    messages.extend(question(&state.messages).cloned());
-    let schema = json!({
-        "type": "object",
-        "properties": { "choice": { "type": "string", "enum": choices } },
-        "required": ["choice"],
-        "additionalProperties": false,
-    });
-    Ok(ChatRequest {
-        purpose: Purpose::Classify,
-        role: ModelRole::Small,
-        schema: Some(ResponseSchema { name: "choice".into(), schema }),
-        temperature: Some(0.0),
-        ..ChatRequest::new(messages)
-    })
-}
-
-fn evaluate_request(state: &DescribedState, prompt: &str) -> Result<ChatRequest, NodeError> {
-    let language = state.progress.language;
-    let mut messages = vec![Message::system("system", filled(prompt, state)?)];
-    messages.extend(state.context.as_deref().map(|found| material(found, language)));
-    messages.extend(question(&state.messages).cloned());
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "is_sufficient": { "type": "boolean" },
-            "reasoning": { "type": "string" },
-            "missing_info": { "type": ["string", "null"] },
-        },
-        "required": ["is_sufficient", "reasoning", "missing_info"],
-        "additionalProperties": false,
-    });
-    Ok(ChatRequest {
-        purpose: Purpose::Sufficiency,
-        schema: Some(ResponseSchema { name: "sufficiency".into(), schema }),
-        temperature: Some(0.0),
-        ..ChatRequest::new(messages)
-    })
-}
-
 /// A value that fits the schema of the request; nothing where it did not fit twice.
 async fn fitting(shop: &Shop, work: &Work, request: ChatRequest) -> Result<Option<Value>, NodeError> {
     let Some(schema) = request.schema.clone() else { return Ok(None) };
@@ -222,7 +238,7 @@ async fn choose(
     choices: &[String],
     into: &str,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let chosen = fitting(shop, work, choose_request(state, prompt, choices)?).await?;
+    let chosen = fitting(shop, work, shop.choose_request(state, prompt, choices)?).await?;
     let chosen = chosen.and_then(|chosen| chosen["choice"].as_str().map(str::to_owned));
     let choice = chosen.or_else(|| choices.last().cloned()).unwrap_or_default();
     work.thinking(Step::Routing, choice.clone(), choice.clone());
@@ -314,6 +330,7 @@ async fn summarize(
             transcript("transcript", older, work.language),
         ])
     };
+    let request = shop.fitted(state, request);
     let summary = work.ask(&shop.models, request, Words::Hidden).await?.text;
     let gone = Changes::remove(older.iter().map(|message| message.id.as_str()));
     Ok(DescribedState::update().summary(state.summary.and(summary.trim(), 3)).messages(gone))
@@ -332,7 +349,7 @@ async fn evaluate(
     let judged = if round >= rounds as u64 {
         None
     } else {
-        fitting(shop, work, evaluate_request(state, prompt)?).await?
+        fitting(shop, work, shop.evaluate_request(state, prompt)?).await?
     };
     let enough = judged.as_ref().is_none_or(|judged| judged["is_sufficient"] == true);
     let missing = judged.map(|judged| judged["missing_info"].clone()).unwrap_or(Value::Null);

@@ -16,6 +16,8 @@ pub use file::FileMemories;
 pub use ram::RamMemories;
 pub use tools::{Forget, Recall, Remember, memory_tools};
 
+/// Whose facts they are within a tenant, where nobody says otherwise.
+pub const SPACE: &str = "default";
 /// The most bytes of one fact.
 pub const MOST_FACT: usize = 2000;
 /// The most facts of one owner.

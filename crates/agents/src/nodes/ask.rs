@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::shorten::shorter;
 use super::work::{Asked, Work};
 
 /// A model that says nothing for so long will not say anything. Longer than the five minutes that a local one gets for
@@ -72,7 +73,8 @@ struct Answered {
 
 impl Work {
     /// The reply to a request. What may go away by itself is tried again by the engine, after the time the model asked
-    /// for; what will not is the node's error.
+    /// for; what will not is the node's error. A request that is too long for the model is asked again in half the
+    /// length, for as long as there is something to leave out.
     pub(crate) async fn ask(
         &self,
         models: &Models,
@@ -83,9 +85,19 @@ impl Work {
         let (purpose, role) = (request.purpose, request.role);
         let call = async {
             let begun = Instant::now();
-            match self.heard(model.stream(request), words).await {
-                Ok(reply) => Ok(Answered { reply, ms: millis(begun.elapsed()) }),
-                Err(error) => Err(sorted(error).await),
+            let mut request = request;
+            loop {
+                let error = match self.heard(model.stream(request.clone()), words).await {
+                    Ok(reply) => return Ok(Answered { reply, ms: millis(begun.elapsed()) }),
+                    Err(error) => error,
+                };
+                let next = match &error {
+                    ModelError::TooLong { .. } => shorter(&request, self.language),
+                    _ => None,
+                };
+                let Some(next) = next else { return Err(sorted(error).await) };
+                tracing::warn!(%error, "the request is sent again in half its length");
+                request = next;
             }
         };
         let Answered { reply, ms } = self.cx.closing_effect("model", call).await?;

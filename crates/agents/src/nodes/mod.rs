@@ -24,7 +24,7 @@ pub(crate) use retrieve::{
     Finder, MOST_NEIGHBOURS, NEIGHBOURS, material, sorted, tenant, verified, verified_as,
 };
 pub use reword::Rewriting;
-pub(crate) use shorten::{CONTEXT_LENGTH, DECIDING, room_beside, shares, within};
+pub(crate) use shorten::{CONTEXT_LENGTH, DECIDING, fitted, room_beside, shares, within};
 pub(crate) use summarize::transcript;
 pub(crate) use work::{Step, Work};
 

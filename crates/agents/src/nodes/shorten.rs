@@ -1,7 +1,7 @@
 //! Makes a request fit what a model can take, whatever a person pasted. What is too long keeps its beginning and its end,
 //! and says where the rest is.
 
-use doran_llm::{Message, Part, Role, ToolSpec};
+use doran_llm::{ChatRequest, Message, Part, Role, ToolSpec};
 
 use crate::language::Language;
 
@@ -13,13 +13,71 @@ pub(crate) const DECIDING: usize = 4_000;
 const LEAST: usize = 200;
 /// Bytes of UTF-8 that count as a token.
 const BYTES_PER_TOKEN: usize = 3;
+/// A request of so few tokens is not what a model calls too long: every model that can be talked to takes more.
+const LEAST_REQUEST: usize = 2_000;
+
+/// The request in what a model of this context can take beside its reply: as it is while it fits. Else the conversation
+/// is shortened, and what stands before it (prompt, summary, documents) where that alone leaves no room.
+pub(crate) fn fitted(mut request: ChatRequest, context_length: usize, language: Language) -> ChatRequest {
+    if tokens(&request) <= context_length * 4 / 5 {
+        return request;
+    }
+    let first = request.messages.iter().position(|message| message.role != Role::System);
+    let talk = request.messages.split_off(first.unwrap_or(request.messages.len()));
+    let most = (context_length * 7 / 10).saturating_sub(size_of(&request.tools).div_ceil(BYTES_PER_TOKEN));
+    request.messages = cut_down(request.messages, most, language);
+    let room = room_beside(context_length, &request.messages, &request.tools);
+    request.messages.extend(within(talk, room, language));
+    request
+}
+
+/// A request of half the length, for a model that would not take it whole; nothing where there is little to leave out.
+pub(crate) fn shorter(request: &ChatRequest, language: Language) -> Option<ChatRequest> {
+    let now = tokens(request);
+    if now <= LEAST_REQUEST {
+        return None;
+    }
+    let next = fitted(request.clone(), now / 2 * 5 / 4, language);
+    (tokens(&next) < now).then_some(next)
+}
+
+/// The estimate of tokens of a request.
+fn tokens(request: &ChatRequest) -> usize {
+    let said: usize = request.messages.iter().map(length).sum();
+    (said + size_of(&request.tools)).div_ceil(BYTES_PER_TOKEN)
+}
+
+fn size_of(tools: &[ToolSpec]) -> usize {
+    tools.iter().map(|tool| tool.description.len() + tool.parameters.to_string().len()).sum()
+}
+
+/// What stands before a conversation in at most so many tokens: the longest parts are shortened.
+fn cut_down(mut messages: Vec<Message>, most_tokens: usize, language: Language) -> Vec<Message> {
+    let room = most_tokens * BYTES_PER_TOKEN;
+    let lengths: Vec<usize> = messages.iter().flat_map(|message| &message.parts).map(part_length).collect();
+    if lengths.iter().sum::<usize>() <= room {
+        return messages;
+    }
+    let pointer = language.pick(" … [줄임] … ", " … [shortened] … ");
+    let mut allowed = shares(&lengths, room).into_iter();
+    for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+        let most = allowed.next().unwrap_or(0);
+        match part {
+            Part::Text { text, .. } if text.len() > most => *text = both_ends(text, most, pointer),
+            Part::Passage(passage) if passage.title.len() + passage.text.len() > most => {
+                let most = most.saturating_sub(passage.title.len());
+                passage.text = both_ends(&passage.text, most, pointer);
+            }
+            _ => {}
+        }
+    }
+    messages
+}
 
 /// Tokens that a conversation may have beside what a request holds anyway. A fifth of all is for the reply, and a tenth
 /// the conversation always has.
 pub(crate) fn room_beside(context_length: usize, fixed: &[Message], tools: &[ToolSpec]) -> usize {
-    let tools: usize =
-        tools.iter().map(|tool| tool.description.len() + tool.parameters.to_string().len()).sum();
-    let held = (fixed.iter().map(length).sum::<usize>() + tools).div_ceil(BYTES_PER_TOKEN);
+    let held = (fixed.iter().map(length).sum::<usize>() + size_of(tools)).div_ceil(BYTES_PER_TOKEN);
     (context_length * 4 / 5).saturating_sub(held).max(context_length / 10)
 }
 
@@ -167,6 +225,56 @@ mod tests {
         assert_eq!(short[0].parts[1], call);
         assert_eq!(short[1].tool_results().next().map(|result| result.call.as_str()), Some("c"));
         assert!(short.iter().map(length).sum::<usize>() <= 1500);
+    }
+
+    #[test]
+    fn a_request_fits_whatever_stands_in_it() {
+        let passage = |text: &str| {
+            let (title, text) = ("계약서 › 제1조".to_owned(), text.to_owned());
+            Part::Passage(doran_llm::Passage { number: 1, title, text })
+        };
+        let (long, short) = ("긴 글입니다. ".repeat(30_000), "짧은 글");
+        for context in [4_000, 8_000, 128_000] {
+            for (prompt, document, asked) in [
+                (short, short, short),
+                (short, short, long.as_str()),
+                (short, long.as_str(), short),
+                (long.as_str(), short, short),
+                (long.as_str(), long.as_str(), long.as_str()),
+            ] {
+                let mut material = Message::system("material", "[참고 문서]");
+                material.parts.push(passage(document));
+                let messages = vec![Message::system("s", prompt), material, Message::user("u", asked)];
+                let whole = ChatRequest::new(messages);
+                let fit = fitted(whole.clone(), context, Language::Ko);
+                assert!(tokens(&fit) <= context * 4 / 5 + 50, "{} > {context}", tokens(&fit));
+                assert_eq!(fit.messages.len(), 3);
+                if tokens(&whole) <= context * 4 / 5 {
+                    assert_eq!(fit.messages, whole.messages);
+                }
+                for (fit, whole) in
+                    [(0, prompt), (2, asked)].map(|(at, text)| (fit.messages[at].text(), text))
+                {
+                    assert!(fit == whole || fit.contains("[줄임"), "{context}: {}", fit.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_refused_is_halved_until_there_is_little_left() {
+        let mut request = ChatRequest::new(vec![
+            Message::system("s", "짧게 답하세요."),
+            Message::user("u", "가나다라 ".repeat(30_000)),
+        ]);
+        let mut sizes = vec![tokens(&request)];
+        while let Some(next) = shorter(&request, Language::Ko) {
+            sizes.push(tokens(&next));
+            request = next;
+        }
+        assert!(sizes.windows(2).all(|pair| pair[1] <= pair[0] * 6 / 10), "{sizes:?}");
+        assert!(sizes.last().is_some_and(|last| *last <= LEAST_REQUEST), "{sizes:?}");
+        assert_eq!(request.messages[0].text(), "짧게 답하세요.");
     }
 
     #[test]

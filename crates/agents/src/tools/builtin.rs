@@ -61,7 +61,7 @@ impl Default for Builtin {
             python: None,
             documents: None,
             memories: None,
-            memory_space: "default".into(),
+            memory_space: crate::memory::SPACE.into(),
         }
     }
 }

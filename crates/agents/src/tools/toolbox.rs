@@ -116,6 +116,15 @@ impl Toolbox {
         Self { tools: kept.map(|(name, entry)| (name.clone(), entry.clone())).collect() }
     }
 
+    /// These tools and those of another box; of two with one name, these.
+    #[must_use]
+    pub(crate) fn and(mut self, more: &Self) -> Self {
+        for (name, entry) in &more.tools {
+            self.tools.entry(name.clone()).or_insert_with(|| entry.clone());
+        }
+        self
+    }
+
     /// The tool with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name).map(|entry| &entry.tool)

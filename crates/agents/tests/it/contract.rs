@@ -64,6 +64,31 @@ fn lacks(missing: &str) -> Script {
     Script::json(&json!({ "is_sufficient": false, "reasoning": "부족하다", "missing_info": missing }))
 }
 
+#[tokio::test]
+async fn tools_and_policies_are_what_settings_say() {
+    let settings: Settings = toml::from_str(
+        "[agents.contract]\ntools = [\"get_article_by_index\", \"hybrid_search\", \"calculator\"]\n\
+         policies = { get_article_by_index = \"ask\", hybrid_search = \"deny\" }",
+    )
+    .expect("settings");
+    let model = ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]")]);
+    let tools = crate::stage::tools().toolbox;
+    let stage =
+        stage("contract", &settings, &Parts { tools, ..parts(model.clone()) }, Arc::new(RamStore::new()));
+    stage.ask("제5조 위약금 내용이 뭐야?").await;
+    let offered: Vec<String> = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(offered, ["calculator", "get_article_by_index"]);
+    let asked = stage.runtime.questions(&crate::stage::thread()).await.expect("questions");
+    let [(run, asked)] = asked.as_slice() else { panic!("one question: {asked:?}") };
+    let yes = std::collections::BTreeMap::from([(asked.id.clone(), json!({ "approve": true }))]);
+    stage.runtime.answer(run, &yes).await.expect("answered").wait().await.expect("a rest");
+    let turn = stage.turn().await;
+    assert_eq!(
+        (turn.response.as_str(), turn.tools_used.join(" ")),
+        ("30일 전입니다. [1]", "get_article_by_index".into())
+    );
+}
+
 fn article(number: &str) -> Value {
     json!({ "article": number })
 }

@@ -14,6 +14,7 @@ mod evals;
 mod far_end;
 mod finding;
 mod injection;
+mod long;
 mod mcp;
 mod memory;
 mod offline;

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use doran_agents::memory::{
     Fact, FileMemories, MOST_FACT, MOST_FACTS, Memories, MemoryError, Owner, RamMemories, memory_tools,
 };
-use doran_agents::tools::{Call, Class, Language, Tool};
-use doran_llm::Origin;
+use doran_agents::tools::{Call, Class, Language, Tool, Toolbox};
+use doran_agents::{Parts, Settings, Turn};
+use doran_engine::store::RamStore;
+use doran_llm::{OfflineModel, Origin};
 use serde_json::{Value, json};
+
+use crate::stage::{stage, thread};
 
 struct Place(PathBuf);
 
@@ -184,26 +188,57 @@ async fn a_model_remembers_recalls_and_forgets_for_one_tenant() {
     assert_eq!((about("forget").outward, about("forget").class), (false, Class::Idempotent));
 }
 
-#[tokio::test]
-async fn the_built_in_model_remembers_across_conversations_and_forgets() {
-    let memories: Arc<dyn Memories> = Arc::new(RamMemories::new());
-    let ask = async |question: &str| {
-        let toolbox = doran_agents::tools::Toolbox::of(memory_tools(&memories, "me")).expect("tools");
-        let stage = crate::stage::simple("assistant", doran_llm::OfflineModel, toolbox);
-        stage.ask(question).await;
-        for (run, asked) in stage.runtime.questions(&crate::stage::thread()).await.expect("questions") {
-            let yes = std::collections::BTreeMap::from([(asked.id, json!({ "approve": true }))]);
-            stage.runtime.answer(&run, &yes).await.expect("answered").wait().await.expect("a rest");
+/// A conversation of its own with an agent that has a memory.
+async fn ask(agent: &str, memories: &Arc<dyn Memories>, question: &str) -> Turn {
+    let tools = Toolbox::of(memory_tools(memories, "me")).expect("tools");
+    let settings = match agent {
+        "contract" => {
+            "[agents.contract]\ntools = [\"hybrid_search\", \"get_article_by_index\", \"remember\", \"recall\", \"forget\"]"
         }
-        stage.turn().await
+        "docqa" => "[agents.docqa]\ntools = [\"remember\", \"recall\", \"forget\"]",
+        _ => "",
     };
-    let kept = ask("내 생일은 5월 3일이라고 기억해줘").await;
-    assert!(kept.response.contains("기억했습니다"), "{}", kept.response);
-    assert_eq!((kept.model_calls, kept.path.join(" ")), (3, "router memory agent tools agent".to_owned()));
-    let told = ask("내 생일이 언제라고 했지?").await;
-    assert!(told.response.contains("내 생일은 5월 3일"), "{}", told.response);
-    // Nothing is forgotten because of what was read from a memory unless the person says yes.
-    let gone = ask("내 생일은 잊어줘").await;
-    assert_eq!(gone.tools_used, ["recall", "forget"], "{}", gone.response);
+    let settings: Settings = toml::from_str(settings).expect("settings");
+    let parts = Parts { tools, ..crate::contract::parts(OfflineModel) };
+    let stage = stage(agent, &settings, &parts, Arc::new(RamStore::new()));
+    println!("{agent}: {question}\n{}", stage.ask(question).await);
+    for (run, asked) in stage.runtime.questions(&thread()).await.expect("questions") {
+        let yes = std::collections::BTreeMap::from([(asked.id, json!({ "approve": true }))]);
+        stage.runtime.answer(&run, &yes).await.expect("answered").wait().await.expect("a rest");
+    }
+    stage.turn().await
+}
+
+#[tokio::test]
+async fn every_agent_remembers_across_conversations_and_forgets() {
+    for (agent, path) in [
+        ("assistant", "router memory agent tools agent"),
+        ("react", "input llm conditional tool llm conditional response"),
+        ("docqa", "classifyQuery generateAnswer"),
+        ("contract", "scope_validator check_previous_context planner executor evaluator respond"),
+    ] {
+        let memories: Arc<dyn Memories> = Arc::new(RamMemories::new());
+        let kept = ask(agent, &memories, "내 생일은 5월 3일이라고 기억해줘").await;
+        assert!(kept.response.contains("기억했습니다"), "{agent}: {}", kept.response);
+        assert_eq!((kept.tools_used.join(" "), kept.path.join(" ")), ("remember".into(), path.into()));
+        let told = ask(agent, &memories, "내 생일이 언제라고 했지?").await;
+        assert!(told.response.contains("내 생일은 5월 3일"), "{agent}: {}", told.response);
+        // Nothing is forgotten because of what was read from a memory unless the person says yes.
+        let gone = ask(agent, &memories, "내 생일은 잊어줘").await;
+        assert_eq!(gone.tools_used, ["recall", "forget"], "{agent}: {}", gone.response);
+        assert_eq!(memories.list(&Owner::new("local", "me")).await.expect("list"), [], "{agent}");
+    }
+}
+
+#[tokio::test]
+async fn without_being_told_contract_and_docqa_have_no_memory() {
+    let memories: Arc<dyn Memories> = Arc::new(RamMemories::new());
+    for agent in ["contract", "docqa"] {
+        let tools = Toolbox::of(memory_tools(&memories, "me")).expect("tools");
+        let parts = Parts { tools, ..crate::contract::parts(OfflineModel) };
+        let stage = stage(agent, &Settings::default(), &parts, Arc::new(RamStore::new()));
+        stage.ask("내 생일은 5월 3일이라고 기억해줘").await;
+        assert_eq!(stage.turn().await.tools_used, [""; 0]);
+    }
     assert_eq!(memories.list(&Owner::new("local", "me")).await.expect("list"), []);
 }

@@ -70,7 +70,7 @@ impl Life {
             .add(Arc::new(crate::stage::python()), doran_agents::tools::Policy::Allow)
             .expect("Python");
         let parts: Parts = match scenario.agent {
-            "contract" => crate::contract::parts(model),
+            "contract" => Parts { tools: used.toolbox, ..crate::contract::parts(model) },
             _ => parts(Arc::new(model), used.toolbox),
         };
         let settings: Settings = toml::from_str(scenario.settings).expect("settings");
@@ -353,6 +353,18 @@ scenario!(
     }
 );
 
+scenario!(
+    contract_tools_of_others_in_turn,
+    Scenario {
+        settings: "[agents.contract]\nenable_cache = false\ntools = [\"calculator\", \"order\"]",
+        decide: |request| match request.purpose {
+            Purpose::Plan if results(request) == 0 => calculate("123 * 456").and_call("order", json!({})),
+            _ => (CONTRACT.decide)(request),
+        },
+        ..CONTRACT
+    }
+);
+
 scenario!(contract_out_of_scope, Scenario { ask: "오늘 서울 날씨 어때?", ..CONTRACT });
 
 scenario!(
@@ -471,6 +483,19 @@ scenario!(
         decide: |request| match request.purpose {
             Purpose::Classify => Script::json(&json!({ "type": "chitchat" })),
             _ => Script::text("천만에요!"),
+        },
+        ..DOCQA
+    }
+);
+
+scenario!(
+    docqa_tools_within_an_answer,
+    Scenario {
+        settings: "[agents.docqa]\ntools = [\"calculator\"]",
+        decide: |request| match request.purpose {
+            Purpose::Classify => Script::json(&json!({ "type": "question" })),
+            _ if has_results(request) => Script::text("15일이고 [1] 56088입니다."),
+            _ => calculate("123 * 456"),
         },
         ..DOCQA
     }

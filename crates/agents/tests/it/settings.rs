@@ -74,6 +74,9 @@ fn what_cannot_work_is_refused_with_the_reason() {
         "[agents.assistant]\ntools = [\"calculater\"]",
         "[agents.assistant.policies]\nrocket = \"ask\"",
         "[agents.assistant.policies]\ncalculator = \"maybe\"",
+        "[agents.contract]\ntools = [\"hybrid_serch\"]",
+        "[agents.contract.policies]\ncalculator = \"ask\"",
+        "[agents.docqa.policies]\ncalculator = \"ask\"",
         "[agents.assistant]\nagent = \"react\"",
         "[agents.assistant.prompts]\nassistant = \"{{ secret }}\"",
         "[agents.assistant]\npersistence_mode = \"file\"",
@@ -94,13 +97,19 @@ fn what_cannot_work_is_refused_with_the_reason() {
         [agents.assistant] keep_recent = 11
           agent `assistant`, setting `keep_recent`: it is 11, more than `max_messages` (10)
         [agents.assistant] model = "gpt"
-          agent `assistant`, setting `model`: there is no model `gpt`; there are: 
+          agent `assistant`, setting `model`: there is no model `gpt`; describe it under `[models.gpt]`
         [agents.assistant] tools = ["calculater"]
           agent `assistant`, setting `tools`: there is no tool `calculater`; there are: calculator, get_current_datetime, order
         [agents.assistant.policies] rocket = "ask"
           agent `assistant`, setting `policies`: there is no tool `rocket`; there are: calculator, get_current_datetime, order
         [agents.assistant.policies] calculator = "maybe"
           unknown variant `maybe`, expected one of `allow`, `ask`, `deny`
+        [agents.contract] tools = ["hybrid_serch"]
+          agent `contract`, setting `tools`: there is no tool `hybrid_serch`; there are: hybrid_search, get_article_by_index, get_article_by_title, lookup_standard_contract, calculator, get_current_datetime, order
+        [agents.contract.policies] calculator = "ask"
+          agent `contract`, setting `policies`: `calculator` is not among its `tools`; list it there first
+        [agents.docqa.policies] calculator = "ask"
+          agent `docqa`, setting `policies`: `calculator` is not among its `tools`; list it there first
         [agents.assistant] agent = "react"
           agent `assistant`, setting `agent`: only a further assistant is made after another agent
         [agents.assistant.prompts] assistant = "{{ secret }}"

@@ -57,6 +57,12 @@ impl Counter {
         self
     }
 
+    /// One that may give so many bytes.
+    pub fn of_length(mut self, most: usize) -> Self {
+        self.about.most_output = most;
+        self
+    }
+
     /// One whose words come from there.
     pub fn telling(mut self, origin: Origin) -> Self {
         self.about.origin = origin;

@@ -6,6 +6,7 @@ mod tools;
 
 use std::sync::Arc;
 
+use doran_agents::memory::Memories;
 use doran_agents::tools::Toolbox;
 use doran_agents::{About, Agent, ModelKind, Parts, PersistenceMode, Rewriting, described};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
@@ -32,6 +33,7 @@ pub(crate) struct Staff {
     pub(crate) agents: Vec<Agent>,
     pub(crate) model: About,
     pub(crate) tools: Toolbox,
+    memories: Option<Arc<dyn Memories>>,
     /// What a person should know and need not stop for.
     pub(crate) notes: Vec<Both>,
 }
@@ -48,6 +50,8 @@ pub(crate) struct House {
     /// What was handed in, and where it is found.
     pub(crate) library: Library,
     pub(crate) index: Arc<dyn Index>,
+    /// What agents remember across threads.
+    memories: Option<Arc<dyn Memories>>,
     /// Who may ask over HTTP; empty lets this machine in.
     pub(crate) keys: Keys,
     /// For a store whose file is ours.
@@ -113,7 +117,8 @@ pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -
     let index: Arc<dyn Index> = Arc::new(Refined::new(search::index(config, &mut told).await?));
     let library = library(config, index.clone()).await?;
     show_samples(index.as_ref(), &library, samples).await?;
-    let Staff { agents, model, mut notes, .. } = staff(config, tape, index.clone(), Keep::InDataDir).await?;
+    let Staff { agents, model, memories, mut notes, .. } =
+        staff(config, tape, index.clone(), Keep::InDataDir).await?;
     notes.extend(told);
     for agent in &agents {
         let name = &agent.name;
@@ -128,7 +133,21 @@ pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -
     }
     let (tenant, model, keys) = (Tenant::local(), Arc::new(model), Keys::default());
     let hosts = config.allowed_hosts.clone();
-    Ok(House { runtime, tenant, agents, model, notes, hosts, library, index, keys, keeper, new, _held: held })
+    Ok(House {
+        runtime,
+        tenant,
+        agents,
+        model,
+        notes,
+        hosts,
+        library,
+        index,
+        memories,
+        keys,
+        keeper,
+        new,
+        _held: held,
+    })
 }
 
 /// Puts the sample documents into an index.
@@ -202,7 +221,7 @@ pub(crate) async fn staff(
 ) -> anyhow::Result<Staff> {
     let model::Opened { main, small, named } = model::open(config, tape)?;
     let about = main.about();
-    let (tools, mut notes) = tools::toolbox(config, keep).await?;
+    let tools::Tools { toolbox: tools, memories, mut notes } = tools::toolbox(config, keep).await?;
     let rewriting = rewriting(config, &small.about(), &mut notes);
     let parts = Parts { model: main, small, index, tools: tools.clone(), named, rewriting };
     let mut settings = config.tables.agents();
@@ -214,7 +233,19 @@ pub(crate) async fn staff(
         )
         .because(error)
     })?;
-    Ok(Staff { agents, model: about, tools, notes })
+    Ok(Staff { agents, model: about, tools, memories, notes })
+}
+
+/// What agents remember, for whoever wants to see it or have it forgotten.
+pub(crate) fn memories(config: &Config) -> anyhow::Result<Arc<dyn Memories>> {
+    crate::data_dir::ensure(&config.data_dir)?;
+    tools::memories(config, Keep::InDataDir)?.ok_or_else(|| {
+        both!(
+            "기억이 꺼져 있습니다. 설정의 `[tools]`에 `memory = true`를 적어 켜세요",
+            "memory is switched off; switch it on with `memory = true` in `[tools]` of the settings"
+        )
+        .into()
+    })
 }
 
 /// Whether questions are put in other words. The built-in model cannot do that, and says so instead of pretending.
@@ -252,8 +283,12 @@ fn descriptions(config: &Config) -> anyhow::Result<Vec<described::Description>> 
 impl House {
     /// What the server works with.
     pub(crate) fn app(&self) -> App {
-        App::new(self.runtime.clone(), self.agents.clone())
-            .index(self.index.clone())
+        let app = App::new(self.runtime.clone(), self.agents.clone());
+        let app = match &self.memories {
+            Some(memories) => app.memories(memories.clone()),
+            None => app,
+        };
+        app.index(self.index.clone())
             .library(self.library.clone())
             .keys(self.keys.clone())
             .hosts(self.hosts.clone())

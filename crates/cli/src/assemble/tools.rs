@@ -18,9 +18,18 @@ use crate::secret::Secret;
 /// What a person should know about the tools and need not stop for.
 pub(super) type Notes = Vec<Both>;
 
+/// The tools, and what they work with that others do too.
+pub(super) struct Tools {
+    pub(super) toolbox: Toolbox,
+    pub(super) memories: Option<Arc<dyn Memories>>,
+    pub(super) notes: Notes,
+}
+
 /// All tools, with their policies.
-pub(super) async fn toolbox(config: &Config, keep: Keep) -> anyhow::Result<(Toolbox, Notes)> {
-    let own = tools::builtin(builtin(config, keep)?).map_err(|error| {
+pub(super) async fn toolbox(config: &Config, keep: Keep) -> anyhow::Result<Tools> {
+    let builtin = builtin(config, keep)?;
+    let memories = builtin.memories.clone();
+    let own = tools::builtin(builtin).map_err(|error| {
         both!(
             "도구를 준비할 수 없습니다. 설정의 `[tools]`를 고치세요",
             "the tools cannot be made; correct `[tools]` in the settings"
@@ -49,7 +58,7 @@ pub(super) async fn toolbox(config: &Config, keep: Keep) -> anyhow::Result<(Tool
             .into());
         }
     }
-    Ok((toolbox, notes))
+    Ok(Tools { toolbox, memories, notes })
 }
 
 fn builtin(config: &Config, keep: Keep) -> anyhow::Result<Builtin> {
@@ -80,7 +89,7 @@ fn builtin(config: &Config, keep: Keep) -> anyhow::Result<Builtin> {
     Ok(builtin)
 }
 
-fn memories(config: &Config, keep: Keep) -> anyhow::Result<Option<Arc<dyn Memories>>> {
+pub(super) fn memories(config: &Config, keep: Keep) -> anyhow::Result<Option<Arc<dyn Memories>>> {
     // Replicas that share a database do not share a directory: they would each remember something else.
     let usual = matches!(config.database, Database::Sqlite(_));
     if !config.tables.tools.memory.unwrap_or(usual) {

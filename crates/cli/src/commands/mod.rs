@@ -13,6 +13,7 @@ pub(crate) mod gc;
 pub(crate) mod graph;
 pub(crate) mod ingest;
 pub(crate) mod keys;
+pub(crate) mod memory;
 pub(crate) mod models;
 pub(crate) mod reindex;
 pub(crate) mod runs;

@@ -139,3 +139,21 @@ fn a_server_that_may_open_few_files_makes_clients_wait_and_goes_on() {
     let (status, stderr) = server.stop();
     assert!(status.success(), "{stderr}");
 }
+
+/// The jail limits address space, so it tells the workers' allocator to set none aside. This one listens.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_allocator_of_a_worker_sets_no_address_space_aside() {
+    let here = fresh("address-space");
+    let size = |reserve: &str| {
+        let line = format!("exec env {reserve} '{}' serve --port 0", env!("CARGO_BIN_EXE_doran"));
+        let server = Server::by_shell(&here, &line);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).expect("status");
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
+        let kilobytes = size.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+        drop(server);
+        kilobytes
+    };
+    let (told, untold) = (size("MIMALLOC_ARENA_RESERVE=0"), size(""));
+    assert!(told + 500_000 < untold, "{told} kB when told, {untold} kB otherwise");
+}

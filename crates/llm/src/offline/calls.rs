@@ -73,7 +73,11 @@ fn planned(turn: &Turn<'_>, tools: &[ToolSpec]) -> Vec<Wanted> {
     calls.extend(recall(turn, tools).filter(|_| wished.is_empty()));
     let beside = quotes::beside_articles(question).into_iter().filter(|part| wishes(part).is_empty());
     calls.extend(beside.filter_map(|part| search_for(tools, &one_line(part))));
-    if calls.is_empty() || calls.iter().all(|call| is_done(turn, call)) {
+    let memory =
+        wished.iter().any(|wish| matches!(wish, Wish::Remember(_) | Wish::Recall(_) | Wish::Forget(_)));
+    let remembers =
+        memory && ["remember", "recall", "forget"].iter().any(|name| tool_named(tools, name).is_some());
+    if !remembers && (calls.is_empty() || calls.iter().all(|call| is_done(turn, call))) {
         calls.extend(search(turn, tools));
     }
     let mut unique: Vec<Wanted> = Vec::new();

@@ -4,6 +4,7 @@
 use super::article::articles;
 use super::facts;
 use super::lean;
+use super::memory;
 use super::quotes::{self, Cite, Source, SourceKind};
 use super::schema::Decision;
 use super::talk;
@@ -99,7 +100,9 @@ pub(super) fn sufficiency(turn: &Turn<'_>) -> Decision {
     let lower = question.to_lowercase();
     let standard =
         wish::is_about_standard(&lower) && !sources.iter().any(|source| source.kind == SourceKind::Standard);
-    let missing = if standard {
+    let missing = if is_done(turn) {
+        None
+    } else if standard {
         Some(match turn.tongue {
             Language::Korean => "표준계약서".to_owned(),
             Language::English => "standard contract".to_owned(),
@@ -120,6 +123,22 @@ pub(super) fn sufficiency(turn: &Turn<'_>) -> Decision {
         reason: say(turn, reason),
         ..Decision::default()
     }
+}
+
+/// Whether what was to be kept, recalled or forgotten is: there is nothing to look up for that.
+fn is_done(turn: &Turn<'_>) -> bool {
+    let ran = |name: &str| turn.results.iter().any(|result| result.name.ends_with(name));
+    // What is not found, or not the only one, is for the person to name.
+    let open = || {
+        let mut recalled = turn.results.iter().filter(|result| result.name.ends_with("recall"));
+        recalled.any(|found| memory::only_id(&found.text).is_none())
+    };
+    wish::wishes(&turn.question).iter().any(|wish| match wish {
+        Wish::Remember(_) => ran("remember"),
+        Wish::Recall(_) => ran("recall"),
+        Wish::Forget(_) => ran("forget") || open(),
+        _ => false,
+    })
 }
 
 /// Other wordings to search with: the question, its content words, the same without the conversation around it.

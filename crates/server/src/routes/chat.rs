@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::json;
-use super::runs::idempotency_key;
 use crate::App;
 use crate::api::{Advice, advice};
 use crate::ask::{self, Ask};
 use crate::body;
 use crate::error::ApiError;
 use crate::identity::Caller;
+use crate::once;
 
 /// Who answers when nobody is named.
 const AGENT: &str = "react";
@@ -41,7 +41,7 @@ pub(super) async fn chat(
     request: Request,
 ) -> Result<Response, ApiError> {
     let begun = Instant::now();
-    let key = idempotency_key(request.headers())?;
+    let key = once::key(request.headers())?;
     let (chat, bytes) = body::json::<Chat>(request, &app.limits).await?;
     let agent = chat.agent.as_deref().unwrap_or(AGENT);
     let thread = match chat.session_id.as_deref().or(chat.thread_id.as_deref()) {

@@ -8,7 +8,6 @@ use doran_engine::store::IfBusy;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::runs::idempotency_key;
 use crate::App;
 use crate::api::{Advice, advice};
 use crate::ask::{self, Ask};
@@ -16,6 +15,7 @@ use crate::body;
 use crate::error::{ApiError, Code};
 use crate::fold::{End, Told};
 use crate::identity::Caller;
+use crate::once;
 use crate::sse::{self, Frame};
 use crate::tell::Tale;
 
@@ -39,7 +39,7 @@ pub(super) async fn chat(
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(request.headers())?;
+    let key = once::key(request.headers())?;
     let (chat, bytes) = body::json::<Chat>(request, &app.limits).await?;
     if chat.message.trim().is_empty() {
         return Err(ApiError::because(Code::BadInput, "`message` is empty", "`message`가 비어 있습니다"));

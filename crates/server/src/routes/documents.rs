@@ -16,8 +16,10 @@ use tokio::time::timeout;
 use super::{json, path, query};
 use crate::App;
 use crate::ask;
+use crate::body;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::once::Once;
 
 /// The most hits a search gives.
 const MOST_HITS: usize = 50;
@@ -40,22 +42,28 @@ pub(super) async fn add(
     State(app): State<App>,
     caller: Caller,
     about: Result<Query<About>, QueryRejection>,
+    once: Once,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let library = library(&app)?;
+    let library = library(&app)?.clone();
     let About { name, collection, kind } = query(about)?;
     let kind = kind_of(kind.as_deref())?;
     ask::check_collection(Some(&collection))?;
     check_head(request.headers(), app.limits.document_bytes)?;
-    let _room = app.uploads.try_acquire().map_err(|_| Code::Overloaded)?;
+    let room = app.uploads.clone().try_acquire_owned().map_err(|_| Code::Overloaded)?;
     let reading = to_bytes(request.into_body(), app.limits.document_bytes);
     let bytes = timeout(app.limits.document_time, reading)
         .await
         .map_err(|_| Code::TooSlow)?
         .map_err(|_| Code::TooLarge)?;
-    let new = NewDocument { tenant: tenant(&caller), name, collection, kind, bytes: bytes.into() };
-    let status = library.add(new).await.map_err(sorted)?;
-    Ok((StatusCode::ACCEPTED, json(shown(&status))).into_response())
+    once.with(&bytes)
+        .answer(async move {
+            let _room = room;
+            let new = NewDocument { tenant: tenant(&caller), name, collection, kind, bytes: bytes.into() };
+            let status = library.add(new).await.map_err(sorted)?;
+            Ok((StatusCode::ACCEPTED, shown(&status)))
+        })
+        .await
 }
 
 /// `GET /api/documents`
@@ -128,17 +136,24 @@ pub(super) async fn change(
     State(app): State<App>,
     caller: Caller,
     names: Result<Path<(String, String)>, PathRejection>,
+    once: Once,
+    request: Request,
 ) -> Result<Response, ApiError> {
     let (id, change) = path(names)?;
-    let (library, tenant, id) = (library(&app)?, tenant(&caller), DocumentId::new(id));
-    let status = match change.as_str() {
-        "pause" => library.pause(&tenant, &id).await,
-        "resume" => library.resume(&tenant, &id).await,
-        "cancel" => library.cancel(&tenant, &id).await,
-        "retry" => library.retry(&tenant, &id).await,
-        _ => return Err(Code::NotFound.into()),
-    };
-    Ok(json(shown(&status.map_err(sorted)?)))
+    let bytes = body::bytes(request, &app.limits).await?;
+    let (library, tenant, id) = (library(&app)?.clone(), tenant(&caller), DocumentId::new(id));
+    once.with(&bytes)
+        .answer(async move {
+            let status = match change.as_str() {
+                "pause" => library.pause(&tenant, &id).await,
+                "resume" => library.resume(&tenant, &id).await,
+                "cancel" => library.cancel(&tenant, &id).await,
+                "retry" => library.retry(&tenant, &id).await,
+                _ => return Err(Code::NotFound.into()),
+            };
+            Ok((StatusCode::OK, shown(&status.map_err(sorted)?)))
+        })
+        .await
 }
 
 /// What may follow the path of a search.

@@ -3,21 +3,21 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use doran_engine::store::{EntryKind, Seq, ThreadRow};
 use doran_engine::{EngineError, StartOptions, ThreadKey};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::runs::idempotency_key;
+use super::path;
 use super::threads::{checked, no_agent, number, row};
-use super::{json, path};
 use crate::App;
 use crate::api;
 use crate::ask;
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::once::Once;
 
 /// What a fork is to be.
 #[derive(Debug, Default, Deserialize)]
@@ -38,31 +38,38 @@ pub(super) async fn fork(
     State(app): State<App>,
     caller: Caller,
     name: Result<Path<String>, PathRejection>,
+    once: Once,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let source = row(&app, &caller, &path(name)?).await?;
-    let key = idempotency_key(request.headers())?;
+    let name = path(name)?;
     let (fork, bytes) = body::json::<Fork>(request, &app.limits).await?;
-    let at = fork.at.map(|at| number(Some(at))).transpose()?;
-    if let Some(at) = at {
-        check_entry(&app, &source, at).await?;
-    }
     let title = fork.title.as_deref().map(checked).transpose()?;
-    let to = ask::new_thread(&caller, key.as_deref());
-    let asked = ask::hash(&source.key, &bytes);
-    if let Some(made) = ask::made_before(&app, &to, key.as_deref(), &asked).await? {
-        return Ok((StatusCode::CREATED, json(api::Thread::of(&made))).into_response());
-    }
-    let to = app.runtime.fork(&source.key, at, &to.thread).await?;
-    let mut metadata = Map::from_iter([(ask::MADE_BY.to_owned(), Value::from(asked))]);
-    if let Some(title) = title {
-        metadata.insert("title".into(), title.into());
-    }
-    let mut made = app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?;
-    if fork.go_on {
-        made = go_on(&app, &to, made, fork.agent).await?;
-    }
-    Ok((StatusCode::CREATED, json(api::Thread::of(&made))).into_response())
+    let key = once.key().map(str::to_owned);
+    once.with(&bytes)
+        .answer(async move {
+            let source = row(&app, &caller, &name).await?;
+            let at = fork.at.map(|at| number(Some(at))).transpose()?;
+            if let Some(at) = at {
+                check_entry(&app, &source, at).await?;
+            }
+            let to = ask::new_thread(&caller, key.as_deref());
+            let asked = ask::hash("", &source.key, &bytes);
+            let made = match ask::made_before(&app, &to, key.as_deref(), &asked).await? {
+                Some(made) => made,
+                None => {
+                    let to = app.runtime.fork(&source.key, at, &to.thread).await?;
+                    let mut metadata = Map::from_iter([(ask::MADE_BY.to_owned(), Value::from(asked))]);
+                    if let Some(title) = title {
+                        metadata.insert("title".into(), title.into());
+                    }
+                    let made =
+                        app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?;
+                    if fork.go_on { go_on(&app, &to, made, fork.agent).await? } else { made }
+                }
+            };
+            Ok((StatusCode::CREATED, json!(api::Thread::of(&made))))
+        })
+        .await
 }
 
 /// Only what stands between two steps can be gone on from: what a node does inside is its own.

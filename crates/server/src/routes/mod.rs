@@ -8,6 +8,7 @@ mod docs;
 mod documents;
 mod fork;
 mod home;
+mod memory;
 mod openai;
 mod runs;
 mod threads;
@@ -110,6 +111,8 @@ table! {
     Keyed post "/api/documents/{document}/{change}" documents::change;
     Keyed get "/api/search" documents::search;
     Keyed get "/api/usage" usage::usage;
+    Keyed get "/api/memory" memory::list;
+    Keyed delete "/api/memory/{fact}" memory::forget;
     Keyed post "/api/chat" chat::chat;
     Keyed post "/api/contract/chat" contract::chat;
     OpenAi get "/v1/models" openai::models;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, Status, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, Until};
@@ -17,6 +17,7 @@ use crate::api::{self, StartRun};
 use crate::ask::{self, Ask};
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::once::{self, Once};
 use crate::{body, sse};
 
 /// No run has more events; a larger number is a mistake.
@@ -43,7 +44,7 @@ pub(super) async fn start(
 ) -> Result<Response, ApiError> {
     let thread = ask::thread(&caller, &path(name)?)?;
     let Wait { wait } = query(wait)?;
-    let key = idempotency_key(request.headers())?;
+    let key = once::key(request.headers())?;
     let (asked, bytes) = body::json::<StartRun>(request, &app.limits).await?;
     if asked.message.trim().is_empty() {
         return Err(ApiError::because(Code::BadInput, "`message` is empty", "`message`가 비어 있습니다"));
@@ -183,15 +184,21 @@ pub(super) async fn resume(
     State(app): State<App>,
     caller: Caller,
     names: Result<Path<(String, String)>, PathRejection>,
+    once: Once,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (key, _) = run(&app, &caller, &path(names)?).await?;
-    let (Resume { answers }, _) = body::json(request, &app.limits).await?;
+    let names = path(names)?;
+    let (Resume { answers }, bytes) = body::json(request, &app.limits).await?;
     if answers.is_empty() {
         return Err(ApiError::because(Code::BadInput, "`answers` is empty", "`answers`가 비어 있습니다"));
     }
-    app.runtime.answer(&key, &answers).await?;
-    Ok(json(api::Run::of(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)))
+    once.with(&bytes)
+        .answer(async move {
+            let (key, _) = run(&app, &caller, &names).await?;
+            app.runtime.answer(&key, &answers).await?;
+            changed(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
+        })
+        .await
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/cancel`: ends the run. Durable when answered.
@@ -199,9 +206,17 @@ pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
     names: Result<Path<(String, String)>, PathRejection>,
+    once: Once,
+    request: Request,
 ) -> Result<Response, ApiError> {
-    let (key, _) = run(&app, &caller, &path(names)?).await?;
-    Ok(json(api::Run::of(&app.runtime.cancel(&key).await?)))
+    let names = path(names)?;
+    let bytes = body::bytes(request, &app.limits).await?;
+    once.with(&bytes)
+        .answer(async move {
+            let (key, _) = run(&app, &caller, &names).await?;
+            changed(&app.runtime.cancel(&key).await?)
+        })
+        .await
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/retry`: goes on with a failed run where it stopped.
@@ -209,10 +224,23 @@ pub(super) async fn retry(
     State(app): State<App>,
     caller: Caller,
     names: Result<Path<(String, String)>, PathRejection>,
+    once: Once,
+    request: Request,
 ) -> Result<Response, ApiError> {
-    let (key, _) = run(&app, &caller, &path(names)?).await?;
-    app.runtime.retry(&key).await?;
-    Ok(json(api::Run::of(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)))
+    let names = path(names)?;
+    let bytes = body::bytes(request, &app.limits).await?;
+    once.with(&bytes)
+        .answer(async move {
+            let (key, _) = run(&app, &caller, &names).await?;
+            app.runtime.retry(&key).await?;
+            changed(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
+        })
+        .await
+}
+
+/// What a change of a run is answered with.
+fn changed(row: &RunRow) -> Result<(StatusCode, Value), ApiError> {
+    Ok((StatusCode::OK, json!(api::Run::of(row))))
 }
 
 /// The run of this name on the thread of that name, both the caller's.
@@ -226,21 +254,6 @@ async fn run(app: &App, caller: &Caller, names: &(String, String)) -> Result<(Ru
         return Err(EngineError::from(StoreError::no_run(&key)).into());
     }
     Ok((key, row))
-}
-
-/// The key by which a client repeats a request.
-pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    match value.to_str() {
-        Ok(key) if (1..=200).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Ok(Some(key.to_owned()))
-        }
-        Ok(_) | Err(_) => Err(ApiError::because(
-            Code::BadHeader,
-            "`Idempotency-Key` takes 1 to 200 visible ASCII characters",
-            "`Idempotency-Key`는 눈에 보이는 ASCII 문자 1~200자입니다",
-        )),
-    }
 }
 
 /// An empty one means from the beginning, as a browser sends before it saw an event.

@@ -9,7 +9,6 @@ use doran_engine::{EngineError, log};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::runs::idempotency_key;
 use super::{json, path, query};
 use crate::App;
 use crate::api;
@@ -17,14 +16,13 @@ use crate::ask;
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::once::Once;
 use crate::why::Why;
 
 /// The most things a list gives.
 const MOST: usize = 200;
-/// Threads looked through for one search.
-const LOOKED: usize = 5000;
-/// Threads whose words are read for one search, newest first; of older ones the titles are looked at.
-const READ: usize = 500;
+/// Threads that one request looks through for words; `next` goes on where it stopped.
+const LOOKED: usize = 1000;
 /// No tenant has more threads; a larger cursor is a mistake.
 const MOST_THREADS: usize = 1 << 40;
 /// The most characters of a title.
@@ -42,9 +40,9 @@ pub(super) struct Make {
 pub(super) async fn make(
     State(app): State<App>,
     caller: Caller,
+    once: Once,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(request.headers())?;
     let (make, bytes) = body::json::<Make>(request, &app.limits).await?;
     let mut metadata = Map::new();
     if let Some(agent) = &make.agent {
@@ -53,16 +51,23 @@ pub(super) async fn make(
     if let Some(title) = &make.title {
         metadata.insert("title".into(), checked(title)?.into());
     }
+    let key = once.key().map(str::to_owned);
     let thread = ask::new_thread(&caller, key.as_deref());
-    let asked = ask::hash(&thread, &bytes);
-    if let Some(made) = ask::made_before(&app, &thread, key.as_deref(), &asked).await? {
-        return Ok((StatusCode::CREATED, json(api::Thread::of(&made))).into_response());
-    }
-    if key.is_some() {
-        metadata.insert(ask::MADE_BY.into(), asked.into());
-    }
-    let row = app.runtime.store().put_thread(&thread, &metadata).await.map_err(EngineError::from)?;
-    Ok((StatusCode::CREATED, json(api::Thread::of(&row))).into_response())
+    let asked = ask::hash("", &thread, &bytes);
+    once.with(&bytes)
+        .answer(async move {
+            let made = match ask::made_before(&app, &thread, key.as_deref(), &asked).await? {
+                Some(made) => made,
+                None => {
+                    if key.is_some() {
+                        metadata.insert(ask::MADE_BY.into(), asked.into());
+                    }
+                    app.runtime.store().put_thread(&thread, &metadata).await.map_err(EngineError::from)?
+                }
+            };
+            Ok((StatusCode::CREATED, json!(api::Thread::of(&made))))
+        })
+        .await
 }
 
 /// What may follow the path of the list.
@@ -74,7 +79,8 @@ pub(super) struct Find {
     cursor: Option<usize>,
 }
 
-/// `GET /api/threads`: the last changed first; with `q`, those whose title or words hold it.
+/// `GET /api/threads`: the last changed first; with `q`, those whose title or words hold it. A search looks through so
+/// many at a time: `next` says where it goes on, also when nothing was found yet.
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -91,39 +97,33 @@ pub(super) async fn list(
         ));
     }
     let wanted = q.map(|q| q.trim().to_lowercase()).filter(|q| !q.is_empty());
-    let mut threads = Vec::new();
-    let mut looked = 0;
-    let mut read = 0;
-    let mut next = None;
-    'pages: while looked < LOOKED {
+    let most = if wanted.is_some() { LOOKED } else { usize::MAX };
+    let (mut threads, mut looked) = (Vec::new(), 0);
+    let next = 'looking: loop {
         let filter = ThreadFilter { offset, limit: MOST, ..ThreadFilter::default() };
         let page = app.runtime.store().threads(&caller.tenant, &filter).await.map_err(EngineError::from)?;
-        let last = page.len() < MOST;
+        let is_last = page.len() < MOST;
         for row in page {
-            if threads.len() == limit {
-                next = Some(offset);
-                break 'pages;
+            if threads.len() == limit || looked == most {
+                break 'looking Some(offset);
             }
             offset += 1;
             looked += 1;
             let thread = api::Thread::of(&row);
-            let mut fits = wanted.as_ref().is_none_or(|wanted| thread.title.to_lowercase().contains(wanted));
-            if let Some(wanted) = wanted.as_ref().filter(|_| !fits && read < READ) {
-                read += 1;
-                fits = says(&app, &row, wanted).await?;
-            }
+            let fits = match &wanted {
+                None => true,
+                Some(wanted) => {
+                    thread.title.to_lowercase().contains(wanted) || says(&app, &row, wanted).await?
+                }
+            };
             if fits {
                 threads.push(thread);
             }
         }
-        if last {
-            break;
+        if is_last {
+            break None;
         }
-        next = Some(offset);
-    }
-    if looked < LOOKED && threads.len() < limit {
-        next = None;
-    }
+    };
     Ok(json(json!({ "threads": threads, "next": next })))
 }
 

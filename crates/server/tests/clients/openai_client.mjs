@@ -18,14 +18,17 @@ assert.match(said, /15일/)
 assert.equal(whole.choices[0].finish_reason, 'stop')
 
 let streamed = ''
+let thought = ''
 let usage = null
 const stream = await client.chat.completions.create({ model: 'assistant', messages, stream: true, stream_options: { include_usage: true } })
 for await (const chunk of stream) {
   streamed += chunk.choices[0]?.delta?.content ?? ''
+  thought += chunk.choices[0]?.delta?.reasoning_content ?? ''
   usage = chunk.usage ?? usage
 }
 assert.equal(streamed, said)
 assert.ok(usage.total_tokens > 0)
+assert.ok(thought !== '' && thought === whole.choices[0].message.reasoning_content, thought)
 
 await assert.rejects(client.chat.completions.create({ model: 'gpt-5', messages }), OpenAI.NotFoundError)
 const stranger = new OpenAI({ baseURL: `${base}/v1`, apiKey: 'key-nobody', maxRetries: 0 })

@@ -42,6 +42,10 @@ assert len({chunk.id for chunk in chunks}) == 1 and chunks[0].choices[0].delta.r
 assert all(chunk.usage is None for chunk in chunks[:-1])
 assert all(chunk.usage is None for chunk in ask(stream=True))
 
+# What the agent does on the way comes under names of its own, whole and in pieces.
+thought = "".join((chunk.choices[0].delta.model_extra or {}).get("reasoning_content", "") for chunk in chunks if chunk.choices)
+assert thought and thought == choice.message.model_extra["reasoning_content"] == choice.message.model_extra["reasoning"], whole
+
 # The client keeps the conversation, and parts of a message are read like the message.
 remembered = ask(messages=[
     {"role": "system", "content": "짧게 답하세요."},

@@ -16,6 +16,7 @@ struct Things {
     thread: String,
     run: String,
     document: String,
+    fact: String,
 }
 
 async fn things(app: &App) -> Things {
@@ -28,7 +29,9 @@ async fn things(app: &App) -> Things {
     let document = document["id"].as_str().expect("an id").to_owned();
     until(async || json(app, by("a", get(&format!("/api/documents/{document}")))).await["status"] == "ready")
         .await;
-    Things { thread: "secret-thread".into(), run, document }
+    let facts = json(app, by("a", get("/api/memory"))).await;
+    let fact = facts["facts"][0]["id"].as_str().expect("an id").to_owned();
+    Things { thread: "secret-thread".into(), run, document, fact }
 }
 
 /// A request for a route that a caller with a right to everything would get an answer to.
@@ -38,6 +41,7 @@ fn request(route: &Route, things: &Things) -> Request<Body> {
         .replace("{thread}", &things.thread)
         .replace("{run}", &things.run)
         .replace("{document}", &things.document)
+        .replace("{fact}", &things.fact)
         .replace("{agent}", "react")
         .replace("{model}", "react")
         .replace("{change}", "retry");
@@ -142,6 +146,7 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 404 200  post   /api/documents/{document}/{change}
         401 401 200 200  get    /api/search
         401 401 200 200  get    /api/usage
+        401 401 200 200  get    /api/memory
         401 401 200 200  post   /api/chat
         401 401 200 200  post   /api/contract/chat
         401 401 200 200  get    /v1/models
@@ -150,6 +155,7 @@ async fn every_route_lets_in_whom_it_should() {
         401 401 200 200  post   /api/threads/{thread}/runs
         401 401 204 204  delete /api/threads/{thread}
         401 401 404 204  delete /api/documents/{document}
+        401 401 404 204  delete /api/memory/{fact}
     "#]]
     .assert_eq(&table);
 }
@@ -162,11 +168,13 @@ async fn what_belongs_to_another_is_told_like_what_is_not_there() {
         thread: "absent-thread".into(),
         run: "00000000-0000-7000-8000-000000000000".into(),
         document: "0".repeat(32),
+        fact: "000000000000".into(),
     };
     let names = |text: String, things: &Things| {
         text.replace(&things.thread, "THREAD")
             .replace(&things.run, "RUN")
             .replace(&things.document, "DOCUMENT")
+            .replace(&things.fact, "FACT")
     };
     let mut checked = 0;
     for route in ROUTES.iter().filter(|route| route.door == Door::Keyed && route.path.contains('{')) {
@@ -206,6 +214,8 @@ async fn lists_searches_and_sums_hold_nothing_of_another() {
         ("/api/approvals", "questions"),
         ("/api/search?q=비밀+수당", "hits"),
         (&format!("/api/search?q=비밀&document={}", theirs.document), "hits"),
+        ("/api/memory", "facts"),
+        ("/api/memory?q=비밀", "facts"),
         ("/api/usage", "runs"),
     ] {
         let path = path
@@ -216,7 +226,7 @@ async fn lists_searches_and_sums_hold_nothing_of_another() {
         assert!(a[key] != json!([]) && a[key] != 0, "{path}: {a}");
         nothing.push_str(&format!("{} ", b[key]));
     }
-    assert_eq!(nothing, "[] [] [] [] [] [] 0 ");
+    assert_eq!(nothing, "[] [] [] [] [] [] [] [] 0 ");
     assert_eq!(problem(&app, by("b", get("/api/usage?thread=secret-thread"))).await, "404 not_found");
     // The same name means another thread, and asking there tells nothing and changes nothing.
     let before = json(&app, by("a", get("/api/threads/secret-thread/messages"))).await;
@@ -402,4 +412,17 @@ async fn how_long_a_refusal_takes_does_not_tell_whether_the_thing_is_there() {
         }
     }
     panic!("refusals tell by their time what is there: {found:?}, at most {most}");
+}
+
+#[tokio::test]
+async fn where_nothing_is_remembered_the_way_to_switch_it_on_is_told() {
+    let app = crate::app();
+    for request in [get("/api/memory"), sent("delete", "/api/memory/x", "")] {
+        let answer = send(&app, request).await;
+        assert_eq!(answer.status().as_u16(), 404);
+        let told: Value = serde_json::from_str(&text(answer).await).expect("a problem");
+        speaks_both(&told);
+        assert!(told["detail"].as_str().is_some_and(|en| en.contains("`memory = true`")), "{told}");
+        assert!(told["detail_ko"].as_str().is_some_and(|ko| ko.contains("켜세요")), "{told}");
+    }
 }

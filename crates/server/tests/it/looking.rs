@@ -1,5 +1,9 @@
 //! What is found and counted, and that looking changes nothing.
 
+use std::sync::Arc;
+
+use doran_engine::store::{RamStore, Upkeep};
+
 use crate::{by, get, json, post, send, shared};
 
 #[tokio::test]
@@ -51,6 +55,44 @@ async fn a_thread_is_found_by_its_title_and_by_what_was_said() {
     assert!(found("a", "아무도 하지 않은 말").await.is_empty());
     assert!(found("a", "toolsUsed").await.is_empty(), "what only the log holds is no word of anybody");
     assert!(found("b", "15일").await.is_empty(), "of another tenant");
+}
+
+#[tokio::test]
+async fn the_oldest_of_many_threads_is_found_by_what_was_said_on_it() {
+    const THREADS: usize = 2300;
+    let store = Arc::new(RamStore::new());
+    let app = crate::app_on(store.clone());
+    let ask = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+    json(&app, post("/api/threads/oldest/runs?wait=true", ask)).await;
+    let title = |words: String| serde_json::Map::from_iter([("title".to_owned(), words.into())]);
+    for number in 0..THREADS {
+        let thread = doran_engine::ThreadId::new(&format!("t{number}")).expect("a name");
+        let key = doran_engine::ThreadKey { tenant: doran_engine::Tenant::local(), thread };
+        store.put_thread(&key, &title(format!("대화 {number}"))).await.expect("put");
+    }
+    // What was said in the answer stands in no title.
+    let looked = async |words: &str, limit: usize| {
+        let words: String = words.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let (mut found, mut next, mut requests) = (Vec::new(), Some(0), 0);
+        while let Some(cursor) = next {
+            let path = format!("/api/threads?q={words}&limit={limit}&cursor={cursor}");
+            let page = json(&app, get(&path)).await;
+            let threads = page["threads"].as_array().expect("a list");
+            assert!(threads.len() <= limit, "{page}");
+            found.extend(threads.iter().map(|one| one["id"].as_str().expect("a name").to_owned()));
+            assert!(page["next"].is_null() || page["next"].as_u64() > Some(cursor), "it goes on: {page}");
+            next = page["next"].as_u64();
+            requests += 1;
+        }
+        (found, requests)
+    };
+    let (found, requests) = looked("15일", 40).await;
+    assert_eq!(found, ["oldest"]);
+    assert!((2..=4).contains(&requests), "one request looks through some, not through all: {requests}");
+    let (mut found, _) = looked("대화 22", 7).await;
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 111, "each once, whatever the size of the page");
 }
 
 #[tokio::test]

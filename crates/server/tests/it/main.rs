@@ -10,6 +10,7 @@ mod handed_in;
 mod hostile;
 mod identity;
 mod looking;
+mod once;
 mod openai;
 mod page;
 mod races;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, header};
+use doran_agents::memory::{Fact, Memories, Owner, RamMemories, SPACE};
 use doran_agents::retrieval::{Library, LibraryOptions};
 use doran_agents::tools::{Calculator, Policy};
 use doran_agents::{Parts, all, samples};
@@ -39,6 +41,17 @@ use tower::ServiceExt;
 
 fn app() -> App {
     app_with(Arc::new(OfflineModel), Limits::default())
+}
+
+/// A server whose things are kept here.
+fn app_on(store: Arc<RamStore>) -> App {
+    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
+    let agents = all(&Parts::new(Arc::new(OfflineModel), index.clone())).expect("sound graphs");
+    let runtime = Runtime::new(store);
+    for agent in &agents {
+        agent.register(&runtime).expect("registered");
+    }
+    App::new(runtime, agents).index(index)
 }
 
 fn app_with(model: Arc<dyn ChatModel>, limits: Limits) -> App {
@@ -72,7 +85,12 @@ fn two_keys() -> Keys {
 
 /// A server of two tenants that takes documents; the samples belong to `a`.
 async fn shared(name: &str) -> App {
-    let (app, index) = app_of(Arc::new(OfflineModel), "a");
+    shared_with(name, Arc::new(OfflineModel)).await
+}
+
+/// The same with this model.
+async fn shared_with(name: &str, model: Arc<dyn ChatModel>) -> App {
+    let (app, index) = app_of(model, "a");
     let path =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::remove_dir_all(&path).ok();
@@ -82,7 +100,13 @@ async fn shared(name: &str) -> App {
     let library = Library::open(&path, index, options).await.expect("a library");
     // What is counted here is who gets in, not how often.
     let rate = doran_server::Rate { per_minute: 1e9, burst: 1e9 };
-    app.keys(two_keys()).library(library).limits(Limits { rate, ..Limits::default() })
+    let memories = RamMemories::new();
+    let fact = Fact { id: "a1b2c3d4e5f6".into(), text: "비밀 수당은 25일".into(), at_ms: 1 };
+    memories.keep(&Owner::new("a", SPACE), fact).await.expect("kept");
+    app.keys(two_keys())
+        .library(library)
+        .memories(Arc::new(memories))
+        .limits(Limits { rate, ..Limits::default() })
 }
 
 fn get(path: &str) -> Request<Body> {

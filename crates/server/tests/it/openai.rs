@@ -33,6 +33,35 @@ async fn streamed(app: &App, model: &str, question: &str) -> (String, Option<Str
     (words, finish, frames)
 }
 
+/// The reasoning of an answer under the name that most clients know, once it is the same under both.
+fn reasoning(said: &Value) -> String {
+    assert_eq!(said.get("reasoning_content"), said.get("reasoning"), "{said}");
+    assert!(said.get("tool_calls").is_none(), "the tools are the agent's: {said}");
+    said["reasoning_content"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn what_an_agent_does_on_the_way_is_told_as_reasoning_in_the_language_of_the_question() {
+    let app = app();
+    for (agent, question, thought) in [
+        ("assistant", "연차휴가는 며칠인가요?", "찾"),
+        ("docqa", "When must receipts be uploaded?", "looking documents up"),
+        ("contract", "중도에 해지하면 위약금은 얼마인가요?", "hybrid_search {"),
+    ] {
+        let (_, finish, frames) = streamed(&app, agent, question).await;
+        assert_eq!(finish.as_deref(), Some("stop"), "{frames}");
+        let mut live = String::new();
+        for frame in frames.lines().filter_map(|line| line.strip_prefix("data: {")) {
+            let chunk: Value = serde_json::from_str(&format!("{{{frame}")).expect("JSON");
+            live.push_str(&reasoning(&chunk["choices"][0]["delta"]));
+        }
+        let asked = json!({ "model": agent, "messages": [{ "role": "user", "content": question }] });
+        let whole = fetched(&app, post("/v1/chat/completions", &asked.to_string())).await;
+        assert_eq!(reasoning(&whole["choices"][0]["message"]), live, "{agent}");
+        assert!(live.contains(thought) && live.ends_with('\n'), "{agent}: {live}");
+    }
+}
+
 #[tokio::test]
 async fn a_second_question_is_answered_like_a_first() {
     let app = app();

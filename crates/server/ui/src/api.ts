@@ -109,8 +109,10 @@ export const agents = () => read<Agent[] | { agents: Agent[] }>('/api/agents').t
 export const graph = (agent: string) =>
   request(`/api/agents/${part(agent)}/graph?format=svg`).then((response) => response.text())
 
-export const threads = (q: string, cursor?: string) =>
-  read<{ threads: Thread[]; next: string | null }>(`/api/threads${query({ q, limit: 40, cursor })}`)
+/** Threads that are asked for at a time. */
+export const PAGE = 40
+export const threads = (q: string, cursor?: number) =>
+  read<{ threads: Thread[]; next: number | null }>(`/api/threads${query({ q, limit: PAGE, cursor })}`)
 export const newThread = (agent: string) => read<Thread>('/api/threads', { method: 'POST', json: { agent } })
 export const oneThread = (id: string) => read<Thread>(thread(id))
 /** A thread that goes on from after an entry of another. The same `once` never makes two. */

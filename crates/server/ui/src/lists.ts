@@ -13,9 +13,11 @@ export const agent = signal<string>(recall('agent') ?? '')
 export const models = signal<Models | null>(null)
 
 export const threads = signal<Thread[]>([])
-export const threadsNext = signal<string | null>(null)
+export const threadsNext = signal<number | null>(null)
 export const threadsError = signal<unknown>(null)
 export const searched = signal('')
+/** Whether a search still goes through older threads. */
+export const isLooking = signal(false)
 
 export function agentOf(id: string): Agent | undefined {
   return agents.value.find((one) => one.id === id)
@@ -42,14 +44,26 @@ let asked = 0
 /** Brings the list up to date, or goes on where it ended. */
 export async function loadThreads(more = false): Promise<void> {
   const mine = ++asked
+  const q = searched.value
+  const before = more ? threads.value : []
+  let cursor = more ? threadsNext.value : null
+  let found: Thread[] = []
   try {
-    const got = await api.threads(searched.value, more ? (threadsNext.value ?? undefined) : undefined)
-    if (mine !== asked) return
-    threads.value = more ? [...threads.value, ...got.threads] : got.threads
-    threadsNext.value = got.next ?? null
-    threadsError.value = null
+    do {
+      const got = await api.threads(q, cursor ?? undefined)
+      if (mine !== asked) return
+      found = [...found, ...got.threads]
+      cursor = got.next ?? null
+      threads.value = [...before, ...found]
+      threadsNext.value = cursor
+      threadsError.value = null
+      // A search looks through so many at a time, and may find nothing for a while.
+      isLooking.value = q !== '' && cursor !== null && found.length < api.PAGE
+    } while (isLooking.value)
   } catch (error) {
-    if (mine === asked) threadsError.value = error
+    if (mine !== asked) return
+    threadsError.value = error
+    isLooking.value = false
   }
 }
 

@@ -18,7 +18,7 @@ begin
         where p.pronamespace = current_schema()::regnamespace and p.proname in (
             'pair_digest', 'base_after', 'newest_entry', 'write_step', 'start_run',
             'cancel_paused', 'submit_run', 'claim_runs', 'renew_leases', 'lock_run',
-            'cancel_run', 'release_run', 'answer_run', 'retry_run', 'put_thread',
+            'cancel_run', 'clear_pairs', 'release_run', 'answer_run', 'retry_run', 'put_thread',
             'append_entry', 'copy_thread', 'delete_thread', 'clear_idle_threads', 'clear_old_entries')
     loop
         execute 'drop function ' || v_old;
@@ -81,7 +81,7 @@ begin
         -- Only now that the run is locked does the newest entry stay the newest.
         o_head := p_head + cardinality(p_kinds);
         insert into entries (number, seq, parent, base, run, at, kind, body)
-        select v_number, p_head + e.i, coalesce(e.parent, p_head + e.i - 1), e.base, p_run, o_at, e.kind, e.body
+        select v_number, p_head + e.i, nullif(e.parent, p_head + e.i - 1), e.base, p_run, o_at, e.kind, e.body
         from unnest(p_kinds, p_bodies, p_parents, p_bases) with ordinality as e (kind, body, parent, base, i)
         where p_head = (select coalesce(max(seq), 0) from entries where number = v_number);
         if not found then
@@ -145,7 +145,7 @@ declare
     v_run runs;
 begin
     insert into entries (number, seq, parent, base, run, at, kind, body)
-    values (p_run.number, p_head + 1, v_parent, base_after(p_run.number, v_parent), p_run.run, v_now,
+    values (p_run.number, p_head + 1, nullif(v_parent, p_head), base_after(p_run.number, v_parent), p_run.run, v_now,
         p_run.first_kind, p_run.first_body);
     update threads set head = p_head + 1, active = p_run.run, updated_at = v_now
     where tenant = p_run.tenant and thread = p_run.thread;
@@ -164,8 +164,8 @@ declare
     v_now timestamptz := clock_timestamp();
     v_run runs;
 begin
-    insert into entries (number, seq, parent, base, run, at, kind, body)
-    values (p_run.number, p_head + 1, p_head, base_after(p_run.number, p_head), p_run.run, v_now, 9, p_body);
+    insert into entries (number, seq, base, run, at, kind, body)
+    values (p_run.number, p_head + 1, base_after(p_run.number, p_head), p_run.run, v_now, 9, p_body);
     update threads set head = p_head + 1, active = null, updated_at = v_now
     where tenant = p_run.tenant and thread = p_run.thread;
     delete from records where tenant = p_run.tenant and run = p_run.run;
@@ -281,7 +281,8 @@ begin
     o_head := v_thread.head + 1;
     o_outcome := 1;
     insert into entries (number, seq, parent, base, run, at, kind, body)
-    values (v_thread.number, o_head, v_parent, base_after(v_thread.number, v_parent), p_run, v_now, p_kind, p_body);
+    values (v_thread.number, o_head, nullif(v_parent, v_thread.head), base_after(v_thread.number, v_parent), p_run,
+        v_now, p_kind, p_body);
     update threads set head = o_head, active = p_run, updated_at = v_now
     where tenant = p_tenant and thread = p_thread;
     insert into runs (tenant, run, thread, number, graph, fingerprint, status, epoch, owner, lease_until, created_at,
@@ -418,8 +419,8 @@ declare
     v_now timestamptz := clock_timestamp();
     v_run runs;
 begin
-    insert into entries (number, seq, parent, base, run, at, kind, body)
-    values (p_run.number, p_head + 1, p_head, base_after(p_run.number, p_head), p_run.run, v_now, p_kind, p_body);
+    insert into entries (number, seq, base, run, at, kind, body)
+    values (p_run.number, p_head + 1, base_after(p_run.number, p_head), p_run.run, v_now, p_kind, p_body);
     update threads set head = p_head + 1, active = p_run.run, updated_at = v_now
     where tenant = p_run.tenant and thread = p_run.thread;
     -- A retry (kind 6) takes a wish to cancel back, an answer does not.
@@ -468,6 +469,13 @@ begin
     return release_run(v_run, v_thread.head, 6::int2, p_body, p_fingerprint);
 end $$;
 
+-- The caller holds the thread's lock.
+create function clear_pairs(p_thread threads) returns void language sql as $$
+    delete from thread_pairs p
+    using unnest(p_thread.meta_keys, p_thread.meta_vals) as m (k, v)
+    where p.tenant = p_thread.tenant and p.pair = pair_digest(m.k, m.v) and p.thread = p_thread.thread
+$$;
+
 -- `p_values` holds a null for each key to remove.
 create function put_thread(p_tenant text, p_thread text, p_keys bytea[], p_values bytea[])
 returns threads language plpgsql as $$
@@ -482,6 +490,7 @@ begin
     if not found then
         raise exception 'the thread is being removed' using errcode = '40001';
     end if;
+    perform clear_pairs(v_thread);
     with kept as (
         select m.k, m.v from unnest(v_thread.meta_keys, v_thread.meta_vals) as m (k, v) where m.k <> all (p_keys)
         union all
@@ -492,7 +501,6 @@ begin
         meta_vals = coalesce((select array_agg(v order by k) from kept), '{}')
     where tenant = p_tenant and thread = p_thread
     returning * into v_thread;
-    delete from thread_pairs where tenant = p_tenant and thread = p_thread;
     insert into thread_pairs (tenant, pair, thread)
     select p_tenant, pair_digest(m.k, m.v), p_thread from unnest(v_thread.meta_keys, v_thread.meta_vals) as m (k, v);
     v_thread.head := newest_entry(v_thread.number);
@@ -518,7 +526,7 @@ begin
         raise exception 'the newest entry is %, not %', v_thread.head, p_expect using errcode = 'DR003';
     end if;
     insert into entries (number, seq, parent, base, run, at, kind, body)
-    values (v_thread.number, p_expect + 1, coalesce(p_parent, p_expect), p_base, null, v_now, p_kind, p_body);
+    values (v_thread.number, p_expect + 1, nullif(p_parent, p_expect), p_base, null, v_now, p_kind, p_body);
     if p_snapshot is not null then
         insert into snapshots (number, seq, body) values (v_thread.number, p_expect + 1, p_snapshot);
     end if;
@@ -554,15 +562,15 @@ begin
     select v_to.number, seq, body from snapshots
     where number = v_from.number and seq <= v_from.head;
     insert into thread_pairs (tenant, pair, thread)
-    select tenant, pair, p_to from thread_pairs where tenant = p_tenant and thread = p_from;
+    select p_tenant, pair_digest(m.k, m.v), p_to from unnest(v_to.meta_keys, v_to.meta_vals) as m (k, v);
     return v_to;
 end $$;
 
 create function delete_thread(p_tenant text, p_thread text) returns bool language plpgsql as $$
 declare
-    v_number int8;
+    v_thread threads;
 begin
-    select number into v_number from threads where tenant = p_tenant and thread = p_thread for update;
+    select * into v_thread from threads where tenant = p_tenant and thread = p_thread for update;
     if not found then
         return false;
     end if;
@@ -571,9 +579,9 @@ begin
     delete from records n using runs r
     where r.tenant = p_tenant and r.thread = p_thread and n.tenant = r.tenant and n.run = r.run;
     delete from runs where tenant = p_tenant and thread = p_thread;
-    delete from entries where number = v_number;
-    delete from snapshots where number = v_number;
-    delete from thread_pairs where tenant = p_tenant and thread = p_thread;
+    delete from entries where number = v_thread.number;
+    delete from snapshots where number = v_thread.number;
+    perform clear_pairs(v_thread);
     delete from idempotency where tenant = p_tenant and thread = p_thread;
     delete from threads where tenant = p_tenant and thread = p_thread;
     return true;

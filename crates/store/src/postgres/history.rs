@@ -34,7 +34,7 @@ impl History for PostgresStore {
             union all
             select 2, seq, 0, 0, null, null, null, body from s
             union all
-            (select 3, e.seq, e.parent, e.base, e.run, e.at, e.kind, e.body from w, entries e
+            (select 3, e.seq, coalesce(e.parent, e.seq - 1), e.base, e.run, e.at, e.kind, e.body from w, entries e
             where e.number = w.number and e.seq > coalesce((select s.seq from s), w.base)
                 and e.seq <= w.seq
             order by e.seq)";
@@ -72,7 +72,7 @@ impl History for PostgresStore {
     async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError> {
         // The thread comes with every row, and alone when there is no entry, to tell an empty one from none.
         let sql = "
-            select e.seq::int8, e.parent::int8, e.base::int8, e.run, e.at, e.kind, e.body
+            select e.seq::int8, coalesce(e.parent, e.seq - 1)::int8 as parent, e.base::int8, e.run, e.at, e.kind, e.body
             from threads t left join lateral (
                 select * from entries e where e.number = t.number and e.seq > $3::int8 order by e.seq limit $4
             ) e on true

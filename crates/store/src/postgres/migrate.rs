@@ -20,6 +20,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0004_places.sql"),
     include_str!("../../migrations/postgres/0005_minutes.sql"),
     "", // functions alone
+    include_str!("../../migrations/postgres/0007_small.sql"),
 ];
 
 /// The functions of the newest format. They hold nothing, so after a step they are all made anew.

@@ -55,7 +55,7 @@ impl Together for Steps {
                     for no key update) r
             ), written as (
                 insert into entries (number, seq, parent, base, run, at, kind, body)
-                select h.number, h.head + 1, coalesce(h.parent, h.head), h.base, h.run, clock_timestamp(), h.kind, h.body
+                select h.number, h.head + 1, nullif(h.parent, h.head), h.base, h.run, clock_timestamp(), h.kind, h.body
                 from held h
                 where h.head = (select coalesce(max(e.seq), 0) from entries e where e.number = h.number)
                 returning number, at
@@ -121,8 +121,7 @@ impl Together for Ends {
         };
         let of: Vec<i64> = entries().map(|(i, _, _)| i).collect();
         let seqs: Vec<i64> = entries().map(|(_, seq, _)| int(seq)).collect();
-        let parents: Vec<i64> =
-            entries().map(|(_, seq, entry)| int(entry.parent.unwrap_or(seq - 1))).collect();
+        let parents: Vec<Option<i64>> = entries().map(|(_, _, entry)| entry.parent.map(int)).collect();
         let bases: Vec<i64> = entries().map(|(_, _, entry)| int(entry.base)).collect();
         let kinds: Vec<i16> = entries().map(|(_, _, entry)| i16::from(entry.kind.code())).collect();
         let bodies: Vec<&[u8]> = entries().map(|(_, _, entry)| entry.body.as_slice()).collect();
@@ -145,7 +144,7 @@ impl Together for Ends {
                 where h.head = (select coalesce(max(e.seq), 0) from entries e where e.number = h.number)
             ), written as (
                 insert into entries (number, seq, parent, base, run, at, kind, body)
-                select f.number, n.seq, n.parent, n.base, f.run, f.at, n.kind, n.body
+                select f.number, n.seq, nullif(n.parent, n.seq - 1), n.base, f.run, f.at, n.kind, n.body
                 from unnest($12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::int2[], $17::bytea[])
                     as n (i, seq, parent, base, kind, body)
                 join ending f on f.i = n.i
@@ -259,8 +258,8 @@ impl Together for Starts {
                     select 1 from runs q where q.tenant = t.tenant and q.thread = t.thread and q.status = 1)
                 returning t.number, t.head, t.active, t.updated_at as at, t.created_at = t.updated_at as new
             ), placed as (
-                insert into entries (number, seq, parent, base, run, at, kind, body)
-                select m.number, m.head, m.head - 1,
+                insert into entries (number, seq, base, run, at, kind, body)
+                select m.number, m.head,
                     case when m.head = 1 then 0 else base_after(m.number, m.head - 1) end, a.run, m.at, a.kind, a.body
                 from made m join asked a on a.run = m.active
             ), paired as (

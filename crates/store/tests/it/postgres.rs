@@ -148,7 +148,7 @@ async fn a_newer_format_is_refused() {
         .await
         .expect("update");
     let refused = PostgresStore::open(&url).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 6 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 7 })), "{refused:?}");
 }
 
 /// Stores as older formats left them: a run that was submitted there goes on here, with the entries of its thread.
@@ -160,11 +160,13 @@ async fn a_store_of_an_older_format_is_brought_up_and_its_runs_go_on() {
     let fourth = include_str!("../fixtures/postgres/v4_functions.sql");
     let minutes = include_str!("../../migrations/postgres/0005_minutes.sql");
     let fifth = include_str!("../fixtures/postgres/v5_functions.sql");
+    let sixth = include_str!("../fixtures/postgres/v6_functions.sql");
     let formats = [
         (2, vec![second]),
         (3, vec![second, third]),
         (4, vec![second, third, places, fourth]),
         (5, vec![second, third, places, fourth, minutes, fifth]),
+        (6, vec![second, third, places, fourth, minutes, fifth, sixth]),
     ];
     for (format, functions) in formats {
         let Some(url) = pg::fresh() else { return };

@@ -17,6 +17,7 @@ mod scope;
 mod state;
 mod tools;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +26,12 @@ use doran_retrieval::Index;
 
 use super::{Agent, AgentError, Parts};
 use crate::language::Language;
-use crate::nodes::{Models, ReplyCache, with};
+use crate::nodes::{CONTEXT_LENGTH, Models, ReplyCache, with};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
+use crate::tools::{Class, Policy, Toolbox};
+
+pub(crate) use tools::TOOLS;
 
 pub use state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun};
 
@@ -35,9 +39,15 @@ pub use state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun};
 pub(crate) struct Contracts {
     models: Models,
     index: Arc<dyn Index>,
+    /// Which of its own tools it uses, and the policies of those that are not simply allowed.
+    own: Vec<(&'static str, Policy)>,
+    /// Tools of others that settings give it.
+    more: Toolbox,
     prompts: Prompts,
     cache: Option<ReplyCache>,
     max_iterations: u32,
+    /// Tokens the model can take.
+    context_length: usize,
     language: Option<Language>,
 }
 
@@ -57,9 +67,12 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
     let own = Arc::new(Contracts {
         models: parts.models(),
         index: parts.index.clone(),
+        own: own_tools(settings),
+        more: parts.tools.clone(),
         prompts: settings.prompts(name)?,
         cache: settings.enable_cache.unwrap_or(true).then(|| ReplyCache::new(lifetime)),
         max_iterations: settings.max_iterations.unwrap_or(4),
+        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
         language: settings.language,
     });
     let graph = graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
@@ -75,7 +88,17 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
     ))
 }
 
+/// Its own tools, as settings leave them.
+fn own_tools(settings: &AgentSettings) -> Vec<(&'static str, Policy)> {
+    let used = |name: &&str| settings.tools.as_ref().is_none_or(|tools| tools.iter().any(|one| one == name));
+    let policy = |name: &str| settings.policies.get(name).copied().unwrap_or(Policy::Allow);
+    TOOLS.into_iter().filter(used).map(|name| (name, policy(name))).collect()
+}
+
 fn graph(own: &Arc<Contracts>) -> Result<Graph<ContractState>, BuildError> {
+    let changing = own.more.list().filter(|(about, _)| about.class != Class::ReadOnly);
+    let changing: Arc<BTreeSet<String>> =
+        Arc::new(changing.map(|(about, _)| about.spec.name.clone()).collect());
     Graph::define(|step| match step {
         Step::ScopeValidator => node(with(own, nodes::scope_validator)).branch_or_end(
             [Step::CheckPreviousContext],
@@ -87,7 +110,10 @@ fn graph(own: &Arc<Contracts>) -> Result<Graph<ContractState>, BuildError> {
         Step::CheckPreviousContext => node(with(own, nodes::check_previous_context)).then(Step::Planner),
         Step::Planner => node(with(own, nodes::planner)).branch(
             [Step::Respond, Step::Evaluator, Step::ParallelExecutor, Step::Executor],
-            should_execute_tools,
+            {
+                let changing = changing.clone();
+                move |state: &ContractState| should_execute_tools(state, &changing)
+            },
         ),
         Step::Executor => node(with(own, nodes::executor)).then(Step::Evaluator),
         Step::ParallelExecutor => node(with(own, nodes::parallel_executor)).then(Step::Evaluator),
@@ -100,13 +126,14 @@ fn graph(own: &Arc<Contracts>) -> Result<Graph<ContractState>, BuildError> {
     .build()
 }
 
-/// `no_tools`, `skip_to_evaluator`, `execute_parallel` or `execute_sequential`. All tools of this agent only read, so
-/// two or more of them always run side by side.
-fn should_execute_tools(state: &ContractState) -> To<Step> {
+/// `no_tools`, `skip_to_evaluator`, `execute_parallel` or `execute_sequential`: two or more calls run side by side where
+/// none of them changes anything, as its own never do.
+fn should_execute_tools(state: &ContractState, changing: &BTreeSet<String>) -> To<Step> {
     To::Node(match state.next_tools.len() {
         0 if state.all_tools_skipped => Step::Evaluator,
         0 => Step::Respond,
         1 => Step::Executor,
+        _ if state.next_tools.iter().any(|call| changing.contains(&call.name)) => Step::Executor,
         _ => Step::ParallelExecutor,
     })
 }

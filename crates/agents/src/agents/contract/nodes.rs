@@ -12,7 +12,7 @@ use super::Contracts;
 use super::plan::{fresh, proposed};
 use super::quote::{cited, with_clause};
 use super::requests::{InScope, NeedsPrevious, Sufficiency};
-use super::scope::{Scope, points_back, scope};
+use super::scope::{Scope, is_about_memory, points_back, scope};
 use super::state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun, signature};
 use super::tools::Findings;
 use crate::language::Language;
@@ -37,6 +37,7 @@ pub(super) async fn scope_validator(
     let in_scope = match scope(&state.user_message) {
         Scope::In => true,
         _ if back => true,
+        _ if own.has_memory() && is_about_memory(&state.user_message) => true,
         Scope::Out => false,
         Scope::Open => {
             let decided =
@@ -102,7 +103,8 @@ pub(super) async fn planner(
     let titles = async { desk.titles(&whose).await.map_err(sorted) };
     let (documents, titles): (Vec<String>, Vec<String>) = work.cx.effect("titles", titles).await?;
     let first = state.iteration_count == 0 && state.tool_history.is_empty();
-    let rules = if first { proposed(&state.user_message, &titles) } else { Vec::new() };
+    let mut rules = if first { proposed(&state.user_message, &titles) } else { Vec::new() };
+    rules.retain(|call| own.may_call(&call.name));
     let request = own.plan_request(&state, &rules, documents)?;
     let reply = work.ask(&own.models, request, Words::Hidden).await?;
     let wanted: Vec<ToolCall> = rules.into_iter().chain(reply.tool_calls).collect();
@@ -149,17 +151,20 @@ async fn execute(
     node: &str,
 ) -> Result<ContractStateUpdate, NodeError> {
     let work = Work::new(cx, state.progress.language);
-    let toolbox = own.desk(state).toolbox()?;
-    let caller =
-        Caller { toolbox: &toolbox, read: &state.messages, taint: state.taint, sessions: &BTreeMap::new() };
+    let toolbox = own.toolbox(state)?;
+    let mut sessions = state.sessions.clone();
+    let mut changed = BTreeMap::new();
     let mut history = state.tool_history.clone();
     let mut collected = state.collected_info.clone();
     let mut explored = state.explored_articles.clone();
     let mut unexplored = state.unexplored_articles.clone();
     let mut taint = state.taint;
     for calls in batches {
+        let caller = Caller { toolbox: &toolbox, read: &state.messages, taint, sessions: &sessions };
         let called = call_tools(&work, &caller, calls).await?;
         taint = taint.and(called.taint);
+        sessions.extend(called.sessions.clone());
+        changed.extend(called.sessions);
         for ((call, result), data) in calls.iter().zip(called.results).zip(called.data) {
             let findings: Findings = serde_json::from_value(data).unwrap_or_default();
             for source in findings.found {
@@ -167,15 +172,18 @@ async fn execute(
                 collect(&mut collected, source);
             }
             unexplored.extend(findings.refers_to);
-            let ToolResult { text, failed, .. } = result;
-            history.push(ToolRun { iteration: state.iteration_count, call: call.clone(), text, failed });
+            let ToolResult { text, failed, origin, .. } = result;
+            let (iteration, call) = (state.iteration_count, call.clone());
+            history.push(ToolRun { iteration, call, text, failed, origin });
         }
     }
     each_once(&mut explored);
     each_once(&mut unexplored);
     unexplored.retain(|article| !explored.contains(article));
     let names: Vec<&str> = state.next_tools.iter().map(|call| call.name.as_str()).collect();
-    Ok(ContractState::update()
+    let update = ContractState::update();
+    let update = if changed.is_empty() { update } else { update.sessions(changed) };
+    Ok(update
         .tool_history(history)
         .collected_info(collected)
         .explored_articles(explored)

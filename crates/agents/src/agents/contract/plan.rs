@@ -118,6 +118,7 @@ mod tests {
             call: call("get_article_by_index", json!({ "article": "제5조" })),
             text: String::new(),
             failed: false,
+            origin: doran_llm::Origin::Document,
         };
         let state = ContractState { tool_history: vec![done], ..ContractState::default() };
         let wanted = ["5조", "제6조", "제 6 조", "제7조"]

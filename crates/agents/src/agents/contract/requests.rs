@@ -9,12 +9,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Contracts;
-use super::state::{ContractState, signature};
-use super::tools::Desk;
+use super::state::{ContractState, ToolRun, signature};
+use super::tools::{Desk, TOOLS};
 use crate::language::Language;
+use crate::nodes::{DECIDING, fitted, room_beside, within};
 use crate::prompt::PlanPrompt;
 use crate::source::{Source, SourceKind};
 use crate::state::{question, spoken};
+use crate::tools::{Policy, Toolbox};
 
 /// Whether a question is about contracts.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -45,20 +47,47 @@ impl Contracts {
         Desk { index: self.index.clone(), contract: state.contract_id.clone() }
     }
 
+    /// Its own tools as settings leave them, and those that settings give it.
+    pub(super) fn toolbox(&self, state: &ContractState) -> Result<Toolbox, NodeError> {
+        let names: Vec<&str> = self.own.iter().map(|(name, _)| *name).collect();
+        let mut toolbox = self.desk(state).toolbox()?.only(&names);
+        for (name, policy) in &self.own {
+            toolbox.set_policy(name, *policy);
+        }
+        Ok(toolbox.and(&self.more))
+    }
+
+    /// Whether a tool is among those it has.
+    pub(super) fn may_call(&self, name: &str) -> bool {
+        self.own.iter().any(|(own, policy)| *own == name && *policy != Policy::Deny)
+            || self.more.get(name).is_some()
+    }
+
+    /// Whether it was given a memory.
+    pub(super) fn has_memory(&self) -> bool {
+        ["remember", "recall", "forget"].iter().any(|name| self.more.get(name).is_some())
+    }
+
+    /// What the tools that settings give it are called.
+    fn more_names(&self) -> Vec<String> {
+        self.more.specs().into_iter().map(|spec| spec.name).collect()
+    }
+
     fn specs(&self, state: &ContractState) -> Result<Vec<ToolSpec>, NodeError> {
-        Ok(self.desk(state).toolbox()?.specs())
+        Ok(self.toolbox(state)?.specs())
     }
 
     /// A small decision about the question, with the turn before it.
     fn small(&self, state: &ContractState, system: String, purpose: Purpose) -> ChatRequest {
         let mut messages = vec![Message::system("system", system)];
-        messages.extend(state.previous_turn());
-        messages.extend(question(&state.messages).cloned());
+        let said = state.previous_turn().into_iter().chain(question(&state.messages).cloned()).collect();
+        let room = room_beside(self.context_length, &messages, &[]).min(DECIDING);
+        messages.extend(within(said, room, spoken(self.language, &state.messages)));
         ChatRequest { purpose, role: ModelRole::Small, temperature: Some(0.0), ..ChatRequest::new(messages) }
     }
 
     pub(super) fn scope_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
-        let system = self.prompts.scope(spoken(self.language, &state.messages))?;
+        let system = self.prompts.scope(spoken(self.language, &state.messages), self.more_names())?;
         Ok(ChatRequest { schema: Some(schema_of::<InScope>()), ..self.small(state, system, Purpose::Scope) })
     }
 
@@ -81,20 +110,22 @@ impl Contracts {
             explored: state.explored_articles.clone(),
             unexplored: state.unexplored_articles.clone(),
             documents,
+            more: self.more_names(),
         };
         let system = self.prompts.plan(state.progress.language, plan)?;
-        Ok(ChatRequest {
+        let request = ChatRequest {
             purpose: Purpose::Plan,
             tools: self.specs(state)?,
             tool_choice: ToolChoice::Auto,
             ..ChatRequest::new(worked(state, system))
-        })
+        };
+        Ok(fitted(request, self.context_length, state.progress.language))
     }
 
     pub(super) fn evaluate_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
         let (explored, unexplored) = (&state.explored_articles, &state.unexplored_articles);
         let system = self.prompts.evaluate(state.progress.language, explored, unexplored)?;
-        Ok(ChatRequest {
+        let request = ChatRequest {
             purpose: Purpose::Sufficiency,
             schema: Some(schema_of::<Sufficiency>()),
             temperature: Some(0.0),
@@ -102,19 +133,30 @@ impl Contracts {
             tools: self.specs(state)?,
             tool_choice: ToolChoice::None,
             ..ChatRequest::new(worked(state, system))
-        })
+        };
+        Ok(fitted(request, self.context_length, state.progress.language))
     }
 
     pub(super) fn answer_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
         let previous = state.need_previous_context == Some(true);
-        let mut messages = vec![Message::system("system", self.prompts.contract(language, previous)?)];
+        let more: Vec<&ToolRun> =
+            state.tool_history.iter().filter(|run| !TOOLS.contains(&run.call.name.as_str())).collect();
+        let system = self.prompts.contract(language, previous, !more.is_empty())?;
+        let mut messages = vec![Message::system("system", system)];
         messages.extend(kept_apart(&state.collected_info, language));
         if previous {
             messages.extend(state.previous_turn());
         }
         messages.extend(question(&state.messages).cloned());
-        Ok(ChatRequest::new(messages))
+        if more.is_empty() {
+            return Ok(fitted(ChatRequest::new(messages), self.context_length, language));
+        }
+        messages.extend(calls_and_results(&more));
+        // Vendors want to know the tools whose calls and results they are shown.
+        let tools = self.specs(state)?;
+        let request = ChatRequest { tools, tool_choice: ToolChoice::None, ..ChatRequest::new(messages) };
+        Ok(fitted(request, self.context_length, language))
     }
 
     pub(super) fn explain(&self, node: &str, state: &ContractState) -> Vec<ChatRequest> {
@@ -138,18 +180,24 @@ fn worked(state: &ContractState, system: String) -> Vec<Message> {
     }
     messages.extend(question(&state.messages).cloned());
     if !state.tool_history.is_empty() {
-        let calls = state.tool_history.iter().map(|run| Part::ToolCall(run.call.clone())).collect();
-        messages.push(Message { id: MessageId::new("calls"), role: Role::Assistant, parts: calls });
-        let results = state.tool_history.iter().map(|run| ToolResult {
-            call: run.call.id.clone(),
-            name: run.call.name.clone(),
-            text: run.text.clone(),
-            failed: run.failed,
-            origin: Origin::Document,
-        });
-        messages.push(Message::tool_output("results", results));
+        messages.extend(calls_and_results(&state.tool_history.iter().collect::<Vec<_>>()));
     }
     messages
+}
+
+fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {
+    let calls = runs.iter().map(|run| Part::ToolCall(run.call.clone())).collect();
+    let results = runs.iter().map(|run| ToolResult {
+        call: run.call.id.clone(),
+        name: run.call.name.clone(),
+        text: run.text.clone(),
+        failed: run.failed,
+        origin: run.origin,
+    });
+    [
+        Message { id: MessageId::new("calls"), role: Role::Assistant, parts: calls },
+        Message::tool_output("results", results),
+    ]
 }
 
 /// What was collected, the user's contract and the standard contract each under its own heading.

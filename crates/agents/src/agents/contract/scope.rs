@@ -1,5 +1,15 @@
 //! What rules can tell about a question: whether it is about contracts, and whether it leans on the turn before.
 
+/// Words of somebody who wants something kept, recalled or forgotten.
+const MEMORY: &[&str] =
+    &["기억해", "기억하", "기억나", "기억한", "잊어", "외워", "remember", "recall", "forget"];
+
+/// Whether a question is about what is remembered. It is in scope where there is a memory.
+pub(super) fn is_about_memory(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    MEMORY.iter().any(|word| lower.contains(word))
+}
+
 /// What the rules say about the scope of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {

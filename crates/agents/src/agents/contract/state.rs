@@ -1,7 +1,9 @@
 //! What a conversation about contracts carries.
 
+use std::collections::BTreeMap;
+
 use doran_engine::State;
-use doran_llm::{Message, Role, ToolCall};
+use doran_llm::{Message, Origin, Role, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -51,6 +53,9 @@ pub struct ContractState {
     pub sources: Vec<Source>,
     /// What the thread has read.
     pub taint: Taint,
+    /// What tools want to see at their next call, by name.
+    #[reduce(merge)]
+    pub sessions: BTreeMap<String, String>,
     /// How far the turn has come.
     pub progress: Progress,
 }
@@ -66,6 +71,18 @@ pub struct ToolRun {
     pub text: String,
     /// Whether it failed.
     pub failed: bool,
+    /// Whose words it gave.
+    #[serde(default = "of_documents", skip_serializing_if = "is_of_documents")]
+    pub origin: Origin,
+}
+
+/// What its own tools give.
+fn of_documents() -> Origin {
+    Origin::Document
+}
+
+fn is_of_documents(origin: &Origin) -> bool {
+    *origin == Origin::Document
 }
 
 /// What the evaluator decided in one round.

@@ -32,6 +32,10 @@ pub(super) struct Findings {
     pub(super) refers_to: Vec<String>,
 }
 
+/// The names of the four tools over contracts.
+pub(crate) const TOOLS: [&str; 4] =
+    ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"];
+
 /// The documents of a turn.
 #[derive(Clone)]
 pub(super) struct Desk {

@@ -20,6 +20,7 @@ use crate::language::Language;
 use crate::nodes::{CONTEXT_LENGTH, Finder, Models, NEIGHBOURS, with};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
+use crate::tools::Toolbox;
 
 pub use fit::{estimate, estimate_tokens};
 pub use state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
@@ -29,6 +30,8 @@ pub(crate) struct Docqa {
     models: Models,
     index: Arc<dyn Index>,
     finder: Finder,
+    /// Tools that settings give it; none by itself.
+    tools: Toolbox,
     prompts: Prompts,
     limits: Limits,
     language: Option<Language>,
@@ -48,6 +51,8 @@ struct Limits {
     keep_recent: usize,
     /// Passages given to the model.
     passages: usize,
+    /// Rounds of tools before an answer has to do without.
+    max_tool_rounds: u32,
 }
 
 impl Limits {
@@ -85,11 +90,13 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
         target: settings.compression_target.unwrap_or(0.1),
         keep_recent: settings.keep_recent.unwrap_or(2),
         passages: settings.passages.unwrap_or(4),
+        max_tool_rounds: settings.max_tool_rounds.unwrap_or(8),
     };
     let own = Arc::new(Docqa {
         models: parts.models(),
         index: parts.index.clone(),
         finder: Finder::new(parts, settings.prompts(name)?, settings.neighbours.unwrap_or(NEIGHBOURS)),
+        tools: parts.tools.clone(),
         prompts: settings.prompts(name)?,
         limits,
         language: settings.language,

@@ -1,10 +1,11 @@
 //! The nodes of the document chatbot.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{ChatRequest, Message, ModelRole, Purpose, schema_of, without_marks};
+use doran_llm::{ChatRequest, Message, ModelRole, Purpose, ToolChoice, schema_of, without_marks};
 use doran_retrieval::Filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,11 +14,13 @@ use super::Docqa;
 use super::fit::{self, Plan, cut, estimate, pieces, plan};
 use super::state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
 use crate::nodes::{
-    DECIDING, Step, Words, Work, ask_for, material, room_beside, transcript, verified, within,
+    Caller, DECIDING, Step, Words, Work, ask_for, call_tools, material, out_of_rounds, room_beside,
+    transcript, verified, within,
 };
 use crate::source::{Source, without_old_marks};
 use crate::state::{question, spoken};
 use crate::summaries::Summaries;
+use crate::tools::Taint;
 
 /// Most pieces of a conversation that are summed up one by one.
 const MOST_PIECES: usize = 16;
@@ -54,11 +57,13 @@ pub(super) async fn retrieve_docs(
     let collection = state.collection.clone().or_else(|| own.collection.clone());
     let filter = Filter { collection, ..Filter::default() };
     let found = own.finder.find(&work, &state.messages, own.limits.passages, filter).await?;
+    let taint = state.taint.and(Taint::of(&[material(&found, work.language)]));
     let progress = state.progress.after("retrieveDocs", work.calls());
-    Ok(DocqaState::update().documents(found).current_step("retrieveDocs").progress(progress))
+    let update = DocqaState::update().documents(found).current_step("retrieveDocs").progress(progress);
+    Ok(if taint == state.taint { update } else { update.taint(taint) })
 }
 
-/// Answers.
+/// Answers. Where settings give it tools, those that the model asks for are run first; the conversation keeps the answer.
 pub(super) async fn generate_answer(
     own: Arc<Docqa>,
     state: Snap<DocqaState>,
@@ -66,15 +71,51 @@ pub(super) async fn generate_answer(
 ) -> Result<DocqaStateUpdate, NodeError> {
     let work = Work::new(cx, state.progress.language);
     work.thinking(Step::Generating, "답을 쓰고 있습니다", "writing the answer");
-    let mut reply = work.ask(&own.models, own.answer_request(&state)?, Words::Shown).await?;
-    reply.tool_calls.clear();
+    let mut round = Round { taint: state.taint, ..Round::default() };
+    let mut progress = state.progress.clone();
+    let reply = loop {
+        let request = own.answer_request(&state, &round.said, progress.tool_rounds)?;
+        let (may_call, read) = (request.tool_choice == ToolChoice::Auto, request.messages.clone());
+        let mut reply = work.ask(&own.models, request, Words::Shown).await?;
+        if !may_call {
+            reply.tool_calls.clear();
+            if reply.text.trim().is_empty() {
+                reply.text = out_of_rounds(work.language).to_owned();
+            }
+        }
+        if reply.tool_calls.is_empty() {
+            break reply;
+        }
+        let calls = reply.tool_calls.clone();
+        let mut sessions = state.sessions.clone();
+        sessions.extend(round.sessions.clone());
+        let caller = Caller { toolbox: &own.tools, read: &read, taint: round.taint, sessions: &sessions };
+        let called = call_tools(&work, &caller, &calls).await?;
+        progress = progress.with_tools(called.ran.iter().map(String::as_str));
+        round.taint = called.taint;
+        round.sessions.extend(called.sessions);
+        round.said.push(reply.into_message(work.cx.new_id()));
+        round.said.push(Message::tool_output(work.cx.new_id(), called.results));
+    };
     let sources = verified(&work, &*own.index, Source::named_in(&reply.text, &state.documents)).await?;
-    let progress = state.progress.after("generateAnswer", work.calls());
-    Ok(DocqaState::update()
+    let progress = progress.after("generateAnswer", work.calls());
+    let mut update = DocqaState::update();
+    if !round.said.is_empty() {
+        update = update.taint(round.taint).sessions(round.sessions);
+    }
+    Ok(update
         .messages(reply.into_message(work.cx.new_id()))
         .sources(sources)
         .current_step("generateAnswer")
         .progress(progress))
+}
+
+/// What tools were asked and gave within one answer.
+#[derive(Default)]
+struct Round {
+    said: Vec<Message>,
+    sessions: BTreeMap<String, String>,
+    taint: Taint,
 }
 
 /// Makes the conversation small: the newest messages stay, the summary takes in all of it, and together they are at
@@ -134,19 +175,30 @@ impl Docqa {
         })
     }
 
-    fn answer_request(&self, state: &DocqaState) -> Result<ChatRequest, NodeError> {
+    /// `called` is what tools were asked and gave for this answer so far, in so many rounds.
+    fn answer_request(
+        &self,
+        state: &DocqaState,
+        called: &[Message],
+        rounds: u32,
+    ) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
         let kind = state.query_type.unwrap_or(QueryType::Question);
-        let system = self.prompts.docqa(language, kind.as_str(), &without_marks(state.summed_up()))?;
+        let tools = self.tools.specs();
+        let summary = without_marks(state.summed_up());
+        let system = self.prompts.docqa(language, kind.as_str(), &summary, !tools.is_empty())?;
         let mut messages = vec![Message::system("system", system)];
         // With nothing said before, a summary can only be of documents, and none was looked up.
         let is_first = state.messages.len() <= 1 && state.summed_up().is_empty();
         if kind == QueryType::Question || (kind == QueryType::Summary && is_first) {
             messages.push(material(&state.documents, language));
         }
-        let room = room_beside(self.limits.context_length, &messages, &[]);
-        messages.extend(within(without_old_marks(&state.messages), room, language));
-        Ok(ChatRequest::new(messages))
+        let room = room_beside(self.limits.context_length, &messages, &tools);
+        let said = without_old_marks(&state.messages).into_iter().chain(called.iter().cloned()).collect();
+        messages.extend(within(said, room, language));
+        let may_call = !tools.is_empty() && rounds < self.limits.max_tool_rounds;
+        let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
+        Ok(ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) })
     }
 
     /// Sums up a piece of the conversation on top of a summary of what came before.
@@ -220,7 +272,7 @@ impl Docqa {
             "retrieveDocs" => {
                 self.finder.explain(&state.messages, state.progress.language).into_iter().collect()
             }
-            "generateAnswer" => self.answer_request(state).into_iter().collect(),
+            "generateAnswer" => self.answer_request(state, &[], 0).into_iter().collect(),
             "summarizeHistory" => {
                 let plan = fit::plan(
                     &state.messages,

@@ -1,5 +1,7 @@
 //! What a conversation with the document chatbot carries. Its names are those that its clients know.
 
+use std::collections::BTreeMap;
+
 use doran_engine::State;
 use doran_llm::{Message, Role};
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,7 @@ use crate::agents::{AskOptions, Chat, Turn};
 use crate::source::Source;
 use crate::state::{ByMessageId, Progress, asked_now};
 use crate::summaries::Summaries;
+use crate::tools::Taint;
 
 /// The state of a conversation with the document chatbot.
 #[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +37,11 @@ pub struct DocqaState {
     pub collection: Option<String>,
     /// How far the turn has come.
     pub progress: Progress,
+    /// What the thread has read.
+    pub taint: Taint,
+    /// What tools want to see at their next call, by name.
+    #[reduce(merge)]
+    pub sessions: BTreeMap<String, String>,
 }
 
 /// What a person wants.

@@ -17,7 +17,7 @@ use doran_engine::{BuildError, Graph, Nodes, To, node};
 
 use super::{Agent, AgentError, Parts};
 use crate::language::Language;
-use crate::nodes::{Models, with};
+use crate::nodes::{CONTEXT_LENGTH, Models, with};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
@@ -30,6 +30,8 @@ pub(crate) struct React {
     tools: Toolbox,
     prompts: Prompts,
     max_iterations: u32,
+    /// Tokens the model can take.
+    context_length: usize,
     language: Option<Language>,
 }
 
@@ -49,6 +51,7 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
         tools: parts.tools.clone(),
         prompts: settings.prompts(name)?,
         max_iterations: settings.max_iterations.unwrap_or(5),
+        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
         language: settings.language,
     });
     let graph = graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;

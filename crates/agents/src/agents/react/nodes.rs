@@ -9,7 +9,7 @@ use doran_llm::{ChatRequest, Message, ModelError, Origin, ToolChoice, ToolResult
 use super::React;
 use super::state::{ErrorCode, ReactState, ReactStateUpdate};
 use super::words::{friendly, not_run};
-use crate::nodes::{Caller, TRIES, Words, Work, call_tools};
+use crate::nodes::{Caller, TRIES, Words, Work, call_tools, fitted};
 use crate::state::spoken;
 
 /// Takes the question in.
@@ -161,7 +161,8 @@ impl React {
         messages.extend(state.messages.iter().cloned());
         let tools = self.tools.specs();
         let tool_choice = if tools.is_empty() { ToolChoice::None } else { ToolChoice::Auto };
-        Ok(ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) })
+        let request = ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) };
+        Ok(fitted(request, self.context_length, state.progress.language))
     }
 
     pub(super) fn explain(&self, node: &str, state: &ReactState) -> Vec<ChatRequest> {

@@ -4,8 +4,12 @@
 //! is the question. The thread is the one the client names (`metadata.thread_id`, or the `x-thread-id` header); without
 //! a name every request is a thread of its own, which begins with what was said before. What the client says as the
 //! system holds for the conversation, with the rank of its words: the agent keeps its own instructions.
+//!
+//! What the agent does on the way is told as reasoning: a client that knows the word shows it apart, others pass it over.
+//! Its tools are its own, so none of them is ever a tool call of this dialect.
 
 mod question;
+mod reasoning;
 mod sent;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +27,6 @@ use serde_json::{Value, json};
 
 use self::question::{Said, is_korean, question, waits};
 use self::sent::Sent;
-use super::runs::idempotency_key;
 use super::{json, path};
 use crate::App;
 use crate::api::{Advice, Question, advice};
@@ -32,8 +35,9 @@ use crate::body;
 use crate::error::{ApiError, Code};
 use crate::fold::{End, Told};
 use crate::identity::Caller;
+use crate::once;
 use crate::sse::{self, Frame};
-use crate::tell::Tale;
+use crate::tell::{self, Tale};
 use crate::why::Why;
 
 /// `POST /v1/chat/completions`. What is not listed is accepted and not used, as clients send much that an agent
@@ -79,7 +83,7 @@ pub(super) async fn completions(
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(request.headers())?;
+    let key = once::key(request.headers())?;
     let header = request.headers().get("x-thread-id").map(|value| value.to_str().map(str::to_owned));
     let header = header.transpose().map_err(|_| Code::BadHeader)?;
     let (asked, bytes) = body::json::<Completion>(request, &app.limits).await?;
@@ -151,10 +155,16 @@ async fn whole(app: &App, head: &Head, run: &RunHandle) -> Result<Response, ApiE
         }
         None => return Err(not_finished(&came.row)),
     };
+    let news = tell::news(app, &run.key(), came.row.thread.thread.as_str()).await?;
+    let reasoning: String = news.iter().filter_map(reasoning::line).collect();
+    let mut message = json!({ "role": "assistant", "content": words, "refusal": null });
+    if let (Value::Object(more), Some(message)) = (reasoning::fields(&reasoning), message.as_object_mut()) {
+        message.extend(more);
+    }
     let mut answer = head.json("chat.completion");
     answer["choices"] = json!([{
         "index": 0,
-        "message": { "role": "assistant", "content": words, "refusal": null },
+        "message": message,
         "logprobs": null,
         "finish_reason": "stop",
     }]);
@@ -202,7 +212,13 @@ async fn streamed(
         while listens && let Some(told) = tale.next().await {
             let mut goes_on = false;
             let pieces = match told {
-                Told::News(_) => continue,
+                Told::News(news) => match reasoning::line(&news) {
+                    Some(line) => {
+                        goes_on = true;
+                        vec![head.chunk(&reasoning::fields(&line), None)]
+                    }
+                    None => continue,
+                },
                 Told::Void => {
                     sent.void();
                     continue;

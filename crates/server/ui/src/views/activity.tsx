@@ -39,7 +39,7 @@ export function Activity({ run, items, isLive, load }: Props) {
     setOpen(detail.value === 'all')
     if (detail.value === 'all') load()
   }, [detail.value])
-  const doings = items.filter((item) => item.kind !== 'text')
+  const doings = items.filter((item, at) => !saysTheSame(item, items[at + 1])).filter((item) => item.kind !== 'text')
   const newest = doings.at(-1)
   const tasks = run?.steps.filter((step) => step.path === '').flatMap((step) => step.tasks) ?? []
   const ms = run && run.ended > run.started ? run.ended - run.started : tasks.reduce((sum, task) => sum + task.ms, 0)
@@ -75,6 +75,11 @@ export function Activity({ run, items, isLive, load }: Props) {
       )}
     </div>
   )
+}
+
+/** A tool that is chosen and then used is told once, by its use. */
+function saysTheSame(item: Item, next: Item | undefined): boolean {
+  return item.kind === 'thinking' && item.step === 'tool_selected' && next?.kind === 'tool' && item.content.includes(next.name)
 }
 
 function doing(newest: Item | undefined, run: Run | null): string {

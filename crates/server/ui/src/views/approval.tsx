@@ -54,7 +54,6 @@ function Ask({ question, isDone, isSending, give }: AskProps) {
           <Icon name="shield" />
           <strong>{t('approve_tool', { name: clean(String(asked.name ?? '')) })}</strong>
         </header>
-        {words && <p>{clean(words)}</p>}
         <p class="dim">{t(asked.why === 'injection' ? 'why_injection' : 'why_policy')}</p>
         {question.problem && <p class="bad">{clean(question.problem)}</p>}
         <Labelled label={t('exact_arguments')} text={pretty(asked.arguments ?? null)} />

@@ -185,10 +185,10 @@ function SendingRow({ sending }: { sending: Sending }) {
       <Icon name={isBad ? 'warn' : 'upload'} />
       <div class="grow">
         <div class="doc-name">{name}</div>
-        {isBad ? <p class="bad">{wordsOf(sending.error).title}{wordsOf(sending.error).detail && ` · ${wordsOf(sending.error).detail}`}</p>
+        {isBad ? <p class="bad" role="alert">{wordsOf(sending.error).detail ?? wordsOf(sending.error).title}</p>
           : <progress max={1} value={sending.share} aria-label={t('sending_n', { name })} />}
       </div>
-      {isBad && <button type="button" class="small" onClick={sending.again}>{t('retry')}</button>}
+      {isBad && <button type="button" class="small" onClick={sending.again}>{t('try_again')}</button>}
       <button type="button" class="ghost small" onClick={sending.stop} aria-label={t('cancel_n', { name })} title={t('cancel')}><Icon name="close" size={15} /></button>
     </li>
   )
@@ -241,12 +241,12 @@ function DocumentRow({ doc }: { doc: Document }) {
           ? <progress aria-label={`${name}: ${t(STATUS[doc.status])}`} />
           : <progress max={1} value={share} aria-label={`${name}: ${t(STATUS[doc.status])}`} />)}
         {doc.status === 'failed' && <p class="bad">{cleanLine(said(doc) || doc.reason || t('went_wrong'))}</p>}
-        {error !== null && <p class="bad" role="alert">{wordsOf(error).title}</p>}
+        {error !== null && <p class="bad" role="alert">{wordsOf(error).detail ?? wordsOf(error).title}</p>}
       </div>
       {isMoving(doc) && button('pause', 'pause', tell('pause'))}
       {doc.status === 'paused' && button('resume', 'play', tell('resume'))}
       {(isMoving(doc) || doc.status === 'paused') && button('cancel', 'close', tell('cancel'))}
-      {(doc.status === 'failed' || doc.status === 'cancelled') && button('retry', 'retry', tell('retry'))}
+      {(doc.status === 'failed' || doc.status === 'cancelled') && button('try_again', 'retry', tell('retry'))}
       {!isMoving(doc) && button('delete', 'trash', remove)}
     </li>
   )

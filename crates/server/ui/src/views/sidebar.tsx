@@ -7,7 +7,7 @@ import { cleanLine } from '../clean'
 import { conversation, openNone } from '../conversation'
 import { t, type Key } from '../i18n'
 import { Composer as Ime } from '../ime'
-import { agentOf, loadThreads, searched, threads, threadsError, threadsNext } from '../lists'
+import { agentOf, isLooking, loadThreads, searched, threads, threadsError, threadsNext } from '../lists'
 import { go, place } from '../route'
 import type { Thread } from '../types'
 import { agentName } from './agents'
@@ -58,9 +58,9 @@ export function Sidebar({ leave }: { leave: () => void }) {
           </section>
         ))}
         {threads.value.length === 0 && threadsError.value === null && (
-          <p class="dim pad">{t(searched.value === '' ? 'no_threads' : 'nothing_found')}</p>
+          <p class="dim pad">{t(isLooking.value ? 'looking_on' : searched.value === '' ? 'no_threads' : 'nothing_found')}</p>
         )}
-        {threadsNext.value !== null && <button type="button" class="more" onClick={() => void loadThreads(true)}>{t('more')}</button>}
+        {threadsNext.value !== null && !isLooking.value && <button type="button" class="more" onClick={() => void loadThreads(true)}>{t('more')}</button>}
       </nav>
     </div>
   )
@@ -111,6 +111,7 @@ function Row({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean; leave
           leave()
         }}>
         <span class="thread-title">{title}</span>
+        {thread.active && <span class="thread-active" title={t('thread_active')}><span class="away">{t('thread_active')}</span></span>}
         {thread.agent && <span class="thread-agent">{agentName(agentOf(thread.agent), thread.agent)}</span>}
       </a>
       <span class="thread-tools">

@@ -94,7 +94,7 @@ export function SourcePanel() {
       <header class="panel-head">
         <div class="grow">
           <h2 ref={title} tabIndex={-1}>{cleanLine(article(source.title))}</h2>
-          <p class="dim">{placeName(source)}{source.version && ` · ${cleanLine(source.version).slice(0, 12)}`}</p>
+          <p class="dim">{[placeName(source), source.version && t('version_n', { n: cleanLine(source.version).slice(0, 8) })].filter(Boolean).join(' · ')}</p>
         </div>
         <button type="button" class="ghost" onClick={closeSource} aria-label={t('close')} title={t('close')}><Icon name="close" /></button>
       </header>

@@ -1,0 +1,177 @@
+//! What is too long for a model is shortened before it is sent, whatever the agent and wherever it came from; and where
+//! nobody said how much the model takes, the request is sent again in half its length.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use doran_agents::described::{Description, agent};
+use doran_agents::tools::{Class, Policy, Toolbox};
+use doran_agents::{Parts, Settings};
+use doran_engine::Runtime;
+use doran_engine::store::RamStore;
+use doran_llm::{
+    ChatModel, ChatRequest, DeltaStream, ModelError, Purpose, Script, ScriptedModel, ToolChoice,
+};
+use doran_retrieval::{Document, DocumentKind, RamKeyword, Tenant};
+use serde_json::json;
+
+use crate::stage::{Counter, Stage, has_results, stage, tokens_of};
+
+/// Tokens that the model takes.
+const CONTEXT: usize = 6_000;
+
+/// A model that refuses what is longer than its context, as vendors do.
+#[derive(Clone, Default)]
+struct Small {
+    refused: Arc<AtomicU32>,
+}
+
+impl ChatModel for Small {
+    fn about(&self) -> doran_llm::About {
+        ScriptedModel::new([]).about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let reply = if tokens_of(&request) > CONTEXT {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            Script::failure(ModelError::TooLong { reason: "400 context_length_exceeded".into() })
+        } else {
+            decided(&request)
+        };
+        ScriptedModel::new([reply]).stream(request)
+    }
+}
+
+fn decided(request: &ChatRequest) -> Script {
+    let reads = request.tools.iter().any(|tool| tool.name == "read_all");
+    match request.purpose {
+        Purpose::Route => Script::json(&json!({ "route": "agent", "reason": "말" })),
+        Purpose::Classify if request.schema.as_ref().is_some_and(|schema| schema.name == "choice") => {
+            Script::json(&json!({ "choice": "read" }))
+        }
+        Purpose::Classify => Script::json(&json!({ "type": "question" })),
+        Purpose::Sufficiency => {
+            Script::json(&json!({ "is_sufficient": true, "reasoning": "찾았다", "missing_info": null }))
+        }
+        Purpose::Plan => Script::text("더 볼 것이 없습니다."),
+        Purpose::Summarize => Script::text("긴 글을 읽었다."),
+        _ if reads && request.tool_choice == ToolChoice::Auto && !has_results(request) => {
+            Script::call("read_all", json!({}))
+        }
+        _ => Script::text("읽었습니다."),
+    }
+}
+
+const DESCRIBED: &str = r#"
+name = "described"
+start = "sort"
+
+[[node]]
+name = "sort"
+use = "route"
+prompt = "What does it want? {{ question }}"
+choices = ["read", "other"]
+then = "shorten"
+
+[[node]]
+name = "shorten"
+use = "summarize"
+most = 2
+keep = 1
+then = "search"
+
+[[node]]
+name = "search"
+use = "retrieve"
+then = "judge"
+
+[[node]]
+name = "judge"
+use = "evaluate"
+prompt = "Is it enough?"
+then = "talk"
+
+[[node]]
+name = "talk"
+use = "call_model"
+prompt = "Answer. {{ question }}"
+branch = { to = { tools = "run", answer = "end" } }
+
+[[node]]
+name = "run"
+use = "call_tools"
+then = "talk"
+"#;
+
+const AGENTS: [&str; 5] = ["assistant", "contract", "react", "docqa", "described"];
+
+fn long() -> String {
+    "아주 긴 문장이 이어집니다. ".repeat(10_000)
+}
+
+/// Parts whose model is small, whose one tool gives 400 KB and whose contract has an article of that size.
+fn parts(model: &Small) -> Parts {
+    let text = format!("용역 계약서\n\n제5조(해지) {}\n\n제6조(기타) 없음.\n", long());
+    let contract =
+        Document { kind: DocumentKind::Contract, ..Document::new("용역.md", "용역 계약서", &text) };
+    let index = RamKeyword::of(&Tenant::new("local"), [&contract]);
+    let mut toolbox = Toolbox::new();
+    let tool = Counter::new("read_all", Class::ReadOnly, |_| Ok(long())).of_length(1_000_000);
+    toolbox.add(Arc::new(tool), Policy::Allow).expect("a tool");
+    Parts { tools: toolbox, ..Parts::new(Arc::new(model.clone()), Arc::new(index)) }
+}
+
+fn built(name: &str, told: &str, parts: &Parts) -> Stage {
+    if name == "described" {
+        let description = Description::from_toml(&format!("{told}\n{DESCRIBED}")).expect("a description");
+        let agent = agent(&description, &[], parts).expect("sound");
+        let runtime = Runtime::new(Arc::new(RamStore::new()));
+        agent.register(&runtime).expect("registered");
+        return Stage { agent, runtime };
+    }
+    let settings: Settings = toml::from_str(&format!("[agents.{name}]\n{told}")).expect("settings");
+    stage(name, &settings, parts, Arc::new(RamStore::new()))
+}
+
+/// Talks about things of 400 KB: a question, an article, what a tool gives.
+async fn talks(stage: &Stage) {
+    let name = &stage.agent.name;
+    let huge = format!("제5조 내용을 알려줘. {} 어떻게 생각해?", long());
+    for question in [huge.as_str(), "제5조 내용이 뭐야?", "그럼 제6조는?", "제5조 내용이 뭐야?"]
+    {
+        let run = stage.start(question).await;
+        let row = run.wait().await.expect("a rest");
+        assert_eq!(row.error, None, "{name}");
+        let turn = stage.turn().await;
+        assert_eq!((turn.response.as_str(), turn.error), ("읽었습니다.", false), "{name}: {turn:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_agent_sends_more_than_its_model_takes() {
+    for name in AGENTS {
+        let model = Small::default();
+        let stage = built(name, &format!("context_length = {CONTEXT}"), &parts(&model));
+        talks(&stage).await;
+        assert_eq!(model.refused.load(Ordering::SeqCst), 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_refuses_as_too_long_is_sent_again_shorter() {
+    for name in AGENTS {
+        let model = Small::default();
+        let stage = built(name, "", &parts(&model));
+        talks(&stage).await;
+        assert!(model.refused.load(Ordering::SeqCst) > 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_is_no_call_that_anybody_pays_for() {
+    let model = Small::default();
+    let stage = built("react", "", &parts(&model));
+    stage.ask(&long()).await;
+    assert!(model.refused.load(Ordering::SeqCst) > 0);
+    assert_eq!(stage.turn().await.model_calls, 2);
+}
