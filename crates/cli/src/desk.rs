@@ -141,6 +141,27 @@ impl Desk {
         }
     }
 
+    /// Ends the run that is under way on the thread, if one is, and waits until it is over.
+    pub(crate) async fn stop(&self, thread: &ThreadId) -> anyhow::Result<()> {
+        match self {
+            Self::There(client) => {
+                let path = format!("/api/threads/{}", encoded(thread.as_str()));
+                let row = client.get(&path).await?;
+                let Some(run) = row["active"].as_str() else { return Ok(()) };
+                let path = format!("{path}/runs/{run}");
+                client.post(&format!("{path}/cancel"), &json!({})).await?;
+                client.stream(&format!("{path}/events"), None::<&Value>, |_| Ok(())).await
+            }
+            Self::Here(house) => {
+                let key = ThreadKey { tenant: house.tenant.clone(), thread: thread.clone() };
+                let Some(run) = house.runtime.active(&key).await? else { return Ok(()) };
+                house.runtime.cancel(&run.key()).await?;
+                run.wait().await?;
+                Ok(())
+            }
+        }
+    }
+
     /// Ends when a write here failed in a way that only a new start can settle.
     pub(crate) async fn trouble(&self) -> crate::exit::Trouble {
         match self {

@@ -52,18 +52,30 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Who wants the program to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A person who pressed Ctrl-C.
+    Pressed,
+    /// The system, with SIGTERM.
+    Told,
+}
+
 /// Ends when somebody asks the program to stop: Ctrl-C or SIGTERM.
-pub(crate) async fn asked() -> anyhow::Result<()> {
-    #[cfg(unix)]
-    {
-        let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        tokio::select! {
-            pressed = tokio::signal::ctrl_c() => pressed?,
-            _ = term.recv() => {}
-        }
+pub(crate) async fn asked() -> anyhow::Result<Stop> {
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed?,
+        told = told() => return told.map(|()| Stop::Told),
     }
+    Ok(Stop::Pressed)
+}
+
+/// Ends when the system asks the program to stop.
+pub(crate) async fn told() -> anyhow::Result<()> {
+    #[cfg(unix)]
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?.recv().await;
     #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await?;
+    std::future::pending::<()>().await;
     Ok(())
 }
 

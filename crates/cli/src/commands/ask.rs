@@ -12,7 +12,7 @@ use crate::assemble::Tape;
 use crate::commands::chat;
 use crate::config::Config;
 use crate::desk::{self, Desk};
-use crate::exit;
+use crate::exit::{self, Stop};
 use crate::output::{Output, both};
 
 /// The most bytes of a question.
@@ -23,7 +23,8 @@ const MOST: u64 = 512 * 1024;
 #[command(after_help = "Examples · 보기:
   doran ask 육아휴직은 얼마나 쓸 수 있나요?
   doran ask --agent react --json '15 * 4 + 3'
-  cat question.txt | doran ask -")]
+  cat question.txt | doran ask -
+  cat contract.txt | doran ask 위약금이 나오는 문장만 알려 줘 -")]
 pub(crate) struct Args {
     /// Who is asked · 물어볼 에이전트
     #[arg(long, value_name = "AGENT", default_value = "assistant")]
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     tape: Tape,
-    /// The question; `-` reads it from stdin · 질문. `-`이면 표준 입력에서 읽는다
+    /// The question; `-` stands for stdin, after the words beside it · 질문. `-`는 표준 입력이며, 곁의 말 뒤에 붙는다
     #[arg(value_name = "TEXT")]
     text: Vec<String>,
 }
@@ -107,7 +108,7 @@ async fn asked(
     };
     let ended = tokio::select! {
         ended = asking => ended,
-        stopped = exit::asked() => stopped.and_then(|()| Err(both!("멈추었습니다", "stopped").into())),
+        asked = exit::asked() => stopped(&desk, thread, asked).await,
         trouble = desk.trouble() => Err(trouble.error().into()),
     };
     desk.close().await;
@@ -125,20 +126,25 @@ async fn asked(
     Ok(())
 }
 
-/// The words of the command line, or standard input.
+/// Who presses Ctrl-C wants no answer any more; a system that stops the program lets it go on at the next start.
+async fn stopped(desk: &Desk, thread: &ThreadId, asked: anyhow::Result<Stop>) -> anyhow::Result<()> {
+    if asked? == Stop::Pressed {
+        desk.stop(thread).await?;
+    }
+    Err(both!("멈추었습니다", "stopped").into())
+}
+
+/// The words of the command line, with standard input for `-`, or standard input alone.
 fn question(words: &[String]) -> anyhow::Result<String> {
-    let piped = match words {
-        [] => !std::io::stdin().is_terminal(),
-        [only] => only == "-",
-        _ => false,
-    };
-    let text = if piped {
-        let mut text = String::new();
-        std::io::stdin().lock().take(MOST).read_to_string(&mut text)?;
-        text
-    } else {
-        words.join(" ")
-    };
+    let is_piped =
+        words.iter().any(|word| word == "-") || (words.is_empty() && !std::io::stdin().is_terminal());
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "-").collect();
+    let mut text = words.join(" ");
+    if is_piped {
+        let mut piped = String::new();
+        std::io::stdin().lock().take(MOST).read_to_string(&mut piped)?;
+        text = format!("{text}\n\n{}", piped.trim());
+    }
     if text.trim().is_empty() {
         return Err(both!(
             "질문이 비어 있습니다. `doran ask 질문`처럼 적거나 파이프로 넣으세요",

@@ -59,9 +59,11 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         lines: lines(),
         output,
     };
+    let typed = talk.typed;
     let ended = tokio::select! {
         ended = talk.run() => ended,
-        asked = exit::asked() => asked,
+        // At a keyboard Ctrl-C is for what happens just then.
+        asked = async { if typed { exit::told().await } else { exit::asked().await.map(drop) } } => asked,
         trouble = desk.trouble() => Err(trouble.error().into()),
     };
     desk.close().await;
@@ -105,7 +107,7 @@ impl Talk<'_> {
                 continue;
             }
             // A run that fails does not end the conversation: it is told, and the next line is read.
-            failed = self.answer(line).await.err();
+            failed = self.stoppable(line).await.err();
             if let Some(error) = &failed {
                 self.output.fail(error);
             }
@@ -160,8 +162,8 @@ impl Talk<'_> {
     fn help(&self, agents: &[String]) {
         let (agent, agents) = (&self.agent, agents.join(", "));
         self.output.tell(&both!(
-            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/quit         마칩니다. Ctrl-D와 같습니다\n/help         이 도움말\n나머지는 모두 질문입니다",
-            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/quit         end, as Ctrl-D does\n/help         this text\nEverything else is a question"
+            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/quit         마칩니다. Ctrl-D와 같습니다\nCtrl-C        답을 멈춥니다. 답하는 중이 아니면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
+            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/quit         end, as Ctrl-D does\nCtrl-C        stop the answer; where there is none, end\n/help         this text\nEverything else is a question"
         ));
     }
 
@@ -198,7 +200,32 @@ impl Talk<'_> {
         if self.typed {
             self.output.prompt(prompt);
         }
-        Ok(self.lines.recv().await.transpose()?)
+        if !self.typed {
+            return Ok(self.lines.recv().await.transpose()?);
+        }
+        tokio::select! {
+            line = self.lines.recv() => Ok(line.transpose()?),
+            // Where nothing is under way, Ctrl-C ends the talk.
+            pressed = tokio::signal::ctrl_c() => {
+                pressed?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Answers a question; at a keyboard, until Ctrl-C.
+    async fn stoppable(&mut self, question: &str) -> anyhow::Result<()> {
+        if !self.typed {
+            return self.answer(question).await;
+        }
+        tokio::select! {
+            ended = self.answer(question) => return ended,
+            pressed = tokio::signal::ctrl_c() => pressed?,
+        }
+        self.desk.stop(&self.thread).await?;
+        self.output.data("\n")?;
+        self.output.tell(&both!("멈추었습니다", "stopped"));
+        Ok(())
     }
 
     async fn answer(&mut self, question: &str) -> anyhow::Result<()> {

@@ -102,7 +102,7 @@ impl Serving {
     /// Serves until a signal, then lets go in order.
     pub(crate) async fn until_stopped(self, house: &House, output: Output) -> anyhow::Result<()> {
         let ended = tokio::select! {
-            asked = exit::asked() => asked,
+            asked = exit::asked() => asked.map(drop),
             trouble = house.trouble() => Err(trouble.error().into()),
         };
         if ended.is_ok() {

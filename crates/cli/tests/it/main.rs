@@ -18,3 +18,4 @@ mod memory;
 mod models;
 mod program;
 mod serve;
+mod stops;

@@ -90,6 +90,7 @@ export const slow = [
       await ask(page, CALCULATION)
       await page.waitForSelector('.approval')
       assert.match((await page.textContent('.approval pre')) ?? '', /15 - 6\.5/)
+      await page.waitForSelector('.thread.is-open .thread-active')
       await shoot('approval')
       await accessible(page, 'approval')
       await house.kill()

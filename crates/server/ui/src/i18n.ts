@@ -28,9 +28,11 @@ export function speak(next: Lang): void {
   remember('lang', next)
 }
 
-/** The words for a key, with `{slots}` filled. */
+/** The words for a key, with `{slots}` filled, and of `{slot|one|many}` the one that fits its number. */
 export function t(key: Key, slots: Record<string, string | number> = {}): string {
-  return TABLES[lang.value][key].replace(/\{(\w+)\}/g, (whole, name: string) => String(slots[name] ?? whole))
+  return TABLES[lang.value][key]
+    .replace(/\{(\w+)\|([^|}]*)\|([^}]*)\}/g, (_, name: string, one: string, many: string) => (String(slots[name]) === '1' ? one : many))
+    .replace(/\{(\w+)\}/g, (whole, name: string) => String(slots[name] ?? whole))
 }
 
 /** The words of the server in the language of the page. */

@@ -20,6 +20,8 @@ export interface Agent {
 }
 
 export interface Thread {
+  /** The run that is under way or waits. */
+  active?: string | null
   id: string
   title: string | null
   agent: string | null

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 import { expect, test } from 'vitest'
 
-import { chosen } from '../src/i18n'
+import { chosen, lang, t } from '../src/i18n'
 import en from '../src/i18n/en.json'
 import ko from '../src/i18n/ko.json'
 
@@ -24,6 +24,14 @@ test('both languages have the same keys and the same slots, each in its own scri
     expect(HANGUL.test(other), key).toBe(false)
     if (words !== other && !/^\W*\{\w+\}\W*$/.test(words)) expect(HANGUL.test(words), key).toBe(true)
   }
+})
+
+test('one is one, and many are many', () => {
+  lang.value = 'en'
+  expect(t('passages_n', { n: 1 })).toBe('1 passage')
+  expect(t('passages_n', { n: '1' })).toBe('1 passage')
+  expect(t('passages_n', { n: 0 })).toBe('0 passages')
+  expect(t('steps_took', { n: 2, time: '1 s' })).toBe('2 steps · 1 s')
 })
 
 test('every key is used, or it would be kept for nothing', () => {

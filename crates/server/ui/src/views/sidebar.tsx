@@ -111,6 +111,7 @@ function Row({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean; leave
           leave()
         }}>
         <span class="thread-title">{title}</span>
+        {thread.active && <span class="thread-active" title={t('thread_active')}><span class="away">{t('thread_active')}</span></span>}
         {thread.agent && <span class="thread-agent">{agentName(agentOf(thread.agent), thread.agent)}</span>}
       </a>
       <span class="thread-tools">
