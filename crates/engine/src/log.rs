@@ -143,6 +143,9 @@ pub enum AskKind {
 pub struct Resumed {
     /// By question.
     pub answers: BTreeMap<String, Value>,
+    /// The claim of the run that asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
 }
 
 /// The run goes on after something that was not planned.

@@ -134,9 +134,14 @@ impl Upkeep for DyingStore {
         self.inner.append(thread, expect, entry).await
     }
 
-    async fn copy_thread(&self, from: &ThreadKey, to: &ThreadId) -> Answer<ThreadRow> {
+    async fn copy_thread(
+        &self,
+        from: &ThreadKey,
+        to: &ThreadId,
+        stands: Option<NewEntry>,
+    ) -> Answer<ThreadRow> {
         self.alive()?;
-        self.inner.copy_thread(from, to).await
+        self.inner.copy_thread(from, to, stands).await
     }
 
     async fn delete_thread(&self, thread: &ThreadKey) -> Answer<bool> {

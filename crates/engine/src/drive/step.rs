@@ -109,7 +109,7 @@ fn settle<S: State>(
             TaskEnd::Failed { failure, usage, spent: amounts } => {
                 spent += usage;
                 // Booked with the failure, so a retry of the run does not count them again.
-                if scope.is_outer() && !amounts.is_empty() {
+                if !amounts.is_empty() {
                     let path = scope.path(at.position.step, place);
                     let body = log::bytes(&amounts);
                     records.push(Record { path, key: SPENT.into(), stage: Stage::Done, body });

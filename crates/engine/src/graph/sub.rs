@@ -43,7 +43,8 @@ where
                     cx.scratch().asks.extend(asks);
                     Err(NodeError::of(Kind::Paused, "waits for an answer"))
                 }
-                Err(Halt::Failed { failure, records, .. }) => {
+                Err(Halt::Failed { failure, records, usage, .. }) => {
+                    cx.scratch().usage += usage;
                     run.record(records).await.map_err(|error| NodeError::of(Kind::Store, error))?;
                     let kind = if failure.code == LIMIT_EXCEEDED { Kind::Limit } else { Kind::Permanent };
                     Err(NodeError::of(kind, failure.message).with_code(failure.code))

@@ -80,12 +80,22 @@ pub(crate) fn advance(
         held: position.held.clone(),
         arrived: position.arrived.clone(),
     };
+    // The tasks of one node lie side by side. A node comes to a join once a step, however many of its tasks do.
+    let mut counted: (Option<Ix>, Vec<Ix>) = (None, Vec::new());
     for (from, route) in routes {
+        if counted.0 != Some(from) {
+            counted = (Some(from), Vec::new());
+        }
         match route {
             Next::End => {}
             Next::Nodes(targets) => {
                 for target in targets {
-                    arrive(topology, &mut next, from, target);
+                    if counted.1.contains(&target) {
+                        continue;
+                    }
+                    if arrive(topology, &mut next, from, target) {
+                        counted.1.push(target);
+                    }
                 }
             }
             Next::Each(target, items) => {
@@ -103,19 +113,22 @@ pub(crate) fn advance(
     }
 }
 
-fn arrive(topology: &Topology, next: &mut Position, from: Ix, target: Ix) {
+/// Whether `target` is a join, which counts who came.
+fn arrive(topology: &Topology, next: &mut Position, from: Ix, target: Ix) -> bool {
     let waits_for = &topology.waits_for[usize::from(target)];
-    if !waits_for.is_empty() {
+    let joins = !waits_for.is_empty();
+    if joins {
         let came = next.arrived.entry(target).or_default();
         came.insert(from);
         if came != waits_for {
-            return;
+            return joins;
         }
         next.arrived.remove(&target);
     }
     if !next.due.iter().any(|task| task.node == target && task.input.is_none()) {
         next.due.push(Task::plain(target));
     }
+    joins
 }
 
 /// Puts deferred nodes aside while others are due, and the rest into the order of definition. That order, and not

@@ -124,3 +124,16 @@ fn an_empty_fan_out_ends() {
         advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, vec![]))]).expect("plan");
     assert!(position.due.is_empty());
 }
+
+#[test]
+fn a_node_with_many_tasks_comes_to_a_barrier_once_a_step() {
+    let topology = topology(4, "", &[("d", "bc")]);
+    let begun = begin(&topology, &[ix("b"), ix("c")]);
+    let tasks = ["b>d", "c>d", "c>d", "c>d"];
+    let routes = |tasks: &[&str]| -> Vec<(Ix, Next)> {
+        tasks.iter().map(|route| (ix(&route[..1]), to(&route[2..]))).collect()
+    };
+    let joined = advance(&topology, &begun, routes(&tasks)).expect("joined");
+    assert_eq!((due(&joined), joined.arrived.len()), ("d".to_owned(), 0));
+    assert_eq!(due(&advance(&topology, &joined, routes(&["d>"])).expect("ended")), "");
+}

@@ -221,25 +221,25 @@ const MOST_RESTARTS: usize = 50;
 struct Last {
     /// Restarts since anything else happened.
     restarts: usize,
-    /// The claim that the newest restart announced.
+    /// The claim that the newest entry tells of.
     epoch: Option<u64>,
-    resumed: bool,
 }
 
 impl Last {
     fn of(entries: &[Entry]) -> Self {
         let restarts = entries.iter().rev().take_while(|entry| entry.kind == EntryKind::Restarted).count();
-        let newest = entries.last();
-        let epoch = newest.and_then(|entry| match entry.read() {
+        let epoch = entries.last().and_then(|entry| match entry.read() {
             Ok(log::Body::Restarted(restarted)) => Some(restarted.epoch),
+            // The claim after the one that asked.
+            Ok(log::Body::Resumed(resumed)) => resumed.epoch.map(|asked| asked + 1),
             _ => None,
         });
-        Self { restarts, epoch, resumed: newest.is_some_and(|entry| entry.kind == EntryKind::Resumed) }
+        Self { restarts, epoch }
     }
 
     /// Whether the log already tells why this claim was made.
     fn announces(&self, epoch: u64) -> bool {
-        self.resumed || self.epoch == Some(epoch)
+        self.epoch == Some(epoch)
     }
 }
 
@@ -324,5 +324,35 @@ impl<S: State> AnyGraph for Hosted<S> {
         first: Option<Vec<u8>>,
     ) -> BoxFuture<(Result<RunEnd, Halt>, Option<Committed>)> {
         Box::pin(async move { self.drive_claimed(run, store, claimed, first).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn entry(kind: EntryKind, body: Vec<u8>) -> Entry {
+        Entry { seq: 1, parent: 0, base: 0, run: None, at: 0, kind, body }
+    }
+
+    #[test]
+    fn an_answer_announces_the_next_claim_and_no_later_one() {
+        let resumed = log::Resumed { answers: BTreeMap::new(), epoch: Some(1) };
+        let last = Last::of(&[entry(EntryKind::Resumed, log::bytes(&resumed))]);
+        assert!(last.announces(2) && !last.announces(3));
+        // Written before answers told it.
+        let last = Last::of(&[entry(EntryKind::Resumed, b"{\"answers\":{}}".to_vec())]);
+        assert!(!last.announces(2));
+    }
+
+    #[test]
+    fn restarts_are_counted_since_anything_else_happened() {
+        let restarted =
+            |epoch| entry(EntryKind::Restarted, log::bytes(&log::Restarted { epoch, why: String::new() }));
+        let step = entry(EntryKind::Step, Vec::new());
+        let last = Last::of(&[restarted(2), step, restarted(3), restarted(4)]);
+        assert_eq!((last.restarts, last.epoch), (2, Some(4)));
     }
 }

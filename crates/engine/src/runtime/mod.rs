@@ -286,7 +286,8 @@ impl Runtime {
         run: &RunKey,
         answers: &BTreeMap<String, Value>,
     ) -> Result<RunHandle, EngineError> {
-        let body = log::bytes(&log::Resumed { answers: answers.clone() });
+        let epoch = Some(self.0.store.run(run).await?.epoch);
+        let body = log::bytes(&log::Resumed { answers: answers.clone(), epoch });
         let mut records = Vec::new();
         for (id, answer) in answers {
             let (path, key) = id

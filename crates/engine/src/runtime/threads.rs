@@ -84,21 +84,14 @@ impl Runtime {
     ) -> Result<ThreadKey, EngineError> {
         let store = &self.0.store;
         let loaded = store.load(from, at).await?;
-        let row = store.copy_thread(from, to).await?;
-        if let Some(at) = at
-            && at != row.head
-        {
-            let stay = log::Edited { state: None, update: None, at: None };
-            let entry = NewEntry {
-                kind: EntryKind::Edited,
-                body: log::bytes(&stay),
-                parent: Some(at),
-                base: base_of(&loaded),
-                snapshot: None,
-            };
-            store.append(&row.key, row.head, entry).await?;
-        }
-        Ok(row.key)
+        let stands = at.map(|at| NewEntry {
+            kind: EntryKind::Edited,
+            body: log::bytes(&log::Edited { state: None, update: None, at: None }),
+            parent: Some(at),
+            base: base_of(&loaded),
+            snapshot: None,
+        });
+        Ok(store.copy_thread(from, to, stands).await?.key)
     }
 
     /// The open questions of a thread, with the run that asks.

@@ -214,6 +214,7 @@ impl Inner {
             task.abort();
         }
         self.forget(active);
+        self.orphaned.store(true, Ordering::SeqCst);
         active.rest.send_if_modified(|rest| {
             let open = rest.is_none();
             if open {

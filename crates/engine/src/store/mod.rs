@@ -129,8 +129,14 @@ pub trait Upkeep: Send + Sync + 'static {
     async fn append(&self, thread: &ThreadKey, expect: Seq, entry: NewEntry) -> Result<Seq, StoreError>;
 
     /// Copies a thread's whole log, snapshots and metadata to a new thread, which is free; entries keep the name of
-    /// the run that wrote them. Runs stay with the source. A target that exists is [`StoreError::Conflict`].
-    async fn copy_thread(&self, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError>;
+    /// the run that wrote them. Runs stay with the source. A target that exists is [`StoreError::Conflict`]. The copy
+    /// gets `stands` as one more entry, unless the parent of that is its newest already.
+    async fn copy_thread(
+        &self,
+        from: &ThreadKey,
+        to: &ThreadId,
+        stands: Option<NewEntry>,
+    ) -> Result<ThreadRow, StoreError>;
 
     /// Removes a thread with all it holds, runs and their idempotency keys included: the next write of a live run is
     /// fenced off.

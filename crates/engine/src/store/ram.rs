@@ -146,9 +146,14 @@ impl Upkeep for RamStore {
         shelf.append(thread, expect, entry, now)
     }
 
-    async fn copy_thread(&self, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError> {
+    async fn copy_thread(
+        &self,
+        from: &ThreadKey,
+        to: &ThreadId,
+        stands: Option<NewEntry>,
+    ) -> Result<ThreadRow, StoreError> {
         let (mut shelf, now) = self.open();
-        shelf.copy_thread(from, to, now)
+        shelf.copy_thread(from, to, stands, now)
     }
 
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {

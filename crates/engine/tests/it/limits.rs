@@ -678,3 +678,31 @@ async fn a_cancel_and_a_finish_that_race_end_the_run_once() {
     }
     assert!(finished < 200, "no cancel ever won, so this shows nothing");
 }
+
+#[tokio::test]
+async fn what_a_failing_subgraph_spent_is_booked_once() {
+    let calls = Calls::default();
+    let counted = calls.clone();
+    let spends = does(move |_, cx: Cx| {
+        let first = counted.hit() == 1;
+        async move {
+            cx.effect("call", async { Ok::<_, NodeError>(1) }).await?;
+            cx.spend(TEN)?;
+            if first { Err(NodeError::permanent("the second call failed")) } else { Ok(say("inner")) }
+        }
+    });
+    let sub = subgraph(
+        only("inner", spends),
+        |_: &Notes| Notes::update(),
+        |inner: &Notes| Notes::update().said(inner.said.clone()),
+    );
+    let store = ram();
+    let bot = bot_on(Arc::new(store.clone()), &only("sub", node(sub)));
+    let run = bot.start(&thread("t"), Notes::update()).await.expect("started");
+    let rested = rest(&bot, &run).await;
+    assert!(rested.ends_with("the second call failed"), "{rested}");
+    assert_eq!(store.run(&run.key()).await.expect("the run").usage, TEN);
+    let again = bot.runtime().retry(&run.key()).await.expect("tried again");
+    assert_eq!(rest(&bot, &again).await, "inner");
+    assert_eq!(store.run(&run.key()).await.expect("the run").usage, TEN);
+}

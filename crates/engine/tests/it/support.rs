@@ -332,8 +332,13 @@ impl Upkeep for GatedStore {
         self.through("append", self.inner.append(thread, expect, entry)).await
     }
 
-    async fn copy_thread(&self, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError> {
-        self.through("copy_thread", self.inner.copy_thread(from, to)).await
+    async fn copy_thread(
+        &self,
+        from: &ThreadKey,
+        to: &ThreadId,
+        stands: Option<NewEntry>,
+    ) -> Result<ThreadRow, StoreError> {
+        self.through("copy_thread", self.inner.copy_thread(from, to, stands)).await
     }
 
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {

@@ -105,6 +105,7 @@ fn series(options: &Options, faults: &[Fault], parts: &[(u64, u64)]) -> Result<F
         let field = Field::new(options, server.as_ref().ok(), &base, Duration::from_millis(*lease))?;
         let done = field.torture(options, faults, *count, part as u64)?;
         figures.add("faults", done);
+        figures.add("kills", done);
         figures.take(&field.book);
         takeovers[usize::from(*lease > 5000)].extend(lock(&field.takeovers).iter().copied());
         if !field.book.is_clean() {

@@ -16,7 +16,7 @@ begin
     for v_old in
         select p.oid::regprocedure from pg_proc p
         where p.pronamespace = current_schema()::regnamespace and p.proname in (
-            'pair_digest', 'base_after', 'newest_entry', 'write_step', 'start_run',
+            'pair_digest', 'base_after', 'newest_entry', 'has_queue', 'write_step', 'start_run',
             'cancel_paused', 'submit_run', 'claim_runs', 'renew_leases', 'lock_run',
             'cancel_run', 'clear_pairs', 'release_run', 'answer_run', 'retry_run', 'put_thread',
             'append_entry', 'copy_thread', 'delete_thread', 'clear_idle_threads', 'clear_old_entries')
@@ -29,8 +29,9 @@ create function pair_digest(p_key bytea, p_value bytea) returns bytea language s
     select sha256(int4send(length(p_key)) || p_key || p_value)
 $$;
 
--- The entry whose snapshot a reader of a child of `p_seq` starts from.
-create function base_after(p_number int8, p_seq int8) returns int8 language plpgsql stable as $$
+-- The entry whose snapshot a reader of a child of `p_seq` starts from. Not `stable`: a statement that waited for a lock
+-- wants what was written meanwhile.
+create function base_after(p_number int8, p_seq int8) returns int8 language plpgsql as $$
 begin
     if exists (select 1 from snapshots where number = p_number and seq = p_seq) then
         return p_seq;
@@ -43,6 +44,12 @@ end $$;
 create function newest_entry(p_number int8) returns int8 language plpgsql as $$
 begin
     return coalesce((select max(seq) from entries where number = p_number), 0);
+end $$;
+
+-- Whether a run waits on a thread that the caller has locked. Not `stable`, for the same reason.
+create function has_queue(p_tenant text, p_thread text) returns bool language plpgsql as $$
+begin
+    return exists (select 1 from runs where tenant = p_tenant and thread = p_thread and status = 1);
 end $$;
 
 -- A step without a new status locks the row of its run, adds its entry and changes no row of another table.
@@ -534,7 +541,10 @@ begin
     return p_expect + 1;
 end $$;
 
-create function copy_thread(p_tenant text, p_from text, p_to text) returns threads language plpgsql as $$
+-- The entry, if one is given, is where the copy stands.
+create function copy_thread(
+    p_tenant text, p_from text, p_to text, p_kind int2, p_body bytea, p_parent int8, p_base int8
+) returns threads language plpgsql as $$
 declare
     v_now timestamptz := clock_timestamp();
     v_from threads;
@@ -563,6 +573,11 @@ begin
     where number = v_from.number and seq <= v_from.head;
     insert into thread_pairs (tenant, pair, thread)
     select p_tenant, pair_digest(m.k, m.v), p_to from unnest(v_to.meta_keys, v_to.meta_vals) as m (k, v);
+    if p_kind is not null and p_parent is distinct from v_from.head then
+        insert into entries (number, seq, parent, base, at, kind, body)
+        values (v_to.number, v_from.head + 1, p_parent, p_base, v_now, p_kind, p_body);
+        update threads set head = v_from.head + 1 where tenant = p_tenant and thread = p_to returning * into v_to;
+    end if;
     return v_to;
 end $$;
 

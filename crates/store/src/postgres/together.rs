@@ -42,7 +42,8 @@ impl Together for Steps {
         let bases: Vec<i64> = steps.iter().map(|step| int(step.entry.base)).collect();
         let kinds: Vec<i16> = steps.iter().map(|step| i16::from(step.entry.kind.code())).collect();
         let bodies: Vec<&[u8]> = steps.iter().map(|step| step.entry.body.as_slice()).collect();
-        // The rows of the runs are locked, so a takeover comes before (then its epoch does not fit) or after.
+        // The rows of the runs are locked, so a takeover comes before (then its epoch does not fit) or after. One that
+        // somebody else has locked is left to its own statement, here and below: the others do not wait for it.
         let sql = "with asked as materialized (
                 select * from unnest($1::text[], $2::text[], $3::uuid[], $4::int8[], $5::int8[], $6::int8[], $7::int8[],
                     $8::int2[], $9::bytea[])
@@ -52,7 +53,7 @@ impl Together for Steps {
                     select number, cancel_asked from runs
                     where tenant = a.tenant and run = a.run and thread = a.thread and epoch = a.epoch and status = 2
                         and owner is not null
-                    for no key update) r
+                    for no key update skip locked) r
             ), written as (
                 insert into entries (number, seq, parent, base, run, at, kind, body)
                 select h.number, h.head + 1, nullif(h.parent, h.head), h.base, h.run, clock_timestamp(), h.kind, h.body
@@ -132,13 +133,14 @@ impl Together for Ends {
                 with ordinality as a (tenant, thread, run, epoch, head, last, status, steps, input, output, cost, i)
             ), locked as materialized (
                 select a.i from asked a cross join lateral (
-                    select 1 from threads where tenant = a.tenant and thread = a.thread for no key update) t
+                    select 1 from threads where tenant = a.tenant and thread = a.thread
+                    for no key update skip locked) t
             ), held as materialized (
                 select a.*, r.number, r.cancel_asked from locked l join asked a on a.i = l.i cross join lateral (
                     select number, cancel_asked from runs
                     where tenant = a.tenant and run = a.run and thread = a.thread and epoch = a.epoch and status = 2
                         and owner is not null
-                    for no key update) r
+                    for no key update skip locked) r
             ), ending as materialized (
                 select h.*, clock_timestamp() as at from held h
                 where h.head = (select coalesce(max(e.seq), 0) from entries e where e.number = h.number)
@@ -162,9 +164,7 @@ impl Together for Ends {
             ), cleared as (
                 delete from records n using ending f where n.tenant = f.tenant and n.run = f.run
             )
-            select f.i, f.last, f.at, f.cancel_asked, exists (
-                select 1 from runs q where q.tenant = f.tenant and q.thread = f.thread and q.status = 1) as next_waits
-            from ending f";
+            select f.i, f.last, f.at, f.cancel_asked, has_queue(f.tenant, f.thread) as next_waits from ending f";
         let params: &[&(dyn ToSql + Sync)] = &[
             &who.tenants,
             &who.threads,
@@ -242,20 +242,26 @@ impl Together for Starts {
                     lease, i)
             ), named as materialized (
                 select * from unnest($13::int8[], $14::bytea[], $15::bytea[]) as n (i, name, value)
+            ), open as materialized (
+                select a.i from asked a
+                where not exists (select 1 from threads t where t.tenant = a.tenant and t.thread = a.thread)
+                union all
+                select a.i from asked a cross join lateral (
+                    select 1 from threads where tenant = a.tenant and thread = a.thread
+                    for no key update skip locked) t
             ), moment as materialized (
-                select clock_timestamp() as at
+                select clock_timestamp() as at from (select count(*) from open) o
             ), made as (
                 insert into threads as t (tenant, thread, head, active, created_at, updated_at, meta_keys, meta_vals)
                 select a.tenant, a.thread, 1, a.run, m.at, m.at,
                     coalesce((select array_agg(n.name order by n.name) from named n where n.i = a.i), '{}'),
                     coalesce((select array_agg(n.value order by n.name) from named n where n.i = a.i), '{}')
-                from asked a cross join moment m
+                from open o join asked a on a.i = o.i cross join moment m
                 order by a.tenant, a.thread
                 on conflict (tenant, thread) do update set
                     head = t.head + 1, active = excluded.active,
                     updated_at = greatest(clock_timestamp(), t.created_at + interval '1 microsecond')
-                where t.active is null and t.meta_keys @> excluded.meta_keys and not exists (
-                    select 1 from runs q where q.tenant = t.tenant and q.thread = t.thread and q.status = 1)
+                where t.active is null and t.meta_keys @> excluded.meta_keys and not has_queue(t.tenant, t.thread)
                 returning t.number, t.head, t.active, t.updated_at as at, t.created_at = t.updated_at as new
             ), placed as (
                 insert into entries (number, seq, base, run, at, kind, body)

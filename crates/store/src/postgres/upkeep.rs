@@ -50,9 +50,23 @@ impl Upkeep for PostgresStore {
         number(get(&self.pool.write(About::Thread(thread), sql, params).await?, "seq")?)
     }
 
-    async fn copy_thread(&self, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError> {
-        let sql = "select * from copy_thread($1, $2, $3)";
-        let params: Params<'_> = &[&from.tenant.as_str(), &from.thread.as_str(), &to.as_str()];
+    async fn copy_thread(
+        &self,
+        from: &ThreadKey,
+        to: &ThreadId,
+        stands: Option<NewEntry>,
+    ) -> Result<ThreadRow, StoreError> {
+        let sql = "select * from copy_thread($1, $2, $3, $4, $5, $6, $7)";
+        let stands = stands.as_ref();
+        let params: Params<'_> = &[
+            &from.tenant.as_str(),
+            &from.thread.as_str(),
+            &to.as_str(),
+            &stands.map(|entry| i16::from(entry.kind.code())),
+            &stands.map(|entry| entry.body.as_slice()),
+            &stands.and_then(|entry| entry.parent).map(int),
+            &stands.map(|entry| int(entry.base)),
+        ];
         thread_row(&self.pool.write_long(About::Thread(from), sql, params).await?)
     }
 

@@ -337,9 +337,14 @@ impl Upkeep for SqliteStore {
         self.write(Points::default(), move |tx| upkeep::append(tx, &thread, expect, &entry)).await
     }
 
-    async fn copy_thread(&self, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError> {
+    async fn copy_thread(
+        &self,
+        from: &ThreadKey,
+        to: &ThreadId,
+        stands: Option<NewEntry>,
+    ) -> Result<ThreadRow, StoreError> {
         let (from, to) = (from.clone(), to.clone());
-        self.write(Points::default(), move |tx| upkeep::copy_thread(tx, &from, &to)).await
+        self.write(Points::default(), move |tx| upkeep::copy_thread(tx, &from, &to, stands.as_ref())).await
     }
 
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {

@@ -52,7 +52,12 @@ pub(super) fn append(tx: &Tx<'_>, key: &ThreadKey, expect: Seq, entry: &NewEntry
     Ok(expect + 1)
 }
 
-pub(super) fn copy_thread(tx: &Tx<'_>, from: &ThreadKey, to: &ThreadId) -> Result<ThreadRow, StoreError> {
+pub(super) fn copy_thread(
+    tx: &Tx<'_>,
+    from: &ThreadKey,
+    to: &ThreadId,
+    stands: Option<&NewEntry>,
+) -> Result<ThreadRow, StoreError> {
     let source = history::thread(tx.conn, from)?;
     let copy = ThreadKey { tenant: from.tenant.clone(), thread: to.clone() };
     if find_thread(tx.conn, &copy)?.is_some() {
@@ -71,6 +76,11 @@ pub(super) fn copy_thread(tx: &Tx<'_>, from: &ThreadKey, to: &ThreadId) -> Resul
     let sql = "INSERT INTO snapshots (tenant, thread, seq, state)
                SELECT tenant, ?3, seq, state FROM snapshots WHERE tenant = ?1 AND thread = ?2 ORDER BY seq";
     execute(tx.conn, sql, key)?;
+    if let Some(entry) = stands
+        && entry.parent != Some(source.head)
+    {
+        push(tx, &copy, source.head + 1, None, entry)?;
+    }
     history::thread(tx.conn, &copy)
 }
 

@@ -274,6 +274,7 @@ list! {
         a_copy_has_the_whole_log
         a_copy_has_the_metadata
         a_copy_goes_its_own_way
+        a_copy_may_stand_at_an_earlier_entry
         copying_needs_a_source_and_a_free_name
         a_deleted_thread_leaves_nothing
         deleting_fences_a_live_run

@@ -31,7 +31,7 @@ pub(super) async fn nobody_reads_what_belongs_to_another<S: Store>(b: Bench<S>) 
         assert_eq!(store.threads(&other.tenant, &filter).await.expect("threads"), []);
     }
     assert_eq!(store.cached(&other.tenant, "k").await.expect("cached"), None);
-    refused!(store.copy_thread(&thread, &other.key().thread).await, StoreError::NotFound { .. });
+    refused!(store.copy_thread(&thread, &other.key().thread, None).await, StoreError::NotFound { .. });
 }
 
 pub(super) async fn nobody_changes_what_belongs_to_another<S: Store>(b: Bench<S>) {

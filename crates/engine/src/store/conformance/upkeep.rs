@@ -162,7 +162,7 @@ async fn copied<S: Store>(b: &Bench<S>) -> (ThreadKey, Claimed, ThreadKey) {
     b.edit(&thread, vec![branch("e", 2, 2)]).await;
     b.store.put_thread(&thread, &one("k")).await.expect("put");
     let live = b.start(&thread).await;
-    let row = b.store.copy_thread(&thread, &copy.thread).await.expect("copy");
+    let row = b.store.copy_thread(&thread, &copy.thread, None).await.expect("copy");
     assert_eq!(row, b.thread(&copy).await);
     (thread, live, copy)
 }
@@ -197,14 +197,27 @@ pub(super) async fn a_copy_goes_its_own_way<S: Store>(b: Bench<S>) {
     assert_eq!(b.loaded(&copy, None).await, "2=A | e in in copy");
 }
 
+pub(super) async fn a_copy_may_stand_at_an_earlier_entry<S: Store>(b: Bench<S>) {
+    let (thread, _, _) = copied(&b).await;
+    let (early, newest) = (b.key(), b.key());
+    let row = b.store.copy_thread(&thread, &early.thread, Some(branch("here", 2, 2))).await.expect("copy");
+    assert_eq!((row.head, row.active), (6, None));
+    assert_eq!(row, b.thread(&early).await);
+    assert_eq!(b.loaded(&early, None).await, "2=A | here");
+    b.finished(&early, vec![entry(EntryKind::Step, "on", 2)]).await;
+    assert_eq!(b.loaded(&early, None).await, "2=A | here in on");
+    let row = b.store.copy_thread(&thread, &newest.thread, Some(branch("here", 5, 2))).await.expect("copy");
+    assert_eq!(row.head, 5, "it stands there as it is");
+}
+
 pub(super) async fn copying_needs_a_source_and_a_free_name<S: Store>(b: Bench<S>) {
     let (thread, taken, none) = (b.key(), b.key(), b.key());
     b.finished(&thread, vec![]).await;
     b.finished(&taken, vec![step("a")]).await;
     let before = b.all(&taken).await;
-    refused!(b.store.copy_thread(&none, &b.key().thread).await, StoreError::NotFound { .. });
-    refused!(b.store.copy_thread(&thread, &taken.thread).await, StoreError::Conflict(_));
-    refused!(b.store.copy_thread(&thread, &thread.thread).await, StoreError::Conflict(_));
+    refused!(b.store.copy_thread(&none, &b.key().thread, None).await, StoreError::NotFound { .. });
+    refused!(b.store.copy_thread(&thread, &taken.thread, None).await, StoreError::Conflict(_));
+    refused!(b.store.copy_thread(&thread, &thread.thread, None).await, StoreError::Conflict(_));
     assert_eq!(b.all(&taken).await, before);
     assert_eq!(b.bodies(&thread).await, "in");
 }

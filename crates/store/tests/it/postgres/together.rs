@@ -118,6 +118,49 @@ async fn one_that_is_refused_harms_nobody_beside_it() {
     assert_eq!(store.runs(&busy.tenant, &filter).await.expect("runs").len(), 3);
 }
 
+#[tokio::test]
+async fn a_row_that_somebody_holds_holds_up_its_own_write_alone() {
+    let Some(url) = pg::fresh() else { return };
+    let store = open(&url).await;
+    let threads: Vec<ThreadKey> = (0..RUNS).map(|n| key(&format!("t{n}"))).collect();
+    let holder = admin(&url).await;
+    let begun = each(threads.iter().map(|thread| start(&store, thread, IfBusy::Reject))).await;
+    let fences: Vec<Fence> = begun.into_iter().map(|came| started(came).fence()).collect();
+    let rows = [
+        "select 1 from runs where thread = 't5' for update",
+        "select 1 from threads where thread = 't5' for update",
+    ];
+    let commits = [step(1, "step"), end(2)];
+    for (row, commit) in rows.iter().zip(commits) {
+        holder.batch_execute(&format!("begin; {row}")).await.expect("held");
+        let mut writes: Vec<_> =
+            fences.iter().map(|fence| Box::pin(store.commit(fence, commit.clone()))).collect();
+        let mut held = writes.remove(5);
+        let others = each(writes.into_iter());
+        let others = tokio::select! {
+            biased;
+            came = &mut held => panic!("it does not wait: {came:?}"),
+            others = others => others,
+        };
+        assert!(others.iter().all(Result::is_ok), "{others:?}");
+        holder.batch_execute("rollback").await.expect("let go");
+        held.await.expect("its turn");
+    }
+    // All are free now; one is held by somebody and the others start.
+    holder.batch_execute(&format!("begin; {}", rows[1])).await.expect("held");
+    let mut starts: Vec<_> =
+        threads.iter().map(|thread| Box::pin(start(&store, thread, IfBusy::Reject))).collect();
+    let mut held = starts.remove(5);
+    let others = tokio::select! {
+        biased;
+        came = &mut held => panic!("it does not wait: {came:?}"),
+        others = each(starts.into_iter()) => others,
+    };
+    assert!(others.iter().all(Result::is_ok), "{others:?}");
+    holder.batch_execute("rollback").await.expect("let go");
+    assert_eq!(started(held.await).head, 5);
+}
+
 /// All of them side by side.
 async fn each<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
     futures_util::future::join_all(all).await

@@ -52,16 +52,22 @@ impl Shelf {
         &mut self,
         from: &ThreadKey,
         to: &ThreadId,
+        stands: Option<NewEntry>,
         now: Millis,
     ) -> Result<ThreadRow, StoreError> {
         let source = self.find(from).ok_or_else(|| StoreError::no_thread(from))?;
-        let copy = Thread {
+        let mut copy = Thread {
             log: source.log.clone(),
             head: source.head,
             snapshots: source.snapshots.clone(),
             ..Thread::new(now, source.metadata.clone())
         };
         let key = ThreadKey { tenant: from.tenant.clone(), thread: to.clone() };
+        if let Some(entry) = stands
+            && entry.parent != Some(copy.head)
+        {
+            copy.push(None, entry, now);
+        }
         let row = copy.row(&key);
         let home = self.tenants.entry(key.tenant).or_default();
         if home.threads.contains_key(to) {
