@@ -1,12 +1,14 @@
 //! Joins what was found by words with what was found by meaning: a weighted sum of scores, each scaled to its list.
 //!
 //! Ranks are not fused: with an embedder weaker than the words, reciprocal ranks lose on every set of one language.
-//! How much the vector counts is decided by the languages of the question and of the passage.
+//! How much the vector counts is decided by the languages of the question and of the passage. A question that says the
+//! heading of what its words find first names what it wants, and within a language is not led away from it by meaning.
 
 use std::collections::BTreeMap;
 
 use doran_llm::EmbedderAbout;
 
+use crate::keyword::{articles_named, bare};
 use crate::passage::{Passage, PassageId};
 use crate::retriever::Hit;
 
@@ -52,9 +54,9 @@ impl Weights {
     /// How much the vector counts for a passage of this language under a question of that.
     pub fn vector(&self, question: Language, passage: Language) -> f64 {
         let weight = match (question, passage) {
-            (Language::Korean, Language::English) | (Language::English, Language::Korean) => self.across,
+            (question, passage) if is_across(question, passage) => self.across,
             (Language::English, Language::English) => self.english,
-            (Language::Korean | Language::Other, _) | (_, Language::Other) => self.korean,
+            _ => self.korean,
         };
         weight.clamp(0.0, 1.0 - LEAST_KEYWORD)
     }
@@ -77,10 +79,12 @@ pub fn language(text: &str) -> Language {
 /// One list of the hits of both, best first; equal ones by the name of the passage.
 pub fn fuse(question: &str, keyword: &[Hit], vector: &[Hit], weights: &Weights, limit: usize) -> Vec<Hit> {
     let asked = language(question);
+    let named = keyword.first().is_some_and(|best| says_heading(question, &best.passage.title));
     let mut sums: BTreeMap<&PassageId, (f64, &Passage)> = BTreeMap::new();
     for (hits, by_vector) in [(keyword, false), (vector, true)] {
         for (hit, score) in hits.iter().zip(scaled(hits)) {
-            let share = weights.vector(asked, language(&hit.passage.text));
+            let own = language(&hit.passage.text);
+            let share = if named && !is_across(asked, own) { 0.0 } else { weights.vector(asked, own) };
             let weight = if by_vector { share } else { 1.0 - share };
             sums.entry(&hit.passage.id).or_insert((0.0, &hit.passage)).0 += weight * score;
         }
@@ -93,6 +97,30 @@ pub fn fuse(question: &str, keyword: &[Hit], vector: &[Hit], weights: &Weights, 
     fused.sort_by(|left, right| right.score.total_cmp(&left.score));
     fused.truncate(limit);
     fused
+}
+
+fn is_across(question: Language, passage: Language) -> bool {
+    matches!(
+        (question, passage),
+        (Language::Korean, Language::English) | (Language::English, Language::Korean)
+    )
+}
+
+/// Whether a question says the last heading above a passage, whatever stands between its letters.
+fn says_heading(question: &str, title: &str) -> bool {
+    let heading = bare(heading(title));
+    heading.chars().nth(1).is_some() && bare(question).contains(&heading)
+}
+
+/// What the last heading of a title says beside the number of an article: 연차휴가 of 취업규칙 › 제15조(연차휴가). A
+/// document without headings has none.
+fn heading(title: &str) -> &str {
+    let (above, last) = title.rsplit_once(" › ").map_or((false, title), |(_, last)| (true, last));
+    match articles_named(last).last() {
+        Some((_, number)) => last.get(number.end..).unwrap_or_default(),
+        None if above => last,
+        None => "",
+    }
 }
 
 /// The scores of a list, its best at 1 and its last just above 0.
@@ -143,6 +171,33 @@ mod tests {
     #[test]
     fn across_languages_meaning_leads() {
         check("leave policy", &[("가", 9.0), ("나", 1.0)], &[("나", 0.9), ("가", 0.1)], "나 가");
+    }
+
+    #[test]
+    fn meaning_does_not_lead_away_from_a_heading_that_is_named() {
+        let mut keyword = hits(&[("가", 9.0), ("나", 8.5), ("다", 1.0)]);
+        let vector = hits(&[("나", 0.9), ("라", 0.8), ("가", 0.1)]);
+        for (title, question, expected) in [
+            ("취업규칙 › 제15조(연차 휴가)", "연차휴가는 며칠이야?", "가 나 다"),
+            (
+                "민법 제629조(임차권의 양도, 전대의 제한)",
+                "민법의 임차권의 양도, 전대의 제한 조항",
+                "가 나 다",
+            ),
+            ("안내 › 연차휴가", "연차휴가 신청", "가 나 다"),
+            ("연차휴가", "연차휴가 신청", "나 가 라 다"),
+            ("안내 › 병가", "연차휴가 신청", "나 가 라 다"),
+            ("안내 › 제2조", "2조의 휴가", "나 가 라 다"),
+        ] {
+            keyword[0].passage.title = title.to_owned();
+            let fused = fuse(question, &keyword, &vector, &Weights::default(), 10);
+            let order: Vec<&str> = fused.iter().map(|hit| hit.passage.text.as_str()).collect();
+            assert_eq!(order.join(" "), expected, "{title}: {question}");
+        }
+        // A question in another language cannot say the heading of what it wants.
+        let english = hits(&[("leave", 9.0), ("나", 1.0)]);
+        let fused = fuse("휴가", &english, &hits(&[("leave", 0.9), ("pay", 0.1)]), &Weights::default(), 10);
+        assert_eq!(fused[0].passage.text, "leave");
     }
 
     #[test]

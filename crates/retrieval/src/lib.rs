@@ -33,7 +33,9 @@ pub use keyword::{Highlight, RamKeyword, Ranking, Segment, SegmentDocument, arti
 pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Status};
 pub use local::LocalIndex;
 pub use opensearch::OpenSearchIndex;
-pub use passage::{ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant};
+pub use passage::{
+    ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant, is_collection_name,
+};
 pub use refine::{Refined, Reranker};
 pub use retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
 pub use reword::{MOST_WORDINGS, in_other_words};

@@ -20,6 +20,16 @@ pub struct PassageId(String);
 #[serde(transparent)]
 pub struct Tenant(String);
 
+/// The most letters of the name of a collection.
+const COLLECTION: usize = 100;
+
+/// Whether a collection may be called this: letters and digits of any script, spaces, and `-`, `_`, `.`, `·`, `(` and `)`,
+/// no more than a hundred. The common collection has the empty name.
+pub fn is_collection_name(name: &str) -> bool {
+    let fits = |char: char| char.is_alphanumeric() || " -_.·()".contains(char);
+    name.chars().all(fits) && name.chars().nth(COLLECTION).is_none()
+}
+
 /// A text to be asked about: plain or Markdown, with what its source knew beyond the words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {

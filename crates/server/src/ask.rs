@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use doran_agents::retrieval::{LibraryError, is_collection_name};
 use doran_agents::{Agent, AskOptions, Turn};
 use doran_engine::store::{Idempotency, IfBusy, RunRow, Status, StoreError, ThreadRow};
 use doran_engine::{EngineError, RunHandle, StartOptions, ThreadId, ThreadKey};
@@ -34,6 +35,7 @@ pub(crate) struct Ask<'a> {
 pub(crate) async fn start(app: &App, ask: Ask<'_>) -> Result<RunHandle, ApiError> {
     let agent = agent(app, ask.agent)?;
     check_message(app, ask.message)?;
+    check_collection(ask.options.collection.as_deref())?;
     let idempotency =
         ask.idempotency.map(|(key, bytes)| Idempotency { key, hash: hash(ask.agent, &ask.thread, bytes) });
     let input = agent.input(ask.message, &ask.options);
@@ -48,6 +50,15 @@ pub(crate) async fn start(app: &App, ask: Ask<'_>) -> Result<RunHandle, ApiError
     app.metrics.run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started");
     Ok(run)
+}
+
+/// A name that no collection can have is refused, so that a slip is not taken for an empty collection.
+pub(crate) fn check_collection(collection: Option<&str>) -> Result<(), ApiError> {
+    if collection.is_none_or(is_collection_name) {
+        return Ok(());
+    }
+    let wrong = LibraryError::BadCollection;
+    Err(ApiError::because(Code::BadInput, wrong.to_string(), wrong.ko()))
 }
 
 /// What a run came to.

@@ -3,7 +3,9 @@
 use std::io::IsTerminal;
 use std::ops::Range;
 
-use doran_retrieval::{Filter, Highlight, Hit, Question, Tenant, highlights};
+use doran_retrieval::{
+    Filter, Highlight, Hit, LibraryError, Question, Tenant, highlights, is_collection_name,
+};
 use serde_json::json;
 
 use crate::answer::counted;
@@ -30,6 +32,11 @@ pub(crate) struct Args {
 
 /// Looks and prints.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+    if let Some(name) = args.collection.as_ref().filter(|name| !is_collection_name(name)) {
+        let wrong = LibraryError::BadCollection;
+        let ko = wrong.ko();
+        return Err(both!("`{name}`: {ko}", "`{name}`: {wrong}").into());
+    }
     let house = assemble::house(config, &assemble::Tape::default()).await?;
     let mut question = Question::new(Tenant::new(house.tenant.as_str()), &args.words, args.limit.min(100));
     question.filter = Filter { collection: args.collection.clone(), ..Filter::default() };
@@ -48,7 +55,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         if args.json {
             text.push_str(&format!("{}\n", as_json(hit, &why)));
         } else {
-            text.push_str(&shown(number, hit, &why, bold));
+            text.push_str(&shown(number, hit, &args.words, &why, bold));
         }
     }
     output.data(&text)
@@ -63,17 +70,19 @@ fn as_json(hit: &Hit, why: &[Highlight]) -> serde_json::Value {
     })
 }
 
-fn shown(number: usize, hit: &Hit, why: &[Highlight], bold: bool) -> String {
+fn shown(number: usize, hit: &Hit, question: &str, why: &[Highlight], bold: bool) -> String {
     let passage = &hit.passage;
     let page = passage.page.map(|page| format!("  p.{page}")).unwrap_or_default();
-    let terms: Vec<&str> = why.iter().map(|found| found.term.as_str()).collect();
     let words = marked(&passage.text, why, bold).replace('\n', "\n   ");
-    format!(
-        "{number}  {:.2}  {}{page}\n   {words}\n   ↳ {}\n",
-        hit.score,
-        counted(&passage.title, &passage.title),
-        terms.join(", ")
-    )
+    let title = counted(&passage.title, &passage.title);
+    let mut text = format!("{number}  {:.2}  {title}{page}\n   {words}\n", hit.score);
+    // What the words do not say the heading may. Meaning has no words to show.
+    let above = if why.is_empty() { highlights(question, &passage.title) } else { Vec::new() };
+    let terms: Vec<&str> = why.iter().chain(&above).map(|found| found.term.as_str()).collect();
+    if !terms.is_empty() {
+        text.push_str(&format!("   ↳ {}\n", terms.join(", ")));
+    }
+    text
 }
 
 /// The text with what was found in bold, or in brackets where bold cannot be shown.
@@ -106,7 +115,10 @@ mod tests {
         let passage =
             doran_retrieval::Passage { title: "Agreement › 제3조(Payment)".into(), ..Default::default() };
         let hit = Hit { passage, score: 1.0 };
-        assert!(shown(1, &hit, &[], false).contains("  Agreement › Article 3 (Payment)\n"));
+        let text = shown(1, &hit, "payments", &[], false);
+        assert!(text.contains("  Agreement › Article 3 (Payment)\n"), "{text}");
+        assert!(text.ends_with("   ↳ payment\n"), "the heading says why: {text}");
+        assert!(!shown(1, &hit, "money", &[], false).contains('↳'), "nothing is said where nothing is known");
     }
 
     #[allow(clippy::single_range_in_vec_init, reason = "one place is a list of places too")]

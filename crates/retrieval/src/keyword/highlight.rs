@@ -12,7 +12,8 @@ use super::everyday;
 /// A word of the question in a passage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Highlight {
-    /// The stem that was looked for: a word of the question, or one that means the same.
+    /// The stem that was looked for: of a word of the question, or of one that means the same. An English word is shown as
+    /// the passage has it: its stem is no word.
     pub term: String,
     /// Where it stands in the text of the passage, in bytes.
     pub ranges: Vec<Range<usize>>,
@@ -55,6 +56,13 @@ fn places(text: &str, layer: Layer, wanted: &[String]) -> Vec<Highlight> {
         }
     });
     found.retain(|highlight| !highlight.ranges.is_empty());
+    for Highlight { term, ranges } in &mut found {
+        if term.is_ascii()
+            && let Some(word) = ranges.first().and_then(|range| text.get(range.clone()))
+        {
+            *term = word.to_lowercase();
+        }
+    }
     found
 }
 
@@ -79,7 +87,7 @@ mod tests {
         check(
             "terminating the agreement",
             "Either party may terminate this Agreement.",
-            "termin=terminate agreement=Agreement",
+            "terminate=terminate agreement=Agreement",
         );
         check("월급", "임금은 매월 지급한다", "임금=임금");
         check("", "휴가", "");

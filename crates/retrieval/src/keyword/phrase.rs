@@ -43,33 +43,54 @@ fn first(word: &[u8]) -> u64 {
     }
 }
 
-/// The longest run of words of a question that a text says side by side, as a share of the question; 0 for a single
-/// word, which says nothing that its score does not. The last word of a run may go on: 휴가 is said by 휴가는.
-pub(super) fn said(question: &[Word<'_>], text: &[u8]) -> f32 {
-    if question.len() < 2 {
-        return 0.0;
+/// What texts say of the words of a question.
+pub(super) struct Said<'a> {
+    question: &'a [Word<'a>],
+    /// How many words up to each of the question were said up to the word before, and are up to this one.
+    before: Vec<usize>,
+    now: Vec<usize>,
+}
+
+impl<'a> Said<'a> {
+    pub(super) fn new(question: &'a [Word<'a>]) -> Self {
+        Self { question, before: vec![0; question.len()], now: vec![0; question.len()] }
     }
-    let mut longest = 0;
-    // How many words up to each of the question were said up to the word before, and are up to this one.
-    let (mut before, mut now) = (vec![0; question.len()], vec![0; question.len()]);
-    each(text, |word| {
-        let first = first(word);
-        let mut run = 0;
-        for (asked, (before, now)) in question.iter().zip(before.iter().zip(&mut now)) {
-            *now = 0;
-            if asked.begins(word, first) {
-                if word.len() == asked.bytes.len() {
-                    *now = run + 1;
-                }
-                if run > 0 || word.len() == asked.bytes.len() {
-                    longest = longest.max(run + 1);
-                }
-            }
-            run = *before;
+
+    /// The longest run of words of the question that a text says side by side, as a share of the question; 0 for a single
+    /// word, which says nothing that its score does not. The last word of a run may go on: 휴가 is said by 휴가는.
+    pub(super) fn share(&mut self, text: &[u8]) -> f32 {
+        let Self { question, before, now } = self;
+        if question.len() < 2 {
+            return 0.0;
         }
-        std::mem::swap(&mut before, &mut now);
-    });
-    if longest < 2 { 0.0 } else { longest as f32 / question.len() as f32 }
+        let mut longest = 0;
+        before.fill(0);
+        // Whether any word of the question was said last: most words of a text are none of them.
+        let mut running = false;
+        each(text, |word| {
+            let first = first(word);
+            if !running && !question.iter().any(|asked| asked.begins(word, first)) {
+                return;
+            }
+            running = false;
+            let mut run = 0;
+            for (asked, (before, now)) in question.iter().zip(before.iter().zip(now.iter_mut())) {
+                *now = 0;
+                if asked.begins(word, first) {
+                    if word.len() == asked.bytes.len() {
+                        *now = run + 1;
+                        running = true;
+                    }
+                    if run > 0 || word.len() == asked.bytes.len() {
+                        longest = longest.max(run + 1);
+                    }
+                }
+                run = *before;
+            }
+            std::mem::swap(before, now);
+        });
+        if longest < 2 { 0.0 } else { longest as f32 / question.len() as f32 }
+    }
 }
 
 /// Gives the words of a text as they are compared.
@@ -154,8 +175,12 @@ mod tests {
     fn check(question: &str, text: &str, expected: f32) {
         let question_words = words(question);
         let asked: Vec<Word<'_>> = question_words.iter().map(|word| Word::of(word)).collect();
-        let said = said(&asked, text.as_bytes());
-        assert!((said - expected).abs() < 1e-6, "{question} | {text}");
+        let mut said = Said::new(&asked);
+        // The second text knows nothing of the first.
+        for _ in 0..2 {
+            let share = said.share(text.as_bytes());
+            assert!((share - expected).abs() < 1e-6, "{question} | {text}");
+        }
     }
 
     #[test]

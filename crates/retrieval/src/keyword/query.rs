@@ -1,6 +1,7 @@
 //! What a question looks for: its own terms, words that mean the same, and articles asked for by number.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use crate::passage::ArticleNumber;
 use crate::text::{self, Layer};
@@ -25,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) weight: f32,
     /// For a word that was not asked: the keys of those it stands for.
     pub(crate) said: Vec<Vec<u8>>,
+    /// Whether it is part of the number of an article, which is never a slip for another word.
+    pub(crate) number: bool,
 }
 
 /// A question as the index sees it.
@@ -47,11 +50,13 @@ impl Query {
         let mut query = Self { bare: bare(text), words: phrase::words(text), ..Self::default() };
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut stems = Vec::new();
-        text::terms(text, |layer, term, _| {
+        let articles = articles_named(text);
+        text::terms(text, |layer, term, range| {
             if layer == Layer::Stems {
                 stems.push(term.to_owned());
             }
-            query.want(&mut places, layer, term);
+            let of_number = |of: &Range<usize>| range.start < of.end && of.start < range.end;
+            query.want(&mut places, layer, term, articles.iter().any(|(_, of)| of_number(of)));
         });
         if meant > 0.0 {
             for (word, said) in everyday::meant_by(&stems) {
@@ -61,7 +66,7 @@ impl Query {
         }
         query.words.truncate(MOST_WORDS);
         query.stems = stems.into_iter().collect();
-        for (number, _) in articles_named(text) {
+        for (number, _) in articles {
             if !query.articles.contains(&number) {
                 query.articles.push(number);
             }
@@ -69,13 +74,13 @@ impl Query {
         query
     }
 
-    fn want(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str) {
+    fn want(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str, number: bool) {
         let key = key_of(layer, term);
         if let Some(at) = places.get(&key) {
             self.terms[*at].weight += 1.0;
         } else if self.terms.len() < MOST {
             places.insert(key.clone(), self.terms.len());
-            self.terms.push(Wanted { key, layer, weight: 1.0, said: Vec::new() });
+            self.terms.push(Wanted { key, layer, weight: 1.0, said: Vec::new(), number });
         }
     }
 
@@ -91,7 +96,7 @@ impl Query {
         let key = key_of(layer, term);
         if self.terms.len() < MOST && !places.contains_key(&key) {
             places.insert(key.clone(), self.terms.len());
-            self.terms.push(Wanted { key, layer, weight, said: said.to_vec() });
+            self.terms.push(Wanted { key, layer, weight, said: said.to_vec(), number: false });
         }
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn search_by(
     let scoring = Scoring::new(parts, &masks, about.averages, ranking, terms, lifted);
     let limited = limit.max(LIFTED);
     let mut found = in_order(parts, best(&scoring, limited), limited);
-    lift(parts, query, ranking, &mut found);
+    lift(parts, query, ranking, &mut found, limit);
     found.truncate(limit);
     found
 }
@@ -111,7 +111,7 @@ fn terms(parts: &[Part], masks: &[Mask], about: &About, query: &Query, ranking: 
         }
         if holders > 0 {
             terms.push((holders, Term { layer, places, weight: weight * rare(holders) }));
-        } else if wanted.said.is_empty() && slips_left > 0 {
+        } else if wanted.said.is_empty() && !wanted.number && slips_left > 0 {
             slips_left -= 1;
             for (places, holders) in meant_by_slip(parts, masks, &wanted.key) {
                 let weight = weight * ranking.slip * rare(holders);
@@ -226,22 +226,53 @@ fn in_order(parts: &[Part], mut found: Vec<(f32, usize)>, limit: usize) -> Vec<F
         .collect()
 }
 
+/// Sums of scores differ by less than this from what they should be.
+const INEXACT: f32 = 1e-4;
 /// So many of the best are looked at again, for what single words do not show.
 const LIFTED: usize = 20;
 
-/// Lifts passages that say the words of the question side by side, and those whose heading is what was asked.
-fn lift(parts: &[Part], query: &Query, ranking: &Ranking, found: &mut [Found]) {
+/// Lifts passages that say the words of the question side by side, and those whose heading is what was asked. Those that
+/// cannot come among the best `limit` that way are left as they are.
+fn lift(parts: &[Part], query: &Query, ranking: &Ranking, found: &mut [Found], limit: usize) {
     if ranking.phrase <= 0.0 && ranking.heading <= 0.0 || query.words.is_empty() {
         return;
     }
     let count = found.len().min(LIFTED);
+    let found = &mut found[..count];
     let words: Vec<phrase::Word<'_>> = query.words.iter().map(|word| phrase::Word::of(word)).collect();
-    for found in &mut found[..count] {
-        let Some((held, within)) = parts[found.part].at(found.slot) else { continue };
-        let Some((title, text)) = held.bytes(within) else { continue };
-        found.score += ranking.phrase * phrase::said(&words, text)
-            + ranking.heading * phrase::headed(&query.stems, title);
+    let mut said = phrase::Said::new(&words);
+    let at = |found: &Found| parts[found.part].at(found.slot);
+    // What a passage has at least, by its score and its heading: whoever stays below the last that is wanted is left out.
+    let mut sure: Vec<f32> = found.iter().map(|found| found.score).collect();
+    let mut bar = least(&sure, limit);
+    let mut headed = vec![None; count];
+    for (number, found) in found.iter().enumerate() {
+        if sure[number] + ranking.heading + ranking.phrase >= bar
+            && let Some((held, within)) = at(found)
+            && let Some((title, _)) = held.bytes(within)
+        {
+            let share = phrase::headed(&query.stems, title);
+            sure[number] += ranking.heading * share;
+            headed[number] = Some(share);
+        }
+    }
+    bar = bar.max(least(&sure, limit));
+    for (number, found) in found.iter_mut().enumerate() {
+        if sure[number] + ranking.phrase >= bar
+            && let Some(headed) = headed[number]
+            && let Some((held, within)) = at(found)
+            && let Some((_, text)) = held.bytes(within)
+        {
+            found.score += ranking.phrase * said.share(text) + ranking.heading * headed;
+        }
     }
     // The sort is stable: equals stay in the order of documents.
-    found[..count].sort_by(|left, right| right.score.total_cmp(&left.score));
+    found.sort_by(|left, right| right.score.total_cmp(&left.score));
+}
+
+/// What the last of the best so many has, or a little less: sums are not exact. Nothing where there are fewer.
+fn least(scores: &[f32], limit: usize) -> f32 {
+    let mut scores = scores.to_vec();
+    scores.sort_unstable_by(|left, right| right.total_cmp(left));
+    scores.get(limit - 1).map_or(f32::MIN, |least| least - INEXACT)
 }

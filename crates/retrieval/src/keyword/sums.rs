@@ -18,6 +18,9 @@ pub(super) struct Sums {
 
 /// When one slot in so many has a sum, they are many.
 const MANY: usize = 8;
+/// Of slots so few that all are gone through at once, these are many.
+const SMALL: usize = if cfg!(test) { 256 } else { 1 << 14 };
+const SOME: usize = if cfg!(test) { 16 } else { 256 };
 /// So many slots are gone through in the time that one takes that is listed.
 const FASTER: usize = 4;
 /// So many slots are compared at a time.
@@ -65,7 +68,8 @@ impl Sums {
                 .zip(more)
                 .filter(|(slot, more)| **more > 0.0 && untouched(base + **slot as usize));
             self.touched.extend(new.map(|(slot, _)| base as u32 + slot));
-            self.many = self.touched.len() * MANY > self.slots;
+            let listed = self.touched.len();
+            self.many = listed * MANY > self.slots || self.slots <= SMALL && listed > SOME;
         }
         let cells = &mut self.cells[layer][base..self.slots];
         for (slot, more) in slots.iter().zip(more) {

@@ -131,6 +131,24 @@ fn what_a_person_types_is_words_and_never_syntax() {
 }
 
 #[test]
+fn the_number_of_an_article_is_no_slip_for_a_word() {
+    let documents = [
+        Document::new(
+            "대출",
+            "복리후생 규정",
+            "주거 자금은 연 2퍼센트의 이자로 빌린다. 십이지장 검사비도 준다.",
+        ),
+        Document::new("계약", "용역계약서", "제12조(해지) 갑은 30일 전에 알리고 계약을 끝낼 수 있다."),
+    ];
+    let tenant = Tenant::new("t");
+    let index = RamKeyword::of(&tenant, &documents);
+    let hits = index.search(&Question::new(tenant, "제십이조", 5));
+    let found: Vec<&str> = hits.iter().map(|hit| hit.passage.document.as_str()).collect();
+    assert_eq!(found.first(), Some(&"계약"), "{found:?}");
+    assert!(hits.get(1).is_none_or(|second| second.score < hits[0].score), "{hits:?}");
+}
+
+#[test]
 fn a_saved_segment_is_the_same_and_a_damaged_one_is_refused() {
     let documents = many(3);
     let passages: Vec<Vec<Passage>> = documents.iter().map(split).collect();

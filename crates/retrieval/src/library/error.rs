@@ -20,8 +20,11 @@ pub enum LibraryError {
         most: usize,
     },
     /// Use a shorter name.
-    #[error("the name of a tenant, collection or file is empty or too long")]
+    #[error("the name of a tenant or file is empty or too long")]
     BadName,
+    /// Call the collection otherwise.
+    #[error("the name of a collection has letters, digits, spaces and - _ . · ( ), no more than a hundred")]
+    BadCollection,
     /// Wait until some have been read.
     #[error("{0} documents are waiting already")]
     Busy(usize),
@@ -54,6 +57,10 @@ impl LibraryError {
                 format!("파일이 {bytes}바이트인데 {most}바이트까지 받습니다. 나누어 올리세요")
             }
             Self::BadName => "이름이 비었거나 너무 깁니다. 더 짧은 이름을 쓰세요".into(),
+            Self::BadCollection => {
+                "모음 이름에는 글자, 숫자, 빈칸과 - _ . · ( )만 백 자까지 쓸 수 있습니다. 다른 이름을 쓰세요"
+                    .into()
+            }
             Self::Busy(waiting) => {
                 format!("이미 문서 {waiting}개가 기다리고 있습니다. 잠시 뒤에 다시 올리세요")
             }

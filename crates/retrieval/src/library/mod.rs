@@ -26,7 +26,7 @@ use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::task::JoinHandle;
 
 use crate::ingest::{ReadLimits, Reader};
-use crate::passage::{Document, DocumentId, DocumentKind, Tenant};
+use crate::passage::{Document, DocumentId, DocumentKind, Tenant, is_collection_name};
 use crate::retriever::{Filter, Index, Listed};
 use crate::split::split;
 pub use error::LibraryError;
@@ -35,7 +35,7 @@ pub use record::{State, Status};
 use record::{Incoming, Key, Record};
 use shelf::Shelf;
 
-/// The most bytes of the name of a tenant or a collection.
+/// The most bytes of the name of a tenant.
 const NAME: usize = 256;
 
 /// About so many bytes of text are put into an index at once.
@@ -177,14 +177,12 @@ impl Library {
         if bytes.len() > most {
             return Err(LibraryError::TooLarge { bytes: bytes.len(), most });
         }
-        let short = |name: &str| name.len() <= NAME;
-        if tenant.as_str().is_empty()
-            || !short(tenant.as_str())
-            || !short(&collection)
-            || name.trim().is_empty()
-            || name.len() > FILE_NAME
-        {
+        let short = |name: &str| !name.is_empty() && name.len() <= NAME;
+        if !short(tenant.as_str()) || name.trim().is_empty() || name.len() > FILE_NAME {
             return Err(LibraryError::BadName);
+        }
+        if !is_collection_name(&collection) {
+            return Err(LibraryError::BadCollection);
         }
         let key = Key::of(&tenant, &collection, &name);
         let incoming = Incoming { hash: disk::hash(&bytes), bytes: bytes.len() as u64 };

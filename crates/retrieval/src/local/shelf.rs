@@ -63,6 +63,11 @@ impl Shelf {
         self.documents.get(id).map(|spot| &*spot.held)
     }
 
+    /// How many passages there are, removed ones included.
+    pub(super) fn slots(&self) -> usize {
+        self.parts.iter().map(|part| part.segment.slots()).sum()
+    }
+
     /// Adds a file, less the documents in it that are gone, and gives its vectors.
     pub(super) fn add(&mut self, number: u64, content: file::Content, dead: &[u32]) -> Option<Arc<Vectors>> {
         let gone = |at: usize| u32::try_from(at).is_ok_and(|at| dead.contains(&at));

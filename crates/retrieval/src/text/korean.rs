@@ -10,7 +10,7 @@ use super::lexicon::{Lexicon, Reading, Sense};
 use super::words::Words;
 
 /// Longer words are read in windows of so many syllables.
-const WINDOW: usize = 48;
+pub(super) const WINDOW: usize = 48;
 /// The longest unknown piece.
 const UNKNOWN: usize = 6;
 /// How dear an unknown piece is, and each of its syllables.
@@ -26,6 +26,8 @@ const REMEMBERED: usize = 16_000;
 static READ: LazyLock<[Mutex<Shelf>; SHELVES]> = LazyLock::new(Default::default);
 
 thread_local! {
+    /// Room for the pieces of a word.
+    static KNOWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static STEPS: RefCell<Vec<Vec<Step>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -39,9 +41,9 @@ struct Shelf {
 }
 
 impl Shelf {
-    fn of(word: &str) -> &'static Mutex<Self> {
+    fn of(word: &[u8]) -> &'static Mutex<Self> {
         let sum =
-            word.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+            word.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
         &READ[(sum ^ sum >> 8) % SHELVES]
     }
 
@@ -51,11 +53,11 @@ impl Shelf {
         self.ends.clear();
     }
 
-    fn pieces(&mut self, word: &str, chars: &[char]) -> &[u8] {
+    fn pieces(&mut self, word: &[u8], chars: &[char]) -> &[u8] {
         if self.ends.len() >= REMEMBERED {
             self.clear();
         }
-        let (number, new) = self.words.number(word.as_bytes());
+        let (number, new) = self.words.number(word);
         if new {
             read(chars, Before::Space, &mut |stem, start, end| {
                 self.pieces.extend([start as u8, end as u8, stem.len() as u8]);
@@ -84,25 +86,30 @@ pub(crate) fn pieces(word: &[char], before: Before, mut each: impl FnMut(&str, u
         read(word, before, &mut each);
         return;
     }
-    let text: String = word.iter().collect();
-    let shelf = Shelf::of(&text);
-    let known = shelf
-        .lock()
-        .unwrap_or_else(|broken| {
-            // Whoever held it left in the middle of a word.
-            shelf.clear_poison();
-            let mut whole = broken.into_inner();
-            whole.clear();
-            whole
-        })
-        .pieces(&text, word)
-        .to_vec();
+    let mut bytes = [0; WINDOW * 4];
+    let mut end = 0;
+    word.iter().for_each(|syllable| end += syllable.encode_utf8(&mut bytes[end..]).len());
+    let text = &bytes[..end];
+    let shelf = Shelf::of(text);
+    // Taken out while it is used: whoever is given a piece may ask for those of another word.
+    let mut known = KNOWN.take();
+    known.clear();
+    let mut open = shelf.lock().unwrap_or_else(|broken| {
+        // Whoever held it left in the middle of a word.
+        shelf.clear_poison();
+        let mut whole = broken.into_inner();
+        whole.clear();
+        whole
+    });
+    known.extend_from_slice(open.pieces(text, word));
+    drop(open);
     let mut rest = known.as_slice();
     while let [start, end, length, tail @ ..] = rest {
-        let Some((stem, tail)) = tail.split_at_checked(usize::from(*length)) else { return };
+        let Some((stem, tail)) = tail.split_at_checked(usize::from(*length)) else { break };
         each(std::str::from_utf8(stem).unwrap_or_default(), usize::from(*start), usize::from(*end));
         rest = tail;
     }
+    KNOWN.set(known);
 }
 
 fn read(word: &[char], before: Before, each: &mut dyn FnMut(&str, usize, usize)) {

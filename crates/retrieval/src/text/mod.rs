@@ -10,10 +10,11 @@ pub(crate) mod letters;
 mod lexicon;
 pub(crate) mod words;
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 pub(crate) use korean::Before;
-use letters::{Letter, is_han, is_syllable, letters};
+use letters::{Letter, is_han, is_syllable, letters_into};
 
 /// The rules by which texts are cut. An index made by other rules must be built anew: raise this with every change of
 /// the terms of any text.
@@ -50,10 +51,24 @@ pub(crate) struct Run<'a> {
     pub(crate) before: Before,
 }
 
+thread_local! {
+    /// Room for the letters of a text, kept by a thread.
+    static LETTERS: RefCell<Vec<Letter>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A thread keeps room for the letters of texts up to so many bytes.
+const ROOM: usize = 1 << 16;
+
 /// Gives every term of a text with its layer and its place, in order.
 pub(crate) fn terms(text: &str, mut each: impl FnMut(Layer, &str, Range<usize>)) {
-    for run in runs(&letters(text)) {
+    // Taken out while it is used: whoever is given a term may ask for those of another text.
+    let mut letters = LETTERS.take();
+    letters_into(text, &mut letters);
+    for run in runs(&letters) {
         run.terms(&mut each);
+    }
+    if text.len() <= ROOM {
+        LETTERS.set(letters);
     }
 }
 
@@ -139,8 +154,19 @@ fn range(run: &[Letter]) -> Range<usize> {
 
 fn hangul(run: &[Letter], before: Before, each: &mut impl FnMut(Layer, &str, Range<usize>)) {
     pairs(run, each);
-    let word: Vec<char> = run.iter().map(|letter| letter.char).collect();
-    korean::pieces(&word, before, |stem, start, end| each(Layer::Stems, stem, range(&run[start..end])));
+    let mut short = [' '; korean::WINDOW];
+    let long: Vec<char>;
+    let word = match short.get_mut(..run.len()) {
+        Some(word) => {
+            word.iter_mut().zip(run).for_each(|(char, letter)| *char = letter.char);
+            &*word
+        }
+        None => {
+            long = run.iter().map(|letter| letter.char).collect();
+            &long
+        }
+    };
+    korean::pieces(word, before, |stem, start, end| each(Layer::Stems, stem, range(&run[start..end])));
 }
 
 fn han(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
@@ -150,15 +176,14 @@ fn han(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
 }
 
 fn pairs(run: &[Letter], each: &mut impl FnMut(Layer, &str, Range<usize>)) {
-    let mut pair = String::with_capacity(8);
+    let mut pair = [0; 8];
     for two in run.windows(2) {
-        pair.clear();
-        pair.extend(two.iter().map(|letter| letter.char));
-        each(Layer::Pairs, &pair, range(two));
+        let mut end = 0;
+        two.iter().for_each(|letter| end += letter.char.encode_utf8(&mut pair[end..]).len());
+        each(Layer::Pairs, std::str::from_utf8(&pair[..end]).unwrap_or_default(), range(two));
     }
     if let [one] = run {
-        pair.push(one.char);
-        each(Layer::Pairs, &pair, range(run));
+        each(Layer::Pairs, one.char.encode_utf8(&mut pair), range(run));
     }
 }
 
@@ -194,6 +219,22 @@ mod tests {
         check("연차휴가는 15일", Layer::Pairs, "연차 차휴 휴가 가는 15 일");
         check("VPN은 Receipts, class! 1,000원 3,14", Layer::Pairs, "vpn 은 receipts class 1000 원 3 14");
         check(" .,\n", Layer::Pairs, "");
+    }
+
+    #[test]
+    fn terms_can_be_asked_for_while_others_are_given() {
+        let mut inner = Vec::new();
+        terms("연차휴가 신청", |_, outer, _| {
+            let outer = outer.to_owned();
+            terms(&outer, |_, term, _| inner.push(term.to_owned()));
+        });
+        let alone = |text: &str| {
+            let mut alone = Vec::new();
+            terms(text, |_, term, _| alone.push(term.to_owned()));
+            alone
+        };
+        let expected: Vec<String> = alone("연차휴가 신청").iter().flat_map(|term| alone(term)).collect();
+        assert_eq!(inner, expected);
     }
 
     #[test]

@@ -163,7 +163,8 @@ async fn c118_a_name_is_data_and_never_a_path() {
         "a\0b",
     ];
     for name in names {
-        let document = NewDocument { collection: "../../c".into(), ..new("../t", name, "내용 하나.") };
+        let document =
+            NewDocument { collection: "사내 규정 (2026)".into(), ..new("../t", name, "내용 하나.") };
         let status = library.add(document).await.expect(name);
         assert_eq!(status.name, name, "kept as it is");
         assert!(status.id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric()));
@@ -217,6 +218,10 @@ async fn c121_there_is_a_limit_on_what_waits_and_on_what_is_kept() {
     assert!(matches!(library.add(new("u", "x", &"x".repeat(31))).await, Err(LibraryError::Full(30))));
     assert!(matches!(library.add(new("u", "x", "")).await, Err(LibraryError::Empty)));
     assert!(matches!(library.add(new("", "x", "x")).await, Err(LibraryError::BadName)));
+    for collection in ["docs\"; --", "../../c", "a/b", "*", "줄\n바꿈", "\u{202e}x", &"x".repeat(101)] {
+        let odd = NewDocument { collection: collection.into(), ..new("u", "x", "x") };
+        assert!(matches!(library.add(odd).await, Err(LibraryError::BadCollection)), "{collection}");
+    }
 }
 
 #[tokio::test]

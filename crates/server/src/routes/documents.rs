@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::{json, path, query};
 use crate::App;
+use crate::ask;
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
@@ -47,6 +48,7 @@ pub(super) async fn add(
     let library = library(&app)?.clone();
     let About { name, collection, kind } = query(about)?;
     let kind = kind_of(kind.as_deref())?;
+    ask::check_collection(Some(&collection))?;
     check_head(request.headers(), app.limits.document_bytes)?;
     let room = app.uploads.clone().try_acquire_owned().map_err(|_| Code::Overloaded)?;
     let reading = to_bytes(request.into_body(), app.limits.document_bytes);
@@ -171,6 +173,7 @@ pub(super) async fn search(
     find: Result<Query<Find>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Find { q, limit, collection, document } = query(find)?;
+    ask::check_collection(collection.as_deref())?;
     if q.len() > QUESTION {
         return Err(ApiError::because(
             Code::BadInput,
@@ -264,7 +267,7 @@ fn kind_of(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn sorted(error: LibraryError) -> ApiError {
     let code = match &error {
-        LibraryError::Empty | LibraryError::BadName => Code::BadInput,
+        LibraryError::Empty | LibraryError::BadName | LibraryError::BadCollection => Code::BadInput,
         LibraryError::TooLarge { .. } => Code::TooLarge,
         LibraryError::Busy(_) => Code::Overloaded,
         LibraryError::Full(_) => Code::DiskFull,

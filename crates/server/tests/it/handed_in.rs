@@ -84,10 +84,44 @@ async fn whatever_is_typed_into_the_search_is_words() {
     let found = json(&app, by("a", get(&format!("/api/search?q={}&limit=1000000", escaped("휴가"))))).await;
     assert!(found["hits"].as_array().is_some_and(|hits| !hits.is_empty() && hits.len() <= 50));
     // A name is met exactly or not at all.
-    for name in ["docs\"; --", "a.b", "", "*", "_all", &"x".repeat(1000)] {
+    for name in ["a.b", "", "_all", "사내 규정 (2026)", &"x".repeat(100)] {
         let path = format!("/api/search?q={}&collection={}", escaped("휴가"), escaped(name));
         let found = json(&app, by("a", get(&path))).await;
         assert_eq!(found["hits"].as_array().map(Vec::is_empty), Some(!name.is_empty()), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_no_collection_can_have_is_refused() {
+    let app = shared("collections").await;
+    let asked = |path: &str, body: serde_json::Value| {
+        Request::post(path)
+            .header(header::HOST, "localhost:7979")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string()))
+            .expect("a request")
+    };
+    for name in ["docs\"; --", "*", "../c", "a\nb", "\u{202e}x", &"x".repeat(101)] {
+        let message = serde_json::json!({ "message": "휴가", "collection": name });
+        let run = serde_json::json!({ "agent": "react", "message": "휴가", "collection": name });
+        let escaped = escaped(name);
+        let file = Request::post(format!("/api/documents?name=x.txt&collection={escaped}"))
+            .header(header::HOST, "localhost:7979")
+            .body(Body::from("글"))
+            .expect("a request");
+        for request in [
+            get(&format!("/api/search?q=x&collection={escaped}")),
+            file,
+            asked("/api/chat", message.clone()),
+            asked("/api/contract/chat", message),
+            asked("/api/threads/t/runs", run),
+        ] {
+            let path = request.uri().path().to_owned();
+            let response = send(&app, by("a", request)).await;
+            assert_eq!(response.status(), 400, "{path} {name}");
+            let told = text(response).await;
+            assert!(told.contains("bad_input") && told.contains("모음 이름"), "{path} {name}: {told}");
+        }
     }
 }
 
