@@ -102,7 +102,7 @@ pub struct AgentSettings {
     /// For how many seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_seconds: Option<u64>,
-    /// Where its threads are kept: `store` with all others, or `memory` until the program ends.
+    /// Where its threads are to be kept. The program takes `store` only; who uses the library may do otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistence_mode: Option<PersistenceMode>,
     /// The file of a store of its own.
@@ -270,6 +270,9 @@ fn one(name: &str, made: &Made, settings: &AgentSettings, parts: &Parts) -> Resu
     if let Some(en) = &settings.en {
         agent.en.clone_from(en);
     }
+    // What names and describes it stands beside its settings in a description.
+    let told = AgentSettings { agent: None, ko: None, en: None, ..settings.clone() };
+    agent.settings = (told != AgentSettings::default()).then(|| Arc::new(told));
     agent.persistence = settings.persistence_mode.unwrap_or_default();
     agent.checkpoint_db_path.clone_from(&settings.checkpoint_db_path);
     Ok(agent)

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::described::{Description, DescriptionError};
 use crate::nodes::{Models, Rewriting};
 use crate::prompt::PromptError;
-use crate::settings::PersistenceMode;
+use crate::settings::{AgentSettings, PersistenceMode};
 use crate::tools::Toolbox;
 
 pub use turn::{AskOptions, Earlier, Turn};
@@ -119,6 +119,8 @@ pub struct Agent {
     pub persistence: PersistenceMode,
     /// The file, when they are to be kept in one of their own.
     pub checkpoint_db_path: Option<String>,
+    /// What settings say about it, for a ready-made one.
+    pub(crate) settings: Option<Arc<AgentSettings>>,
     /// What it was made of, for one that a file describes.
     pub(crate) description: Option<Arc<Description>>,
     body: Arc<dyn Body>,
@@ -192,6 +194,7 @@ impl Agent {
             model: model.main.about(),
             persistence: PersistenceMode::default(),
             checkpoint_db_path: None,
+            settings: None,
             description: None,
             body: Arc::new(Of { graph, explain }),
         }

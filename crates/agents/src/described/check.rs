@@ -144,6 +144,9 @@ pub(super) fn whole(description: &Description, shop: &Shop) -> Result<(), Descri
     if agent.is_empty() {
         return Err(about("it has no `name`".into()));
     }
+    if description.settings.is_some() {
+        return Err(about("`settings` are those of a ready-made agent; here nodes say what they do".into()));
+    }
     if description.context_length == Some(0) {
         return Err(about("`context_length` must be at least 1".into()));
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::settings::AgentSettings;
+
 /// An agent as a file describes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +24,9 @@ pub struct Description {
     pub context_length: Option<usize>,
     /// The node where a turn begins.
     pub start: String,
+    /// For the graph of a ready-made agent: what is different about this one, as `[agents.NAME]` would say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<AgentSettings>,
     /// Its nodes.
     #[serde(rename = "node")]
     pub nodes: Vec<NodeForm>,
@@ -155,6 +160,23 @@ impl Description {
             Format::Toml => self.to_toml(),
             Format::Yaml => self.to_yaml(),
         }
+    }
+
+    /// What stands above a written description of a ready-made agent, as comments of either format: what may be changed
+    /// in it, and what is fixed. Nothing for one that is made of ready nodes, where all may be.
+    pub fn head(&self) -> String {
+        let Some(agent) = &self.agent else { return String::new() };
+        let lines = [
+            format!("The ready-made agent `{agent}`. To have another like it, put this into `agents/` of the data directory."),
+            "  May be changed: `name` (it must be), `ko`, `en`, and `settings`: prompts, models, tools, limits, as in".into(),
+            format!("  `[agents.{agent}]` of the settings, e.g. `language = \"en\"`."),
+            "  Fixed: `agent`, `start` and the nodes. For a graph of your own leave `agent` out and use ready nodes.".into(),
+            format!("준비된 에이전트 `{agent}`입니다. 비슷한 것을 하나 더 두려면 데이터 디렉터리의 `agents/`에 넣으세요."),
+            "  고칠 수 있는 것: `name`(꼭 바꿀 것), `ko`, `en`, 그리고 `settings`(프롬프트, 모델, 도구, 한도).".into(),
+            format!("  설정의 `[agents.{agent}]`에 적는 것과 같습니다. 예: `language = \"ko\"`."),
+            "  고칠 수 없는 것: `agent`, `start`, 노드. 그래프를 새로 짜려면 `agent`를 빼고 준비된 노드를 쓰세요.".into(),
+        ];
+        lines.iter().map(|line| format!("# {line}\n")).collect()
     }
 
     /// Reads a description in TOML.

@@ -46,7 +46,7 @@ use doran_engine::graph::{Drawing, NamedBuilder};
 use doran_engine::{Graph, To, node, subgraph};
 
 use crate::agents::{Agent, Parts};
-use crate::settings::{AgentSettings, made};
+use crate::settings::made;
 
 pub use form::{Both, BranchForm, Description, DescriptionError, Format, NodeForm};
 pub use state::{DescribedState, DescribedStateUpdate};
@@ -111,6 +111,7 @@ pub fn describe(agent: &Agent) -> Description {
         en: agent.en.clone(),
         context_length: None,
         start: start.unwrap_or_default(),
+        settings: agent.settings.as_deref().cloned(),
         nodes: nodes.collect(),
     }
 }
@@ -124,9 +125,27 @@ fn leads(drawing: &Drawing, node: &str) -> Vec<(String, bool)> {
 /// A ready-made agent, whose description must say what it is.
 fn ready_made(ready: &str, description: &Description, parts: &Parts) -> Result<Agent, DescriptionError> {
     let wrong = |reason: String| DescriptionError::Agent { agent: description.name.clone(), reason };
-    let agent = made(ready, &description.name, &AgentSettings::default(), parts)
-        .map_err(|error| wrong(error.to_string()))?;
+    if description.context_length.is_some() {
+        return Err(wrong("`context_length` of a ready-made agent stands in its `settings`".into()));
+    }
+    let mut settings = description.settings.clone().unwrap_or_default();
+    if settings.agent.is_some() {
+        return Err(wrong(format!(
+            "it says twice what it is made after; `agent = \"{ready}\"` above is enough"
+        )));
+    }
+    for (word, set) in [(&description.ko, &mut settings.ko), (&description.en, &mut settings.en)] {
+        if !word.is_empty() {
+            *set = Some(word.clone());
+        }
+    }
+    let mut agent =
+        made(ready, &description.name, &settings, parts).map_err(|error| wrong(error.to_string()))?;
+    agent.settings = description.settings.clone().map(Arc::new);
     let own = describe(&agent);
+    if description.start != own.start {
+        return Err(wrong(format!("the ready-made agent `{ready}` starts at `{}`", own.start)));
+    }
     for form in &own.nodes {
         let written = description.nodes.iter().find(|node| node.name == form.name);
         if written != Some(form) {

@@ -283,7 +283,7 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         agent `helpdesk`, node `run`: it leads nowhere: say `then = "end"` if it is the last
         agent `helpdesk`: nothing leads to node `person`
         agent `helpdesk`: it runs itself as a subgraph: helpdesk → helpdesk
-        the description cannot be read: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `context_length`, `start`, `node`"#]].assert_eq(&told.join("\n"));
+        the description cannot be read: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `context_length`, `start`, `settings`, `node`"#]].assert_eq(&told.join("\n"));
 }
 
 #[tokio::test]

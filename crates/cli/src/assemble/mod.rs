@@ -121,14 +121,7 @@ pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -
         staff(config, tape, index.clone(), Keep::InDataDir).await?;
     notes.extend(told);
     for agent in &agents {
-        let name = &agent.name;
-        if agent.persistence != PersistenceMode::Store {
-            return Err(both!(
-                "에이전트 `{name}`: 이 프로그램은 모든 대화를 한 저장소에 둡니다. `persistence_mode = \"store\"`만 쓸 수 있습니다",
-                "agent `{name}`: this program keeps all threads in one store; only `persistence_mode = \"store\"` works"
-            )
-            .into());
-        }
+        in_the_store(agent)?;
         agent.register(&runtime)?;
     }
     let (tenant, model, keys) = (Tenant::local(), Arc::new(model), Keys::default());
@@ -148,6 +141,23 @@ pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -
         new,
         _held: held,
     })
+}
+
+/// Refuses an agent whose threads are to be anywhere else than in the store, with the way to have that.
+fn in_the_store(agent: &Agent) -> Result<(), Both> {
+    let name = &agent.name;
+    let path = agent.checkpoint_db_path.as_deref().unwrap_or("PATH");
+    match agent.persistence {
+        PersistenceMode::Store => Ok(()),
+        PersistenceMode::Memory => Err(both!(
+            "에이전트 `{name}`: 대화는 모두 한 저장소에 두며 언제나 남습니다. `persistence_mode`를 지우세요. 남기지 않을 대화라면 `--data-dir`로 임시 디렉터리를 주고, 끝난 뒤에 지우세요",
+            "agent `{name}`: all threads are in one store and always kept; remove `persistence_mode`. For conversations that nobody keeps, give a directory of their own with `--data-dir` and remove it afterwards"
+        )),
+        PersistenceMode::File => Err(both!(
+            "에이전트 `{name}`: 대화는 모두 한 저장소에 둡니다. `persistence_mode`와 `checkpoint_db_path`를 지우고, 파일을 정하려면 `database = \"sqlite:{path}\"`를 적으세요",
+            "agent `{name}`: all threads are in one store; remove `persistence_mode` and `checkpoint_db_path`, and to choose the file write `database = \"sqlite:{path}\"`"
+        )),
+    }
 }
 
 /// Puts the sample documents into an index.

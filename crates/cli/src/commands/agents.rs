@@ -85,7 +85,10 @@ fn export(args: &Export, agents: &[doran_agents::Agent], output: Output) -> anyh
         Format::Toml => described::Format::Toml,
         Format::Yaml => described::Format::Yaml,
     };
-    output.data(&describe(agent).write(format)?)
+    let description = describe(agent);
+    let head = description.head();
+    let gap = if head.is_empty() { "" } else { "\n" };
+    output.data(&format!("{head}{gap}{}", description.write(format)?))
 }
 
 fn one(agent: &doran_agents::Agent, as_json: bool, language: Language) -> [String; 3] {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::program::{fresh, text};
+use crate::program::{fresh, text, told};
 
 /// Runs the program in an empty environment but for these variables.
 fn doran(directory: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output {
@@ -95,4 +95,27 @@ fn a_mistake_in_the_command_line_is_told_in_korean_too() {
     }
     let help = doran(&here, &korean, &["--help"]);
     assert!(help.status.success() && help.stderr.is_empty() && text(&help.stdout).contains("serve"));
+}
+
+#[test]
+fn a_store_of_its_own_for_an_agent_is_refused_with_the_way_to_have_one() {
+    let here = fresh("persistence");
+    for (settings, ko, en) in [
+        ("persistence_mode = \"memory\"", "`--data-dir`로 임시 디렉터리를", "of their own with `--data-dir`"),
+        (
+            "persistence_mode = \"sqlite\"\ncheckpoint_db_path = \"c.db\"",
+            "`database = \"sqlite:c.db\"`를 적으세요",
+            "write `database = \"sqlite:c.db\"`",
+        ),
+    ] {
+        std::fs::write(here.join("doran.toml"), format!("[agents.contract]\n{settings}\n")).expect("written");
+        for (language, words) in [("ko", ko), ("en", en)] {
+            let output = told(&here, &["ask", "안녕", "--lang", language], "");
+            assert!(!output.status.success());
+            assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+        }
+    }
+    std::fs::write(here.join("doran.toml"), "[agents.contract]\npersistence_mode = \"store\"\n")
+        .expect("written");
+    assert!(told(&here, &["ask", "안녕"], "").status.success());
 }

@@ -91,19 +91,53 @@ fn an_agent_that_was_exported_is_the_same_under_another_name() {
         assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
         text(&output.stdout)
     };
-    for (agent, format) in [("assistant", "toml"), ("contract", "yaml"), ("react", "yaml"), ("docqa", "toml")]
-    {
+    let questions = [
+        ("assistant", "toml", "123 * 456 계산해줘"),
+        ("contract", "yaml", "지체상금은 얼마인가요?"),
+        ("react", "yaml", "6 * 7 계산해줘"),
+        ("docqa", "toml", "연차휴가는 며칠인가요?"),
+    ];
+    for (agent, format, _) in questions {
         let written = doran(&["agents", "export", agent, "--format", format]);
-        assert!(written.contains(agent), "{written}");
-        let other = written.replacen(agent, &format!("{agent}-copy"), 1);
-        fs::write(folder.join(format!("{agent}.{format}")), other).expect("written");
+        assert!(written.starts_with(&format!("# The ready-made agent `{agent}`.")), "{written}");
+        let name = |name: &str| {
+            if format == "toml" { format!("name = \"{name}\"") } else { format!("name: {name}") }
+        };
+        let copy = format!("{agent}-copy");
+        assert!(written.contains(&name(agent)), "{written}");
+        fs::write(folder.join(format!("{agent}.{format}")), written.replacen(&name(agent), &name(&copy), 1))
+            .expect("written");
     }
-    for agent in ["assistant", "contract", "react", "docqa"] {
+    // One thing is changed: it has no tool to compute with.
+    let changed =
+        doran(&["agents", "export", "react"]).replacen("name = \"react\"", "name = \"react-bare\"", 1);
+    let changed =
+        changed.replacen("\n[[node]]", "\n[settings]\ntools = [\"get_current_datetime\"]\n\n[[node]]", 1);
+    fs::write(folder.join("react-bare.toml"), changed).expect("written");
+    for (agent, _, question) in questions {
         let copy = format!("{agent}-copy");
         assert_eq!(doran(&["graph", agent]), doran(&["graph", &copy]), "{agent}");
+        let ask = |agent: &str| {
+            let answer = doran(&["ask", "--agent", agent, "--json", question]);
+            let answer: Value = serde_json::from_str(&answer).expect("an object");
+            ["response", "path", "toolsUsed", "modelCalls", "sources"].map(|field| answer[field].clone())
+        };
+        let (one, other) = (ask(agent), ask(&copy));
+        assert!(one == other && one[0].is_string(), "{agent}: {one:?} and {other:?}");
     }
-    let asked = doran(&["ask", "--agent", "react-copy", "6 * 7 계산해줘"]);
-    assert!(asked.contains("42"), "{asked}");
+    let bare = doran(&["ask", "--agent", "react-bare", "6 * 7 계산해줘"]);
+    assert!(!bare.contains("42"), "{bare}");
+    // What was changed comes along when it is exported again, and what is fixed is refused with the way out.
+    let again = doran(&["agents", "export", "react-bare"]);
+    assert!(again.contains("[settings]") && again.contains("tools = [\"get_current_datetime\"]"), "{again}");
+    fs::write(
+        folder.join("react-bare.toml"),
+        again.replacen("then = \"conditional\"", "then = \"response\"", 1),
+    )
+    .expect("written");
+    let refused = told(&here, &["agents", "--data-dir", "data"], "");
+    assert!(text(&refused.stderr).contains("describe one of ready nodes"), "{}", text(&refused.stderr));
+    fs::remove_file(folder.join("react-bare.toml")).expect("removed");
     let unknown = told(&here, &["agents", "export", "nobody"], "");
     assert!(text(&unknown.stderr).contains("there is no agent `nobody`"), "{}", text(&unknown.stderr));
 }

@@ -248,8 +248,11 @@ fn from_results(turn: &Turn<'_>, question: &str) -> Vec<String> {
     let (searched, other): (Vec<_>, Vec<_>) =
         turn.results.iter().copied().partition(|result| !result.failed && results::is_search(&result.name));
     let mut lines: Vec<String> = other.iter().flat_map(|result| results::told(turn, result)).collect();
-    if other.iter().any(|result| result.failed) {
-        lines.push(Say::FailedAdvice.with(turn.tongue, &[]));
+    let mut failed = other.iter().filter(|result| result.failed).peekable();
+    if failed.peek().is_some() {
+        let computed = failed.all(|result| results::of_calculator(result).is_some());
+        let advice = if computed { Say::AskFormula } else { Say::FailedAdvice };
+        lines.push(advice.with(turn.tongue, &[]));
     }
     let sources: Vec<Source<'_>> = decide::sources(turn)
         .into_iter()

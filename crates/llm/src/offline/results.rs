@@ -69,7 +69,10 @@ pub(super) fn told(turn: &Turn<'_>, result: &ToolResult) -> Vec<String> {
         return vec![Say::ResultEmpty.with(turn.tongue, &[name])];
     };
     if result.failed {
-        return vec![Say::Failed.with(turn.tongue, &[name, first])];
+        return vec![match of_calculator(result) {
+            Some((say, why)) => say.with(turn.tongue, &[why]),
+            None => Say::Failed.with(turn.tongue, &[name, first]),
+        }];
     }
     let is = |wanted: &str| name.ends_with(wanted);
     if is("search_wikipedia") {
@@ -144,4 +147,15 @@ fn question_beyond_call(turn: &Turn<'_>, result: &ToolResult) -> String {
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
     lines.filter(|line| !line.trim().is_empty()).map(|line| line[..line.floor_char_boundary(LONGEST)].trim())
+}
+
+/// Why a calculator gave no value, where it says so with a code: `Error: syntax: …`. The code is for programs.
+pub(super) fn of_calculator(result: &ToolResult) -> Option<(Say, &str)> {
+    let said = lines(&result.text).next()?.strip_prefix("Error: ")?;
+    let (code, why) =
+        said.split_once(": ").filter(|_| result.failed && result.name.ends_with("calculator"))?;
+    let is_code = code.chars().all(|char| char.is_ascii_lowercase() || char == '_');
+    let say =
+        if matches!(code, "syntax" | "unknown" | "unknown_name") { Say::NoFormula } else { Say::NoValue };
+    is_code.then_some((say, why))
 }

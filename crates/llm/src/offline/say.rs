@@ -74,6 +74,10 @@ pub(super) enum Say {
     ResultCut,
     /// A tool failed: tool, reason.
     Failed,
+    /// What was to be computed is no formula: why.
+    NoFormula,
+    /// A formula has no value: why.
+    NoValue,
     /// What to do after a tool failed.
     FailedAdvice,
     /// Heads sentences of the conversation.
@@ -95,7 +99,7 @@ pub(super) enum Say {
 impl Say {
     /// Every sentence.
     #[cfg(test)]
-    pub(super) const ALL: [Self; 42] = [
+    pub(super) const ALL: [Self; 44] = [
         Self::Quote,
         Self::QuoteContract,
         Self::QuoteStandard,
@@ -130,6 +134,8 @@ impl Say {
         Self::ResultEmpty,
         Self::ResultCut,
         Self::Failed,
+        Self::NoFormula,
+        Self::NoValue,
         Self::FailedAdvice,
         Self::Digest,
         Self::DigestUser,
@@ -244,6 +250,11 @@ impl Say {
                 ("결과가 길어 앞부분만 보여 드립니다.", "The result is long; only its beginning is shown.")
             }
             Self::Failed => ("도구 {}의 호출이 실패했습니다: {}", "The tool {} failed: {}"),
+            Self::NoFormula => (
+                "죄송합니다. 계산식이 올바르지 않습니다: {}",
+                "Sorry, that is not a formula I can compute: {}",
+            ),
+            Self::NoValue => ("죄송합니다. 계산할 수 없습니다: {}", "Sorry, that cannot be computed: {}"),
             Self::FailedAdvice => (
                 "값이나 표현을 바꾸어 다시 물어보시거나, 위의 오류가 말하는 설정을 확인해 주세요.",
                 "Ask again with other values or words, or check the setting that the error names.",

@@ -74,7 +74,7 @@ pub(super) fn wishes(question: &str) -> Vec<Wish> {
             None if arithmetic::asks_to_compute(&prose) && !lower.contains("어떻게") => {
                 add(arithmetic::miswritten(&prose).map_or(Wish::ComputeWhat, Wish::Compute));
             }
-            None => {}
+            None => arithmetic::called_a_formula(&prose).map(Wish::Compute).into_iter().for_each(&mut add),
         }
     }
     world::weather(&prose).into_iter().for_each(&mut add);

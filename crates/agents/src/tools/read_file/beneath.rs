@@ -140,3 +140,61 @@ fn refused(error: Errno) -> Refused {
         _ => Refused::Broken,
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+    use super::*;
+
+    /// Openings while a directory and a link that leads out change places as fast as they can.
+    const RACES: u32 = 100_000;
+
+    #[test]
+    fn no_race_between_looking_and_opening_leads_out() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| place.path().join(name);
+        for folder in ["root", "root/swap", "outside"] {
+            std::fs::create_dir(path(folder)).expect("a directory");
+        }
+        std::fs::write(path("root/swap/passwd"), "fine").expect("a file");
+        std::fs::write(path("outside/passwd"), "secret").expect("a file");
+        std::os::unix::fs::symlink(path("outside"), path("root/door")).expect("a link");
+        let swap = || renameat_with(CWD, path("root/swap"), CWD, path("root/door"), RenameFlags::EXCHANGE);
+        if swap().is_err() {
+            println!(
+                "SKIPPED: this file system cannot exchange two names / 이 파일 시스템은 두 이름을 맞바꿀 수 없음"
+            );
+            return;
+        }
+        let beneath = Beneath::open(&path("root")).expect("open");
+        let stop = AtomicBool::new(false);
+        let (mut fine, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            let swaps = scope.spawn(|| {
+                let mut swaps = 0u32;
+                while !stop.load(Ordering::Relaxed) {
+                    swap().expect("swapped");
+                    swaps += 1;
+                }
+                swaps
+            });
+            for _ in 0..RACES {
+                match beneath.look("swap/passwd") {
+                    Ok(Opened::File { file, .. }) => {
+                        assert_eq!(read(file, 100).expect("read"), b"fine");
+                        fine += 1;
+                    }
+                    Ok(Opened::Directory(_)) => panic!("a file became a directory"),
+                    Err(Refused::LeadsOut | Refused::NotThere | Refused::Broken) => refused += 1,
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            println!("{fine} opened, {refused} refused, {} swaps", swaps.join().expect("the swapper"));
+        });
+        assert!(fine > 0 && refused > 0, "{fine} opened, {refused} refused: nothing was raced");
+    }
+}

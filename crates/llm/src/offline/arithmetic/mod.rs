@@ -29,8 +29,8 @@ pub(super) fn asks_to_compute(question: &str) -> bool {
 const KOREAN_CUES: [&str; 4] = ["계산해", "계산 좀", "계산하", "계산을"];
 const ENGLISH_CUES: [&str; 2] = ["calculate", "compute "];
 
-/// What a sentence wants computed though it is no formula, such as `2 +* 3`, as it was written: whoever computes says
-/// what is wrong with it. Words alone are not taken for one.
+/// What a sentence wants computed though it is no formula, such as `2 +* 3` or `abc`, as it was written: whoever
+/// computes says what is wrong with it. Several words are not taken for one.
 pub(super) fn miswritten(question: &str) -> Option<String> {
     let sign = |char: char| matches!(char, '+' | '*' | '/' | '^' | '%' | '(' | ')' | '-');
     let fits = |char: char| char.is_ascii_graphic() || char == ' ';
@@ -48,7 +48,20 @@ pub(super) fn miswritten(question: &str) -> Option<String> {
     let written = before.or_else(after)?.trim();
     let written = written.rsplit(['?', '!', ':']).next().unwrap_or(written).trim();
     let digit = written.chars().any(|char| char.is_ascii_digit());
-    (digit && written.contains(sign) && written.len() <= MOST).then(|| written.to_owned())
+    let points = ["it", "this", "that", "them", "these", "those", "everything", "all"];
+    // What stands for a number is written small; capitals, as in VAT, are a word for something else.
+    let name = written.starts_with(|char: char| char.is_ascii_lowercase())
+        && written.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit())
+        && !points.contains(&written);
+    ((digit && written.contains(sign) || name) && written.len() <= MOST).then(|| written.to_owned())
+}
+
+/// A few words that call themselves a formula and are none, such as "잘못된 계산식": the calculator says what is wrong.
+pub(super) fn called_a_formula(question: &str) -> Option<String> {
+    let text = question.trim().trim_end_matches(['.', '!']);
+    let lower = text.to_lowercase();
+    let ends = ["계산식", "수식", "formula"].iter().any(|end| lower.ends_with(end));
+    (ends && text.split_whitespace().count() <= 3).then(|| text.to_owned())
 }
 
 #[derive(Clone, Debug, PartialEq)]

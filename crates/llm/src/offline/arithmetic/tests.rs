@@ -79,6 +79,9 @@ fn what_is_no_formula_is_taken_as_it_was_written() {
         assert_eq!(miswritten(question).as_deref().unwrap_or("-"), expected, "{question}");
     };
     check("2 +* 3 계산해줘", "2 +* 3");
+    check("abc 계산해줘", "abc");
+    check("calculate abc", "abc");
+    check("calculate this", "-");
     check("1 + (2 * 3을 계산해줘", "1 + (2 * 3");
     check("안녕! abc + 1 계산해줘", "abc + 1");
     check("please calculate 2 +* 3?", "2 +* 3");
