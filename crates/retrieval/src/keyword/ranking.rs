@@ -23,6 +23,15 @@ pub struct Ranking {
 
 impl Default for Ranking {
     fn default() -> Self {
-        Self { k1: 1.0, b: 0.75, stems: 1.0, meant: 0.5, article: 2.25, slip: 0.5, phrase: 0.02, heading: 0.2 }
+        Self {
+            k1: 1.0,
+            b: 0.75,
+            stems: 1.0,
+            meant: 0.5,
+            article: 2.25,
+            slip: 0.5,
+            phrase: 0.02,
+            heading: 0.2,
+        }
     }
 }
