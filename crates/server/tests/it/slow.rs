@@ -23,6 +23,7 @@ const SLOW: usize = 1000;
 const QUICK: usize = 20;
 /// What is said while they watch.
 const PIECES: usize = 3000;
+const HALF: usize = PIECES / 2;
 
 const ASK: &str = r#"{"agent":"react","message":"안녕?"}"#;
 
@@ -44,7 +45,8 @@ impl ChatModel for Endless {
     }
 }
 
-/// Waits until it is let, then says half of many pieces, a little apart; waits again, and says the rest.
+/// Waits until it is let, then says half of many pieces, a little apart; waits again, and says the rest; waits once more
+/// before it ends.
 struct Talks(Arc<Notify>);
 
 impl ChatModel for Talks {
@@ -56,11 +58,11 @@ impl ChatModel for Talks {
         if request.purpose != Purpose::Answer {
             return OfflineModel.stream(request);
         }
-        let leave = self.0.clone();
+        let let_go = self.0.clone();
         let words = stream::iter(0..PIECES).then(move |piece| {
-            let leave = leave.clone();
+            let leave = let_go.clone();
             async move {
-                if piece % (PIECES / 2) == 0 {
+                if piece % HALF == 0 {
                     leave.notified().await;
                 } else if piece % 10 == 0 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -68,7 +70,11 @@ impl ChatModel for Talks {
                 Ok(Delta::Text { text: format!("{piece:04} {} ", "가나다".repeat(15)) })
             }
         });
-        let last = stream::iter([Ok(Delta::Done { usage: Usage::default(), finish: Finish::Stop })]);
+        let leave = self.0.clone();
+        let last = stream::once(async move {
+            leave.notified().await;
+            Ok(Delta::Done { usage: Usage::default(), finish: Finish::Stop })
+        });
         words.chain(last).boxed()
     }
 }
@@ -166,8 +172,15 @@ fn a_thousand_clients_that_read_a_byte_a_second_cost_little_and_hold_up_nobody()
     }
 }
 
-/// Reads a stream to its end, and keeps nothing of it. Says when it has half of the pieces.
-async fn follow(address: SocketAddr, place: String, halfway: Arc<AtomicUsize>) {
+/// How many clients have half of the pieces, and how many have all.
+#[derive(Default)]
+struct Far {
+    half: AtomicUsize,
+    whole: AtomicUsize,
+}
+
+/// Reads a stream to its end, and keeps nothing of it. Says how far it is.
+async fn follow(address: SocketAddr, place: String, far: Arc<Far>) {
     let mut socket = TcpStream::connect(address).await.expect("connected");
     let request = format!("GET {place} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     socket.write_all(request.as_bytes()).await.expect("sent");
@@ -186,9 +199,11 @@ async fn follow(address: SocketAddr, place: String, halfway: Arc<AtomicUsize>) {
         {
             seen.drain(..end);
             next += 1;
-            if next == PIECES / 2 {
-                halfway.fetch_add(1, Ordering::SeqCst);
-            }
+            match next {
+                HALF => far.half.fetch_add(1, Ordering::SeqCst),
+                PIECES => far.whole.fetch_add(1, Ordering::SeqCst),
+                _ => 0,
+            };
         }
         if next == PIECES && told(&seen, "event: finished").is_some() {
             return;
@@ -236,15 +251,31 @@ fn unread(address: SocketAddr) -> u64 {
     ours.filter_map(|row| u64::from_str_radix(row.get(4)?.split_once(':')?.0, 16).ok()).sum()
 }
 
-/// Lets the run of a thread talk to those who read as they should, and gives what calls beside it took, once nobody can
-/// take in more than it reads.
-async fn talked(address: SocketAddr, place: &str, leave: &Notify, app: &App, streams: usize) -> Duration {
-    let halfway = Arc::new(AtomicUsize::new(0));
-    let follow = |_| tokio::spawn(follow(address, place.to_owned(), halfway.clone()));
+/// Waits until everybody who reads as they should is so far. How long that takes is not the point here.
+async fn all(far: &AtomicUsize) {
+    let there = async {
+        while far.load(Ordering::SeqCst) < QUICK {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(180), there).await.expect("they get there");
+}
+
+/// Lets the run of a thread talk to those who read as they should. Gives what calls beside it took, once nobody can take
+/// in more than it reads, and the memory in use when all is said and the run is not over.
+async fn talked(
+    address: SocketAddr,
+    place: &str,
+    leave: &Notify,
+    app: &App,
+    streams: usize,
+) -> (Duration, usize) {
+    let far = Arc::new(Far::default());
+    let follow = |_| tokio::spawn(follow(address, place.to_owned(), far.clone()));
     let quick: Vec<_> = (0..QUICK).map(follow).collect();
     until(async || open_streams(app).await == streams + QUICK).await;
     leave.notify_one();
-    until(async || halfway.load(Ordering::SeqCst) == QUICK).await;
+    all(&far.half).await;
     until(async || {
         let before = unread(address);
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -254,11 +285,15 @@ async fn talked(address: SocketAddr, place: &str, leave: &Notify, app: &App, str
     let stop = Arc::new(Notify::new());
     let calling = tokio::spawn(calls(address, stop.clone()));
     leave.notify_one();
+    all(&far.whole).await;
+    stop.notify_one();
+    let p99 = slowest_of_most(calling.await.expect("every call was answered"));
+    let memory = resident();
+    leave.notify_one();
     for client in quick {
         client.await.expect("it got every piece, in order, and the end");
     }
-    stop.notify_one();
-    slowest_of_most(calling.await.expect("every call was answered"))
+    (p99, memory)
 }
 
 async fn slow_beside_quick() {
@@ -271,7 +306,7 @@ async fn slow_beside_quick() {
         let answer = send(&app, post(&format!("/api/threads/{thread}/runs"), ASK)).await;
         place(&answer)
     };
-    let alone = talked(address, &asked("alone").await, &leave, &app, 0).await;
+    let (alone, _) = talked(address, &asked("alone").await, &leave, &app, 0).await;
     let place = asked("t").await;
     until(async || open_streams(&app).await == 0).await;
     let mut slow = join_all((0..SLOW).map(|_| deaf(address, &place))).await;
@@ -286,9 +321,9 @@ async fn slow_beside_quick() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     });
-    let beside = talked(address, &place, &leave, &app, SLOW).await;
+    let (beside, after) = talked(address, &place, &leave, &app, SLOW).await;
     // The log and the pieces of the run itself are there once, whoever watches.
-    let each = resident().saturating_sub(before) / SLOW;
+    let each = after.saturating_sub(before) / SLOW;
     eprintln!("a slow client costs {each} bytes; p99 of a call {beside:?} beside them, {alone:?} without");
     assert!(each <= 64 * 1024, "a slow client costs {each} bytes");
     // Who is held up by a client that does not read waits for as long as that one is put up with: a minute.
