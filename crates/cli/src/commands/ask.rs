@@ -118,9 +118,16 @@ async fn asked(
             answer.questions.iter().map(|asked| chat::put(asked, output.language)).collect();
         let (asked, thread, agent) = (asked.join("\n"), thread.as_str(), &args.agent);
         answer.error_code = Some("waits_for_approval".into());
+        // A tool is approved; what the node of a described agent asks is answered.
+        let approval = answer.questions.iter().all(|asked| asked.question["type"] == "approve_tool");
+        let (ko, en) = if approval {
+            ("승인을", "an approval")
+        } else {
+            ("사람의 답을", "an answer of a person")
+        };
         answer.failure = Some(both!(
-            "실행이 승인을 기다립니다. `doran chat --agent {agent} --thread '{thread}'`나 웹 화면에서 답하세요\n{asked}",
-            "the run waits for an approval; answer it with `doran chat --agent {agent} --thread '{thread}'`, or on the page\n{asked}"
+            "실행이 {ko} 기다립니다. `doran chat --agent {agent} --thread '{thread}'`나 웹 화면에서 답하세요\n{asked}",
+            "the run waits for {en}; answer it with `doran chat --agent {agent} --thread '{thread}'`, or on the page\n{asked}"
         ));
     }
     Ok(())

@@ -12,7 +12,7 @@ use super::results;
 use super::say::Say;
 use super::summarize;
 use super::talk;
-use super::text::{Language, sentences};
+use super::text::{Language, content_words, sentences};
 use super::turn::{SAID_BY_USER, Turn};
 use super::wish::{Wish, wishes};
 use crate::message::{Message, Passage};
@@ -112,6 +112,7 @@ fn without_material(turn: &Turn<'_>, question: &str) -> Option<Vec<String>> {
         return Some(vec![line]);
     }
     if lean::points_back(question)
+        && !opens_another(turn, question)
         && let Some(lines) = previous(turn)
     {
         return Some(lines);
@@ -305,11 +306,68 @@ fn quoted(turn: &Turn<'_>, found: &Found<'_>) -> Vec<String> {
     lines
 }
 
+/// Whether a question such as "그럼 위약금은?" goes on to something that was not spoken of, and documents were looked
+/// up for it: the answer before is no answer to that.
+fn opens_another(turn: &Turn<'_>, question: &str) -> bool {
+    let lower = question.trim().to_lowercase();
+    let leads = ["그럼", "그러면", "그렇다면", "then ", "and ", "so ", "also ", "what about", "how about"];
+    let again = ["다시", "보여", "자세히", "정리", "요약", "again", "repeat", "more", "show"];
+    if turn.passages.is_empty()
+        || !leads.iter().any(|lead| lower.starts_with(lead))
+        || again.iter().any(|cue| lower.contains(cue))
+    {
+        return false;
+    }
+    let before: String = turn.said.last().into_iter().chain(turn.answered.last()).cloned().collect();
+    let before = before.to_lowercase();
+    let asks = [
+        "그럼",
+        "그러면",
+        "그렇다면",
+        "언제",
+        "왜",
+        "어떻",
+        "어떤",
+        "누가",
+        "누구",
+        "어디",
+        "무엇",
+        "무슨",
+        "뭐",
+        "얼마",
+        "몇",
+        "어느",
+        "how",
+        "why",
+        "when",
+        "where",
+        "who",
+        "what",
+        "then",
+        "about",
+    ];
+    let names = |word: &String| !asks.iter().any(|ask| word.starts_with(ask)) && word.chars().count() > 1;
+    content_words(question).iter().filter(|word| names(word)).any(|word| !before.contains(word.as_str()))
+}
+
+/// A heading as a person reads it: an article of an English document is not 제5조 to whoever asks in English.
+fn heading(title: &str, tongue: Language) -> String {
+    let article = || {
+        let (before, rest) = title.split_once('제')?;
+        let (number, rest) = rest.split_once("조(")?;
+        let fits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let english = rest.starts_with(|char: char| char.is_ascii_alphabetic());
+        (fits && english).then(|| format!("{before}Article {number} ({rest}"))
+    };
+    let told = if tongue == Language::English { article() } else { None };
+    told.unwrap_or_else(|| title.to_owned())
+}
+
 fn not_found(turn: &Turn<'_>, passages: &[&Passage]) -> String {
     let mut titles: Vec<String> = Vec::new();
     for passage in passages {
         let clean: String = passage.title.chars().filter(|char| !char.is_control()).take(120).collect();
-        let title = format!("{clean} [{}]", passage.number);
+        let title = format!("{} [{}]", heading(&clean, turn.tongue), passage.number);
         if !clean.is_empty() && titles.len() < 3 && !titles.contains(&title) {
             titles.push(title);
         }

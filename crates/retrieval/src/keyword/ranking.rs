@@ -11,7 +11,7 @@ pub struct Ranking {
     pub stems: f32,
     /// How much a word that was not asked but means the same counts beside one that was.
     pub meant: f32,
-    /// What is added when the passage is the article that was asked for by number.
+    /// What is added when the passage is the article that was asked for by number: more than words and a heading give.
     pub article: f32,
     /// How much the likeliest meaning of a mistyped word counts beside a word that is right.
     pub slip: f32,
@@ -23,6 +23,15 @@ pub struct Ranking {
 
 impl Default for Ranking {
     fn default() -> Self {
-        Self { k1: 1.0, b: 0.75, stems: 1.0, meant: 0.5, article: 2.0, slip: 0.5, phrase: 0.02, heading: 0.2 }
+        Self {
+            k1: 1.0,
+            b: 0.75,
+            stems: 1.0,
+            meant: 0.5,
+            article: 2.25,
+            slip: 0.5,
+            phrase: 0.02,
+            heading: 0.2,
+        }
     }
 }
