@@ -43,17 +43,18 @@ pub enum Unfounded {
 }
 
 impl Citation {
-    /// Cites words of a passage as they stand there, if they do. Other spacing than there is forgiven.
-    pub fn of(passage: &Passage, quote: &str) -> Option<Self> {
+    /// Cites words of a passage of a document as they stand there, if they do. Other spacing than there is forgiven.
+    pub fn of(document: &Document, passage: &Passage, quote: &str) -> Option<Self> {
         let within = find(&passage.text, quote)?;
+        let start = passage.range.start + within.start;
         Some(Self {
             passage: passage.id.clone(),
             document: passage.document.clone(),
             version: passage.version.clone(),
-            page: passage.page,
+            page: document.page_of(start).or(passage.page),
             article: passage.article,
             quote: passage.text[within.clone()].to_owned(),
-            range: passage.range.start + within.start..passage.range.start + within.end,
+            range: start..passage.range.start + within.end,
         })
     }
 
@@ -119,14 +120,24 @@ mod tests {
     }
 
     #[test]
+    fn a_citation_is_on_the_page_where_its_words_start() {
+        let text = "앞 장의 말이다. 뒷장의 말이다.";
+        let second = text.find('뒷').expect("there");
+        let document = Document { pages: vec![0, second], ..Document::new("d", "규정", text) };
+        let passage = crate::split(&document).remove(0);
+        let page = |quote: &str| Citation::of(&document, &passage, quote).expect("found").page;
+        assert_eq!((page("앞 장의 말"), page("뒷장의 말")), (Some(1), Some(2)));
+    }
+
+    #[test]
     fn a_citation_holds_only_for_the_words_and_the_version_it_was_taken_from() {
         let mut document = Document::new("d", "규정", "머리말.\n\n연차는  15일이다.");
         document.version = "v1".to_owned();
         let passage = crate::split(&document).remove(1);
-        let citation = Citation::of(&passage, "연차는 15일").expect("found");
+        let citation = Citation::of(&document, &passage, "연차는 15일").expect("found");
         assert_eq!(citation.quote, "연차는  15일");
         assert_eq!(citation.verify(&document), Ok(()));
-        assert_eq!(Citation::of(&passage, "연차는 16일"), None);
+        assert_eq!(Citation::of(&document, &passage, "연차는 16일"), None);
         let changed =
             Document { text: "머리말.\n\n연차는  20일이다.".to_owned(), ..document.clone() };
         assert_eq!(citation.verify(&changed), Err(Unfounded::NotThere));

@@ -108,6 +108,12 @@ impl Document {
     pub fn new(id: impl Into<String>, title: impl Into<String>, text: impl Into<String>) -> Self {
         Self { id: DocumentId(id.into()), title: title.into(), text: text.into(), ..Self::default() }
     }
+
+    /// The page that this byte of the text is on, from 1, where the document has pages.
+    pub fn page_of(&self, at: usize) -> Option<u32> {
+        let page = self.pages.iter().take_while(|first| **first <= at).count();
+        u32::try_from(page).ok().filter(|page| *page > 0)
+    }
 }
 
 impl Tenant {

@@ -102,6 +102,10 @@ impl Index for Refined {
         self.index.remove(tenant, document).await
     }
 
+    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+        self.index.tenants().await
+    }
+
     async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
         self.index.list(tenant, filter).await
     }

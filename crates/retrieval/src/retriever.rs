@@ -89,6 +89,9 @@ pub trait Index: Retriever {
     /// Removes a document with all its passages. Gives whether there was one.
     async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError>;
 
+    /// Whose documents are in it.
+    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError>;
+
     /// What is in it, by name, without the texts.
     async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError>;
 

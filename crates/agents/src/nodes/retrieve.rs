@@ -134,7 +134,9 @@ pub(crate) async fn verified_as(
             let document =
                 index.document(&tenant, &DocumentId::new(&source.document)).await.map_err(sorted)?;
             if let Some(document) = document.filter(|document| source.stands_in(&document.text)) {
-                kept.push(told(&document, source));
+                // The words that are quoted may start on a later page than the passage they stand in.
+                let page = document.page_of(source.start).or(source.page);
+                kept.push(told(&document, Source { page, ..source }));
             }
         }
         Ok::<_, NodeError>(kept)

@@ -450,6 +450,10 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
         ) -> Result<bool, doran_retrieval::RetrieveError> {
             Ok(false)
         }
+        async fn tenants(&self) -> Result<Vec<doran_retrieval::Tenant>, doran_retrieval::RetrieveError> {
+            Ok(Vec::new())
+        }
+
         async fn list(
             &self,
             tenant: &doran_retrieval::Tenant,

@@ -5,6 +5,7 @@
 mod approvals;
 mod assistant;
 mod assistant_kills;
+mod comparing;
 mod contract;
 mod described;
 mod docqa;

@@ -190,7 +190,8 @@ async fn show_samples(index: &dyn Index, library: &Library, samples: Samples) ->
     Ok(())
 }
 
-/// The library in the data directory. What is ready in it and missing from the index is put there.
+/// The library in the data directory. What is ready in it and missing from the index is put there, and what was removed
+/// from it while another index was in use is removed.
 async fn library(config: &Config, index: Arc<dyn Index>) -> anyhow::Result<Library> {
     let path = config.data_dir.join("library");
     let library = Library::open(&path, index.clone(), LibraryOptions::default()).await.map_err(|error| {
@@ -198,7 +199,8 @@ async fn library(config: &Config, index: Arc<dyn Index>) -> anyhow::Result<Libra
         both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
             .because(error)
     })?;
-    library.sync(index.as_ref()).await?;
+    let samples = [doran_agents::samples::all(), doran_agents::samples::contracts()].concat();
+    library.sync(index.as_ref(), |id| samples.iter().any(|sample| sample.id == *id)).await?;
     Ok(library)
 }
 

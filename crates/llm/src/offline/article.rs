@@ -35,7 +35,7 @@ pub(super) fn articles(text: &str) -> Vec<Article> {
     let mut found = Vec::new();
     for at in 0..chars.len() {
         let article = match chars[at] {
-            '조' | '條' => korean(&chars, at),
+            '조' | '條' | '条' => korean(&chars, at),
             'a' | 'A' | 'c' | 'C' | 's' | 'S' => english(&chars, at),
             _ => None,
         };
@@ -70,13 +70,20 @@ fn korean(chars: &[char], jo: usize) -> Option<Article> {
 fn branch(chars: &[char], jo: usize) -> Option<u32> {
     let mut at = jo + 1;
     at += chars.get(at..)?.iter().take_while(|char| **char == ' ').count();
-    if chars.get(at) != Some(&'의') {
+    if !matches!(chars.get(at), Some('의' | '之')) {
         return None;
     }
     at += 1;
-    at += chars.get(at..)?.iter().take_while(|char| **char == ' ').count();
-    let digits: Vec<char> =
-        chars.get(at..)?.iter().take_while(|char| char.is_ascii_digit()).copied().collect();
+    let blanks = chars.get(at..)?.iter().take_while(|char| **char == ' ').count();
+    at += blanks;
+    let number = |char: &&char| char.is_ascii_digit() || word_digit(**char).is_some();
+    let digits: Vec<char> = chars.get(at..)?.iter().take_while(number).copied().collect();
+    // "제5조의 이행" speaks of something else: a numeral in Hangul stands close and ends its word.
+    let hangul = |char: &char| ('가'..='힣').contains(char);
+    let goes_on = chars.get(at + digits.len()).is_some_and(hangul);
+    if digits.iter().any(|char| hangul(char)) && (goes_on || blanks > 0) {
+        return None;
+    }
     // "제5조의 2항" names a clause, not a branch.
     if matches!(chars.get(at + digits.len()), Some('항' | '호' | '배' | '%' | '개')) {
         return None;
@@ -120,16 +127,16 @@ fn value(chars: &[char]) -> Option<u32> {
 
 fn word_digit(char: char) -> Option<u32> {
     let value = match char {
-        '일' | '一' => 1,
-        '이' | '二' => 2,
-        '삼' | '三' => 3,
+        '일' | '一' | '壹' | '壱' => 1,
+        '이' | '二' | '貳' | '弐' => 2,
+        '삼' | '三' | '參' => 3,
         '사' | '四' => 4,
         '오' | '五' => 5,
         '육' | '六' => 6,
         '칠' | '七' => 7,
         '팔' | '八' => 8,
         '구' | '九' => 9,
-        '십' | '十' => 10,
+        '십' | '十' | '拾' => 10,
         '백' | '百' => 100,
         _ => return None,
     };
@@ -227,6 +234,14 @@ mod tests {
         check("제5조의 2항", "제5조");
         check("Article 7 and section 12", "제7조 제12조");
         check("제5조, 제5조", "제5조");
+    }
+
+    #[test]
+    fn every_reader_of_articles_reads_the_same_spellings() {
+        for line in include_str!("../../../retrieval/src/contract/spellings.tsv").lines() {
+            let (text, expected) = line.split_once('\t').expect("two columns");
+            check(text, expected);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::schema::{has_type, resolved};
 use super::talk;
 use super::text::{content_words, sentences};
 use super::turn::Turn;
-use super::wish::{Wish, wishes};
+use super::wish::{self, Wish, wishes};
 use crate::message::ToolCall;
 use crate::model::{ChatRequest, ModelError, ToolChoice, ToolSpec};
 
@@ -62,6 +62,9 @@ fn planned(turn: &Turn<'_>, tools: &[ToolSpec]) -> Vec<Wanted> {
     let question = turn.question.as_str();
     let wished = wishes(question);
     let mut calls: Vec<Wanted> = Vec::new();
+    if let Some(call) = one_sided(turn, tools).filter(|call| !is_done(turn, call)) {
+        return vec![call];
+    }
     for wish in &wished {
         let answered = matches!(wish, Wish::Encyclopedia(_))
             && !turn.passages.is_empty()
@@ -132,8 +135,11 @@ fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Optio
                 Wish::Title(title) => Some(title.clone()),
                 _ => None,
             });
-            let subject = article.map(|article| article.to_string()).or(title).unwrap_or_else(|| query(turn));
-            made(tool, &["query", "topic", "title", "question", "q"], &Slot::Text(&subject))
+            let named = article.map(|article| article.to_string()).or(title);
+            let compares = named.is_some() && wish::asks_to_compare(&turn.question);
+            let subject = named.unwrap_or_else(|| query(turn));
+            let (name, arguments) = made(tool, SUBJECT, &Slot::Text(&subject))?;
+            Some((name, if compares { compared(tool, arguments, "same") } else { arguments }))
         }
         Wish::Remember(fact) => text("remember", &["fact", "text", "memory", "content"], fact),
         Wish::Recall(query) => text("recall", &["query", "q", "topic"], query),
@@ -141,6 +147,24 @@ fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Optio
         Wish::ComputeWhat | Wish::WeatherWhere => None,
     }
 }
+
+/// Looks up what only the standard has, or only the person's contract, with a tool that can compare them.
+fn one_sided(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
+    let side = wish::one_sided(&turn.question)?;
+    let tool = tool_named(tools, "lookup_standard_contract")?;
+    property(tool, COMPARE)?;
+    let (name, arguments) = made(tool, SUBJECT, &Slot::Text(&query(turn)))?;
+    Some((name, compared(tool, arguments, side)))
+}
+
+fn compared(tool: &ToolSpec, arguments: Value, how: &str) -> Value {
+    let Value::Object(mut arguments) = arguments else { return arguments };
+    put(&mut arguments, tool, COMPARE, Some(how));
+    Value::Object(arguments)
+}
+
+const COMPARE: &[&str] = &["compare"];
+const SUBJECT: &[&str] = &["query", "topic", "title", "question", "q"];
 
 /// Looks up what is asked about the person and was not said in this conversation.
 fn recall(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {

@@ -7,7 +7,7 @@ use super::article::{Article, articles};
 use super::lean;
 use super::talk;
 use super::text::{held, sentences, wanted};
-use super::wish::{Wish, wishes};
+use super::wish::{self, Wish, wishes};
 
 /// How much of a question's weight a sentence must share to be quoted. Set by trial on the sample documents: 0.5
 /// leaves some of their questions unanswered; less than this answers no more of them and quotes on thinner ground.
@@ -65,7 +65,8 @@ pub(super) enum SourceKind {
 impl SourceKind {
     /// The kind that a title tells.
     pub(super) fn of_title(title: &str) -> Self {
-        let lower = title.to_lowercase();
+        // What a document is called comes first; headings and remarks may speak of the other side.
+        let lower = title.split(" › ").next().unwrap_or_default().to_lowercase();
         let standard = lower.contains("표준") || lower.contains("standard");
         if standard { Self::Standard } else { Self::Own }
     }
@@ -92,6 +93,9 @@ pub(super) struct Found<'a> {
 /// The sentences that answer a question: whole articles that it names, else the best sentence for each thing it asks,
 /// from the person's own documents and from standard contracts apart.
 pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
+    if wish::one_sided(question).is_some() {
+        return Found { picks: one_sided(sources), missing: Vec::new() };
+    }
     let mut found = Found::default();
     for article in articles(question).into_iter().take(MOST_PARTS) {
         let picks = of_article(article, sources);
@@ -153,6 +157,20 @@ pub(super) fn beside_articles(question: &str) -> Vec<&str> {
 /// The sentence that shares most with the question; the first of equals.
 pub(super) fn best<'a>(question: &str, sources: &[Source<'a>]) -> Option<Pick<'a>> {
     Index::of(sources).best(question, |_| true)
+}
+
+/// The first words of every article that is said to be on one side only.
+fn one_sided<'a>(sources: &[Source<'a>]) -> Vec<Pick<'a>> {
+    let said = |text: &str| text.contains("」에 없는 조항") || text.contains("not in “");
+    let marked = sources.iter().filter(|source| match source.cite {
+        Cite::Number(_) => said(source.title),
+        Cite::Tool(_) => said(source.text),
+    });
+    let first = marked.filter_map(|source| {
+        let sentence = sentences(source.text).into_iter().next()?;
+        Some(Pick { sentence: &sentence[..sentence.floor_char_boundary(LONGEST)], source: *source })
+    });
+    first.collect()
 }
 
 fn add<'a>(picks: &mut Vec<Pick<'a>>, pick: Pick<'a>) {

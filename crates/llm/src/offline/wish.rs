@@ -87,11 +87,60 @@ pub(super) fn wishes(question: &str) -> Vec<Wish> {
     wishes
 }
 
+/// Which side of a contract and its standard a question asks for alone: `missing` is what the standard has and the
+/// person's contract lacks, `extra` the other way round.
+pub(super) fn one_sided(question: &str) -> Option<&'static str> {
+    let lower = question.to_lowercase();
+    if !is_about_standard(&lower) {
+        return None;
+    }
+    let articles =
+        ["조항", "조문", "내용", "것", "게 ", "조가", "clause", "article", "provision", "what", "anything"];
+    if !articles.iter().any(|word| lower.contains(word)) {
+        return None;
+    }
+    if holds(&lower, "not in the standard|beyond the standard|standard does not have|standard lacks") {
+        return Some("extra");
+    }
+    let lacks = "missing|lack|not in ours|not in our|we do not have|we don't have|does not have|doesn't have";
+    if holds(&lower, lacks) || holds(&lower, "빠진|빠져|빠뜨|누락") {
+        return Some("missing");
+    }
+    // Whose the word before is: "표준에 없는" or "우리 계약서에 없는", "표준에만 있는" or "우리 계약서에만 있는".
+    let standard_before = |at: usize| {
+        let standard = lower[..at].rfind("표준");
+        let own = ["우리", "저희", "내 계약", "제 계약", "이 계약", "사용자"];
+        standard > own.iter().filter_map(|word| lower[..at].rfind(word)).max()
+    };
+    if let Some(at) = ["에 없", "에는 없", "에선 없"].iter().filter_map(|cue| lower.find(cue)).min() {
+        return Some(if standard_before(at) { "extra" } else { "missing" });
+    }
+    let at = lower.find("에만 있")?;
+    Some(if standard_before(at) { "missing" } else { "extra" })
+}
+
+/// Whether a question asks how two things differ.
+pub(super) fn asks_to_compare(question: &str) -> bool {
+    holds(&question.to_lowercase(), "다르|달라|다른|차이|비교|견주|견줘|대비|differ|compare|versus| vs ")
+}
+
 /// Whether a question asks about the standard contract beside or instead of the person's own.
 pub(super) fn is_about_standard(lower: &str) -> bool {
-    ["표준계약", "표준 계약", "표준안", "standard contract", "standard form"]
-        .iter()
-        .any(|cue| lower.contains(cue))
+    const CUES: [&str; 12] = [
+        "표준계약",
+        "표준 계약",
+        "표준안",
+        "표준과",
+        "표준하고",
+        "표준이랑",
+        "표준에",
+        "표준보다",
+        "표준 대비",
+        "standard contract",
+        "standard form",
+        "the standard",
+    ];
+    CUES.iter().any(|cue| lower.contains(cue))
 }
 
 /// The text outside of code, and the code: fenced blocks, and `spans` that look like a call.

@@ -99,8 +99,8 @@ fn hangul(char: char) -> Option<Sign> {
 
 fn hanja(char: char) -> Option<Sign> {
     Some(match char {
-        '一' | '壹' => Sign::Digit(1),
-        '二' | '貳' => Sign::Digit(2),
+        '一' | '壹' | '壱' => Sign::Digit(1),
+        '二' | '貳' | '弐' => Sign::Digit(2),
         '三' | '參' => Sign::Digit(3),
         '四' => Sign::Digit(4),
         '五' => Sign::Digit(5),

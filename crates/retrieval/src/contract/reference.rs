@@ -130,10 +130,17 @@ fn branch(text: &str, at: &mut usize, spelling: Spelling) -> u32 {
     if !take(text, &mut after, &["의", "之"]) {
         return 0;
     }
+    let close = after;
     skip_blanks(text, &mut after);
     let found = match spelling {
         Spelling::Alone => numeral(&text[after..]),
-        Spelling::Running => plain_numeral(&text[after..]),
+        Spelling::Running => plain_numeral(&text[after..]).or_else(|| {
+            // `제10조의이 알려줘`: close by, and the end of its word.
+            let ends = |length: usize| {
+                !text[after + length..].starts_with(|char: char| ('가'..='힣').contains(&char))
+            };
+            numeral(&text[after..]).filter(|(_, length)| after == close && ends(*length))
+        }),
     };
     let Some((branch, length)) = found else { return 0 };
     let next = text[after + length..].chars().next();
@@ -355,6 +362,14 @@ mod tests {
             "민법:제750조, 근로기준법:제23조, 제2조",
         );
         found("See Section 5.2 and Article IV.", "제5조 제2항, 제4조");
+    }
+
+    #[test]
+    fn every_reader_of_articles_reads_the_same_spellings() {
+        for line in include_str!("spellings.tsv").lines() {
+            let (text, expected) = line.split_once('\t').expect("two columns");
+            found(text, expected);
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@ const DEPTH: usize = 16;
 /// The most cells that one cell may span; what lies beyond is not believed.
 const SPAN: usize = 200;
 
+/// The most rows that one cell may span.
+const TALL: usize = 2000;
+
 /// What a paragraph is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -28,6 +31,20 @@ pub(super) struct Manuscript {
 struct Table {
     rows: Vec<Vec<String>>,
     cell: Option<String>,
+    /// How many columns and rows the open cell spans.
+    span: (usize, usize),
+    /// For each column, how many rows below the current one a cell above reaches into.
+    hanging: Vec<usize>,
+    /// The columns of the current row that a cell above covers.
+    covered: Vec<bool>,
+}
+
+impl Table {
+    fn row(&mut self) {
+        self.covered = self.hanging.iter().map(|rows| *rows > 0).collect();
+        self.hanging.iter_mut().for_each(|rows| *rows = rows.saturating_sub(1));
+        self.rows.push(Vec::new());
+    }
 }
 
 impl Manuscript {
@@ -66,7 +83,7 @@ impl Manuscript {
 
     pub(super) fn row(&mut self) {
         if let Some(table) = self.tables.last_mut() {
-            table.rows.push(Vec::new());
+            table.row();
         }
     }
 
@@ -74,7 +91,13 @@ impl Manuscript {
     pub(super) fn open_cell(&mut self, column: Option<usize>) {
         let Some(table) = self.tables.last_mut() else { return };
         if table.rows.is_empty() {
-            table.rows.push(Vec::new());
+            table.row();
+        }
+        table.span = (1, 1);
+        if let (Some(row), None) = (table.rows.last_mut(), column) {
+            while table.covered.get(row.len()).is_some_and(|covered| *covered) {
+                row.push(String::new());
+            }
         }
         if let (Some(row), Some(column)) = (table.rows.last_mut(), column)
             && row.len() < column.min(SPAN)
@@ -84,12 +107,26 @@ impl Manuscript {
         table.cell = Some(String::new());
     }
 
-    /// Closes the cell that is open. A wide one is followed by empty ones, so that columns stay straight.
+    /// Says how many columns and rows the open cell spans.
+    pub(super) fn span(&mut self, columns: usize, rows: usize) {
+        if let Some(table) = self.tables.last_mut() {
+            table.span = (columns.clamp(1, SPAN), rows.clamp(1, TALL));
+        }
+    }
+
+    /// Closes the cell that is open. A wide one is followed by empty ones, and a tall one leaves empty ones below it, so
+    /// that columns stay straight.
     pub(super) fn close_cell(&mut self, span: usize) {
         let Some(table) = self.tables.last_mut() else { return };
         if let (Some(cell), Some(row)) = (table.cell.take(), table.rows.last_mut()) {
+            let (columns, rows) = (span.clamp(1, SPAN).max(table.span.0), table.span.1);
+            let from = row.len();
             row.push(cell);
-            row.extend(std::iter::repeat_n(String::new(), span.clamp(1, SPAN) - 1));
+            row.extend(std::iter::repeat_n(String::new(), columns - 1));
+            if rows > 1 {
+                table.hanging.resize(table.hanging.len().max(row.len()), 0);
+                table.hanging[from..row.len()].fill(rows - 1);
+            }
         }
     }
 

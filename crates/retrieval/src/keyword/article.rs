@@ -47,7 +47,7 @@ fn korean(letters: &[Letter], start: usize) -> Option<(ArticleNumber, usize)> {
     }
     let (number, end) = if ordinal { any_number(letters, from)? } else { digits(letters, from)? };
     let sign = skip_spaces(letters, end);
-    if !matches!(letters.get(sign)?.char, '조' | '條') || number == 0 {
+    if !matches!(letters.get(sign)?.char, '조' | '條' | '条') || number == 0 {
         return None;
     }
     let end = sign + 1;
@@ -61,10 +61,17 @@ fn korean(letters: &[Letter], start: usize) -> Option<(ArticleNumber, usize)> {
 /// What follows 의 in 제10조의2; `제10조의 2항` names a clause instead.
 fn branch(letters: &[Letter], end: usize) -> Option<(u32, usize)> {
     let at = skip_spaces(letters, end);
-    if letters.get(at)?.char != '의' {
+    if !matches!(letters.get(at)?.char, '의' | '之') {
         return None;
     }
-    let (number, end) = any_number(letters, skip_spaces(letters, at + 1))?;
+    let from = skip_spaces(letters, at + 1);
+    let (number, end) = any_number(letters, from)?;
+    // `제5조의 이행` speaks of something else: a numeral in Hangul stands close and ends its word.
+    let in_hangul = ('가'..='힣').contains(&letters[from].char);
+    let goes_on = letters.get(end).is_some_and(|letter| ('가'..='힣').contains(&letter.char));
+    if in_hangul && (goes_on || from > at + 1) {
+        return None;
+    }
     let next = letters.get(skip_spaces(letters, end)).map(|letter| letter.char);
     (!matches!(next, Some('항' | '호' | '명' | '개' | '가' | '년' | '일'))).then_some((number, end))
 }
@@ -134,16 +141,16 @@ fn words(letters: &[Letter], start: usize) -> Option<(u32, usize)> {
 fn value(char: char) -> Option<u32> {
     Some(match char {
         '영' | '공' | '零' | '〇' => 0,
-        '일' | '一' => 1,
-        '이' | '二' => 2,
-        '삼' | '三' => 3,
+        '일' | '一' | '壹' | '壱' => 1,
+        '이' | '二' | '貳' | '弐' => 2,
+        '삼' | '三' | '參' => 3,
         '사' | '四' => 4,
         '오' | '五' => 5,
         '육' | '륙' | '六' => 6,
         '칠' | '七' => 7,
         '팔' | '八' => 8,
         '구' | '九' => 9,
-        '십' | '十' => 10,
+        '십' | '十' | '拾' => 10,
         '백' | '百' => 100,
         '천' | '千' => 1000,
         _ => return None,
@@ -170,6 +177,14 @@ mod tests {
         check("see Article 5 and section 12", "제5조 제12조");
         check("제3조의 2항", "제3조");
         check("5조가 뭐야? 7조에서", "제5조 제7조");
+    }
+
+    #[test]
+    fn every_reader_of_articles_reads_the_same_spellings() {
+        for line in include_str!("../contract/spellings.tsv").lines() {
+            let (text, expected) = line.split_once('\t').expect("two columns");
+            check(text, expected);
+        }
     }
 
     #[test]

@@ -225,6 +225,10 @@ impl Index for RamKeyword {
         Ok(self.delete(tenant, document))
     }
 
+    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+        Ok(self.shelves.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect())
+    }
+
     async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
         let Some(shelf) = self.shelf(tenant) else { return Ok(Vec::new()) };
         let content = shelf.content.read().unwrap_or_else(PoisonError::into_inner);

@@ -312,18 +312,34 @@ impl Library {
         Ok(done)
     }
 
-    /// Puts into an index what is ready and is not there, or is there in another version. Gives how many that were. For an
-    /// index that forgets, or was begun anew, or missed something; one that is in step costs a list.
-    pub async fn sync(&self, index: &dyn Index) -> Result<usize, LibraryError> {
+    /// Brings an index in step: puts into it what is ready and is not there, or is there in another version, and removes
+    /// from it what the library does not know, but for what is set aside. Gives how many documents that were. For an
+    /// index that forgets, or was begun anew, or missed something while another was in use; one that is in step costs a
+    /// list.
+    pub async fn sync(
+        &self,
+        index: &dyn Index,
+        aside: impl Fn(&DocumentId) -> bool + Send + Sync,
+    ) -> Result<usize, LibraryError> {
         let mut by_tenant: BTreeMap<Tenant, Vec<Record>> = BTreeMap::new();
         for record in self.inner.shelf().ready() {
             by_tenant.entry(record.tenant.clone()).or_default().push(record);
+        }
+        for tenant in index.tenants().await? {
+            by_tenant.entry(tenant).or_default();
         }
         let mut done = 0;
         for (tenant, records) in by_tenant {
             let there = index.list(&tenant, &Filter::default()).await?;
             let there: HashMap<DocumentId, Listed> =
                 there.into_iter().map(|listed| (listed.id.clone(), listed)).collect();
+            for id in there.keys().filter(|id| !aside(id)) {
+                // One that is on its way is known too: whoever reads it puts it in or takes it out.
+                if self.inner.shelf().record(&Key::named(&tenant, id)).is_none() {
+                    index.remove(&tenant, id).await?;
+                    done += 1;
+                }
+            }
             let missing = records.into_iter().filter(|record| {
                 let ready = record.ready.as_ref();
                 !ready.is_some_and(|ready| {

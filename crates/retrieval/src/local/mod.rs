@@ -299,6 +299,10 @@ impl Index for LocalIndex {
         blocking(move || inside.remove(&tenant, &document)).await
     }
 
+    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+        Ok(self.inside.shelves.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect())
+    }
+
     async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
         let Some(shelf) = self.inside.shelf(tenant) else { return Ok(Vec::new()) };
         let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);

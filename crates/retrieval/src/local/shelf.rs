@@ -164,6 +164,12 @@ impl Shelf {
         by_size.into_values().find(|files| files.len() >= FAN).unwrap_or_default()
     }
 
+    /// A file that still has words of documents that are gone.
+    pub(super) fn unclean(&self) -> Option<u64> {
+        let mut parts = self.parts.iter().zip(&self.files);
+        parts.find(|(part, _)| part.live() < part.held().len()).map(|(_, file)| *file)
+    }
+
     /// Whose turn it is to join files.
     pub(super) fn turn(&self) -> Arc<Mutex<()>> {
         Arc::clone(&self.turn)

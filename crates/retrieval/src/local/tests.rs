@@ -377,3 +377,31 @@ async fn what_goes_while_files_are_joined_stays_gone() {
     drop(index);
     check(&open(root.path(), None).await).await;
 }
+
+#[tokio::test]
+async fn what_is_removed_leaves_no_words_on_the_disk() {
+    let root = fresh();
+    let index = open(root.path(), None).await;
+    let tenant = conformance::tenant();
+    // Many at once lie in one file, of which one document is a small part.
+    let documents: Vec<(Document, Vec<Passage>)> = (0..20)
+        .map(|n| Document::new(n.to_string(), "글", format!("영수증 qzx{n}w 한 장")))
+        .map(|document| {
+            let passages = split(&document);
+            (document, passages)
+        })
+        .collect();
+    index.put_all(&tenant, &documents).await.expect("put");
+    let on_disk = |word: &str| {
+        let files =
+            fs::read_dir(root.path().join("g1")).expect("files").map(|file| file.expect("a file").path());
+        let mut bytes = files.filter(|path| path.is_file()).map(|path| fs::read(path).expect("bytes"));
+        bytes.any(|bytes| bytes.windows(word.len()).any(|window| window == word.as_bytes()))
+    };
+    assert!(on_disk("qzx7w"));
+    assert!(index.remove(&tenant, &DocumentId::new("7")).await.expect("removed"));
+    assert!(!on_disk("qzx7w"), "the words of a removed document are still there");
+    assert!(on_disk("qzx8w") && found(&index, "qzx8w").await.len() == 1);
+    drop(index);
+    assert_eq!(found(&open(root.path(), None).await, "qzx19w").await.len(), 1);
+}

@@ -34,7 +34,7 @@ impl Inside {
             self.acknowledge(&mut manifest, next)?;
             shelf.write().unwrap_or_else(PoisonError::into_inner).add(number, content, &[])
         };
-        let tidied = self.tidy(tenant, &shelf);
+        let tidied = self.tidy(tenant, &shelf, false);
         // One that was joined with others at once needs no graph of its own.
         let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         if manifest.parts.iter().any(|entry| entry.file == number) {
@@ -56,24 +56,29 @@ impl Inside {
             self.acknowledge(&mut manifest, next)?;
             shelf.write().unwrap_or_else(PoisonError::into_inner).take_out(id);
         }
-        self.tidy(tenant, &shelf)?;
+        self.tidy(tenant, &shelf, true)?;
         Ok(true)
     }
 
     /// Joins files of a tenant where there are many, and writes anew those that are mostly gone. Others go on writing
     /// meanwhile; what they take out is taken out of the new file too. One joins at a time, and whoever finds another at
-    /// it leaves it to him.
-    fn tidy(&self, tenant: &Tenant, shelf: &RwLock<Shelf>) -> Result<(), RetrieveError> {
+    /// it leaves it to him. To `clean`, though, waits its turn and writes every file anew that still has words of what is
+    /// gone.
+    fn tidy(&self, tenant: &Tenant, shelf: &RwLock<Shelf>, clean: bool) -> Result<(), RetrieveError> {
         let turn = shelf.read().unwrap_or_else(PoisonError::into_inner).turn();
         let _turn = match turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) if clean => turn.lock().unwrap_or_else(PoisonError::into_inner),
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
         loop {
             let joining = {
                 let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-                let old = shelf.worth_joining();
+                let mut old = shelf.worth_joining();
+                if old.is_empty() && clean {
+                    old.extend(shelf.unclean());
+                }
                 if old.is_empty() {
                     return Ok(());
                 }

@@ -12,6 +12,7 @@ mod body;
 mod find;
 mod http;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -353,12 +354,22 @@ impl Index for OpenSearchIndex {
     async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError> {
         let path = format!("/{}/_doc/{}?refresh=true", self.target, body::head_key(tenant, document));
         let answer = self.http.send(Method::DELETE, &path, None).await?;
-        if answer.status == StatusCode::NOT_FOUND {
-            return Ok(false);
+        let was_there = answer.status != StatusCode::NOT_FOUND;
+        if was_there {
+            answer.ok()?;
         }
-        answer.ok()?;
+        // An earlier attempt may have ended after the head was gone and before its passages were.
         self.sweep(tenant, &[document], &generation().1).await?;
-        Ok(true)
+        Ok(was_there)
+    }
+
+    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+        let heads = json!({ "term": { "what": "head" } });
+        let mut tenants = BTreeSet::new();
+        for entry in self.all(&self.target, heads, json!(["whole.tenant"])).await? {
+            tenants.insert(parsed::<Tenant>(&entry["_source"]["whole"]["tenant"])?);
+        }
+        Ok(tenants.into_iter().collect())
     }
 
     async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {

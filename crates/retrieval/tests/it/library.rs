@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use doran_retrieval::ingest::{FailureKind, ReadLimits};
 use doran_retrieval::{
     Document, DocumentId, DocumentKind, Filter, Hit, Index, Library, LibraryError, LibraryOptions, Listed,
-    NewDocument, Passage, Question, RamKeyword, RetrieveError, Retriever, State, Status, Tenant,
+    LocalIndex, NewDocument, Passage, Question, RamKeyword, RetrieveError, Retriever, State, Status, Tenant,
 };
 
 use crate::{fresh, reader};
@@ -295,6 +295,46 @@ async fn c124_an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
     assert_eq!(settled(&library, "t").await[0].passages, 1000);
 }
 
+#[tokio::test]
+async fn what_was_removed_while_another_index_was_in_use_does_not_come_back() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh("another-index");
+    let place = fresh("another-index-search");
+    let disk: Arc<LocalIndex> = Arc::new(LocalIndex::open(&place, None).await.expect("an index"));
+    let library = Library::open(&root, disk.clone(), options()).await.expect("a library");
+    for (tenant, name, words) in [
+        ("t", "휴가.md", "연차는 15일이다."),
+        ("t", "출장.md", "여비는 하루 5만 원이다."),
+        ("u", "비밀.md", "암호는 열두 자이다."),
+    ] {
+        library.add(new(tenant, name, words)).await.expect("added");
+    }
+    library.settled().await;
+    let sample = Document::new("samples/a.md", "보기", "보기 글이다.");
+    disk.put(&Tenant::new("t"), &sample, &doran_retrieval::split(&sample)).await.expect("put");
+    library.close().await;
+
+    let memory = Arc::new(RamKeyword::default());
+    let library = open(&root, &memory).await;
+    for (tenant, name) in [("t", "휴가.md"), ("u", "비밀.md")] {
+        let tenant = Tenant::new(tenant);
+        let gone = library.list(&tenant).into_iter().find(|status| status.name == name).expect("listed");
+        library.remove(&tenant, &gone.id).await.expect("removed");
+    }
+    library.close().await;
+
+    let library = Library::open(&root, disk.clone(), options()).await.expect("a library");
+    let changed = library.sync(&*disk, |id| id.as_str().starts_with("samples/")).await.expect("in step");
+    assert_eq!(changed, 2);
+    assert_eq!(found(&*disk, "t", "연차").await, Vec::<String>::new());
+    assert_eq!(found(&*disk, "u", "암호").await, Vec::<String>::new());
+    assert_eq!(found(&*disk, "t", "여비").await, ["여비는 하루 5만 원이다."]);
+    assert_eq!(found(&*disk, "t", "보기").await, ["보기 글이다."], "what is set aside stays");
+    assert_eq!(library.sync(&*disk, |id| id.as_str().starts_with("samples/")).await.expect("in step"), 0);
+}
+
 /// An index that takes nothing until it is opened.
 #[derive(Default)]
 struct Stuck {
@@ -327,6 +367,10 @@ impl Index for Stuck {
 
     async fn remove(&self, _: &Tenant, _: &DocumentId) -> Result<bool, RetrieveError> {
         Ok(false)
+    }
+
+    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+        Ok(Vec::new())
     }
 
     async fn list(&self, _: &Tenant, _: &Filter) -> Result<Vec<Listed>, RetrieveError> {
@@ -363,6 +407,10 @@ impl Index for Failing {
 
     async fn remove(&self, tenant: &Tenant, id: &DocumentId) -> Result<bool, RetrieveError> {
         self.inner.remove(tenant, id).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+        self.inner.tenants().await
     }
 
     async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {

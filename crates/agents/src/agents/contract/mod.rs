@@ -9,6 +9,9 @@
 //!                                                       evaluator ◀────────┘
 //! ```
 
+mod beside;
+mod desk;
+mod findings;
 mod nodes;
 mod plan;
 mod quote;

@@ -9,12 +9,12 @@ use doran_llm::{Message, ToolCall, ToolResult};
 use serde_json::json;
 
 use super::Contracts;
+use super::findings::Findings;
 use super::plan::{fresh, proposed};
 use super::quote::{cited, with_clause};
 use super::requests::{InScope, NeedsPrevious, Sufficiency};
 use super::scope::{Scope, is_about_memory, points_back, scope};
 use super::state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun, signature};
-use super::tools::Findings;
 use crate::language::Language;
 use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, sorted, tenant, verified_as};
 use crate::source::{Source, SourceKind};

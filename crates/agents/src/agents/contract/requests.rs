@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Contracts;
+use super::desk::Desk;
 use super::state::{ContractState, ToolRun, signature};
-use super::tools::{Desk, TOOLS};
+use super::tools::TOOLS;
 use crate::language::Language;
 use crate::nodes::{DECIDING, fitted, room_beside, within};
 use crate::prompt::PlanPrompt;

@@ -5,53 +5,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_llm::{Origin, ToolSpec};
-use doran_retrieval::contract::{Article, Contract, Reference, references};
-use doran_retrieval::{
-    Document, DocumentId, DocumentKind, Filter, Index, Passage, Question, RetrieveError, Tenant,
-};
+use doran_retrieval::contract::Reference;
+use doran_retrieval::{Question, RetrieveError, Tenant};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::source::{Source, SourceKind};
+use super::beside::{Beside, beside};
+use super::desk::{Desk, Shelf, Whose};
+use super::findings::{Findings, located, titled};
 use crate::tools::{About, Call, Class, Language, Output, Policy, Tool, ToolError, Toolbox, ToolboxError};
 
-/// Most contracts, and most standards, that one turn looks at when none is named.
-const MOST_DOCUMENTS: usize = 8;
 /// Most passages a search gives.
 const MOST_HITS: usize = 6;
-/// Most articles found by a title.
-const MOST_TITLED: usize = 3;
-
-/// What a tool found: places, and the articles they refer to.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, Deserialize)]
-pub(super) struct Findings {
-    pub(super) found: Vec<Source>,
-    /// Articles of the same contract that the found ones refer to.
-    #[serde(default)]
-    pub(super) refers_to: Vec<String>,
-}
 
 /// The names of the four tools over contracts.
 pub(crate) const TOOLS: [&str; 4] =
     ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"];
-
-/// The documents of a turn.
-#[derive(Clone)]
-pub(super) struct Desk {
-    pub(super) index: Arc<dyn Index>,
-    /// The contract that is asked about; without it, all of the user's.
-    pub(super) contract: Option<String>,
-}
-
-/// Which documents are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Whose {
-    User,
-    Standard,
-    All,
-}
 
 impl Desk {
     /// The four tools over these documents.
@@ -61,42 +31,6 @@ impl Desk {
             toolbox.add(Arc::new(Reader { about: kind.about(), kind, desk: self.clone() }), Policy::Allow)?;
         }
         Ok(toolbox)
-    }
-
-    /// The documents of the user or the standards, whole.
-    async fn documents(&self, tenant: &Tenant, whose: Whose) -> Result<Vec<Document>, RetrieveError> {
-        let mut documents = Vec::new();
-        if let (Some(id), Whose::User | Whose::All) = (&self.contract, whose) {
-            documents.extend(self.index.document(tenant, &DocumentId::new(id)).await?);
-        }
-        let listed = self.index.list(tenant, &Filter::default()).await?;
-        for one in listed {
-            let wanted = match &one.kind {
-                DocumentKind::Contract => self.contract.is_none() && whose != Whose::Standard,
-                DocumentKind::Standard(_) => whose != Whose::User,
-                DocumentKind::General => false,
-            };
-            if wanted && documents.len() < MOST_DOCUMENTS {
-                documents.extend(self.index.document(tenant, &one.id).await?);
-            }
-        }
-        Ok(documents)
-    }
-
-    /// What a planner is told about the user's contracts: their titles and the titles of their articles.
-    pub(super) async fn titles(&self, tenant: &Tenant) -> Result<(Vec<String>, Vec<String>), RetrieveError> {
-        let documents = self.documents(tenant, Whose::All).await?;
-        let name = |document: &Document| match &document.kind {
-            DocumentKind::Standard(kind) => {
-                format!("{} (표준계약서 · standard contract, {kind})", document.title)
-            }
-            DocumentKind::Contract | DocumentKind::General => document.title.clone(),
-        };
-        let names = documents.iter().map(name).collect();
-        let contracts =
-            documents.iter().filter(|document| !matches!(document.kind, DocumentKind::Standard(_)));
-        let articles = contracts.flat_map(|document| Contract::parse(document).articles);
-        Ok((names, articles.map(|article| article.title).filter(|title| !title.is_empty()).collect()))
     }
 }
 
@@ -149,11 +83,16 @@ impl Kind {
             ),
             Self::Standard => (
                 "lookup_standard_contract",
-                "Looks an article up in the standard contract, by its number, its title or its subject.",
-                "표준계약서에서 조 번호, 제목이나 주제로 찾습니다",
+                "Looks an article up in the standard contract, by its number, its title or its subject. With `compare` it \
+                 lays the user's contract beside the standard: the pair of articles on one matter, what the user's \
+                 contract lacks, or what it has beyond the standard.",
+                "표준계약서에서 조 번호, 제목이나 주제로 찾고, 사용자 계약서와 조항끼리 견줍니다",
                 json!({
                     "type": "object",
-                    "properties": { "query": { "type": "string", "description": "a number, a title or a subject", "minLength": 1, "maxLength": 2000 } },
+                    "properties": {
+                        "query": { "type": "string", "description": "a number, a title or a subject; with `compare`, of the user's contract", "minLength": 1, "maxLength": 2000 },
+                        "compare": { "type": "string", "enum": ["same", "missing", "extra"], "description": "same: the user's article that `query` names and the standard's article that answers to it, to tell how they differ; missing: articles of the standard that the user's contract lacks; extra: articles of the user's contract that the standard does not have" }
+                    },
                     "required": ["query"],
                     "additionalProperties": false
                 }),
@@ -185,6 +124,12 @@ struct SearchArguments {
 }
 
 #[derive(Deserialize)]
+struct StandardArguments {
+    query: String,
+    compare: Option<Beside>,
+}
+
+#[derive(Deserialize)]
 struct IndexArguments {
     article: String,
 }
@@ -208,15 +153,36 @@ impl Tool for Reader {
             Kind::ByTitle => self.by_title(&tenant, &parsed(arguments)?, call.language).await?,
             Kind::Standard => self.standard(&tenant, &parsed(arguments)?, call.language).await?,
         };
-        let text = if findings.found.is_empty() {
-            call.language.pick("찾은 조항이 없습니다.", "No article was found.").to_owned()
-        } else {
-            let told = findings.found.iter().map(|source| format!("[{}]\n{}", source.title, source.quote));
-            told.collect::<Vec<_>>().join("\n\n")
-        };
+        let text = told(&findings, call.language);
         let data = serde_json::to_value(&findings).unwrap_or_default();
         Ok(Output { text, data, session: None })
     }
+}
+
+/// What the model is told: the places with their words, and what is not among them.
+fn told(findings: &Findings, language: Language) -> String {
+    let mut parts: Vec<String> =
+        findings.found.iter().map(|source| format!("[{}]\n{}", source.title, source.quote)).collect();
+    if parts.is_empty() {
+        parts.push(language.pick("찾은 조항이 없습니다.", "No article was found.").to_owned());
+    }
+    if let more @ 1.. = findings.left_out {
+        parts.push(language.pick(
+            format!(
+                "(조항 {more}개를 더 찾았지만 여기에는 뺐습니다. 계약서를 골라 물으면 다 볼 수 있습니다.)"
+            ),
+            format!(
+                "({more} more articles were found and left out here; ask about one contract to see them.)"
+            ),
+        ));
+    }
+    if let unread @ 1.. = findings.unread {
+        parts.push(language.pick(
+            format!("(계약서 {unread}건은 살펴보지 않았습니다. 계약서를 골라 물어 보세요.)"),
+            format!("({unread} contracts were not looked at; ask about one of them.)"),
+        ));
+    }
+    parts.join("\n\n")
 }
 
 fn parsed<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
@@ -232,29 +198,9 @@ fn away(error: RetrieveError) -> ToolError {
 }
 
 impl Reader {
-    async fn documents(
-        &self,
-        tenant: &Tenant,
-        whose: Whose,
-        language: Language,
-    ) -> Result<Vec<Document>, ToolError> {
-        let documents = self.desk.documents(tenant, whose).await.map_err(away)?;
-        if !documents.is_empty() {
-            return Ok(documents);
-        }
-        Err(ToolError::NotConfigured(
-            match whose {
-                Whose::Standard => language.pick(
-                    "등록된 표준계약서가 없습니다. 문서를 올릴 때 종류를 표준계약서로 정하면 됩니다",
-                    "there is no standard contract; ingest one and mark it as the standard of its kind",
-                ),
-                Whose::User | Whose::All => language.pick(
-                    "등록된 계약서가 없습니다. 계약서를 먼저 올려 주세요",
-                    "there is no contract yet; ingest one first",
-                ),
-            }
-            .to_owned(),
-        ))
+    async fn documents(&self, tenant: &Tenant, whose: Whose, language: Language) -> Result<Shelf, ToolError> {
+        let shelf = self.desk.documents(tenant, whose).await.map_err(away)?;
+        if shelf.documents.is_empty() { Err(none(whose, language)) } else { Ok(shelf) }
     }
 
     async fn search(
@@ -263,17 +209,15 @@ impl Reader {
         arguments: SearchArguments,
         language: Language,
     ) -> Result<Findings, ToolError> {
-        let documents = self.documents(tenant, arguments.whose.unwrap_or(Whose::All), language).await?;
-        let filter = Filter {
-            documents: documents.iter().map(|document| document.id.clone()).collect(),
-            ..Filter::default()
-        };
+        let whose = arguments.whose.unwrap_or(Whose::All);
+        let filter = self.desk.filter(tenant, whose).await.map_err(away)?;
+        let filter = filter.ok_or_else(|| none(whose, language))?;
         let question = Question { filter, ..Question::new(tenant.clone(), arguments.query, MOST_HITS) };
         let hits = self.desk.index.retrieve(&question).await.map_err(away)?;
         let mut findings = Findings::default();
         for hit in hits {
-            if let Some(document) = documents.iter().find(|document| document.id == hit.passage.document) {
-                findings.add_passage(document, hit.passage);
+            if let Some(document) = self.desk.document(tenant, &hit.passage.document).await.map_err(away)? {
+                findings.add_passage(&document, hit.passage);
             }
         }
         Ok(findings)
@@ -292,8 +236,8 @@ impl Reader {
                 format!("`{asked}` is no number of an article; write it like 제5조 or Article 5"),
             ))
         })?;
-        let documents = self.documents(tenant, Whose::User, language).await?;
-        Ok(located(&documents, &reference))
+        let shelf = self.documents(tenant, Whose::User, language).await?;
+        Ok(Findings { unread: shelf.left_out, ..located(&shelf.documents, &reference) })
     }
 
     async fn by_title(
@@ -302,119 +246,49 @@ impl Reader {
         arguments: &TitleArguments,
         language: Language,
     ) -> Result<Findings, ToolError> {
-        let documents = self.documents(tenant, Whose::User, language).await?;
-        Ok(titled(&documents, &arguments.title))
+        let shelf = self.documents(tenant, Whose::User, language).await?;
+        Ok(Findings { unread: shelf.left_out, ..titled(&shelf.documents, &arguments.title) })
     }
 
     async fn standard(
         &self,
         tenant: &Tenant,
-        arguments: &SearchArguments,
+        arguments: &StandardArguments,
         language: Language,
     ) -> Result<Findings, ToolError> {
-        let documents = self.documents(tenant, Whose::Standard, language).await?;
-        let by_number = Reference::parse(&arguments.query).map(|reference| located(&documents, &reference));
-        let by_title = || titled(&documents, &arguments.query);
+        let standards = self.documents(tenant, Whose::Standard, language).await?;
+        if let Some(wanted) = arguments.compare {
+            let contracts = self.documents(tenant, Whose::User, language).await?;
+            let findings = beside(&contracts, &standards, &arguments.query, wanted, language);
+            // An article that no contract of the user has may still be one of the standard.
+            if !findings.found.is_empty() || wanted != Beside::Same {
+                return Ok(findings);
+            }
+        }
+        let by_number =
+            Reference::parse(&arguments.query).map(|reference| located(&standards.documents, &reference));
+        let by_title = || titled(&standards.documents, &arguments.query);
         let findings = by_number.filter(|found| !found.found.is_empty()).unwrap_or_else(by_title);
         if !findings.found.is_empty() {
-            return Ok(findings);
+            return Ok(Findings { unread: standards.left_out, ..findings });
         }
         let search = SearchArguments { query: arguments.query.clone(), whose: Some(Whose::Standard) };
         self.search(tenant, search, language).await
     }
 }
 
-fn located(documents: &[Document], reference: &Reference) -> Findings {
-    let mut findings = Findings::default();
-    for document in documents {
-        let contract = Contract::parse(document);
-        if let Some((article, range)) = contract.locate(reference) {
-            findings.add(document, &contract, article, range);
+fn none(whose: Whose, language: Language) -> ToolError {
+    ToolError::NotConfigured(
+        match whose {
+            Whose::Standard => language.pick(
+                "등록된 표준계약서가 없습니다. 문서를 올릴 때 종류를 표준계약서로 정하면 됩니다",
+                "there is no standard contract; ingest one and mark it as the standard of its kind",
+            ),
+            Whose::User | Whose::All => language.pick(
+                "등록된 계약서가 없습니다. 계약서를 먼저 올려 주세요",
+                "there is no contract yet; ingest one first",
+            ),
         }
-    }
-    findings
-}
-
-fn titled(documents: &[Document], title: &str) -> Findings {
-    let mut findings = Findings::default();
-    for document in documents {
-        let contract = Contract::parse(document);
-        for (article, _) in contract.titled(title).into_iter().take(MOST_TITLED) {
-            findings.add(document, &contract, article, article.range.clone());
-        }
-    }
-    findings
-}
-
-impl Findings {
-    /// Adds a place in an article.
-    fn add(
-        &mut self,
-        document: &Document,
-        contract: &Contract,
-        article: &Article,
-        range: std::ops::Range<usize>,
-    ) {
-        let Some(text) = document.text.get(range.clone()) else { return };
-        let text = text.trim_end();
-        let clause =
-            article.clauses.iter().find(|clause| clause.range == range).map(|clause| clause.label.clone());
-        let place = contract.headings(article);
-        self.found.push(Source {
-            number: 0,
-            document: document.id.to_string(),
-            title: std::iter::once(document.title.clone()).chain(place).collect::<Vec<_>>().join(" › "),
-            kind: SourceKind::of(&document.kind),
-            article: Some(article.number.to_string()),
-            clause,
-            page: page(document, range.start),
-            passage: doran_retrieval::PassageId::at(&document.id, range.start).to_string(),
-            version: document.version.clone(),
-            quote: text.to_owned(),
-            start: range.start,
-            end: range.start + text.len(),
-        });
-        self.refer(contract, text);
-    }
-
-    /// Adds a passage that a search found.
-    fn add_passage(&mut self, document: &Document, passage: Passage) {
-        let contract = Contract::parse(document);
-        let start = passage.range.start;
-        let article = contract.articles.iter().find(|article| article.range.contains(&start));
-        self.refer(&contract, &passage.text);
-        self.found.push(Source {
-            number: 0,
-            document: document.id.to_string(),
-            title: passage.title,
-            kind: SourceKind::of(&document.kind),
-            article: passage
-                .article
-                .or(article.map(|article| article.number))
-                .map(|number| number.to_string()),
-            clause: None,
-            page: passage.page.or_else(|| page(document, start)),
-            passage: passage.id.to_string(),
-            version: passage.version,
-            quote: passage.text,
-            start,
-            end: passage.range.end,
-        });
-    }
-
-    /// Notes the articles of the same contract that a text names.
-    fn refer(&mut self, contract: &Contract, text: &str) {
-        for reference in references(text) {
-            let known = reference.law.is_none() && contract.article(reference.article).is_some();
-            let name = reference.article.to_string();
-            if known && !self.refers_to.contains(&name) {
-                self.refers_to.push(name);
-            }
-        }
-    }
-}
-
-fn page(document: &Document, start: usize) -> Option<u32> {
-    let page = document.pages.iter().take_while(|first| **first <= start).count();
-    u32::try_from(page).ok().filter(|page| *page > 0)
+        .to_owned(),
+    )
 }

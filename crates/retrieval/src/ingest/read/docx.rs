@@ -24,7 +24,13 @@ pub(in super::super) fn docx(bytes: &[u8], limits: &ReadLimits) -> Result<Extrac
         title(&text, &mut out)?;
     }
     let text = archive.xml("word/document.xml")?;
-    let mut body = Body { out, styles, lists, paragraphs: Vec::new(), spans: Vec::new() };
+    let mut notes = HashMap::new();
+    for (part, kind) in [("word/footnotes.xml", "footnote"), ("word/endnotes.xml", "endnote")] {
+        if let Some(text) = archive.optional_xml(part)? {
+            read_notes(&text, kind, &mut notes)?;
+        }
+    }
+    let mut body = Body { out, styles, lists, notes, paragraphs: Vec::new(), spans: Vec::new() };
     if text.contains("lastRenderedPageBreak") {
         body.out.page()?;
     }
@@ -39,6 +45,45 @@ fn title(text: &str, out: &mut Manuscript) -> Result<(), Failure> {
             && element.name() == "title"
         {
             out.writer.title(&xml.inner_text()?);
+        }
+    }
+    Ok(())
+}
+
+/// The words of the notes, each under its kind and id.
+type Notes = HashMap<(&'static str, String), String>;
+
+fn read_notes(text: &str, kind: &'static str, notes: &mut Notes) -> Result<(), Failure> {
+    let mut open: Option<(String, String)> = None;
+    let mut xml = Xml::new(text);
+    while let Some(piece) = xml.next()? {
+        match piece {
+            Piece::Start(element) if element.name() == kind => {
+                // Notes with a type are the lines between text and notes.
+                let is_note = element.get("type").is_none_or(|kind| kind == "normal");
+                open = element.get("id").filter(|_| is_note).map(|id| (id, String::new()));
+            }
+            Piece::Start(element) => match element.name() {
+                "Fallback" | "del" | "moveFrom" | "instrText" => xml.skip()?,
+                "t" => {
+                    let words = xml.inner_text()?;
+                    if let Some((_, note)) = &mut open {
+                        note.push_str(&words);
+                    }
+                }
+                _ => {}
+            },
+            Piece::End(name) if name == kind => {
+                if let Some((id, note)) = open.take().filter(|(_, note)| !note.trim().is_empty()) {
+                    notes.insert((kind, id), note.trim().to_owned());
+                }
+            }
+            Piece::End(name) => {
+                if let ("p", Some((_, note))) = (name.as_str(), &mut open) {
+                    note.push(' ');
+                }
+            }
+            Piece::Text(_) => {}
         }
     }
     Ok(())
@@ -168,6 +213,8 @@ struct Body {
     out: Manuscript,
     styles: HashMap<String, Style>,
     lists: Lists,
+    /// Notes that were not put down yet.
+    notes: Notes,
     /// The paragraphs open: text boxes stand inside paragraphs.
     paragraphs: Vec<Paragraph>,
     /// How many columns the open cells span.
@@ -211,6 +258,12 @@ impl Body {
             "tab" if element.get("pos").is_none() => self.push("\t"),
             "br" | "cr" if element.get("type").as_deref() != Some("page") => self.push("\n"),
             "noBreakHyphen" => self.push("-"),
+            "footnoteReference" | "endnoteReference" => {
+                let kind = if element.name() == "footnoteReference" { "footnote" } else { "endnote" };
+                if let Some(note) = element.get("id").and_then(|id| self.notes.remove(&(kind, id))) {
+                    self.push(&format!(" ({note})"));
+                }
+            }
             "lastRenderedPageBreak" => {
                 if let Some(paragraph) = self.paragraphs.last_mut() {
                     paragraph.new_page = true;
@@ -292,5 +345,42 @@ impl Body {
             next = style.base.clone();
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zipped(parts: &[(&str, &str)]) -> Vec<u8> {
+        let mut file = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, text) in parts {
+            file.start_file(*name, zip::write::SimpleFileOptions::default()).expect("a part");
+            std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
+        }
+        file.finish().expect("a zip").into_inner()
+    }
+
+    #[test]
+    fn notes_stand_where_the_text_refers_to_them() {
+        let bytes = zipped(&[
+            (
+                "word/document.xml",
+                "<w:document xmlns:w='w'><w:body><w:p><w:r><w:t>대금은 천만 원이다.</w:t></w:r>\
+                 <w:r><w:footnoteReference w:id='2'/></w:r><w:r><w:t> 뒤에 낸다.</w:t></w:r>\
+                 <w:r><w:endnoteReference w:id='2'/></w:r></w:p></w:body></w:document>",
+            ),
+            (
+                "word/footnotes.xml",
+                "<w:footnotes xmlns:w='w'><w:footnote w:type='separator' w:id='0'><w:p><w:r><w:t>--</w:t></w:r></w:p></w:footnote>\
+                 <w:footnote w:id='2'><w:p><w:r><w:t>부가세는 따로이다.</w:t></w:r></w:p></w:footnote></w:footnotes>",
+            ),
+            (
+                "word/endnotes.xml",
+                "<w:endnotes xmlns:w='w'><w:endnote w:id='2'><w:p><w:r><w:t>말일까지.</w:t></w:r></w:p></w:endnote></w:endnotes>",
+            ),
+        ]);
+        let found = docx(&bytes, &ReadLimits::default()).expect("docx");
+        assert_eq!(found.text, "대금은 천만 원이다. (부가세는 따로이다.) 뒤에 낸다. (말일까지.)");
     }
 }

@@ -172,6 +172,7 @@ impl Page {
                 let done = self.block(Role::Body);
                 self.out.close_cell(1);
                 self.out.open_cell(None);
+                self.out.span(number(tag, "colspan"), number(tag, "rowspan"));
                 done
             }
             ("td" | "th", false) => {
@@ -216,6 +217,12 @@ impl Page {
         let done = self.block(Role::Body);
         self.failed = self.failed.take().or(done.err());
     }
+}
+
+/// A number that a tag says; 1 where it says none.
+fn number(tag: &Tag, name: &str) -> usize {
+    let said = tag.attrs.iter().find(|attribute| &*attribute.name.local == name);
+    said.and_then(|attribute| attribute.value.trim().parse().ok()).unwrap_or(1)
 }
 
 fn is_block(name: &str) -> bool {
@@ -268,6 +275,16 @@ mod tests {
              <script>alert('<p>no')</script><ul><li>하나<li>둘<ol><li>안</ol></ul><table><tr><th>항목<th>값<tr><td>식비<td>4만</table>끝",
             Some("휴가 & 근태"),
             "# 휴가\n\n연차는 15일이다.\n반차도 있다.\n\n- 하나\n- 둘\n  1. 안\n\n| 항목 | 값 |\n| --- | --- |\n| 식비 | 4만 |\n\n끝",
+        );
+    }
+
+    #[test]
+    fn a_cell_over_several_rows_or_columns_leaves_its_place_empty() {
+        check(
+            "<table><tr><th>구분<th>곳<th>금액<tr><td rowspan=2>식비<td>국내<td>4만<tr><td>해외<td>9만\
+             <tr><td colspan='2'>합계<td>13만</table>",
+            None,
+            "| 구분 | 곳 | 금액 |\n| --- | --- | --- |\n| 식비 | 국내 | 4만 |\n|  | 해외 | 9만 |\n| 합계 |  | 13만 |",
         );
     }
 

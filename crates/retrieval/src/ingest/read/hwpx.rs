@@ -198,8 +198,10 @@ impl Body {
                 self.cells.push(1);
             }
             "cellSpan" => {
-                if let (Some(span), Some(wide)) = (self.cells.last_mut(), element.number("colSpan")) {
+                let wide = element.number("colSpan").unwrap_or(1);
+                if let Some(span) = self.cells.last_mut() {
                     *span = wide;
+                    self.out.span(wide, element.number("rowSpan").unwrap_or(1));
                 }
             }
             "tab" => self.push("\t"),
@@ -271,5 +273,42 @@ impl Body {
             _ => Role::Body,
         };
         self.out.paragraph(role, &words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zipped(parts: &[(&str, &str)]) -> Vec<u8> {
+        let mut file = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, text) in parts {
+            file.start_file(*name, zip::write::SimpleFileOptions::default()).expect("a part");
+            std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
+        }
+        file.finish().expect("a zip").into_inner()
+    }
+
+    #[test]
+    fn a_cell_over_several_rows_leaves_its_place_empty() {
+        let cell = |words: &str, columns: usize, rows: usize| {
+            format!(
+                "<hp:tc><hp:subList><hp:p><hp:run><hp:t>{words}</hp:t></hp:run></hp:p></hp:subList>\
+                 <hp:cellSpan colSpan='{columns}' rowSpan='{rows}'/></hp:tc>"
+            )
+        };
+        let row = |cells: &[String]| format!("<hp:tr>{}</hp:tr>", cells.concat());
+        let table = [
+            row(&[cell("구분", 1, 1), cell("금액", 1, 1)]),
+            row(&[cell("식비", 1, 2), cell("4만", 1, 1)]),
+            row(&[cell("5만", 1, 1)]),
+        ]
+        .concat();
+        let section = format!(
+            "<hs:sec xmlns:hs='s' xmlns:hp='p'><hp:p><hp:run><hp:tbl>{table}</hp:tbl></hp:run></hp:p></hs:sec>"
+        );
+        let bytes = zipped(&[("Contents/section0.xml", &section)]);
+        let found = hwpx(&bytes, &ReadLimits::default()).expect("hwpx");
+        assert_eq!(found.text, "| 구분 | 금액 |\n| --- | --- |\n| 식비 | 4만 |\n|  | 5만 |");
     }
 }

@@ -12,7 +12,7 @@ pub(in super::super) fn plain(
     limits: &ReadLimits,
 ) -> Result<Extracted, Failure> {
     let decoded = decode(bytes, None)
-        .ok_or_else(|| Failure::new(FailureKind::Unsupported, "text in an unknown encoding"))?;
+        .ok_or_else(|| Failure::new(FailureKind::Corrupt, "text in an unknown encoding"))?;
     let (cleaned, hidden) = clean(&decoded);
     let mut text = cleaned.into_owned();
     text.truncate(text.trim_end().len());
@@ -27,7 +27,8 @@ pub(in super::super) fn plain(
     Ok(Extracted { format, title, text: text.replace('\u{c}', "\n"), pages, hidden })
 }
 
-/// The text of bytes in UTF-8, UTF-16, CP949 or the encoding they were declared in.
+/// The text of bytes in UTF-8, UTF-16, CP949 or the encoding they were declared in. UTF-8 that was cut, or has a stray byte
+/// here and there, is read with U+FFFD in those places and never taken for CP949, in which some of it would fit.
 pub(in super::super) fn decode(bytes: &[u8], declared: Option<&'static Encoding>) -> Option<String> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         return sound(encoding, &bytes[mark..]);
@@ -35,9 +36,53 @@ pub(in super::super) fn decode(bytes: &[u8], declared: Option<&'static Encoding>
     if let Some(encoding) = utf16(bytes) {
         return sound(encoding, bytes);
     }
-    sound(UTF_8, bytes)
-        .or_else(|| declared.and_then(|encoding| sound(encoding, bytes)))
-        .or_else(|| sound(EUC_KR, bytes))
+    sound(UTF_8, bytes).or_else(|| declared.and_then(|encoding| sound(encoding, bytes))).or_else(|| {
+        match Stains::of(bytes) {
+            stains if stains.is_few() => Some(String::from_utf8_lossy(bytes).into_owned()),
+            stains if stains.begins_wide => None,
+            stains => sound(EUC_KR, bytes)
+                .or_else(|| stains.is_rare().then(|| String::from_utf8_lossy(bytes).into_owned())),
+        }
+    })
+}
+
+/// How far bytes are UTF-8.
+struct Stains {
+    bytes: usize,
+    /// Bytes that belong to no character.
+    bad: usize,
+    /// Bytes of characters of three bytes or more, as Hangul is.
+    wide: usize,
+    /// Whether such a character stands before the first bad byte: CP949 hardly ever begins like that.
+    begins_wide: bool,
+    /// Whether all that is wrong is that the last character was cut.
+    is_cut: bool,
+}
+
+impl Stains {
+    fn of(bytes: &[u8]) -> Self {
+        let (mut bad, mut wide) = (0, 0);
+        for chunk in bytes.utf8_chunks() {
+            bad += chunk.invalid().len();
+            wide += chunk.valid().chars().map(char::len_utf8).filter(|len| *len > 2).sum::<usize>();
+        }
+        let (sound, is_cut) = match std::str::from_utf8(bytes) {
+            Ok(_) => (bytes, false),
+            Err(error) => (&bytes[..error.valid_up_to()], error.error_len().is_none()),
+        };
+        let begins_wide = String::from_utf8_lossy(sound).chars().any(|char| char.len_utf8() > 2);
+        Self { bytes: bytes.len(), bad, wide, begins_wide, is_cut }
+    }
+
+    /// Whether this is UTF-8 beyond doubt.
+    fn is_few(&self) -> bool {
+        self.begins_wide && self.is_cut || self.wide > self.bad * 8
+    }
+
+    /// Whether hardly a byte is wrong, whatever the rest is.
+    fn is_rare(&self) -> bool {
+        self.bad * 100 <= self.bytes
+    }
 }
 
 fn sound(encoding: &'static Encoding, bytes: &[u8]) -> Option<String> {
@@ -87,6 +132,31 @@ mod tests {
         // 똠 is not in KS X 1001 but in CP949.
         assert_eq!(decode(&EUC_KR.encode("똠방각하").0, None).as_deref(), Some("똠방각하"));
         assert_eq!(decode(b"\x80\xFF\x81", None), None);
+    }
+
+    #[test]
+    fn one_bad_byte_does_not_cost_a_text() {
+        let words = "출장비는 하루 5만 원이다. 영수증을 붙인다.";
+        for cut in (3..words.len()).filter(|at| !words.is_char_boundary(*at)) {
+            let read = decode(&words.as_bytes()[..cut], None).expect("text");
+            let sound = read.trim_end_matches('\u{FFFD}');
+            assert!(words.starts_with(sound) && words.len() - sound.len() > 0, "{cut}: {read}");
+            assert!(read.ends_with('\u{FFFD}'), "{cut}: {read}");
+        }
+        assert_eq!(decode(&"출장".as_bytes()[..5], None).as_deref(), Some("출\u{FFFD}"));
+        let mut stained = words.as_bytes().to_vec();
+        stained.insert("출장비".len(), 0xFF);
+        assert_eq!(decode(&stained, None), Some(words.replacen("출장비", "출장비\u{FFFD}", 1)));
+        let mut english = "Receipts are kept for five years. ".repeat(10).into_bytes();
+        english[40] = 0x80;
+        assert!(decode(&english, None).expect("text").contains("five years"));
+        // Korean in CP949 stays Korean, however much English stands around it.
+        for korean in ["연차휴가", "출장 여비를 정산한다.", "漢字와 한글", "뷁"] {
+            let text = format!("{} {korean} {}", "rules ".repeat(100), "rules ".repeat(100));
+            assert_eq!(decode(&EUC_KR.encode(&text).0, None), Some(text));
+        }
+        let failure = plain(Format::Text, b"\x80\xFF\x81", &ReadLimits::default()).expect_err("no text");
+        assert_eq!(failure.kind, FailureKind::Corrupt);
     }
 
     #[test]

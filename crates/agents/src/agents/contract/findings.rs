@@ -1,0 +1,134 @@
+//! What the tools of the contract agent found: places with their words, and the articles that they refer to.
+
+use std::ops::Range;
+
+use doran_retrieval::contract::{Article, Contract, Reference, references};
+use doran_retrieval::{Document, Passage};
+use serde::{Deserialize, Serialize};
+
+use crate::source::{Source, SourceKind};
+
+/// Most articles found by a title in one contract.
+const MOST_TITLED: usize = 3;
+/// Most articles that one look-up gives; the rest is counted.
+const MOST_FOUND: usize = 12;
+
+/// What a tool found: places, and the articles they refer to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Findings {
+    pub(super) found: Vec<Source>,
+    /// Articles of the same contract that the found ones refer to.
+    #[serde(default)]
+    pub(super) refers_to: Vec<String>,
+    /// Articles that were found as well and are not among these.
+    #[serde(default)]
+    pub(super) left_out: usize,
+    /// Contracts that were not looked at.
+    #[serde(default)]
+    pub(super) unread: usize,
+}
+
+/// The place that a reference names, in each of the documents that have it.
+pub(super) fn located(documents: &[Document], reference: &Reference) -> Findings {
+    let mut findings = Findings::default();
+    for document in documents {
+        let contract = Contract::parse(document);
+        if let Some((article, range)) = contract.locate(reference) {
+            findings.add(document, &contract, article, range, None);
+        }
+    }
+    findings
+}
+
+/// The articles of this title, those most like it first. One that has the very title shuts out the rest.
+pub(super) fn titled(documents: &[Document], title: &str) -> Findings {
+    let contracts: Vec<(&Document, Contract)> =
+        documents.iter().map(|document| (document, Contract::parse(document))).collect();
+    let mut found: Vec<(&Document, &Contract, &Article, f64)> = Vec::new();
+    for (document, contract) in &contracts {
+        let alike = contract.titled(title).into_iter().take(MOST_TITLED);
+        found.extend(alike.map(|(article, likeness)| (*document, contract, article, likeness)));
+    }
+    found.sort_by(|left, right| right.3.total_cmp(&left.3));
+    if found.first().is_some_and(|best| best.3 >= 1.0) {
+        found.retain(|one| one.3 >= 1.0);
+    }
+    let mut findings = Findings::default();
+    for (document, contract, article, _) in found {
+        findings.add(document, contract, article, article.range.clone(), None);
+    }
+    findings
+}
+
+impl Findings {
+    /// Adds a place in an article, with a remark on it where there is one.
+    pub(super) fn add(
+        &mut self,
+        document: &Document,
+        contract: &Contract,
+        article: &Article,
+        range: Range<usize>,
+        remark: Option<String>,
+    ) {
+        let Some(text) = document.text.get(range.clone()) else { return };
+        if self.found.len() >= MOST_FOUND {
+            self.left_out += 1;
+            return;
+        }
+        let text = text.trim_end();
+        let clause =
+            article.clauses.iter().find(|clause| clause.range == range).map(|clause| clause.label.clone());
+        let place = contract.headings(article).into_iter().chain(remark);
+        self.found.push(Source {
+            number: 0,
+            document: document.id.to_string(),
+            title: std::iter::once(document.title.clone()).chain(place).collect::<Vec<_>>().join(" › "),
+            kind: SourceKind::of(&document.kind),
+            article: Some(article.number.to_string()),
+            clause,
+            page: document.page_of(range.start),
+            passage: doran_retrieval::PassageId::at(&document.id, range.start).to_string(),
+            version: document.version.clone(),
+            quote: text.to_owned(),
+            start: range.start,
+            end: range.start + text.len(),
+        });
+        self.refer(contract, text);
+    }
+
+    /// Adds a passage that a search found.
+    pub(super) fn add_passage(&mut self, document: &Document, passage: Passage) {
+        let contract = Contract::parse(document);
+        let start = passage.range.start;
+        let article = contract.articles.iter().find(|article| article.range.contains(&start));
+        self.refer(&contract, &passage.text);
+        self.found.push(Source {
+            number: 0,
+            document: document.id.to_string(),
+            title: passage.title,
+            kind: SourceKind::of(&document.kind),
+            article: passage
+                .article
+                .or(article.map(|article| article.number))
+                .map(|number| number.to_string()),
+            clause: None,
+            page: passage.page.or_else(|| document.page_of(start)),
+            passage: passage.id.to_string(),
+            version: passage.version,
+            quote: passage.text,
+            start,
+            end: passage.range.end,
+        });
+    }
+
+    /// Notes the articles of the same contract that a text names.
+    fn refer(&mut self, contract: &Contract, text: &str) {
+        for reference in references(text) {
+            let known = reference.law.is_none() && contract.article(reference.article).is_some();
+            let name = reference.article.to_string();
+            if known && !self.refers_to.contains(&name) {
+                self.refers_to.push(name);
+            }
+        }
+    }
+}
