@@ -133,6 +133,10 @@ fn is_done(turn: &Turn<'_>) -> bool {
         let mut recalled = turn.results.iter().filter(|result| result.name.ends_with("recall"));
         recalled.any(|found| memory::only_id(&found.text).is_none())
     };
+    let about_person = || sentences(&turn.question).into_iter().any(|one| facts::asked(one).is_some());
+    if ran("recall") && about_person() {
+        return true;
+    }
     wish::wishes(&turn.question).iter().any(|wish| match wish {
         Wish::Remember(_) => ran("remember"),
         Wish::Recall(_) => ran("recall"),

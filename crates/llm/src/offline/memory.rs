@@ -56,7 +56,8 @@ pub(super) fn kept(prose: &str) -> Option<&str> {
     None
 }
 
-/// A fact without the ending that hands it over: "5월 3일이라고" is "5월 3일", "채식을 한다고" is "채식을 한다".
+/// A fact without the ending that hands it over: "5월 3일이라고" is "5월 3일", "채식을 한다고" is "채식을 한다", "답해 달라고" is
+/// "답해 달라".
 fn said(text: &str) -> &str {
     let text = text.trim_end_matches(|char: char| char.is_whitespace() || matches!(char, ',' | ':' | '.'));
     let text = ["꼭", "좀"].iter().find_map(|manner| text.strip_suffix(manner)).unwrap_or(text).trim_end();
@@ -64,7 +65,7 @@ fn said(text: &str) -> &str {
     if let Some(bare) = text.strip_suffix("이라고").filter(after_noun) {
         return bare.trim();
     }
-    if text.ends_with("다고") {
+    if text.ends_with("다고") || text.ends_with("달라고") {
         return text[..text.len() - "고".len()].trim();
     }
     let endings = ["라고", "는 것을", "는 걸", "라는 것을", "라는 걸"];
@@ -119,6 +120,7 @@ mod tests {
         check("내 생일은 5월 3일이야. 꼭 기억해 주세요", "keep 내 생일은 5월 3일이야");
         check("나는 채식을 한다고 기억해 둬", "keep 나는 채식을 한다");
         check("제 이름은 철수라고 기억해줘!", "keep 제 이름은 철수");
+        check("늘 짧게 답해 달라고 기억해줘", "keep 늘 짧게 답해 달라");
         check("기억해줘: 회의는 월요일이다", "keep 회의는 월요일이다");
         check("Please remember that my birthday is May 3", "keep my birthday is May 3");
     }

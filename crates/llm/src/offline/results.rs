@@ -84,7 +84,13 @@ pub(super) fn told(turn: &Turn<'_>, result: &ToolResult) -> Vec<String> {
     if is("read_file") {
         return sentences(turn, result, Say::File);
     }
-    let lead = if is("calculator") {
+    // What these say is a sentence for the person already.
+    if is("remember") || is("forget") || (is("recall") && !first.starts_with('[')) {
+        return lines(&result.text).take(MOST_LINES).map(str::to_owned).collect();
+    }
+    let lead = if is("recall") {
+        Say::Recalled
+    } else if is("calculator") {
         Say::Computed
     } else if is("get_current_datetime") {
         Say::Time

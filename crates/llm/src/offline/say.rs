@@ -74,6 +74,8 @@ pub(super) enum Say {
     ResultCut,
     /// A tool failed: tool, reason.
     Failed,
+    /// What a memory holds: facts.
+    Recalled,
     /// What was to be computed is no formula: why.
     NoFormula,
     /// A formula has no value: why.
@@ -99,7 +101,7 @@ pub(super) enum Say {
 impl Say {
     /// Every sentence.
     #[cfg(test)]
-    pub(super) const ALL: [Self; 44] = [
+    pub(super) const ALL: [Self; 45] = [
         Self::Quote,
         Self::QuoteContract,
         Self::QuoteStandard,
@@ -134,6 +136,7 @@ impl Say {
         Self::ResultEmpty,
         Self::ResultCut,
         Self::Failed,
+        Self::Recalled,
         Self::NoFormula,
         Self::NoValue,
         Self::FailedAdvice,
@@ -250,6 +253,7 @@ impl Say {
                 ("결과가 길어 앞부분만 보여 드립니다.", "The result is long; only its beginning is shown.")
             }
             Self::Failed => ("도구 {}의 호출이 실패했습니다: {}", "The tool {} failed: {}"),
+            Self::Recalled => ("기억하는 것: {}", "What I remember: {}"),
             Self::NoFormula => (
                 "죄송합니다. 계산식이 올바르지 않습니다: {}",
                 "Sorry, that is not a formula I can compute: {}",

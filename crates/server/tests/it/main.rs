@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
 mod clients;
+mod crowds;
 mod cuts;
 mod failures;
 mod forks;

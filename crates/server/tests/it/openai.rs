@@ -9,7 +9,7 @@ use doran_server::{App, Limits};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::{app, app_with, get, json as fetched, post, send, text};
+use crate::{app, app_with, get, json as fetched, post, send, text, with};
 
 async fn completed(app: &App, model: &str, messages: Value) -> String {
     let asked = json!({ "model": model, "messages": messages });
@@ -60,6 +60,41 @@ async fn what_an_agent_does_on_the_way_is_told_as_reasoning_in_the_language_of_t
         assert_eq!(reasoning(&whole["choices"][0]["message"]), live, "{agent}");
         assert!(live.contains(thought) && live.ends_with('\n'), "{agent}: {live}");
     }
+}
+
+#[tokio::test]
+async fn open_webui_is_told_steps_and_sources_when_it_asks_and_nobody_else_is() {
+    let app = app();
+    let messages = json!([{ "role": "user", "content": "연차휴가는 며칠인가요?" }]);
+    let asked = json!({ "model": "assistant", "messages": messages, "stream": true }).to_string();
+    let ask = || post("/v1/chat/completions", &asked);
+    let told = text(send(&app, with(ask(), "x-doran-events", "open-webui")).await).await;
+    let (mut kinds, mut words) = (Vec::new(), String::new());
+    for line in told.lines().filter_map(|line| line.strip_prefix("data: {")) {
+        let line: Value = serde_json::from_str(&format!("{{{line}")).expect("JSON");
+        assert_eq!(reasoning(&line["choices"][0]["delta"]), "", "it is told once");
+        words.push_str(line["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
+        let event = &line["event"];
+        match event["type"].as_str() {
+            Some("status") => kinds.push(format!("status {}", event["data"]["done"])),
+            Some("source") => {
+                let data = &event["data"];
+                assert!(data["source"]["name"].as_str().is_some_and(|name| name.contains("휴가")), "{data}");
+                assert!(data["document"][0].as_str().is_some_and(|quote| quote.contains("15일")), "{data}");
+                assert_eq!(data["metadata"].as_array().map(Vec::len), Some(1), "{data}");
+                kinds.push("source".into());
+            }
+            Some(other) => panic!("{other}"),
+            None => assert_eq!(line["object"], "chat.completion.chunk", "{line}"),
+        }
+    }
+    assert!(words.contains("15일") && told.ends_with("data: [DONE]\n\n"), "{told}");
+    assert_eq!(kinds.first().map(String::as_str), Some("status false"), "{kinds:?}");
+    assert!(kinds.ends_with(&["source".into(), "status true".into()]), "{kinds:?}");
+    let plain = text(send(&app, ask()).await).await;
+    assert!(!plain.contains(r#"{"event":"#), "{plain}");
+    let wrong = send(&app, with(ask(), "x-doran-events", "all")).await;
+    assert_eq!(wrong.status(), 400);
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
-//! Clients that do not read, or all come back at once: they cost little, are let go, and nobody else notices.
+//! Clients that do not read: they cost little, are let go, and nobody else notices.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +24,7 @@ const QUICK: usize = 20;
 const PIECES: usize = 3000;
 const HALF: usize = PIECES / 2;
 
-const ASK: &str = r#"{"agent":"react","message":"안녕?"}"#;
+pub const ASK: &str = r#"{"agent":"react","message":"안녕?"}"#;
 
 /// Says this many long words.
 struct Endless(usize);
@@ -91,7 +90,7 @@ async fn deaf(address: SocketAddr, place: &str) -> TcpStream {
 }
 
 /// Asks whether all is well, and stays connected.
-async fn answered(address: SocketAddr) -> TcpStream {
+pub async fn answered(address: SocketAddr) -> TcpStream {
     let mut socket = TcpStream::connect(address).await.expect("connected");
     socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("sent");
     let mut head = [0; 13];
@@ -143,15 +142,15 @@ fn resident() -> usize {
     1024 * line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
 }
 
-/// Runs a test of this file again in a process of its own, where its memory and its files are its own too.
-fn alone(name: &str) -> bool {
+/// Runs a test of this program again in a process of its own, where its memory and its files are its own too.
+pub fn alone(name: &str) -> bool {
     if std::env::var_os("DORAN_TEST_ALONE").is_some() {
         return true;
     }
     // One at a time: each of them has the machine to itself as far as this program goes.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let line = format!("ulimit -n $(ulimit -H -n); exec \"$0\" --exact slow::{name} --nocapture");
+    let line = format!("ulimit -n $(ulimit -H -n); exec \"$0\" --exact {name} --nocapture");
     let program = std::env::current_exe().expect("a program");
     let mut shell = std::process::Command::new("sh");
     let output =
@@ -166,7 +165,7 @@ fn alone(name: &str) -> bool {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thousand_clients_that_read_a_byte_a_second_cost_little_and_hold_up_nobody() {
-    if alone("a_thousand_clients_that_read_a_byte_a_second_cost_little_and_hold_up_nobody") {
+    if alone("slow::a_thousand_clients_that_read_a_byte_a_second_cost_little_and_hold_up_nobody") {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("a runtime").block_on(slow_beside_quick());
     }
@@ -212,7 +211,7 @@ async fn follow(address: SocketAddr, place: String, far: Arc<Far>) {
 }
 
 /// The slowest of these but for one in a hundred.
-fn slowest_of_most(mut times: Vec<Duration>) -> Duration {
+pub fn slowest_of_most(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[(times.len() * 99 / 100).min(times.len() - 1)]
 }
@@ -338,105 +337,8 @@ async fn slow_beside_quick() {
 }
 
 /// How many files this process may open.
-fn most_files() -> usize {
+pub fn most_files() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(256)
-}
-
-/// A test that needs so many files, in a process of its own.
-fn with_files(name: &str, wanted: usize, test: impl Future<Output = ()>) {
-    if alone(name) {
-        let most = most_files();
-        if most < wanted {
-            assert!(
-                std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"),
-                "{most} files, {wanted} wanted"
-            );
-            println!(
-                "SKIPPED: {wanted} files wanted, {most} allowed / 파일 {wanted}개가 필요한데 {most}개까지만 열 수 있음"
-            );
-            return;
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        runtime.expect("a runtime").block_on(test);
-    }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn two_thousand_clients_that_come_back_at_once_are_all_served_and_spread_out() {
-    let name = "two_thousand_clients_that_come_back_at_once_are_all_served_and_spread_out";
-    with_files(name, 4200, come_back(2000));
-}
-
-async fn come_back(count: usize) {
-    // How soon a head has to be here is the law of another test.
-    let limits = Limits { head_time: Duration::from_secs(120), ..Limits::default() };
-    let app = app_with(Arc::new(OfflineModel), limits);
-    let answer = send(&app, post("/api/threads/t/runs", ASK)).await;
-    let place = place(&answer);
-    drop(text(answer).await);
-    let (address, _stop, _serving) = listening(app).await;
-    let request =
-        format!("GET {place} HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 1\r\nConnection: close\r\n\r\n");
-    let begun = std::time::Instant::now();
-    let come = join_all((0..count).map(|_| async {
-        let mut socket = TcpStream::connect(address).await.expect("connected");
-        socket.write_all(request.as_bytes()).await.expect("sent");
-        let mut first = [0];
-        let read = tokio::time::timeout(Duration::from_secs(60), socket.read_exact(&mut first)).await;
-        read.expect("served in time").expect("a first byte");
-        let waited = begun.elapsed();
-        let mut rest = String::new();
-        let read = tokio::time::timeout(Duration::from_secs(60), socket.read_to_string(&mut rest)).await;
-        read.expect("served in time").expect("text");
-        (waited, rest)
-    }))
-    .await;
-    let mut retries = BTreeSet::new();
-    let mut times = Vec::new();
-    for (waited, frames) in come {
-        times.push(waited);
-        assert!(frames.starts_with("TTP/1.1 200 ") && frames.contains("event: finished"), "{frames}");
-        assert!(frames.contains("id: 2\n") && !frames.contains("id: 1\n"), "{frames}");
-        retries
-            .insert(frames.lines().find_map(|line| line.strip_prefix("retry: ")).expect("a time").to_owned());
-    }
-    assert!(retries.len() > count / 20, "they would all come back together: {}", retries.len());
-    let p99 = slowest_of_most(times);
-    eprintln!("{count} clients at once: p99 to the first byte {p99:?}");
-    // Two seconds are wanted; ten times that are left to a build without optimizations on a busy machine.
-    assert!(p99 < Duration::from_secs(20), "p99 to the first byte: {p99:?}");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn ten_thousand_sockets_that_do_nothing_are_waited_out_and_others_are_served() {
-    let name = "ten_thousand_sockets_that_do_nothing_are_waited_out_and_others_are_served";
-    with_files(name, 16_200, idle_sockets(10_000));
-}
-
-async fn idle_sockets(count: usize) {
-    // Fewer connections than there are sockets: the server stops accepting, and goes on when it lets some go.
-    let limits =
-        Limits { connections: count * 3 / 5, head_time: Duration::from_secs(5), ..Limits::default() };
-    let (address, stop, serving) = listening(app_with(Arc::new(OfflineModel), limits)).await;
-    let mut idle = Vec::with_capacity(count);
-    for _ in 0..count {
-        let connected = tokio::time::timeout(Duration::from_secs(60), TcpStream::connect(address)).await;
-        idle.push(connected.expect("in time").expect("connected"));
-    }
-    // It stands behind them all, and its turn comes.
-    drop(answered(address).await);
-    // Every one of them is let go, and none was answered.
-    for mut socket in idle {
-        let mut rest = Vec::new();
-        let ended = tokio::time::timeout(Duration::from_secs(60), socket.read_to_end(&mut rest)).await;
-        drop(ended.expect("it is closed"));
-        assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
-    }
-    drop(answered(address).await);
-    stop.cancel();
-    serving.await.expect("no panic");
 }

@@ -151,13 +151,13 @@ fn memory_is_used_where_it_is_on_offer() {
     check("[m1] 잊어줘", "forget(m1)");
     assert_eq!(
         after(with_memory("내 생일이 언제야?"), "[m1] 내 생일은 5월 3일", false),
-        "도구 recall의 결과: [m1] 내 생일은 5월 3일"
+        "기억하는 것: [m1] 내 생일은 5월 3일"
     );
     // A fact that is only described is looked up, and forgotten if there is no other.
     for (found, expected) in [
         ("[m1] 내 생일은 5월 3일", "forget(m1)"),
-        ("[m1] 내 생일\n[m2] 네 생일", "도구 recall의 결과: [m1] 내 생일\n  [m2] 네 생일"),
-        ("기억한 것이 없습니다", "도구 recall의 결과: 기억한 것이 없습니다"),
+        ("[m1] 내 생일\n[m2] 네 생일", "기억하는 것: [m1] 내 생일\n  [m2] 네 생일"),
+        ("기억한 것이 없습니다", "기억한 것이 없습니다"),
     ] {
         let mut request = with_memory("내 생일은 잊어줘");
         let first = calls(&request);

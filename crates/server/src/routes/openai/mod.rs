@@ -8,6 +8,7 @@
 //! What the agent does on the way is told as reasoning: a client that knows the word shows it apart, others pass it over.
 //! Its tools are its own, so none of them is ever a tool call of this dialect.
 
+mod events;
 mod question;
 mod reasoning;
 mod sent;
@@ -86,6 +87,7 @@ pub(super) async fn completions(
     let key = once::key(request.headers())?;
     let header = request.headers().get("x-thread-id").map(|value| value.to_str().map(str::to_owned));
     let header = header.transpose().map_err(|_| Code::BadHeader)?;
+    let with_events = events::wanted(request.headers())?;
     let (asked, bytes) = body::json::<Completion>(request, &app.limits).await?;
     if asked.n.is_some_and(|n| n != 1) {
         return Err(ApiError::because(Code::BadInput, "`n` can only be 1", "`n`은 1이어야 합니다"));
@@ -109,7 +111,8 @@ pub(super) async fn completions(
     let language = if is_korean(&message) { Language::Ko } else { Language::En };
     let head = Head { id: format!("chatcmpl-{}", run.id()), created: now(), model: asked.model, language };
     let mut response = if asked.stream == Some(true) {
-        streamed(&app, caller, head, &run, asked.stream_options.unwrap_or_default().include_usage).await?
+        let with_usage = asked.stream_options.unwrap_or_default().include_usage;
+        streamed(&app, caller, head, &run, With { usage: with_usage, events: with_events }).await?
     } else {
         whole(&app, &head, &run).await?
     };
@@ -195,12 +198,19 @@ fn why(code: &str, message: &str) -> Why {
     Why::new(format!("{en} ({message})"), format!("{ko} ({message})"))
 }
 
+/// What a client wants beside the words.
+#[derive(Clone, Copy)]
+struct With {
+    usage: bool,
+    events: bool,
+}
+
 async fn streamed(
     app: &App,
     caller: Caller,
     head: Head,
     run: &RunHandle,
-    with_usage: bool,
+    with: With,
 ) -> Result<Response, ApiError> {
     let key = run.key();
     let thread = run.thread().thread.to_string();
@@ -215,7 +225,12 @@ async fn streamed(
                 Told::News(news) => match reasoning::line(&news) {
                     Some(line) => {
                         goes_on = true;
-                        vec![head.chunk(&reasoning::fields(&line), None)]
+                        let told = if with.events {
+                            events::status(&line, false)
+                        } else {
+                            head.chunk(&reasoning::fields(&line), None)
+                        };
+                        vec![told]
                     }
                     None => continue,
                 },
@@ -232,12 +247,12 @@ async fn streamed(
                     None => unsaid(),
                 },
                 Told::Over(End::Finished) if sent.is_behind() => unsaid(),
-                Told::Over(End::Finished) => last(&app, &head, &key, with_usage).await,
+                Told::Over(End::Finished) => last(&app, &head, &key, with).await,
                 Told::Asks(questions) => {
                     let gap = if sent.words.is_empty() { "" } else { "\n\n" };
                     let words = format!("{gap}{}", waits(&questions, &thread, head.language));
                     let mut pieces = vec![head.chunk(&json!({ "content": words }), None)];
-                    pieces.extend(last(&app, &head, &key, with_usage).await);
+                    pieces.extend(last(&app, &head, &key, with).await);
                     pieces
                 }
                 Told::Over(End::Failed { code, message } | End::Unanswered { code, words: message }) => {
@@ -266,9 +281,16 @@ fn unsaid() -> Vec<Frame> {
     )
 }
 
-async fn last(app: &App, head: &Head, run: &RunKey, with_usage: bool) -> Vec<Frame> {
-    let mut last = vec![head.chunk(&json!({}), Some("stop"))];
-    if with_usage && let Ok(row) = app.runtime.store().run(run).await {
+async fn last(app: &App, head: &Head, run: &RunKey, with: With) -> Vec<Frame> {
+    let row = if with.usage || with.events { app.runtime.store().run(run).await.ok() } else { None };
+    let mut last = Vec::new();
+    if let (true, Some(row)) = (with.events, &row) {
+        let turn =
+            if row.status == Status::Finished { ask::turn(app, &head.model, row).await.ok() } else { None };
+        last.extend(events::end(&turn.map(|turn| turn.sources).unwrap_or_default(), head.language));
+    }
+    last.push(head.chunk(&json!({}), Some("stop")));
+    if let (true, Some(row)) = (with.usage, row) {
         let mut chunk = head.json("chat.completion.chunk");
         chunk["choices"] = json!([]);
         chunk["usage"] = usage(&row.usage);
