@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use doran_retrieval::{
     DocumentId, DocumentKind, Filter, Highlight, Hit, LibraryError, Question, Tenant, highlights,
-    is_collection_name,
+    is_collection_name, reasons,
 };
 use serde_json::json;
 

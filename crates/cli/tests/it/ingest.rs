@@ -146,7 +146,8 @@ fn what_is_gone_from_a_folder_is_told_and_can_be_deleted() {
     fs::remove_file(here.join("규정/폐지.md")).expect("removed");
     for (language, words) in [("ko", "이제 그 폴더에 없지만"), ("en", "is not in its folder any more")]
     {
-        let told = text(&told(&here, &["ingest", "규정", "--lang", language], "").stderr);
+        let told =
+            text(&told(&here, &["ingest", "규정", "--kind", "contract", "--lang", language], "").stderr);
         let line = told.lines().find(|line| line.contains("폐지.md")).unwrap_or_default().to_owned();
         assert!(line.contains(words) && line.contains("doran documents delete "), "{told}");
     }
