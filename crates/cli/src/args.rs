@@ -15,6 +15,7 @@ const EXAMPLES: &str = "Examples · 보기:
   doran serve --port 8080               the HTTP server · HTTP 서버
   doran ingest 규정/                    read files, then ask about them · 파일을 읽어 두고 묻기
   doran search 육아휴직                 find passages, no model · 모델 없이 문단 찾기
+  doran documents list                  what was taken in · 넣은 문서
   doran reindex                         after another encoder was chosen · 인코더를 바꾼 뒤
   doran models                          what can answer · 답할 수 있는 모델
   doran keys new laptop                 let another machine in · 다른 컴퓨터를 들인다
@@ -88,6 +89,8 @@ pub(crate) enum Command {
     Ingest(commands::ingest::Args),
     /// Look through all documents · 모든 문서에서 찾는다
     Search(commands::search::Args),
+    /// List, remove, pause and retry documents · 문서를 나열하고 지우고 멈추고 다시 읽는다
+    Documents(commands::documents::Args),
     /// Make the index of the documents anew · 문서의 색인을 다시 만든다
     Reindex,
     /// List conversations · 대화를 나열한다

@@ -117,6 +117,7 @@ fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result
         Command::Serve(args) => wait(commands::serve::run(args, config, output)),
         Command::Ingest(args) => wait(commands::ingest::run(args, config, output)),
         Command::Search(args) => wait(commands::search::run(args, config, output)),
+        Command::Documents(args) => wait(commands::documents::run(args, config, output)),
         Command::Reindex => wait(commands::reindex::run(config, output)),
         Command::Threads(args) => wait(commands::threads::run(args, config, output)),
         Command::Runs(args) => wait(commands::runs::run(args, config, output)),

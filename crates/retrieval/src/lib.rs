@@ -29,7 +29,9 @@ pub mod tidy;
 pub mod vector;
 
 pub use cite::{Citation, Unfounded};
-pub use keyword::{Highlight, RamKeyword, Ranking, Segment, SegmentDocument, articles_named, highlights};
+pub use keyword::{
+    Highlight, RamKeyword, Ranking, Segment, SegmentDocument, articles_named, highlights, reasons,
+};
 pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Status};
 pub use local::LocalIndex;
 pub use opensearch::OpenSearchIndex;

@@ -87,18 +87,38 @@ pub(crate) async fn records(config: &Config) -> anyhow::Result<Records> {
 
 /// Whether the texts of the samples are there when there is nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Samples {
+enum Samples {
     WhileEmpty,
     LeftOut,
 }
 
-/// Builds the house that the settings describe.
-pub(crate) async fn house(config: &Config, tape: &Tape) -> anyhow::Result<House> {
-    house_with(config, tape, Samples::WhileEmpty).await
+/// Whether documents that wait are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// As long as the house stands.
+    GoesOn,
+    /// Not by a command that ends before much could be read: it would only break off what it began.
+    Waits,
 }
 
-/// The same, with or without the samples.
-pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -> anyhow::Result<House> {
+/// Builds the house that the settings describe, for a command that is soon over: documents that wait go on waiting.
+pub(crate) async fn house(config: &Config, tape: &Tape) -> anyhow::Result<House> {
+    let mut house = built(config, tape, Samples::WhileEmpty, Reading::Waits).await?;
+    house.notes.extend(house.waiting());
+    Ok(house)
+}
+
+/// The same for one that stays: documents that wait are read.
+pub(crate) async fn reading_house(config: &Config, tape: &Tape) -> anyhow::Result<House> {
+    built(config, tape, Samples::WhileEmpty, Reading::GoesOn).await
+}
+
+/// The same, without the samples.
+pub(crate) async fn empty_house(config: &Config, tape: &Tape) -> anyhow::Result<House> {
+    built(config, tape, Samples::LeftOut, Reading::GoesOn).await
+}
+
+async fn built(config: &Config, tape: &Tape, samples: Samples, reading: Reading) -> anyhow::Result<House> {
     let Records { store, keeper, new, held } = records(config).await?;
     let limits = Limits {
         steps: config.max_steps,
@@ -115,7 +135,7 @@ pub(crate) async fn house_with(config: &Config, tape: &Tape, samples: Samples) -
     let runtime = Runtime::with(store, options);
     let mut told = Vec::new();
     let index: Arc<dyn Index> = Arc::new(Refined::new(search::index(config, &mut told).await?));
-    let library = library(config, index.clone()).await?;
+    let library = library(config, index.clone(), reading).await?;
     show_samples(index.as_ref(), &library, samples).await?;
     let Staff { agents, model, memories, mut notes, .. } =
         staff(config, tape, index.clone(), Keep::InDataDir).await?;
@@ -192,9 +212,13 @@ async fn show_samples(index: &dyn Index, library: &Library, samples: Samples) ->
 
 /// The library in the data directory. What is ready in it and missing from the index is put there, and what was removed
 /// from it while another index was in use is removed.
-async fn library(config: &Config, index: Arc<dyn Index>) -> anyhow::Result<Library> {
+async fn library(config: &Config, index: Arc<dyn Index>, reading: Reading) -> anyhow::Result<Library> {
     let path = config.data_dir.join("library");
-    let library = Library::open(&path, index.clone(), LibraryOptions::default()).await.map_err(|error| {
+    let mut options = LibraryOptions::default();
+    if reading == Reading::Waits {
+        options.workers = 0;
+    }
+    let library = Library::open(&path, index.clone(), options).await.map_err(|error| {
         let (shown, ko) = (path.display(), error.ko());
         both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
             .because(error)
@@ -208,7 +232,7 @@ async fn library(config: &Config, index: Arc<dyn Index>) -> anyhow::Result<Libra
 pub(crate) async fn reindex(config: &Config, output: Output) -> anyhow::Result<(usize, usize)> {
     let _records = records(config).await?;
     let index = search::anew(config, output).await?;
-    let library = library(config, index.clone()).await?;
+    let library = library(config, index.clone(), Reading::Waits).await?;
     let mut tenants: Vec<_> = library.tenants();
     let local = doran_retrieval::Tenant::new(Tenant::local().as_str());
     if !tenants.contains(&local) {
@@ -293,6 +317,17 @@ fn descriptions(config: &Config) -> anyhow::Result<Vec<described::Description>> 
 }
 
 impl House {
+    /// What to tell about documents that cannot be found yet, if there are any.
+    pub(crate) fn waiting(&self) -> Option<Both> {
+        let waiting = self.library.pending(&doran_retrieval::Tenant::new(self.tenant.as_str()));
+        (waiting > 0).then(|| {
+            both!(
+                "문서 {waiting}개를 아직 읽지 않아 찾을 수 없습니다. `doran documents read`나 `doran serve`가 이어서 읽습니다",
+                "{waiting} documents are not read yet and cannot be found; `doran documents read` or `doran serve` reads on"
+            )
+        })
+    }
+
     /// What the server works with.
     pub(crate) fn app(&self) -> App {
         let app = App::new(self.runtime.clone(), self.agents.clone());

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::answer::Answer;
-use crate::assemble::{self, House, Samples, Tape};
+use crate::assemble::{self, House, Tape};
 use crate::client::{Client, encoded};
 use crate::commands::ingest;
 use crate::commands::serve::{Serving, bind};
@@ -68,7 +68,7 @@ struct Sum {
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
     let door = Door::of(&config.data_dir)?;
     let listener = free_port(config.listen, &door.keys).await?;
-    let mut house = assemble::house_with(config, &args.tape, Samples::LeftOut).await?;
+    let mut house = assemble::empty_house(config, &args.tape).await?;
     house.notes.iter().for_each(|note| output.tell(note));
     let serving = Serving::start(&mut house, listener, config, door).await?;
     let asked = tokio::select! {

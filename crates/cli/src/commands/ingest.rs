@@ -1,6 +1,5 @@
 //! `doran ingest`: takes files into the library and waits until each is ready or failed.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,11 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use crate::assemble::{self, House};
+use crate::commands::files::{self, Found, Gathered};
 use crate::config::Config;
+use crate::exit;
 use crate::output::{Both, Language, Output, both, padded};
-
-/// How deep directories are followed.
-const DEPTH: usize = 32;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -32,7 +30,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn kind(text: &str) -> Result<DocumentKind, String> {
+/// Reads what a document is.
+pub(crate) fn kind(text: &str) -> Result<DocumentKind, String> {
     match text.split_once(':') {
         None if text == "general" => Ok(DocumentKind::General),
         None if text == "contract" => Ok(DocumentKind::Contract),
@@ -43,41 +42,40 @@ fn kind(text: &str) -> Result<DocumentKind, String> {
 
 /// Takes the files in.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let mut files = BTreeSet::new();
-    for path in &args.paths {
-        gather(path, path, 0, &mut files)?;
-    }
-    let house = assemble::house(config, &assemble::Tape::default()).await?;
-    let bar = bar(files.len(), output);
+    let Gathered { files, folders, unreadable, .. } = Gathered::at(&args.paths);
+    let house = assemble::reading_house(config, &assemble::Tape::default()).await?;
+    let bar = bar(files.len() + unreadable.len(), output);
+    let refuse = |why: &Both| {
+        bar.suspend(|| output.tell(why));
+        bar.inc(1);
+    };
+    unreadable.iter().for_each(refuse);
+    let mut refused = unreadable.len();
     let mut documents = Vec::new();
-    let mut refused = 0;
-    for (path, name) in files {
-        let bytes = std::fs::read(&path).map_err(|error| unreadable(&path, error))?;
-        let new = NewDocument {
-            tenant: tenant(&house),
-            name,
-            collection: args.collection.clone(),
-            kind: args.kind.clone(),
-            bytes,
-        };
-        match house.library.add(new).await {
-            Ok(status) => documents.push(status.id),
-            Err(error) => {
-                refused += 1;
-                let (shown, ko) = (path.display(), error.ko());
-                bar.suspend(|| {
-                    output.tell(&both!(
-                        "`{shown}`을(를) 받지 않았습니다: {ko}",
-                        "`{shown}` was not taken: {error}"
-                    ));
-                });
-                bar.inc(1);
+    let taking = async {
+        for file in files::named(files, &known(&house, &args.collection), is_there) {
+            match take(&house, args, &file).await {
+                Ok(id) => documents.push(id),
+                Err(why) => {
+                    refused += 1;
+                    refuse(&why);
+                }
             }
         }
-    }
-    let statuses = wait(&house, &documents, refused, &bar).await;
+        wait(&house, &documents, refused, &bar).await
+    };
+    let statuses = tokio::select! {
+        statuses = taking => statuses,
+        asked = exit::asked() => {
+            asked?;
+            bar.finish_and_clear();
+            house.library.rest().await;
+            return Err(house.waiting().unwrap_or_else(|| both!("멈췄습니다", "stopped")).into());
+        }
+    };
     bar.finish_and_clear();
     output.data(&lines(&statuses, args.json, output.language)?)?;
+    tell_gone(&folders, &known(&house, &args.collection), output);
     sum(&statuses, refused, output)
 }
 
@@ -85,40 +83,37 @@ fn tenant(house: &House) -> Tenant {
     Tenant::new(house.tenant.as_str())
 }
 
-/// Every file at or below a path, with the name it goes by. Hidden files and links inside a directory are left out.
-fn gather(
-    path: &Path,
-    top: &Path,
-    depth: usize,
-    files: &mut BTreeSet<(PathBuf, String)>,
-) -> Result<(), Both> {
-    let about = std::fs::metadata(path).map_err(|error| unreadable(path, error))?;
-    if about.is_file() {
-        let below = path.strip_prefix(top).ok().filter(|below| !below.as_os_str().is_empty());
-        let name = match (below, path.file_name()) {
-            (Some(below), _) => below.to_string_lossy().into_owned(),
-            (None, Some(name)) => name.to_string_lossy().into_owned(),
-            (None, None) => path.to_string_lossy().into_owned(),
-        };
-        files.insert((path.to_owned(), name));
-        return Ok(());
-    }
-    if !about.is_dir() || depth >= DEPTH {
-        return Ok(());
-    }
-    for entry in std::fs::read_dir(path).map_err(|error| unreadable(path, error))? {
-        let entry = entry.map_err(|error| unreadable(path, error))?;
-        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-        if !is_link && !entry.file_name().to_string_lossy().starts_with('.') {
-            gather(&entry.path(), top, depth + 1, files)?;
-        }
-    }
-    Ok(())
+/// The documents that a collection has.
+fn known(house: &House, collection: &str) -> Vec<Status> {
+    let mut known = house.library.list(&tenant(house));
+    known.retain(|status| status.collection == collection);
+    known
 }
 
-fn unreadable(path: &Path, error: std::io::Error) -> Both {
-    let shown = path.display();
-    both!("`{shown}`을(를) 읽을 수 없습니다", "cannot read `{shown}`").because(error)
+fn is_there(origin: &str) -> bool {
+    Path::new(origin).exists()
+}
+
+/// Takes one file in, once there is room for it to wait.
+async fn take(house: &House, args: &Args, file: &Found) -> Result<DocumentId, Both> {
+    let bytes = files::read(&file.path, house.library.most_bytes())?;
+    let tenant = tenant(house);
+    house.library.room(&tenant).await;
+    let (name, collection, kind) = (file.name.clone(), args.collection.clone(), args.kind.clone());
+    let new = NewDocument { tenant, name, collection, kind, bytes };
+    let added = house.library.add_from(new, Some(&file.origin)).await;
+    added.map(|status| status.id).map_err(|error| files::refused(&file.path, &error))
+}
+
+/// Files that are gone stay found until somebody says otherwise: a folder may only be away for a while.
+fn tell_gone(folders: &[PathBuf], known: &[Status], output: Output) {
+    for status in files::gone(folders, known, is_there) {
+        let (name, id) = (&status.name, &status.id);
+        output.tell(&both!(
+            "`{name}`은(는) 이제 그 폴더에 없지만 아직 찾을 수 있습니다. 지우려면 `doran documents delete {id}`",
+            "`{name}` is not in its folder any more and can still be found; remove it with `doran documents delete {id}`"
+        ));
+    }
 }
 
 /// A bar of progress on stderr, where that is a terminal.
@@ -135,7 +130,12 @@ pub(crate) fn bar(files: usize, output: Output) -> ProgressBar {
 }
 
 /// Waits until every document has come to rest.
-async fn wait(house: &House, documents: &[DocumentId], refused: usize, bar: &ProgressBar) -> Vec<Status> {
+pub(crate) async fn wait(
+    house: &House,
+    documents: &[DocumentId],
+    refused: usize,
+    bar: &ProgressBar,
+) -> Vec<Status> {
     let tenant = tenant(house);
     let mut changes = house.library.watch();
     loop {
@@ -151,7 +151,8 @@ async fn wait(house: &House, documents: &[DocumentId], refused: usize, bar: &Pro
     }
 }
 
-fn lines(statuses: &[Status], as_json: bool, language: Language) -> anyhow::Result<String> {
+/// What became of each, a line for each.
+pub(crate) fn lines(statuses: &[Status], as_json: bool, language: Language) -> anyhow::Result<String> {
     let mut lines = String::new();
     for status in statuses {
         let reason = status.failure.as_ref().map(|failure| match language {
@@ -179,7 +180,8 @@ fn lines(statuses: &[Status], as_json: bool, language: Language) -> anyhow::Resu
     Ok(lines)
 }
 
-fn sum(statuses: &[Status], refused: usize, output: Output) -> anyhow::Result<()> {
+/// Tells what became of all. Fails where there is nothing to find.
+pub(crate) fn sum(statuses: &[Status], refused: usize, output: Output) -> anyhow::Result<()> {
     let count = |state: State| statuses.iter().filter(|status| status.state == state).count();
     let (ready, failed) = (count(State::Ready), count(State::Failed) + refused);
     let passages: usize = statuses.iter().map(|status| status.passages).sum();

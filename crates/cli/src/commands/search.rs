@@ -4,12 +4,14 @@ use std::io::IsTerminal;
 use std::ops::Range;
 
 use doran_retrieval::{
-    Filter, Highlight, Hit, LibraryError, Question, Tenant, highlights, is_collection_name,
+    DocumentId, DocumentKind, Filter, Highlight, Hit, LibraryError, Question, Tenant, highlights,
+    is_collection_name, reasons,
 };
 use serde_json::json;
 
 use crate::answer::counted;
 use crate::assemble;
+use crate::commands::ingest::kind;
 use crate::config::Config;
 use crate::output::{Output, both};
 
@@ -17,14 +19,20 @@ use crate::output::{Output, both};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to look for · 찾을 말
-    #[arg(value_name = "WORDS")]
-    words: String,
+    #[arg(value_name = "WORDS", required = true)]
+    words: Vec<String>,
     /// Most to show · 보여 줄 최대 수
     #[arg(long, value_name = "N", default_value_t = 5)]
     limit: usize,
     /// Only in this collection · 이 모음에서만
     #[arg(long, value_name = "NAME")]
     collection: Option<String>,
+    /// Only in this document; may be given more than once · 이 문서에서만. 여러 번 쓸 수 있다
+    #[arg(long, value_name = "ID")]
+    document: Vec<String>,
+    /// Only in documents of this kind: general, contract or standard:KIND · 이 종류의 문서에서만
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    kind: Vec<DocumentKind>,
     /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
     #[arg(long)]
     json: bool,
@@ -37,12 +45,19 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         let ko = wrong.ko();
         return Err(both!("`{name}`: {ko}", "`{name}`: {wrong}").into());
     }
+    let words = args.words.join(" ");
     let house = assemble::house(config, &assemble::Tape::default()).await?;
-    let mut question = Question::new(Tenant::new(house.tenant.as_str()), &args.words, args.limit.min(100));
-    question.filter = Filter { collection: args.collection.clone(), ..Filter::default() };
+    if let Some(waiting) = house.waiting() {
+        output.tell(&waiting);
+    }
+    let mut question = Question::new(Tenant::new(house.tenant.as_str()), &words, args.limit.min(100));
+    question.filter = Filter {
+        collection: args.collection.clone(),
+        documents: args.document.iter().map(DocumentId::new).collect(),
+        kinds: args.kind.clone(),
+    };
     let hits = house.index.retrieve(&question).await?;
     if hits.is_empty() {
-        let words = &args.words;
         output.tell(&both!(
             "`{words}`에 맞는 문단이 없습니다. 다른 말로 찾거나 `doran ingest`로 문서를 넣으세요",
             "no passage fits `{words}`; try other words, or add documents with `doran ingest`"
@@ -51,36 +66,35 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     let bold = output.colour && std::io::stdout().is_terminal();
     let mut text = String::new();
     for (hit, number) in hits.iter().zip(1..) {
-        let why = highlights(&args.words, &hit.passage.text);
+        let why = highlights(&words, &hit.passage.text);
         if args.json {
-            text.push_str(&format!("{}\n", as_json(hit, &why)));
+            text.push_str(&format!("{}\n", as_json(hit, &reasons(&words, &hit.passage), &why)));
         } else {
-            text.push_str(&shown(number, hit, &args.words, &why, bold));
+            text.push_str(&shown(number, hit, &reasons(&words, &hit.passage), &why, bold));
         }
     }
     output.data(&text)
 }
 
-fn as_json(hit: &Hit, why: &[Highlight]) -> serde_json::Value {
+fn as_json(hit: &Hit, reasons: &[String], why: &[Highlight]) -> serde_json::Value {
     let passage = &hit.passage;
     json!({
         "passage": passage.id, "document": passage.document, "title": passage.title, "text": passage.text,
         "page": passage.page, "article": passage.article.map(|article| article.to_string()),
         "start": passage.range.start, "end": passage.range.end, "score": hit.score, "why": why,
+        "reasons": reasons,
     })
 }
 
-fn shown(number: usize, hit: &Hit, question: &str, why: &[Highlight], bold: bool) -> String {
+fn shown(number: usize, hit: &Hit, reasons: &[String], why: &[Highlight], bold: bool) -> String {
     let passage = &hit.passage;
     let page = passage.page.map(|page| format!("  p.{page}")).unwrap_or_default();
     let words = marked(&passage.text, why, bold).replace('\n', "\n   ");
     let title = counted(&passage.title, &passage.title);
     let mut text = format!("{number}  {:.2}  {title}{page}\n   {words}\n", hit.score);
-    // What the words do not say the heading may. Meaning has no words to show.
-    let above = if why.is_empty() { highlights(question, &passage.title) } else { Vec::new() };
-    let terms: Vec<&str> = why.iter().chain(&above).map(|found| found.term.as_str()).collect();
-    if !terms.is_empty() {
-        text.push_str(&format!("   ↳ {}\n", terms.join(", ")));
+    // Meaning has no words to show.
+    if !reasons.is_empty() {
+        text.push_str(&format!("   ↳ {}\n", counted(&reasons.join(", "), &passage.title)));
     }
     text
 }
@@ -115,10 +129,11 @@ mod tests {
         let passage =
             doran_retrieval::Passage { title: "Agreement › 제3조(Payment)".into(), ..Default::default() };
         let hit = Hit { passage, score: 1.0 };
-        let text = shown(1, &hit, "payments", &[], false);
+        let told = |question: &str| shown(1, &hit, &reasons(question, &hit.passage), &[], false);
+        let text = told("payments");
         assert!(text.contains("  Agreement › Article 3 (Payment)\n"), "{text}");
-        assert!(text.ends_with("   ↳ payment\n"), "the heading says why: {text}");
-        assert!(!shown(1, &hit, "money", &[], false).contains('↳'), "nothing is said where nothing is known");
+        assert!(text.ends_with("   ↳ Payment\n"), "the heading says why: {text}");
+        assert!(!told("money").contains('↳'), "nothing is said where nothing is known");
     }
 
     #[allow(clippy::single_range_in_vec_init, reason = "one place is a list of places too")]

@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     // The address first: a mistake in it should not make a database.
     let door = Door::of(&config.data_dir)?;
     let listener = bind(address, &door.keys).await?;
-    let mut house = assemble::house(config, &args.tape).await?;
+    let mut house = assemble::reading_house(config, &args.tape).await?;
     house.notes.iter().for_each(|note| output.tell(note));
     let serving = Serving::start(&mut house, listener, config, door).await?;
     let address = serving.address;
@@ -118,6 +118,7 @@ impl Serving {
         self.stop.cancel();
         self.task.await?;
         house.runtime.shutdown(PATIENCE).await;
+        house.library.rest().await;
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! `doran ingest` and `doran search`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::program::{fresh, text, told};
+use crate::program::{doran, fresh, text, told};
 
 const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agents/samples");
 
@@ -76,4 +76,187 @@ fn files_are_taken_in_found_and_answered_from() {
     let missing = told(&here, &["ingest", "없는 파일", "--lang", "en"], "");
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("cannot read `없는 파일`"), "{}", text(&missing.stderr));
+}
+
+fn write(path: &Path, words: &str) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(path, words).expect("a file");
+}
+
+/// The names of what the library holds, with the state of each.
+fn listed(here: &Path) -> Vec<String> {
+    let output = told(here, &["documents", "list", "--json"], "");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let line = |line: &str| {
+        let about: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        format!("{} {}", about["name"].as_str().expect("a name"), about["state"].as_str().expect("a state"))
+    };
+    let mut all: Vec<String> = text(&output.stdout).lines().map(line).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn two_files_of_one_name_are_two_documents_and_one_file_is_one() {
+    let here = fresh("ingest-names");
+    write(&here.join("가/규정.md"), "알파팀은 여름에 닷새를 쉰다.");
+    write(&here.join("나/규정.md"), "베타팀은 여름에 이틀을 쉰다.");
+    write(&here.join("나/깊은 곳/표.md"), "표는 여기에 있다.");
+    let output = told(&here, &["ingest", "가", "나", "--json", "--lang", "ko"], "");
+    if !has_jail(&text(&output.stdout)) {
+        return;
+    }
+    assert!(text(&output.stderr).contains("문서 3개를 찾을 수 있습니다"), "{}", text(&output.stderr));
+    let all = ["가/규정.md ready", "깊은 곳/표.md ready", "나/규정.md ready"];
+    assert_eq!(listed(&here), all);
+    for team in ["알파팀", "베타팀"] {
+        let found = text(&told(&here, &["search", team, "여름"], "").stdout);
+        assert!(found.contains(team), "several words are one question: {found}");
+    }
+    // However a file is pointed at, it is the document it was.
+    for paths in [["나/깊은 곳", "가/규정.md"], ["나/깊은 곳/표.md", "."], ["나", "가"]] {
+        assert!(told(&here, &[&["ingest"], &paths[..]].concat(), "").status.success());
+        assert_eq!(listed(&here), all, "{paths:?}");
+    }
+    // A file by itself keeps its short name, and one that comes later leaves it alone.
+    write(&here.join("2025/표준.md"), "표준은 하나다.");
+    write(&here.join("2026/표준.md"), "표준은 둘이다.");
+    told(&here, &["ingest", "2025/표준.md"], "");
+    told(&here, &["ingest", "2026/표준.md"], "");
+    let names = listed(&here);
+    assert!(
+        names.contains(&"표준.md ready".into()) && names.contains(&"2026/표준.md ready".into()),
+        "{names:?}"
+    );
+    // One that was moved is the same document.
+    fs::rename(here.join("2025"), here.join("보관")).expect("moved");
+    told(&here, &["ingest", "보관"], "");
+    assert_eq!(listed(&here), names);
+}
+
+#[test]
+fn what_is_gone_from_a_folder_is_told_and_can_be_deleted() {
+    let here = fresh("ingest-gone");
+    write(&here.join("규정/남음.md"), "남는 규정이다.");
+    write(&here.join("규정/폐지.md"), "폐지될 규정이다.");
+    let output = told(&here, &["ingest", "규정", "--json", "--kind", "contract"], "");
+    if !has_jail(&text(&output.stdout)) {
+        return;
+    }
+    fs::remove_file(here.join("규정/폐지.md")).expect("removed");
+    for (language, words) in [("ko", "이제 그 폴더에 없지만"), ("en", "is not in its folder any more")]
+    {
+        let told =
+            text(&told(&here, &["ingest", "규정", "--kind", "contract", "--lang", language], "").stderr);
+        let line = told.lines().find(|line| line.contains("폐지.md")).unwrap_or_default().to_owned();
+        assert!(line.contains(words) && line.contains("doran documents delete "), "{told}");
+    }
+    let search = |flags: &[&str]| text(&told(&here, &[&["search", "규정이다"], flags].concat(), "").stdout);
+    assert!(search(&["--kind", "general"]).is_empty());
+    assert!(search(&["--kind", "contract"]).contains("폐지"));
+    assert!(search(&["--document", "0000"]).is_empty());
+
+    let unknown = told(&here, &["documents", "delete", "폐지.md", "없음.md", "--lang", "en"], "");
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(text(&unknown.stderr).contains("there is no document `없음.md`"), "{}", text(&unknown.stderr));
+    assert_eq!(listed(&here).len(), 2, "nothing is done where something is unknown");
+    let deleted = told(&here, &["documents", "delete", "폐지.md", "--lang", "ko"], "");
+    assert!(text(&deleted.stderr).contains("지웠습니다: 폐지.md"), "{}", text(&deleted.stderr));
+    assert_eq!(listed(&here), ["남음.md ready"]);
+    assert!(!search(&[]).contains("폐지"));
+    let quiet = text(&told(&here, &["ingest", "규정"], "").stderr);
+    assert!(!quiet.contains("폐지.md"), "{quiet}");
+}
+
+#[test]
+fn one_file_that_cannot_be_read_stops_nobody() {
+    let here = fresh("ingest-unreadable");
+    write(&here.join("글/하나.md"), "하나를 적는다.");
+    write(&here.join("글/빈.md"), "");
+    let large = fs::File::create(here.join("글/큰.md")).expect("a file");
+    large.set_len(8 << 30).expect("a long file that takes no room");
+    let output = told(&here, &["ingest", "글", "/proc/self/mem", "없음.md", "--json", "--lang", "en"], "");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    if !has_jail(&stdout) {
+        return;
+    }
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.lines().count() == 1 && stdout.contains("\"state\":\"ready\""), "{stdout}");
+    for wrong in [
+        "cannot read `없음.md`",
+        "cannot read `/proc/self/mem`",
+        "빈.md` was not taken",
+        "큰.md` was not taken: the file has 8589934592 bytes",
+    ] {
+        assert!(stderr.contains(wrong), "{wrong}: {stderr}");
+    }
+    assert!(stderr.contains("1 documents can be found (1 passages), 4 failed"), "{stderr}");
+}
+
+/// The record of the only document.
+fn record(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    entries.into_iter().find_map(|path| match path.is_dir() {
+        true => record(&path),
+        false => path.file_name().is_some_and(|name| name == "record.json").then_some(path),
+    })
+}
+
+#[test]
+fn short_commands_leave_what_waits_as_it_is_and_say_so() {
+    let here = fresh("ingest-waits");
+    write(&here.join("글.md"), "펭귄은 남쪽에 산다.");
+    let data = here.join("data");
+    let at = ["--data-dir", data.to_str().expect("a path")];
+    let first = told(&here, &[&["ingest", "글.md", "--json"], &at[..]].concat(), "");
+    if !has_jail(&text(&first.stdout)) {
+        return;
+    }
+    // As a kill in mid reading leaves it.
+    let path = record(&data).expect("a record");
+    let mut kept: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("read")).expect("JSON");
+    kept["incoming"] = serde_json::json!({ "hash": kept["ready"]["hash"], "bytes": kept["ready"]["bytes"] });
+    kept["state"] = "reading".into();
+    kept["attempts"] = 1.into();
+    kept["ready"] = serde_json::Value::Null;
+    fs::write(&path, kept.to_string()).expect("written");
+    let left = fs::read(&path).expect("read");
+    for round in 0..6 {
+        let command: &[&str] =
+            if round % 2 == 0 { &["search", "펭귄"] } else { &["ask", "펭귄은 어디에 사나요?"] };
+        let output = told(&here, &[command, &at[..], &["--lang", "ko"]].concat(), "");
+        assert!(text(&output.stderr).contains("문서 1개를 아직 읽지 않아"), "{}", text(&output.stderr));
+        assert_eq!(fs::read(&path).expect("read"), left, "{command:?} changed what is kept of it");
+    }
+    let read = told(&here, &[&["documents", "read", "--lang", "en"], &at[..]].concat(), "");
+    assert!(text(&read.stderr).contains("1 documents can be found"), "{}", text(&read.stderr));
+    let found =
+        doran(&here, &[&["search", "펭귄", "--lang", "en"], &at[..]].concat()).output().expect("it ends");
+    assert!(text(&found.stdout).contains("남쪽") && !text(&found.stderr).contains("not read yet"));
+}
+
+#[test]
+fn a_missing_file_of_the_index_heals_by_itself() {
+    let here = fresh("ingest-part");
+    write(&here.join("글.md"), "펭귄은 남쪽에 산다.");
+    let data = here.join("data");
+    let at = ["--data-dir", data.to_str().expect("a path")];
+    let first = told(&here, &[&["ingest", "글.md", "--json"], &at[..]].concat(), "");
+    if !has_jail(&text(&first.stdout)) {
+        return;
+    }
+    let parts = |entry: std::io::Result<fs::DirEntry>| {
+        Some(entry.ok()?.path()).filter(|path| path.extension().is_some_and(|end| end == "part"))
+    };
+    let inside =
+        fs::read_dir(data.join("search")).expect("an index").filter_map(|entry| Some(entry.ok()?.path()));
+    let all: Vec<PathBuf> = inside
+        .filter(|path| path.is_dir())
+        .flat_map(|folder| fs::read_dir(folder).expect("a folder"))
+        .filter_map(parts)
+        .collect();
+    assert!(!all.is_empty());
+    all.iter().for_each(|path| fs::remove_file(path).expect("removed"));
+    let found = told(&here, &[&["search", "펭귄"], &at[..]].concat(), "");
+    assert!(text(&found.stdout).contains("남쪽"), "{}", text(&found.stderr));
 }

@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use crate::passage::Passage;
 use crate::text::{self, Layer};
 
-use super::everyday;
+use super::{article, everyday};
 
 /// A word of the question in a passage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,6 +38,37 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     }
     let found = places(text, Layer::Stems, &stems);
     if found.is_empty() { places(text, Layer::Pairs, &pairs) } else { found }
+}
+
+/// Why a passage was found, for people: the article that the question names by number, then the words of its text that the
+/// question has too, whole and as they are written; those of its title where the text has none. Nothing for what was found by
+/// meaning alone.
+pub fn reasons(question: &str, passage: &Passage) -> Vec<String> {
+    let named = article::articles_named(question);
+    let mine = article::of_passage(passage).filter(|mine| named.iter().any(|(number, _)| number == mine));
+    let mut reasons: Vec<String> = mine.map(|number| number.to_string()).into_iter().collect();
+    let mut words = written(question, &passage.text);
+    if words.is_empty() {
+        words = written(question, &passage.title);
+    }
+    for word in words {
+        if !reasons.iter().any(|known| known.contains(word)) {
+            reasons.push(word.to_owned());
+        }
+    }
+    reasons
+}
+
+/// The words of a text, as they stand there, that hold one of the question; the first place of each.
+fn written<'a>(question: &str, text: &'a str) -> Vec<&'a str> {
+    let found = highlights(question, text);
+    let whole = |range: &Range<usize>| {
+        let part = |char: &char| char.is_alphanumeric();
+        let before: usize = text[..range.start].chars().rev().take_while(part).map(char::len_utf8).sum();
+        let after: usize = text[range.end..].chars().take_while(part).map(char::len_utf8).sum();
+        &text[range.start - before..range.end + after]
+    };
+    found.iter().filter_map(|found| found.ranges.first()).map(whole).collect()
 }
 
 fn places(text: &str, layer: Layer, wanted: &[String]) -> Vec<Highlight> {
@@ -91,5 +123,19 @@ mod tests {
         );
         check("월급", "임금은 매월 지급한다", "임금=임금");
         check("", "휴가", "");
+    }
+
+    #[test]
+    fn a_reason_is_a_word_as_it_is_written_or_the_number_that_was_asked_for() {
+        let told = |question: &str, title: &str, text: &str| {
+            let passage = Passage { title: title.into(), text: text.into(), ..Passage::default() };
+            reasons(question, &passage).join(", ")
+        };
+        assert_eq!(told("구월산은 어디?", "산", "황해도의 구월산에는 절이 있다."), "구월산에는");
+        for asked in ["제 5 조", "第五條", "제오조"] {
+            assert_eq!(told(asked, "규정 › 제5조(목적)", "이 규정은 휴가를 정한다."), "제5조", "{asked}");
+        }
+        assert_eq!(told("경조사 휴가", "경조사 휴가", "본인 결혼은 닷새."), "경조사, 휴가");
+        assert_eq!(told("vacation days", "휴가", "연차는 15일"), "");
     }
 }

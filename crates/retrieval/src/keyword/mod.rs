@@ -31,7 +31,7 @@ use crate::retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retr
 use crate::split::split;
 
 pub use article::articles_named;
-pub use highlight::{Highlight, highlights};
+pub use highlight::{Highlight, highlights, reasons};
 pub use ranking::Ranking;
 pub use segment::{Segment, SegmentDocument};
 

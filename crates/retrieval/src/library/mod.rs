@@ -49,7 +49,8 @@ const FILE_NAME: usize = 16 << 10;
 pub struct LibraryOptions {
     /// Who reads the files.
     pub reader: Reader,
-    /// How many documents are worked on at once.
+    /// How many documents are worked on at once. With 0 nothing is read: what waits goes on waiting, and no attempt at it
+    /// is counted.
     pub workers: usize,
     /// The most documents of a tenant that wait or are worked on.
     pub waiting: usize,
@@ -89,11 +90,17 @@ pub struct Library {
 }
 
 #[derive(Debug)]
-struct Workers(Vec<JoinHandle<()>>);
+struct Workers(Mutex<Vec<JoinHandle<()>>>);
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+        self.take().iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Workers {
+    fn take(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -132,7 +139,7 @@ impl Library {
                 _ => shelf.take(record.interrupted()),
             }
         }
-        let workers = options.workers.max(1);
+        let workers = options.workers;
         let (changed, _) = watch::channel(0);
         let inner = Arc::new(Inner {
             root: root.to_owned(),
@@ -149,25 +156,62 @@ impl Library {
             disk::blocking(root, move || disk::erase(&path)).await?;
         }
         let tasks = (0..workers).map(|_| tokio::spawn(work::work(inner.clone()))).collect();
-        Ok(Self { inner, workers: Arc::new(Workers(tasks)) })
+        Ok(Self { inner, workers: Arc::new(Workers(Mutex::new(tasks))) })
     }
 
     /// Stops the work and lets go of the directory, so that it can be opened again at once. Other clones of this library
     /// keep it open.
     pub async fn close(self) {
-        let Self { inner, mut workers } = self;
-        let Some(workers) = Arc::get_mut(&mut workers) else { return };
-        for worker in std::mem::take(&mut workers.0) {
+        if Arc::strong_count(&self.workers) == 1 {
+            self.rest().await;
+        }
+    }
+
+    /// Stops the work for good, in all clones. What was being read waits for the next start, and having been stopped does
+    /// not count against it.
+    pub async fn rest(&self) {
+        for worker in self.workers.take() {
             worker.abort();
             // What was aborted has nothing to say.
             worker.await.ok();
         }
-        drop(inner);
+        let begun = self.inner.shelf().let_go();
+        for key in begun {
+            if let Err(error) = self.inner.keep(&key).await {
+                tracing::warn!(id = %key.id, %error, "where a document stands could not be written down");
+            }
+        }
+        self.inner.tell();
+    }
+
+    /// The most bytes a file may have.
+    pub fn most_bytes(&self) -> usize {
+        self.inner.options.reader.limits().input
+    }
+
+    /// How many documents of a tenant wait or are worked on.
+    pub fn pending(&self, tenant: &Tenant) -> usize {
+        self.inner.shelf().pending(tenant)
+    }
+
+    /// Ends when there is room for one more document of a tenant to wait.
+    pub async fn room(&self, tenant: &Tenant) {
+        let mut changes = self.watch();
+        while self.pending(tenant) >= self.inner.options.waiting {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Takes a document in. When this returns it is on disk and will be read, now or after a restart. The same bytes
     /// under the same name change nothing.
     pub async fn add(&self, new: NewDocument) -> Result<Status, LibraryError> {
+        self.add_from(new, None).await
+    }
+
+    /// The same for a file of this machine, whose place is remembered.
+    pub async fn add_from(&self, new: NewDocument, origin: Option<&str>) -> Result<Status, LibraryError> {
         let inner = &self.inner;
         let NewDocument { tenant, name, collection, kind, bytes } = new;
         let most = inner.options.reader.limits().input;
@@ -187,14 +231,19 @@ impl Library {
         let key = Key::of(&tenant, &collection, &name);
         let incoming = Incoming { hash: disk::hash(&bytes), bytes: bytes.len() as u64 };
         let _writing = inner.stays(&key).await;
-        if let Some(status) = inner.shelf().same(&key, &incoming, &kind) {
-            return Ok(status);
+        let same = inner.shelf().same(&key, &incoming, &kind);
+        if let Some(status) = same {
+            let moved = origin.and_then(|origin| inner.shelf().moved(&key, origin));
+            let Some(moved) = moved else { return Ok(status) };
+            inner.write_record(&key).await?;
+            return Ok(moved);
         }
         inner.shelf().admits(&key, &incoming, &inner.options)?;
         let directory = disk::directory(&inner.root, &key);
         let file = disk::original(&directory, &incoming.hash);
         disk::blocking(&inner.root, move || disk::write(&file, &bytes)).await?;
-        let status = inner.shelf().put(Record::new(&key, name, kind, incoming));
+        let origin = origin.map(ToOwned::to_owned);
+        let status = inner.shelf().put(Record { origin, ..Record::new(&key, name, kind, incoming) });
         inner.write_record(&key).await?;
         inner.wake.notify_one();
         inner.tell();

@@ -95,6 +95,9 @@ pub struct Status {
     pub version: String,
     /// How many invisible characters were left out of its text.
     pub hidden: usize,
+    /// Where the file lies on this machine, for one that was taken from there. Not for strangers, so it is never sent.
+    #[serde(skip)]
+    pub origin: Option<String>,
     /// When it was handed in, in seconds since 1970.
     pub added_at: u64,
     /// When it last changed, in seconds since 1970.
@@ -163,6 +166,9 @@ pub(super) struct Record {
     pub(super) ready: Option<Ready>,
     pub(super) failure: Option<Failure>,
     pub(super) attempts: u32,
+    /// Where the file was taken from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) origin: Option<String>,
     pub(super) added_at: u64,
     pub(super) changed_at: u64,
 }
@@ -185,6 +191,7 @@ impl Record {
             ready: None,
             failure: None,
             attempts: 0,
+            origin: None,
             added_at: now,
             changed_at: now,
         }
@@ -227,6 +234,7 @@ impl Record {
             bytes: incoming.map(|incoming| incoming.bytes).or(ready.map(|ready| ready.bytes)).unwrap_or(0),
             version: ready.map(|ready| ready.version.clone()).unwrap_or_default(),
             hidden: ready.map_or(0, |ready| ready.hidden),
+            origin: self.origin.clone(),
             added_at: self.added_at,
             changed_at: self.changed_at,
         }

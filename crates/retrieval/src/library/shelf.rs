@@ -92,6 +92,35 @@ impl Shelf {
         (same && record.kind == *kind).then(|| record.status())
     }
 
+    /// Notes where a known document lies now. Gives its status, if that was news.
+    pub(super) fn moved(&mut self, key: &Key, origin: &str) -> Option<Status> {
+        let held = self.held.get_mut(&at(key))?;
+        let news = held.record.origin.as_deref() != Some(origin);
+        held.record.origin = Some(origin.to_owned());
+        news.then(|| held.record.status())
+    }
+
+    /// How many documents of a tenant wait or are worked on.
+    pub(super) fn pending(&self, tenant: &Tenant) -> usize {
+        let own = self.held.iter().filter(|((whose, _), _)| whose == tenant);
+        own.filter(|(_, held)| held.record.state.is_pending()).count()
+    }
+
+    /// Puts what is worked on back into the queue as if nobody had begun: its worker was told to stop, so the file is not
+    /// to blame. Gives what that concerned.
+    pub(super) fn let_go(&mut self) -> Vec<Key> {
+        let begun = |record: &Record| matches!(record.state, State::Reading | State::Indexing);
+        let mut keys = Vec::new();
+        for held in self.held.values_mut().filter(|held| begun(&held.record)) {
+            held.record.state = State::Queued;
+            held.record.attempts = held.record.attempts.saturating_sub(1);
+            keys.push(held.record.key());
+        }
+        self.active.clear();
+        keys.iter().for_each(|key| self.enqueue(key));
+        keys
+    }
+
     /// Whether there is room for a document.
     pub(super) fn admits(
         &self,

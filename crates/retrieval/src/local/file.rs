@@ -170,7 +170,11 @@ fn checked(path: &Path) -> Result<(Arc<Mmap>, [Range<usize>; 4]), RetrieveError>
 
 fn mapped_at(path: &Path) -> Result<(File, Arc<Mmap>), RetrieveError> {
     let unreadable = |source| broken(format!("`{}` cannot be read", path.display()), source);
-    let file = File::open(path).map_err(unreadable)?;
+    let file = File::open(path).map_err(|error| match error.kind() {
+        // What is gone comes back by making the index anew, as what is damaged does.
+        io::ErrorKind::NotFound => damaged(path, "is missing"),
+        _ => unreadable(error),
+    })?;
     let map = mapped(&file).map_err(unreadable)?;
     Ok((file, Arc::new(map)))
 }

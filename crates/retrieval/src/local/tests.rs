@@ -183,6 +183,19 @@ async fn a_damaged_index_can_be_begun_anew() {
 }
 
 #[tokio::test]
+async fn a_missing_file_of_an_index_is_as_bad_as_a_damaged_one_and_no_worse() {
+    let root = fresh();
+    let index = open(root.path(), None).await;
+    fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
+    drop(index);
+    fs::remove_file(root.path().join("g1").join("00000001.part")).expect("removed");
+    assert!(matches!(LocalIndex::open(root.path(), None).await, Err(RetrieveError::Stale { .. })));
+    assert!(matches!(LocalIndex::rebuild(root.path(), None).await, Err(RetrieveError::Stale { .. })));
+    let index = LocalIndex::renew(root.path(), None).await.expect("anew");
+    assert_eq!(found(&index, "휴가").await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn an_empty_index_takes_any_embedder() {
     let root = fresh();
     drop(open(root.path(), None).await);

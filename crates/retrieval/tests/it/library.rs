@@ -276,6 +276,92 @@ async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
     ));
 }
 
+/// The attempts that the record of the only document counts.
+fn attempts(root: &Path) -> u64 {
+    let record =
+        files(root).into_iter().find(|path| path.file_name().is_some_and(|name| name == "record.json"));
+    let bytes = std::fs::read(record.expect("a record")).expect("read");
+    let record: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+    record["attempts"].as_u64().expect("a number")
+}
+
+#[tokio::test]
+async fn who_only_looks_leaves_what_waits_as_it_was() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh("looks");
+    let none = LibraryOptions { workers: 0, ..options() };
+    for _ in 0..7 {
+        let index = Arc::new(RamKeyword::default());
+        let library = Library::open(&root, index, none.clone()).await.expect("a library");
+        let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+        tokio::task::yield_now().await;
+        assert_eq!((status.state, library.pending(&Tenant::new("t"))), (State::Queued, 1));
+        library.close().await;
+        assert_eq!(attempts(&root), 0);
+    }
+    let index = Arc::new(RamKeyword::default());
+    assert_eq!(settled(&open(&root, &index).await, "t").await[0].state, State::Ready);
+}
+
+#[tokio::test]
+async fn an_orderly_end_does_not_count_against_what_was_being_read() {
+    if !has_jail().await {
+        return;
+    }
+    let root = fresh("orderly");
+    let tenant = Tenant::new("t");
+    for _ in 0..7 {
+        let library = Library::open(&root, Arc::new(Stuck::default()), options()).await.expect("a library");
+        let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+        while library.status(&tenant, &status.id).is_none_or(|status| status.state != State::Indexing) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(attempts(&root), 1, "until it ends the attempt counts");
+        library.rest().await;
+        assert_eq!((attempts(&root), library.pending(&tenant)), (0, 1));
+        library.close().await;
+    }
+    let index = Arc::new(RamKeyword::default());
+    assert_eq!(settled(&open(&root, &index).await, "t").await[0].state, State::Ready);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_room_is_never_refused() {
+    if !has_jail().await {
+        return;
+    }
+    let options = LibraryOptions { waiting: 1, ..options() };
+    let index = Arc::new(RamKeyword::default());
+    let library = Library::open(&fresh("room"), index, options).await.expect("a library");
+    let tenant = Tenant::new("t");
+    for name in 0..4 {
+        library.room(&tenant).await;
+        library.add(new("t", &name.to_string(), "글")).await.expect("there is room");
+    }
+    assert!(settled(&library, "t").await.iter().all(|status| status.state == State::Ready));
+}
+
+#[tokio::test]
+async fn a_file_is_remembered_with_its_place_and_a_stranger_never_sees_it() {
+    let root = fresh("origin");
+    let none = LibraryOptions { workers: 0, ..options() };
+    let index = Arc::new(RamKeyword::default());
+    let library = Library::open(&root, index.clone(), none.clone()).await.expect("a library");
+    let file = || new("t", "a.txt", "사과 하나.");
+    assert_eq!(library.add(file()).await.expect("added").origin, None);
+    for place in ["/old/a.txt", "/new/a.txt"] {
+        let status = library.add_from(file(), Some(place)).await.expect("added");
+        assert_eq!(status.origin.as_deref(), Some(place));
+        assert!(!serde_json::to_string(&status).expect("JSON").contains(place));
+    }
+    library.close().await;
+    let library = Library::open(&root, index, none).await.expect("a library");
+    let kept = library.list(&Tenant::new("t")).remove(0);
+    assert_eq!(kept.origin.as_deref(), Some("/new/a.txt"), "it is on disk");
+}
+
 #[tokio::test]
 async fn c124_an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
     if !has_jail().await {

@@ -1,0 +1,204 @@
+//! Files on this machine on their way into the library: which there are, and what each is called there.
+//!
+//! A file goes by its own name, one in a folder by its path below that folder. The library remembers where each came from:
+//! the same file keeps the name it has, however it is pointed at, and another file whose name is taken goes by its path with
+//! as many folders in front as it takes to tell them apart. A file that was moved keeps its name.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use doran_retrieval::{LibraryError, Status};
+
+use crate::output::{Both, both};
+
+/// How deep directories are followed.
+const DEPTH: usize = 32;
+
+/// A file that is to be taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// As it was pointed at.
+    pub(crate) path: PathBuf,
+    /// Where it lies, links followed.
+    pub(crate) origin: String,
+    /// What it is called.
+    pub(crate) name: String,
+}
+
+/// What lies at the paths that were given.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    /// Every file once, by path.
+    pub(crate) files: Vec<Found>,
+    /// The folders that were given, links followed.
+    pub(crate) folders: Vec<PathBuf>,
+    /// What could not be looked at.
+    pub(crate) unreadable: Vec<Both>,
+    seen: HashSet<String>,
+}
+
+impl Gathered {
+    /// Every file at or below these paths, by the short name. Hidden files and links inside a folder are left out.
+    pub(crate) fn at(paths: &[PathBuf]) -> Self {
+        let mut gathered = Self::default();
+        for path in paths {
+            gathered.take(path, path, 0);
+        }
+        gathered.files.sort_by(|one, other| one.path.cmp(&other.path));
+        gathered
+    }
+
+    fn take(&mut self, path: &Path, top: &Path, depth: usize) {
+        if let Err(error) = self.look(path, top, depth) {
+            self.unreadable.push(unreadable(path, error));
+        }
+    }
+
+    fn look(&mut self, path: &Path, top: &Path, depth: usize) -> std::io::Result<()> {
+        let about = std::fs::metadata(path)?;
+        if about.is_file() {
+            let origin = path.canonicalize()?.to_string_lossy().into_owned();
+            let below = path.strip_prefix(top).ok().filter(|below| !below.as_os_str().is_empty());
+            let name = below.map(Path::as_os_str).or(path.file_name()).unwrap_or(path.as_os_str());
+            if self.seen.insert(origin.clone()) {
+                let name = name.to_string_lossy().into_owned();
+                self.files.push(Found { path: path.to_owned(), origin, name });
+            }
+            return Ok(());
+        }
+        if !about.is_dir() || depth >= DEPTH {
+            return Ok(());
+        }
+        if depth == 0 {
+            self.folders.push(path.canonicalize()?);
+        }
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            if !is_link && !entry.file_name().to_string_lossy().starts_with('.') {
+                self.take(&entry.path(), top, depth + 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives every file the name it goes by in a collection that has `known` already. `exists` says whether a file is still
+/// where it was taken from.
+pub(crate) fn named(files: Vec<Found>, known: &[Status], exists: impl Fn(&str) -> bool) -> Vec<Found> {
+    let placed = known.iter().filter_map(|status| Some((status.origin.as_deref()?, status.name.as_str())));
+    let by_place: HashMap<&str, &str> = placed.collect();
+    // A name whose file is gone from its place is free: the file was moved, or another one follows it.
+    let held = known.iter().filter_map(|status| Some((status.name.clone(), status.origin.clone()?)));
+    let mut taken: BTreeMap<String, String> = held.filter(|(_, origin)| exists(origin)).collect();
+    let mut alike: HashMap<String, usize> = HashMap::new();
+    for file in files.iter().filter(|file| !by_place.contains_key(file.origin.as_str())) {
+        *alike.entry(file.name.clone()).or_default() += 1;
+    }
+    let mut named = Vec::with_capacity(files.len());
+    for mut file in files {
+        if let Some(name) = by_place.get(file.origin.as_str()) {
+            file.name = (*name).to_owned();
+        } else if alike.get(&file.name).is_some_and(|count| *count > 1) || taken.contains_key(&file.name) {
+            file.name = longer(&file, &taken);
+        }
+        taken.insert(file.name.clone(), file.origin.clone());
+        named.push(file);
+    }
+    named
+}
+
+/// The name of a file with folders in front, as few as make it one that nobody has.
+fn longer(file: &Found, taken: &BTreeMap<String, String>) -> String {
+    let parts: Vec<&str> = file.origin.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
+    let short = Path::new(&file.name).components().count();
+    let names = (short + 1..=parts.len()).map(|count| parts[parts.len() - count..].join("/"));
+    names.into_iter().find(|name| !taken.contains_key(name)).unwrap_or_else(|| file.origin.clone())
+}
+
+/// The documents that were taken from these folders and whose files are not there any more.
+pub(crate) fn gone<'a>(
+    folders: &[PathBuf],
+    known: &'a [Status],
+    exists: impl Fn(&str) -> bool,
+) -> Vec<&'a Status> {
+    let inside = |origin: &str| folders.iter().any(|folder| Path::new(origin).starts_with(folder));
+    let is_gone =
+        |status: &&Status| status.origin.as_deref().is_some_and(|origin| inside(origin) && !exists(origin));
+    known.iter().filter(is_gone).collect()
+}
+
+/// The bytes of a file that has no more than `most`; a larger one is not read at all.
+pub(crate) fn read(path: &Path, most: usize) -> Result<Vec<u8>, Both> {
+    let wrong = |error| unreadable(path, error);
+    let file = std::fs::File::open(path).map_err(wrong)?;
+    let bytes = usize::try_from(file.metadata().map_err(wrong)?.len()).unwrap_or(usize::MAX);
+    if bytes > most {
+        return Err(refused(path, &LibraryError::TooLarge { bytes, most }));
+    }
+    let mut read = Vec::with_capacity(bytes);
+    // What grows while it is read, or tells no length, is refused by the library once it has one byte too many.
+    file.take(most as u64 + 1).read_to_end(&mut read).map_err(wrong)?;
+    Ok(read)
+}
+
+/// The sentence about a file that the library does not take.
+pub(crate) fn refused(path: &Path, error: &LibraryError) -> Both {
+    let (shown, ko) = (path.display(), error.ko());
+    both!("`{shown}`을(를) 받지 않았습니다: {ko}", "`{shown}` was not taken: {error}")
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Both {
+    let shown = path.display();
+    both!("`{shown}`을(를) 읽을 수 없습니다: {error}", "cannot read `{shown}`: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(origin: &str, name: &str) -> Found {
+        Found { path: origin.into(), origin: origin.into(), name: name.into() }
+    }
+
+    fn known(origin: Option<&str>, name: &str) -> Status {
+        let about = serde_json::json!({
+            "id": name, "name": name, "title": name, "collection": "", "kind": "general", "state": "ready",
+            "progress": 1.0, "failure": null, "format": null, "passages": 1, "pages": 0, "bytes": 1, "version": "",
+            "hidden": 0, "added_at": 0, "changed_at": 0,
+        });
+        let status: Status = serde_json::from_value(about).expect("a status");
+        Status { origin: origin.map(ToOwned::to_owned), ..status }
+    }
+
+    fn check(files: &[(&str, &str)], kept: &[Status], expected: &[&str]) {
+        let files = files.iter().map(|(origin, name)| file(origin, name)).collect();
+        let named = named(files, kept, |origin| !origin.starts_with("/gone"));
+        assert_eq!(named.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn two_files_never_have_one_name_and_one_file_never_has_two() {
+        check(&[("/a/x.md", "x.md"), ("/b/y.md", "y.md")], &[], &["x.md", "y.md"]);
+        check(&[("/a/x.md", "x.md"), ("/b/x.md", "x.md")], &[], &["a/x.md", "b/x.md"]);
+        check(&[("/1/a/x", "x"), ("/2/a/x", "x")], &[], &["a/x", "2/a/x"]);
+        let kept = [known(Some("/a/x.md"), "x.md")];
+        check(&[("/b/x.md", "x.md")], &kept, &["b/x.md"]);
+        check(&[("/a/x.md", "a/x.md"), ("/b/x.md", "x.md")], &kept, &["x.md", "b/x.md"]);
+        check(&[("/b/x.md", "x.md")], &[known(Some("/gone/x.md"), "x.md")], &["x.md"]);
+        check(&[("/b/x.md", "x.md")], &[known(None, "x.md")], &["x.md"]);
+    }
+
+    #[test]
+    fn only_what_was_taken_from_a_folder_can_be_gone_from_it() {
+        let all = [
+            known(Some("/gone/a"), "a"),
+            known(Some("/gone-too/b"), "b"),
+            known(Some("/here/c"), "c"),
+            known(None, "d"),
+        ];
+        let gone = gone(&["/gone".into(), "/here".into()], &all, |origin| origin.starts_with("/here"));
+        assert_eq!(gone.iter().map(|status| status.name.as_str()).collect::<Vec<_>>(), ["a"]);
+    }
+}
