@@ -51,7 +51,7 @@ impl Gathered {
 
     fn take(&mut self, path: &Path, top: &Path, depth: usize) {
         if let Err(error) = self.look(path, top, depth) {
-            self.unreadable.push(unreadable(path, error));
+            self.unreadable.push(unreadable(path, &error));
         }
     }
 
@@ -131,7 +131,7 @@ pub(crate) fn gone<'a>(
 
 /// The bytes of a file that has no more than `most`; a larger one is not read at all.
 pub(crate) fn read(path: &Path, most: usize) -> Result<Vec<u8>, Both> {
-    let wrong = |error| unreadable(path, error);
+    let wrong = |error: std::io::Error| unreadable(path, &error);
     let file = std::fs::File::open(path).map_err(wrong)?;
     let bytes = usize::try_from(file.metadata().map_err(wrong)?.len()).unwrap_or(usize::MAX);
     if bytes > most {
@@ -149,7 +149,7 @@ pub(crate) fn refused(path: &Path, error: &LibraryError) -> Both {
     both!("`{shown}`을(를) 받지 않았습니다: {ko}", "`{shown}` was not taken: {error}")
 }
 
-fn unreadable(path: &Path, error: std::io::Error) -> Both {
+fn unreadable(path: &Path, error: &std::io::Error) -> Both {
     let shown = path.display();
     both!("`{shown}`을(를) 읽을 수 없습니다: {error}", "cannot read `{shown}`: {error}")
 }

@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     if let Some(name) = args.collection.as_ref().filter(|name| !is_collection_name(name)) {
         let wrong = LibraryError::BadCollection;
         let ko = wrong.ko();
-        return Err(both!("`{name}`: {ko}", "`{name}`: {wrong}").into());
+        return Err(both!("컬렉션 이름 `{name}`: {ko}", "collection `{name}`: {wrong}").into());
     }
     let words = args.words.join(" ");
     let house = assemble::house(config, &assemble::Tape::default()).await?;

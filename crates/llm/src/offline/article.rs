@@ -81,7 +81,7 @@ fn branch(chars: &[char], jo: usize) -> Option<u32> {
     // "제5조의 이행" speaks of something else: a numeral in Hangul stands close and ends its word.
     let hangul = |char: &char| ('가'..='힣').contains(char);
     let goes_on = chars.get(at + digits.len()).is_some_and(hangul);
-    if digits.iter().any(|char| hangul(char)) && (goes_on || blanks > 0) {
+    if digits.iter().any(hangul) && (goes_on || blanks > 0) {
         return None;
     }
     // "제5조의 2항" names a clause, not a branch.
