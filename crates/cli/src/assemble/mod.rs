@@ -14,7 +14,7 @@ use doran_retrieval::{Filter, Index, Library, LibraryOptions, Listed, Refined};
 use doran_server::{App, Keys};
 use doran_store::{Keeper, Opened};
 
-use crate::config::{Config, Database};
+use crate::config::{Config, Database, SearchStore};
 use crate::data_dir::DataDir;
 use crate::exit::Trouble;
 use crate::output::{Both, Output, both};
@@ -224,7 +224,9 @@ async fn library(config: &Config, index: Arc<dyn Index>, reading: Reading) -> an
             .because(error)
     })?;
     let samples = [doran_agents::samples::all(), doran_agents::samples::contracts()].concat();
-    library.sync(index.as_ref(), |id| samples.iter().any(|sample| sample.id == *id)).await?;
+    // A cluster may hold documents of other data directories.
+    let shared = matches!(config.search.store, SearchStore::OpenSearch(_));
+    library.sync(index.as_ref(), |id| shared || samples.iter().any(|sample| sample.id == *id)).await?;
     Ok(library)
 }
 
