@@ -1,5 +1,6 @@
 -- What is around the messages takes less. An entry whose parent is the one before it, as nearly all are, leaves it out.
--- Pairs of metadata have one index, for a thread's own row knows its pairs. Keys that only grow fill their pages.
+-- Pairs of metadata have one index, for a thread's own row knows its pairs. The runs of a thread are found by its number.
+-- Keys that only grow fill their pages.
 
 alter table entries alter column parent drop not null;
 
@@ -9,7 +10,8 @@ alter table thread_pairs add constraint thread_pairs_pkey primary key (tenant, p
 
 alter index entries_pkey set (fillfactor = 100);
 alter index runs_pkey set (fillfactor = 100);
-alter index runs_by_thread set (fillfactor = 100);
+drop index runs_by_thread;
+create index runs_by_thread on runs (number, run) with (fillfactor = 100);
 
 -- One row needs no index, and a short name no place beside the table.
 alter table doran_meta drop constraint doran_meta_pkey, alter column name type varchar(60);

@@ -590,10 +590,10 @@ begin
         return false;
     end if;
     -- Waits for steps under way, so that nothing of theirs is left behind.
-    perform 1 from runs where tenant = p_tenant and thread = p_thread for update;
+    perform 1 from runs where number = v_thread.number for update;
     delete from records n using runs r
-    where r.tenant = p_tenant and r.thread = p_thread and n.tenant = r.tenant and n.run = r.run;
-    delete from runs where tenant = p_tenant and thread = p_thread;
+    where r.number = v_thread.number and n.tenant = r.tenant and n.run = r.run;
+    delete from runs where number = v_thread.number;
     delete from entries where number = v_thread.number;
     delete from snapshots where number = v_thread.number;
     perform clear_pairs(v_thread);
@@ -609,7 +609,7 @@ declare
     v_count int8 := 0;
 begin
     for v_thread in
-        select t.tenant, t.thread from threads t
+        select t.tenant, t.thread, t.number from threads t
         where t.active is null and t.updated_at < clock_timestamp() - p_idle * interval '1 millisecond'
             and not exists (
                 select 1 from runs r where r.tenant = t.tenant and r.thread = t.thread and r.status = 1)
@@ -619,7 +619,7 @@ begin
         -- A run may have been accepted between the look and the lock.
         continue when exists (
             select 1 from runs r
-            where r.tenant = v_thread.tenant and r.thread = v_thread.thread and r.status in (1, 2, 3));
+            where r.number = v_thread.number and r.status in (1, 2, 3));
         perform delete_thread(v_thread.tenant, v_thread.thread);
         v_count := v_count + 1;
     end loop;

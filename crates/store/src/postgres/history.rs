@@ -105,7 +105,7 @@ impl History for PostgresStore {
                  and ($3::int2 is null or status = $3) and ($4::uuid is null or run < $4) order by run desc limit $5"
             }
             Some(_) => {
-                "select * from runs where tenant = $1 and thread = $2
+                "select * from runs where number = (select number from threads where tenant = $1 and thread = $2)
                  and ($3::int2 is null or status = $3) and ($4::uuid is null or run < $4) order by run desc limit $5"
             }
         };
