@@ -1,8 +1,9 @@
 //! `doran chat` through a pipe, and in a terminal.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
 
+#[cfg(target_os = "linux")]
+use crate::program::in_terminal;
 use crate::program::{Server, fresh, text, told};
 
 #[test]
@@ -99,20 +100,7 @@ fn a_question_of_a_run_is_answered_by_a_later_process() {
 #[test]
 fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
     let here = fresh("terminal");
-    let line = format!("{} chat --lang ko", env!("CARGO_BIN_EXE_doran"));
-    let spawned = Command::new("script")
-        .args(["-qec", &line, "/dev/null"])
-        .env("HOME", &here)
-        .env("TERM", "xterm")
-        .current_dir(&here)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut child) = spawned else {
-        assert!(std::env::var_os("DORAN_REQUIRE_PARTS").is_none(), "`script` is missing");
-        println!("SKIPPED: there is no `script` (util-linux) / `script`(util-linux)가 없음");
-        return;
-    };
+    let Some(mut child) = in_terminal(&here, "chat --lang ko") else { return };
     let mut keys = child.stdin.take().expect("a pipe");
     // What is typed early waits in the terminal; the last key is Ctrl-D.
     keys.write_all("연차휴가는 며칠인가요?\n/help\n\u{4}".as_bytes()).expect("typed");

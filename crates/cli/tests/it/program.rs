@@ -36,6 +36,24 @@ pub fn told(here: &Path, args: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("the program ends")
 }
 
+/// The program in a terminal, which the program `script` plays. `None`, said loudly, where there is none.
+#[cfg(target_os = "linux")]
+pub fn in_terminal(here: &Path, args: &str) -> Option<Child> {
+    let spawned = Command::new("script")
+        .args(["-qec", &format!("{} {args}", env!("CARGO_BIN_EXE_doran")), "/dev/null"])
+        .env("HOME", here)
+        .env("TERM", "xterm")
+        .current_dir(here)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    if spawned.is_err() {
+        assert!(std::env::var_os("DORAN_REQUIRE_PARTS").is_none(), "`script` is missing");
+        println!("SKIPPED: there is no `script` (util-linux) / `script`(util-linux)가 없음");
+    }
+    spawned.ok()
+}
+
 /// A server at work. Dropped, it is killed.
 pub struct Server {
     pub child: Child,

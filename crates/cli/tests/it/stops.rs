@@ -2,9 +2,11 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::far_end::{FarEnd, Kind, Reply};
+#[cfg(target_os = "linux")]
+use crate::program::in_terminal;
 use crate::program::{Server, doran, fresh, text, told};
 
 /// A vendor that is in the middle of its first answer until whoever asked is gone.
@@ -51,20 +53,7 @@ fn an_answer_is_stopped_and_the_talk_goes_on() {
         let here = fresh(&format!("stops-talk-{with_server}"));
         let far = halting(&here);
         let server = with_server.then(|| Server::start(&here, None));
-        let line = format!("{} chat --agent react --lang ko", env!("CARGO_BIN_EXE_doran"));
-        let spawned = Command::new("script")
-            .args(["-qec", &line, "/dev/null"])
-            .env("HOME", &here)
-            .env("TERM", "xterm")
-            .current_dir(&here)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let Ok(mut child) = spawned else {
-            assert!(std::env::var_os("DORAN_REQUIRE_PARTS").is_none(), "`script` is missing");
-            println!("SKIPPED: there is no `script` (util-linux) / `script`(util-linux)가 없음");
-            return;
-        };
+        let Some(mut child) = in_terminal(&here, "chat --agent react --lang ko") else { return };
         let mut keys = child.stdin.take().expect("a pipe");
         keys.write_all("안녕?\n".as_bytes()).expect("typed");
         far.wait_for_held();

@@ -350,16 +350,8 @@ impl Body {
 
 #[cfg(test)]
 mod tests {
+    use super::super::zipped;
     use super::*;
-
-    fn zipped(parts: &[(&str, &str)]) -> Vec<u8> {
-        let mut file = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-        for (name, text) in parts {
-            file.start_file(*name, zip::write::SimpleFileOptions::default()).expect("a part");
-            std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
-        }
-        file.finish().expect("a zip").into_inner()
-    }
 
     #[test]
     fn notes_stand_where_the_text_refers_to_them() {

@@ -278,16 +278,8 @@ impl Body {
 
 #[cfg(test)]
 mod tests {
+    use super::super::zipped;
     use super::*;
-
-    fn zipped(parts: &[(&str, &str)]) -> Vec<u8> {
-        let mut file = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-        for (name, text) in parts {
-            file.start_file(*name, zip::write::SimpleFileOptions::default()).expect("a part");
-            std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
-        }
-        file.finish().expect("a zip").into_inner()
-    }
 
     #[test]
     fn a_cell_over_several_rows_leaves_its_place_empty() {
