@@ -39,8 +39,10 @@ pub fn told(here: &Path, args: &[&str], input: &str) -> Output {
 /// The program in a terminal, which the program `script` plays. `None`, said loudly, where there is none.
 #[cfg(target_os = "linux")]
 pub fn in_terminal(here: &Path, args: &str) -> Option<Child> {
+    // `exec`, and one shell everywhere: a shell that stays answers Ctrl-C itself and ends with 130.
     let spawned = Command::new("script")
-        .args(["-qec", &format!("{} {args}", env!("CARGO_BIN_EXE_doran")), "/dev/null"])
+        .args(["-qec", &format!("exec {} {args}", env!("CARGO_BIN_EXE_doran")), "/dev/null"])
+        .env("SHELL", "/bin/sh")
         .env("HOME", here)
         .env("TERM", "xterm")
         .current_dir(here)

@@ -62,7 +62,7 @@ fn an_answer_is_stopped_and_the_talk_goes_on() {
         keys.write_all("다시?\n\u{4}".as_bytes()).expect("typed");
         let shown = child.wait_with_output().expect("it ends");
         let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
-        assert!(shown.status.success(), "{screen}");
+        assert!(shown.status.success(), "{}\n{screen}", shown.status);
         assert!(screen.contains("멈추었습니다") && screen.contains("다시 물으신 답입니다."), "{screen}");
         assert_eq!(statuses(&here), "finished cancelled", "{screen}");
         drop(server);
