@@ -194,7 +194,27 @@ pub(super) fn whole(description: &Description, shop: &Shop) -> Result<(), Descri
             }
         }
     }
-    Ok(())
+    match description.nodes.iter().find(|form| !may_end(description, form)) {
+        Some(form) => Err(wrong(agent, form, "nothing leads from it to `end`: it would run until a limit stops it")),
+        None => Ok(()),
+    }
+}
+
+/// Whether any way leads from the node to the end.
+fn may_end(description: &Description, from: &NodeForm) -> bool {
+    let (mut seen, mut next) = (BTreeSet::from([from.name.as_str()]), vec![from]);
+    while let Some(form) = next.pop() {
+        let branches = form.branch.iter().flat_map(|branch| branch.to.values().chain(&branch.otherwise));
+        for target in form.then.iter().chain(branches) {
+            if target == "end" {
+                return true;
+            }
+            if seen.insert(target) {
+                next.extend(description.nodes.iter().find(|node| node.name == *target));
+            }
+        }
+    }
+    false
 }
 
 /// Every value that a branch may meet has a way, and no way waits for a value that never comes.

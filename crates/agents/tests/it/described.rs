@@ -257,6 +257,7 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         changed("{{ values.person }}", "{{ values.person"),
         changed("name = \"run\"", "name = \"end\""),
         changed("use = \"call_tools\"\nthen = \"talk\"", "use = \"call_tools\""),
+        changed("use = \"call_tools\"\nthen = \"talk\"", "use = \"call_tools\"\nthen = \"run\""),
         changed("to = { question = \"search\" }, else = \"person\"", "to = { question = \"search\" }, else = \"search\""),
         changed("use = \"respond\"", "use = \"subgraph\"\ngraph = \"helpdesk\"").replace("prompt = \"Answer briefly.{% if values.person %} A colleague says: {{ values.person }}{% endif %}\"\n", ""),
         format!("colour = 1\n{HELPDESK}"),
@@ -281,6 +282,7 @@ fn a_wrong_description_is_refused_by_the_node_that_is_wrong() {
         agent `helpdesk`, node `answer`: its prompt is not a template: syntax error: unexpected `{`, expected end of variable block (in prompt:1)
         agent `helpdesk`, node `talk`: it leads to `run`, which is no node; there are: answer, end, person, search, sort, talk, end
         agent `helpdesk`, node `run`: it leads nowhere: say `then = "end"` if it is the last
+        agent `helpdesk`, node `run`: nothing leads from it to `end`: it would run until a limit stops it
         agent `helpdesk`: nothing leads to node `person`
         agent `helpdesk`: it runs itself as a subgraph: helpdesk → helpdesk
         the description cannot be read: unknown field `colour`, expected one of `name`, `agent`, `ko`, `en`, `context_length`, `start`, `settings`, `node`"#]].assert_eq(&told.join("\n"));

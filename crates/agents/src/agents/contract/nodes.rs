@@ -36,9 +36,9 @@ pub(super) async fn scope_validator(
     let mut back = has_previous && points_back(&state.user_message);
     let in_scope = match scope(&state.user_message) {
         Scope::In => true,
-        _ if back => true,
         _ if own.has_memory() && is_about_memory(&state.user_message) => true,
         Scope::Out => false,
+        _ if back => true,
         Scope::Open => {
             let decided =
                 ask_for::<InScope>(&work, &own.models, own.cache.as_ref(), own.scope_request(&state)?)

@@ -101,11 +101,31 @@ pub fn calculate(expression: &str) -> Result<Answer, Trouble> {
     if expression.len() > MOST_LENGTH {
         return Err(Trouble::TooLong);
     }
+    if holds_a_date(expression) {
+        return Err(Trouble::Date);
+    }
     let tokens = lex::tokens(expression)?;
     let (value, notes) = evaluate::evaluate(&tokens)?;
     let (number, unit) = in_unit(&value.number, value.unit)?;
     let written = number.written();
     Ok(Answer { value: written.text, unit, rounded: written.rounded, fraction: written.fraction, notes })
+}
+
+/// Whether `2026-01-31` stands in it, which as a difference of numbers is never meant.
+fn holds_a_date(expression: &str) -> bool {
+    let is_number = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_digit);
+    let bytes = expression.as_bytes();
+    bytes.windows(10).enumerate().any(|(at, date)| {
+        let alone = |beside: Option<&u8>| beside.is_none_or(|byte| !byte.is_ascii_digit() && *byte != b'.');
+        is_number(&date[..4])
+            && is_number(&date[5..7])
+            && is_number(&date[8..])
+            && date[4] == b'-'
+            && date[7] == b'-'
+            && matches!((date[5], date[8]), (b'0' | b'1', b'0'..=b'3'))
+            && alone(at.checked_sub(1).and_then(|before| bytes.get(before)))
+            && alone(bytes.get(at + 10))
+    })
 }
 
 /// The number in the unit it is shown in. A span of time is shown in the largest unit in which it is whole.
@@ -209,6 +229,8 @@ pub enum Trouble {
     PercentOrModulo,
     /// Money and time do not add up, and have no powers.
     Units,
+    /// A date, which is not counted with here.
+    Date,
     /// A function with the wrong number or kind of arguments: its name, what it takes.
     Arguments(String, &'static str),
     /// Outside of what a function is defined for: its name, what it takes.
@@ -268,6 +290,10 @@ impl Trouble {
             Self::Units => (
                 "units: 돈과 시간은 서로 더할 수 없고 거듭제곱할 수 없습니다".into(),
                 "units: money and time cannot be added to each other or raised to powers".into(),
+            ),
+            Self::Date => (
+                "units: 날짜는 여기서 셈하지 않습니다. get_current_datetime의 add_days를 쓰세요".into(),
+                "units: dates are not counted with here; use add_days of get_current_datetime".into(),
             ),
             Self::Arguments(name, takes) => {
                 (format!("syntax: `{name}`의 인자: {takes}"), format!("syntax: `{name}` takes: {takes}"))
