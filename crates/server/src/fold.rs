@@ -61,8 +61,11 @@ pub(crate) struct Fold {
 
 #[derive(Debug, Default)]
 struct Open {
+    /// The words of its reply so far. A tool call ends one reply, and another may follow in the same step.
     words: String,
     news: usize,
+    /// What was settled before its first words: so much stands if its try is void.
+    before: Option<usize>,
 }
 
 impl Fold {
@@ -105,6 +108,7 @@ impl Fold {
 
     /// Takes back what is on no record. A listener knows only how to begin anew, so what stands is told again.
     fn void(&mut self, told: &mut Vec<Told>) {
+        self.settled = self.told.floor_char_boundary(self.settled);
         self.told.truncate(self.settled);
         told.push(Told::Void);
         if !self.told.is_empty() {
@@ -128,11 +132,11 @@ impl Fold {
             }
             // What the step in progress had shown before the crash is void.
             Body::Restarted { .. } => {
-                let shown = self.open.values().any(|open| !open.words.is_empty());
-                self.open.clear();
-                if shown {
+                if let Some(before) = self.open.values().filter_map(|open| open.before).min() {
+                    self.settled = before;
                     self.void(told);
                 }
+                self.open.clear();
             }
             Body::Paused { questions } => told.push(Told::Asks(questions)),
             Body::Finished => told.push(Told::Over(End::Finished)),
@@ -152,17 +156,23 @@ impl Fold {
     ) {
         let mut open = self.open.remove(&node).unwrap_or_default();
         if void {
-            if !open.words.is_empty() {
+            if let Some(before) = open.before {
+                self.settled = before;
                 self.void(told);
             }
             open = Open::default();
         }
         if let Some(text) = text {
+            open.before = open.before.or(Some(self.settled));
             open.words.push_str(&text);
             self.say(&text, told);
         }
         if let Some(data) = data {
             open.news += 1;
+            if is_call(&data) {
+                open.words.clear();
+                self.settled = self.told.len();
+            }
             told.push(Told::News(data));
         }
         self.open.insert(node, open);
@@ -170,25 +180,37 @@ impl Fold {
 
     fn task(&mut self, task: &Task, told: &mut Vec<Told>) {
         let open = self.open.remove(&task.node).unwrap_or_default();
-        if !open.words.is_empty() {
-            self.settle(&open.words, &task.update, told);
+        let events =
+            task.notes.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let unseen = events.get(open.news..).unwrap_or_default();
+        if !open.words.is_empty()
+            && !self.settle(&open.words, &task.update, told)
+            && unseen.iter().any(is_call)
+        {
+            // A reply that ended in a tool call, of which only the last one of the step is on record: it was cut off here.
+            self.say("…", told);
+            self.settled = self.told.len();
         }
-        if let Some(Value::Array(events)) = task.notes.get("events") {
-            told.extend(events.iter().skip(open.news).cloned().map(Told::News));
-        }
+        told.extend(unseen.iter().cloned().map(Told::News));
     }
 
-    /// The words of a node are on record: those that came too late to be seen on their way are told now.
-    fn settle(&mut self, seen: &str, update: &Value, told: &mut Vec<Told>) {
-        let Ok(replies) = history::replies_in(update) else { return };
+    /// The words of a node are on record: those that came too late to be seen on their way are told now. Whether they are.
+    fn settle(&mut self, seen: &str, update: &Value, told: &mut Vec<Told>) -> bool {
+        let Ok(replies) = history::replies_in(update) else { return false };
         match replies.strip_prefix(seen) {
             Some(rest) => self.say(rest, told),
             None if replies.trim() == seen.trim() => {}
             // Words that are on no record: how the turn ended decides about them.
-            None => return,
+            None => return false,
         }
         self.settled = self.told.len();
+        true
     }
+}
+
+/// Whether news are a call of a tool.
+fn is_call(news: &Value) -> bool {
+    news["type"] == "tool_call"
 }
 
 #[cfg(test)]
@@ -282,6 +304,43 @@ mod tests {
                 assert_eq!(said, expected, "{seen:?} {heard:?}");
             }
         }
+    }
+
+    #[test]
+    fn replies_of_one_step_are_told_apart_by_the_tools_between_them() {
+        let call = json!({ "type": "tool_call", "name": "calculator" });
+        let called = || -> Event {
+            let data = Some(call.clone());
+            Body::Delta { node: "agent".into(), attempt: 1, index: 0, text: None, data, restarted: None }
+                .into()
+        };
+        for (events, expected) in [
+            (vec![delta("agent", "확인해"), replied("agent", "세 시.")], "확인해…\n\n세 시."),
+            (vec![delta("agent", "확인해요."), called(), replied("agent", "세 시.")], "확인해요.\n\n세 시."),
+            (
+                vec![delta("agent", "확인해요."), called(), delta("agent", "세"), replied("agent", "세 시.")],
+                "확인해요.\n\n세 시.",
+            ),
+        ] {
+            assert_eq!(words(events, "세 시."), expected);
+        }
+        let mut again = delta("agent", "확인해요.");
+        if let Body::Delta { restarted, .. } = &mut again.body {
+            *restarted = Some("reset".into());
+        }
+        let events = vec![
+            delta("agent", "확인해요."),
+            called(),
+            delta("agent", "두"),
+            again,
+            called(),
+            delta("agent", "세 시."),
+        ];
+        assert_eq!(
+            words(events, "세 시."),
+            "확인해요.\n\n세 시.",
+            "a try that is void is void with its tools"
+        );
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Documents: handed in, followed while they are read, looked at, removed; and what is found in them.
 
+use std::time::Duration;
+
 use axum::body::to_bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -24,6 +26,8 @@ use crate::once::Once;
 
 /// The most hits a search gives.
 const MOST_HITS: usize = 50;
+/// How long a file that has arrived may take to be on disk.
+const ADDING: Duration = Duration::from_secs(60);
 /// The most bytes of a question.
 const QUESTION: usize = 8 * 1024;
 
@@ -70,7 +74,9 @@ pub(super) async fn add(
             let _room = room;
             let new = NewDocument { tenant: tenant(&caller), name, collection, kind, bytes: bytes.into() };
             let replaced = library.would_replace(&new);
-            let status = library.add(new).await.map_err(sorted)?;
+            // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.
+            let adding = timeout(ADDING, library.add(new)).await;
+            let status = adding.map_err(|_| Code::Overloaded)?.map_err(sorted)?;
             let mut shown = shown(&status);
             shown["replaced"] = replaced.into();
             Ok((StatusCode::ACCEPTED, shown))

@@ -78,7 +78,10 @@ async fn an_answer_is_whole_when_the_model_speaks_before_it_uses_a_tool() {
                 words.push_str(chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
             }
             let before = words.strip_suffix(ANSWER).unwrap_or_else(|| panic!("{agent}: {words}\n{frames}"));
-            assert!(["", FIRST].contains(&before.trim_end()), "{agent}: half a sentence: {words}");
+            // What `docqa` says before a tool is on no record: what nobody saw of it in time is left out, and marked so.
+            let said = before.trim_end();
+            let cut = said.strip_suffix('…').filter(|cut| agent == "docqa" && FIRST.starts_with(*cut));
+            assert!(said.is_empty() || said == FIRST || cut.is_some(), "{agent}: half a sentence: {words}");
             assert!(!frames.contains("\"error\"") && frames.ends_with("data: [DONE]\n\n"), "{frames}");
         }
     }
