@@ -278,7 +278,7 @@ impl Default for ThreadFilter {
 }
 
 /// What `gc` may clear. `None` keeps for ever.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Threads that are free, have no run that waits and did not change for so long are removed whole.
     pub idle_threads: Option<Duration>,
