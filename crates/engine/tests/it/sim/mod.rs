@@ -118,6 +118,7 @@ pub(crate) fn check(seed: u64) -> Result<Tally, Problem> {
                 paced,
                 misfit,
             };
+            let words = plan.runs * shape::words(&blocks);
             let mut sim = Sim::new(&mut dice, plan, blocks, broken);
             let keys = sim.play().await?;
             verify::verify(&sim, &keys, plan.cancel_at.is_some()).await?;
@@ -129,6 +130,10 @@ pub(crate) fn check(seed: u64) -> Result<Tally, Problem> {
                 return Err(Problem::new(Kind::Doubled, text));
             }
             let state = sim.state().await?;
+            if plan.cancel_at.is_none() && state.said.len() as u64 != words {
+                let text = format!("{} words instead of {words}: {}", state.said.len(), state.line());
+                return Err(Problem::new(Kind::Doubled, text));
+            }
             let tally = *sim.trouble.tally.lock().expect("no panic");
             Ok((state, tally, plan.cancel_at.is_some()))
         })

@@ -145,6 +145,31 @@ fn way(open: Open<Notes>, next: Option<String>) -> Def<Notes, String> {
     }
 }
 
+/// How many words a run of these says. The unbroken run alone could not tell what multiplies by itself.
+pub(super) fn words(blocks: &[Block]) -> u64 {
+    fn of(cell: &Cell) -> u64 {
+        match cell {
+            Cell::Leaf(..) => 1,
+            Cell::Sub(_, inner) => inner.iter().map(of).sum(),
+        }
+    }
+    let words = |block: &Block| match block {
+        Block::Line(cell) => of(cell),
+        Block::Loop(cell, rounds) => of(cell) * *rounds as u64,
+        Block::Fan(branches) => branches.iter().flatten().map(of).sum(),
+        Block::Each(_, items) => *items,
+        Block::Maps([(_, some), (_, more)]) => {
+            if *some > 0 {
+                some + more
+            } else {
+                0
+            }
+        }
+        Block::Beside(_, items, beside) => items + of(beside),
+    };
+    blocks.iter().map(words).sum()
+}
+
 /// Leads to a task of this cell for each item; without items, on to `otherwise`.
 fn each(cell: &Cell, items: u64, otherwise: &str) -> impl Fn(&Notes) -> To<String> + Send + Sync + 'static {
     let (work, after) = (name_of(cell).to_owned(), otherwise.to_owned());
