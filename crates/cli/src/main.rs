@@ -17,6 +17,7 @@ mod output;
 #[cfg(test)]
 mod scratch;
 mod secret;
+mod shelf;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

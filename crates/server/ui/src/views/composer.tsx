@@ -1,14 +1,17 @@
 // The box a person writes in.
 
-import { signal } from '@preact/signals'
+import { effect, signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 
 import { t } from '../i18n'
 import { Composer as Ime } from '../ime'
+import { keepDraft, recallDraft } from '../unsent'
 import { Icon } from './icons'
 
-export const draft = signal('')
+/** What is being written, kept through a reload. */
+export const draft = signal(recallDraft())
+effect(() => keepDraft(draft.value))
 
 /** Raised to bring the focus back to the box. */
 export const wantFocus = signal(0)
