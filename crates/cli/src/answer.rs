@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use doran_agents::{Language as Spoken, Progress, Source, history};
-use doran_llm::{Message, MessageId, Role};
+use doran_llm::{MessageId, Role};
 use doran_server::api::{Advice, Body, Event, Question, Task, advice};
 use serde_json::{Value, json};
 
@@ -305,6 +305,8 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use doran_llm::Message;
+
     use super::*;
 
     fn delta(text: &str) -> Event {

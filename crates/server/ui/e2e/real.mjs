@@ -131,7 +131,7 @@ export const real = [
       await ask(again, '셋째 질문')
       await again.locator('.note.is-live').waitFor()
       await again.click('.round.stop')
-      assert.equal(await again.locator('.turn').count(), 2)
+      await again.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
       assert.equal(await again.inputValue('.composer textarea'), '셋째 질문')
       await house.start()
       await again.reload()
