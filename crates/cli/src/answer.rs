@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
-use doran_agents::{Language as Spoken, Progress, Source, history};
+use doran_agents::{Cited, Language as Spoken, Progress, Source, history};
 use doran_llm::{MessageId, Role};
 use doran_server::api::{Advice, Body, Event, Question, Task, advice};
 use serde_json::{Value, json};
 
-use crate::cited::Cited;
 use crate::output::{Both, Language, both};
 
 /// The most characters of a tool's arguments or result on a line.
@@ -107,7 +106,7 @@ impl Answer {
         if let Some(progress) = task.update.get("progress") {
             self.progress = serde_json::from_value(progress.clone())?;
         }
-        self.cited.learn(found(task));
+        self.cited.learn_from(&task.update);
         let calls = calls(task, self.progress.language);
         self.steps.push(step(task, &calls));
         self.calls.extend(calls);
@@ -199,15 +198,6 @@ impl Answer {
         }
         shown
     }
-}
-
-/// The numbers of what a node found.
-fn found(task: &Task) -> Vec<u32> {
-    let lists = ["context", "documents", "collected_info"]
-        .iter()
-        .filter_map(|name| task.update.get(*name)?.as_array());
-    let numbers = lists.flatten().filter_map(|found| found.get("number")?.as_u64());
-    numbers.filter_map(|number| u32::try_from(number).ok()).collect()
 }
 
 /// What a node did, on a line.

@@ -3,7 +3,6 @@
 mod answer;
 mod args;
 mod assemble;
-mod cited;
 mod client;
 mod commands;
 mod config;

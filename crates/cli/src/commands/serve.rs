@@ -96,7 +96,7 @@ impl Serving {
         let (stop, data_dir) = (CancellationToken::new(), config.data_dir.clone());
         let limits = Limits { connections: connections(), ..Limits::default() };
         let task = tokio::spawn(doran_server::serve(listener, house.app().limits(limits), stop.clone()));
-        tokio::spawn(clear_now_and_then(house.runtime.clone(), config.retention, stop.clone()));
+        tokio::spawn(clear_now_and_then(house.runtime.clone(), config.retention.clone(), stop.clone()));
         house.follow_samples(stop.clone());
         let client = door.client(address);
         data_dir::ensure(&data_dir)?;
@@ -152,8 +152,7 @@ fn connections() -> usize {
 const CLEARING: Duration = Duration::from_secs(3600);
 
 /// Clears what the settings no longer want kept, as long as the server runs.
-async fn clear_now_and_then(runtime: Runtime, old_entries: Option<Duration>, stop: CancellationToken) {
-    let retention = Retention { old_entries, ..Retention::default() };
+async fn clear_now_and_then(runtime: Runtime, retention: Retention, stop: CancellationToken) {
     loop {
         if let Err(error) = runtime.store().gc(&retention).await {
             tracing::warn!(%error, "could not clear old things");

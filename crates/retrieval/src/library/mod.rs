@@ -256,6 +256,14 @@ impl Library {
         Ok(status)
     }
 
+    /// Whether another file was handed in under this name before, whose place this one takes.
+    pub fn would_replace(&self, new: &NewDocument) -> bool {
+        let key = Key::of(&new.tenant, &new.collection, &new.name);
+        let Some(record) = self.inner.shelf().record(&key) else { return false };
+        let known = record.incoming.map(|known| known.hash).or(record.ready.map(|ready| ready.hash));
+        known.is_some_and(|known| known != disk::hash(&new.bytes))
+    }
+
     /// The documents of a tenant, newest change first.
     pub fn list(&self, tenant: &Tenant) -> Vec<Status> {
         self.inner.shelf().list(tenant)

@@ -1,5 +1,7 @@
 //! Documents: handed in, followed while they are read, looked at, removed; and what is found in them.
 
+use std::time::Duration;
+
 use axum::body::to_bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -9,6 +11,7 @@ use doran_agents::retrieval::{
     DocumentId, DocumentKind, Filter, Library, LibraryError, NewDocument, Question, RetrieveError, Status,
     Tenant, highlights,
 };
+use doran_agents::samples;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -23,6 +26,8 @@ use crate::once::Once;
 
 /// The most hits a search gives.
 const MOST_HITS: usize = 50;
+/// How long a file that has arrived may take to be on disk.
+const ADDING: Duration = Duration::from_secs(60);
 /// The most bytes of a question.
 const QUESTION: usize = 8 * 1024;
 
@@ -39,7 +44,7 @@ pub(super) struct About {
 }
 
 /// `POST /api/documents?name=…`: takes a file, as the body of the request. It is on disk when this answers, and read
-/// after that.
+/// after that. Another file under a known name takes the place of the old one, and the answer says so.
 pub(super) async fn add(
     State(app): State<App>,
     caller: Caller,
@@ -51,6 +56,14 @@ pub(super) async fn add(
     let About { name, collection, kind, origin } = query(about)?;
     let kind = kind_of(kind.as_deref())?;
     ask::check_collection(Some(&collection))?;
+    // A name is shown in lists and on terminals, where such a character would do something.
+    if name.chars().any(char::is_control) {
+        return Err(ApiError::because(
+            Code::BadInput,
+            "`name` holds a control character",
+            "`name`에 제어 문자가 있습니다",
+        ));
+    }
     check_head(request.headers(), app.limits.document_bytes)?;
     let room = app.uploads.clone().try_acquire_owned().map_err(|_| Code::Overloaded)?;
     let reading = to_bytes(request.into_body(), app.limits.document_bytes);
@@ -62,8 +75,13 @@ pub(super) async fn add(
         .answer(async move {
             let _room = room;
             let new = NewDocument { tenant: tenant(&caller), name, collection, kind, bytes: bytes.into() };
-            let status = library.add_from(new, origin.as_deref()).await.map_err(sorted)?;
-            Ok((StatusCode::ACCEPTED, shown(&status)))
+            let replaced = library.would_replace(&new);
+            // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.
+            let adding = timeout(ADDING, library.add_from(new, origin.as_deref())).await;
+            let status = adding.map_err(|_| Code::Overloaded)?.map_err(sorted)?;
+            let mut shown = shown(&status);
+            shown["replaced"] = replaced.into();
+            Ok((StatusCode::ACCEPTED, shown))
         })
         .await
 }
@@ -109,7 +127,8 @@ pub(super) async fn text(
         (None, Some(index)) => index.document(&tenant, &id).await.map_err(of_index)?,
         (None, None) => None,
     };
-    let document = document.ok_or(Code::NotFound)?;
+    // The samples leave the index when there are documents of one's own; what cited them can still be opened.
+    let document = document.or_else(|| samples::document(id.as_str())).ok_or(Code::NotFound)?;
     // Words of strangers: whoever opens the address itself gets a file, and nothing is shown.
     let saved = [(header::CONTENT_DISPOSITION, "attachment; filename=\"document.json\"")];
     let shown = json(json!({
