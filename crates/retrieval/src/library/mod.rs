@@ -159,6 +159,12 @@ impl Library {
         Ok(Self { inner, workers: Arc::new(Workers(Mutex::new(tasks))) })
     }
 
+    /// Where the files of a library were taken from, by document. The library stays with the process that has it.
+    pub fn origins(root: &Path) -> std::io::Result<HashMap<DocumentId, String>> {
+        let records = disk::peek(root)?;
+        Ok(records.into_iter().filter_map(|record| Some((record.id, record.origin?))).collect())
+    }
+
     /// Stops the work and lets go of the directory, so that it can be opened again at once. Other clones of this library
     /// keep it open.
     pub async fn close(self) {
