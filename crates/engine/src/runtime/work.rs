@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::{Halt, RunCx};
+use crate::drive::{self, Halt, RunCx};
 use crate::error::EngineError;
 use crate::id::ThreadKey;
 use crate::runtime::bot::RunRest;
@@ -143,12 +143,28 @@ impl Inner {
         Box::pin(self.scan())
     }
 
-    fn drive_all(self: &Arc<Self>, claimed: Vec<Claimed>) {
+    /// Drives these. Tells of how many the graph is known here.
+    fn drive_all(self: &Arc<Self>, claimed: Vec<Claimed>) -> usize {
+        let mut known = 0;
         for claimed in claimed {
             crate::failpoint::hit("sched.after_claim");
             match self.graph(&claimed.run.graph) {
                 Ok(graph) => {
+                    known += 1;
                     self.drive(graph, claimed, None);
+                }
+                // To end a run nobody has to know its graph.
+                Err(_) if claimed.run.cancel_asked => {
+                    let inner = self.clone();
+                    tokio::spawn(async move {
+                        let fence = claimed.fence();
+                        let halt = drive::cancel_claimed(inner.store.clone(), claimed).await;
+                        let ended = matches!(halt, Halt::Cancelled);
+                        inner.rest_of(&fence, Err(halt));
+                        if ended {
+                            inner.pick_up_quietly(&fence.thread).await;
+                        }
+                    });
                 }
                 // Another worker may know the graph: it gets the run at once.
                 Err(error) => {
@@ -160,6 +176,7 @@ impl Inner {
                 }
             }
         }
+        known
     }
 
     /// Claims whatever nobody works on.
@@ -171,8 +188,8 @@ impl Inner {
             }
             let claimed = self.claimed(None, room).await?;
             let few = claimed.len() < room;
-            self.drive_all(claimed);
-            if few {
+            // Runs that nobody here knows would be claimed over and over.
+            if self.drive_all(claimed) == 0 || few {
                 return Ok(());
             }
         }
