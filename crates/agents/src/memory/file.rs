@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -51,11 +52,7 @@ impl FileMemories {
         let path = path.into();
         let lock =
             OpenOptions::new().create(true).truncate(false).write(true).open(path.with_extension("lock"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(MemoryError::InUse),
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
+        take(&lock)?;
         let mut log = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
         let mut bytes = Vec::new();
         log.read_to_end(&mut bytes)?;
@@ -156,6 +153,21 @@ impl Inner {
         sync_directory(&self.path)?;
         (self.log, self.lines) = (log, count);
         Ok(())
+    }
+}
+
+/// Takes the lock. A program that this process is just starting holds a copy of every lock, for as long as it takes to
+/// become that program: so one look is not enough.
+fn take(lock: &File) -> Result<(), MemoryError> {
+    let mut left = 50;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if left == 0 => return Err(MemoryError::InUse),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        left -= 1;
     }
 }
 
