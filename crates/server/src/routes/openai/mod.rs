@@ -12,15 +12,15 @@ mod annotations;
 mod events;
 mod question;
 mod reasoning;
+mod refusal;
 mod sent;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderValue;
+use axum::response::Response;
 use doran_agents::{Language, Source};
 use doran_engine::store::{IfBusy, RunRow, Status, Usage};
 use doran_engine::{RunHandle, RunKey};
@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 
 use self::events::Ended;
 use self::question::{Said, is_korean, question, waits};
+pub(super) use self::refusal::in_their_words;
 use self::sent::Sent;
 use super::{json, path};
 use crate::App;
@@ -379,38 +380,4 @@ fn usage(usage: &Usage) -> Value {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Says what went wrong as clients of this dialect read it, wherever below `/v1` it did.
-pub(super) async fn in_their_words(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_theirs = path == "/v1" || path.starts_with("/v1/");
-    let response = next.run(request).await;
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    let is_problem = kind.is_some_and(|kind| kind.as_bytes() == b"application/problem+json");
-    if !is_theirs || !is_problem {
-        return response;
-    }
-    let (mut parts, body) = response.into_parts();
-    let bytes = axum::body::to_bytes(body, 64 * 1024).await.unwrap_or_default();
-    let problem: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
-    let detail = |key: &str| problem[key].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
-    let kind = match parts.status {
-        StatusCode::UNAUTHORIZED => "authentication_error",
-        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-        status if status.is_client_error() => "invalid_request_error",
-        _ => "server_error",
-    };
-    let code = if text("code") == "unknown_agent" { "model_not_found".to_owned() } else { text("code") };
-    let error = json!({ "error": {
-        "message": format!("{}{}", text("title"), detail("detail")),
-        "message_ko": format!("{}{}", text("title_ko"), detail("detail_ko")),
-        "type": kind,
-        "param": null,
-        "code": code,
-    } });
-    parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    (parts, error.to_string()).into_response()
 }
