@@ -63,7 +63,7 @@ pub(super) async fn chat(
             });
         }
     };
-    let mut tale = Tale::of(&app, AGENT, run.key(), &name).await?;
+    let mut tale = Tale::of(&app, AGENT, &run).await?;
     let about = json!({ "threadId": name, "runId": run.id().to_string() });
     let first = start(&about);
     sse::frames(&app, caller, move |frames| async move {

@@ -83,6 +83,9 @@ async fn outcome(app: &App, agent: &str, run: &RunHandle) -> Result<Response, Ap
     {
         shown.extend(turn);
     }
+    if let Some(waits) = came.waits {
+        shown["questions"] = json!(waits.questions);
+    }
     if came.row.status == Status::Paused {
         let asked = app.runtime.questions(&came.row.thread).await?;
         shown["questions"] = json!(asked.iter().map(|(_, ask)| api::Question::of(ask)).collect::<Vec<_>>());

@@ -116,3 +116,33 @@ async fn a_run_that_is_cancelled_is_told_with_its_end() {
     assert_eq!(told["status"], "cancelled", "{told}");
     assert!(told["ended"].is_i64() && told.get("cancel_requested").is_none(), "{told}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_in_line_behind_a_run_that_comes_to_wait_is_told_so() {
+    let leave = Arc::new(Notify::new());
+    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
+    let ask = json!({ "agent": "react", "message": "15 * 4는 얼마야?" }).to_string();
+    let first = send(&app, post("/api/threads/t/runs", &ask)).await;
+    let runs = async || fetched(&app, get("/api/threads/t/runs")).await["runs"].clone();
+    let asked = json!({ "model": "react", "metadata": { "thread_id": "t" }, "stream": true,
+        "messages": [{ "role": "user", "content": "안녕?" }] });
+    let bodies = [
+        ("/api/chat", json!({ "agent": "react", "message": "안녕?", "sessionId": "t" })),
+        ("/api/contract/chat", json!({ "message": "제5조는?", "sessionId": "t" })),
+        ("/v1/chat/completions", asked),
+    ];
+    let asking = bodies.map(|(path, body)| {
+        let (app, request) = (app.clone(), post(path, &body.to_string()));
+        tokio::spawn(async move { text(send(&app, request).await).await })
+    });
+    crate::until(async || runs().await.as_array().map(Vec::len) == Some(4)).await;
+    leave.notify_one();
+    for told in asking {
+        let told = told.await.expect("no panic");
+        assert!(told.contains("calculator") && !told.contains("\"accepted\":false"), "{told}");
+    }
+    drop(text(first).await);
+    let queued =
+        runs().await.as_array().expect("a list").iter().filter(|run| run["status"] == "queued").count();
+    assert_eq!(queued, 3, "they are asked once the first was answered");
+}

@@ -164,20 +164,26 @@ impl Head {
 
 async fn whole(app: &App, head: &Head, run: &RunHandle) -> Result<Response, ApiError> {
     let came = ask::wait(app, &head.model, run).await?;
-    let (words, sources) = match came.turn {
-        Some(turn) if turn.error => {
+    let thread = came.row.thread.thread.as_str();
+    let (words, sources) = match (came.turn, &came.waits) {
+        (Some(turn), _) if turn.error => {
             let code = turn.error_code.unwrap_or_default();
             return Err(ApiError::why(Code::RunFailed, why(&code, &turn.response)));
         }
-        Some(turn) => (turn.response, turn.sources),
-        None if came.row.status == Status::Paused => {
+        (Some(turn), _) => (turn.response, turn.sources),
+        (None, Some(held_up)) => (waits(&held_up.questions, thread, head.language), Vec::new()),
+        (None, None) if came.row.status == Status::Paused => {
             let asked = app.runtime.questions(&came.row.thread).await?;
             let questions: Vec<Question> = asked.iter().map(|(_, ask)| Question::of(ask)).collect();
-            (waits(&questions, came.row.thread.thread.as_str(), head.language), Vec::new())
+            (waits(&questions, thread, head.language), Vec::new())
         }
-        None => return Err(not_finished(&came.row)),
+        (None, None) => return Err(not_finished(&came.row)),
     };
-    let news = tell::news(app, &run.key(), came.row.thread.thread.as_str()).await?;
+    // A run that stands in line has done nothing yet.
+    let news = match came.waits {
+        Some(_) => Vec::new(),
+        None => tell::news(app, &run.key(), thread).await?,
+    };
     let reasoning: String = news.iter().filter_map(reasoning::line).collect();
     let mut message = json!({ "role": "assistant", "content": words, "refusal": null });
     message["annotations"] = json!(annotations::of(&words, &sources));
@@ -262,7 +268,7 @@ async fn streamed(
 ) -> Result<Response, ApiError> {
     let key = run.key();
     let thread = run.thread().thread.to_string();
-    let mut tale = Tale::of(app, &head.model, key.clone(), &thread).await?;
+    let mut tale = Tale::of(app, &head.model, run).await?;
     let app = app.clone();
     let mut sent = Sent::default();
     sse::frames(&app.clone(), caller, move |frames| async move {
