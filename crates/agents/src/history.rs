@@ -7,9 +7,10 @@ use doran_engine::ThreadKey;
 use doran_engine::log::{Body, TaskDone};
 use doran_engine::state::{Change, Changes};
 use doran_engine::store::{Entry, Seq, Store, StoreError};
-use doran_llm::{Message, MessageId};
+use doran_llm::{Message, MessageId, Part, Role};
 use serde::{Deserialize, Serialize};
 
+use crate::cited::Cited;
 use crate::source::Source;
 
 /// Entries read in one go.
@@ -28,6 +29,23 @@ pub struct Said {
     pub seq: Seq,
     /// When that was written, in milliseconds since 1970.
     pub at: i64,
+}
+
+impl Said {
+    /// The message with its sources counted as people count them: from 1, as its words name them.
+    #[must_use]
+    pub fn counted(mut self) -> Self {
+        let mut cited = Cited::default();
+        cited.learn(self.sources.iter().map(|source| source.number));
+        for part in &mut self.message.parts {
+            if let Part::Text { text, .. } = part {
+                let counted = cited.pass(text);
+                *text = counted + &cited.rest();
+            }
+        }
+        self.sources = cited.counted(&self.sources);
+        self
+    }
 }
 
 /// What an update of any agent says: the part that all of them share.
@@ -50,6 +68,13 @@ pub fn said_in(update: &serde_json::Value) -> Result<Vec<(Message, Vec<Source>)>
         *last = sources;
     }
     Ok(said)
+}
+
+/// The words that the agent says in the update of a node, one reply after the other.
+pub fn replies_in(update: &serde_json::Value) -> Result<String, serde_json::Error> {
+    let said = said_in(update)?;
+    let replies = said.iter().map(|(message, _)| message).filter(|message| message.role == Role::Assistant);
+    Ok(replies.map(Message::text).collect())
 }
 
 /// All that was said on a thread, along the branch that leads to its newest entry.

@@ -6,6 +6,7 @@
 //! threads are kept, is decided elsewhere.
 
 pub mod agents;
+mod cited;
 pub mod described;
 pub mod eval;
 pub mod failure;
@@ -22,6 +23,7 @@ mod summaries;
 pub mod tools;
 
 pub use agents::{Agent, AgentError, AskOptions, Earlier, Parts, Starters, Turn, all};
+pub use cited::Cited;
 pub use doran_llm::{About, Kind as ModelKind};
 pub use doran_retrieval as retrieval;
 pub use language::Language;

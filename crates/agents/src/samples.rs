@@ -76,6 +76,11 @@ pub fn contracts() -> Vec<Document> {
     read("contracts/")
 }
 
+/// The sample of this id, such as `samples/ko/휴가.md`.
+pub fn document(id: &str) -> Option<Document> {
+    DOCUMENTS.iter().find(|document| document.id.as_str() == id).cloned()
+}
+
 /// The samples, read once. They are ours, so they are read without a jail.
 static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     let limits = ReadLimits::default();

@@ -201,6 +201,7 @@ async fn start(house: &House, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
             "이 대화에는 끝나지 않은 실행이 있습니다. `doran chat --thread '{name}'`나 웹 화면에서 그 실행에 답하거나, `--thread`로 다른 대화를 고르세요",
             "this conversation has a run that is not over; answer it with `doran chat --thread '{name}'` or on the page, or choose another with `--thread`"
         )
+        .coded("thread_busy")
         .into()),
         Err(error) => Err(error.into()),
     }
@@ -213,6 +214,7 @@ pub(crate) fn no_agent<'a>(asked: &str, known: impl Iterator<Item = &'a str>) ->
         "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
         "there is no agent `{asked}`; there are: {known}"
     )
+    .coded("unknown_agent")
 }
 
 async fn watch(

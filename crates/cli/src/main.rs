@@ -3,7 +3,6 @@
 mod answer;
 mod args;
 mod assemble;
-mod cited;
 mod client;
 mod commands;
 mod config;
@@ -17,6 +16,7 @@ mod output;
 #[cfg(test)]
 mod scratch;
 mod secret;
+mod shelf;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

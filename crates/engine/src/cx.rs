@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::RunCx;
+use crate::drive::{RunCx, Spent, readable};
 use crate::error::{Kind, NodeError};
 use crate::failpoint;
+use crate::failure;
 use crate::log::{self, AskKind, Question};
 use crate::store::{Record, Stage, Usage};
 
@@ -47,16 +48,30 @@ pub(crate) struct Scratch {
     /// Calls being made.
     under_way: u32,
     pub asks: Vec<Question>,
+    /// All that this task spent, in earlier lives too, and the part that the row of the run counts.
     pub usage: Usage,
+    booked: Usage,
     pub notes: BTreeMap<String, Value>,
     pub last_sign: Option<Instant>,
     deltas: u64,
     /// Amounts counted so far, and how many of them this attempt has passed.
-    pub spent: Vec<Usage>,
+    spent: Vec<Usage>,
     spent_now: usize,
 }
 
 impl Scratch {
+    /// What an earlier life of this task counted, and the row of the run counts.
+    pub(crate) fn spent_before(&mut self, amounts: Vec<Usage>) {
+        amounts.iter().for_each(|amount| self.booked += *amount);
+        self.usage = self.booked;
+        self.spent = amounts;
+    }
+
+    /// What it spent, for whoever books it.
+    pub(crate) fn take_spent(&mut self) -> Spent {
+        Spent { all: std::mem::take(&mut self.spent), unbooked: self.usage.minus(self.booked) }
+    }
+
     /// Records that no write has taken along yet.
     pub(crate) fn take_buffered(&mut self) -> Vec<Record> {
         self.owed = false;
@@ -94,7 +109,13 @@ impl Drop for UnderWay {
 struct Settled {
     #[serde(default)]
     retry: bool,
+    /// What the call gave, which may well be `null`.
+    #[serde(default, deserialize_with = "given")]
     result: Option<Value>,
+}
+
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
 }
 
 impl Cx {
@@ -174,6 +195,9 @@ impl Cx {
     /// crash, a timeout or an error leaves open whether it happened, the run pauses and asks
     /// ([`AskKind::EffectUnknown`]) instead of repeating it. Only [`NodeError::not_done`] says that it did not happen:
     /// the node then fails with it, and a later try may make the call.
+    ///
+    /// A person may have to say what the call gave, so let `T` be something a person can write. What is said and is no
+    /// `T` is asked for once more, with the reason.
     pub fn once<T, E, F>(
         &self,
         name: &str,
@@ -199,10 +223,14 @@ impl Cx {
                 }
                 match cx.settled(&key) {
                     Some(Settled { result: Some(result), .. }) => {
+                        // What is recorded stays, so it is looked at before.
+                        if let Err(error) = serde_json::from_value::<T>(result.clone()) {
+                            return Err(cx.ask_outcome(&key, Some(&error)));
+                        }
                         cx.record(&key, Stage::Done, log::bytes(&result)).await?;
                     }
                     Some(Settled { retry: true, .. }) => key.push('+'),
-                    _ => return Err(cx.ask_outcome(&key)),
+                    _ => return Err(cx.ask_outcome(&key, None)),
                 }
             }
             failpoint::hit("tool.before_intent");
@@ -223,7 +251,7 @@ impl Cx {
                         cx.record(&key, Stage::Failed, log::bytes(&error.to_string())).await?;
                         Err(error)
                     }
-                    Kind::Permanent | Kind::Transient => Err(cx.ask_outcome(&key)),
+                    Kind::Permanent | Kind::Transient => Err(cx.ask_outcome(&key, None)),
                     Kind::Paused | Kind::Cancelled | Kind::Limit | Kind::Store => Err(error),
                 },
             }
@@ -435,12 +463,15 @@ impl Cx {
         }
     }
 
-    fn ask_outcome(&self, key: &str) -> NodeError {
+    fn ask_outcome(&self, key: &str, misfit: Option<&serde_json::Error>) -> NodeError {
         let call = key.split('#').next().unwrap_or(key);
         let question = serde_json::json!({ "call": call, "key": self.stable_key(key) });
-        let problem = self.has(&outcome_key(key)).then(|| {
-            "answer {\"result\": …} when the call happened, {\"retry\": true} when it did not".to_owned()
-        });
+        let problem = match misfit {
+            Some(error) => Some(format!("the result does not fit: {error}")),
+            None => self.has(&outcome_key(key)).then(|| {
+                "answer {\"result\": …} when the call happened, {\"retry\": true} when it did not".to_owned()
+            }),
+        };
         self.scratch().recorded.remove(&outcome_key(key));
         self.pause(&outcome_key(key), AskKind::EffectUnknown, question, problem)
     }
@@ -502,10 +533,16 @@ impl std::fmt::Debug for Cx {
     }
 }
 
-/// The stored form of a value that somebody's code made.
-fn storable(value: &impl Serialize) -> Result<Vec<u8>, NodeError> {
-    serde_json::to_vec(value)
-        .map_err(|error| NodeError::permanent(format!("the result cannot be stored: {error}")))
+/// The stored form of a value that somebody's code made, if it reads back as one.
+fn storable<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, NodeError> {
+    let refused = |why: String| {
+        NodeError::permanent(format!("the result cannot be stored: {why}")).with_code(failure::NOT_STORABLE)
+    };
+    let body = serde_json::to_vec(value).map_err(|error| refused(error.to_string()))?;
+    if readable::<T>(&body) {
+        return Ok(body);
+    }
+    Err(refused("it does not read back: is there a number that is none (NaN)?".into()))
 }
 
 fn outcome_key(key: &str) -> String {

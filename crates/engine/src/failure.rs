@@ -48,6 +48,10 @@ codes! {
     STATE_MISMATCH "state_mismatch"
         "This conversation belongs to another agent, or to an older form of this one. Begin a new conversation."
         "다른 에이전트나 이전 버전의 대화입니다. 새 대화를 시작하세요."
+    /// A part of the thread's log is gone or damaged.
+    LOG_MISSING "log_missing"
+        "A part of this conversation is gone or damaged, so it cannot go on. Restore a backup, or begin a new conversation."
+        "이 대화의 일부가 없어졌거나 손상되어 이어 갈 수 없습니다. 백업을 되돌리거나 새 대화를 시작하세요."
     /// What a node gave cannot be written down.
     NOT_STORABLE "not_storable"
         "A step gave something that cannot be kept. This is a fault of the agent; report it."

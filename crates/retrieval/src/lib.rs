@@ -30,7 +30,7 @@ pub mod vector;
 
 pub use cite::{Citation, Unfounded};
 pub use keyword::{
-    Highlight, RamKeyword, Ranking, Segment, SegmentDocument, articles_named, highlights, reasons,
+    Highlight, RamKeyword, Ranking, Segment, SegmentDocument, articles_named, highlights, holds, reasons,
 };
 pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Status};
 pub use local::LocalIndex;

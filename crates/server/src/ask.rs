@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use doran_agents::retrieval::{LibraryError, is_collection_name};
-use doran_agents::{Agent, AskOptions, Turn};
+use doran_agents::{Agent, AskOptions, Earlier, Turn};
 use doran_engine::store::{Idempotency, IfBusy, RunRow, Status, StoreError, ThreadRow};
-use doran_engine::{EngineError, RunHandle, StartOptions, ThreadId, ThreadKey};
+use doran_engine::{EngineError, RunHandle, RunKey, StartOptions, ThreadId, ThreadKey};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::App;
+use crate::api::Question;
 use crate::error::{ApiError, Code};
 use crate::identity::Caller;
+use crate::once;
 use crate::why::Why;
 
 /// The most characters of a title made from a question.
@@ -31,13 +33,59 @@ pub(crate) struct Ask<'a> {
     pub(crate) idempotency: Option<(String, &'a [u8])>,
 }
 
+/// What came of the wish to ask.
+pub(crate) enum Begun {
+    Run(RunHandle),
+    /// The thread waits for an answer, and nothing was asked.
+    Waits(Waits),
+}
+
+/// A run that waits for a person, and what it asks.
+pub(crate) struct Waits {
+    pub(crate) run: RunKey,
+    pub(crate) questions: Vec<Question>,
+}
+
+/// Starts the run, after those that are under way. A thread that waits for a person takes no question, as nobody knows
+/// when it would come to it: whoever asks is told what it waits for.
+pub(crate) async fn begin(app: &App, mut ask: Ask<'_>) -> Result<Begun, ApiError> {
+    let waits = waiting(app, &ask.thread).await?.is_some();
+    ask.if_busy = if waits { IfBusy::Reject } else { IfBusy::Enqueue };
+    match start(app, &ask).await {
+        Err(error) if waits && error.code == Code::Busy => {}
+        begun => return begun.map(Begun::Run),
+    }
+    if let Some(waits) = waiting(app, &ask.thread).await? {
+        return Ok(Begun::Waits(waits));
+    }
+    // It was answered in between.
+    ask.if_busy = IfBusy::Enqueue;
+    start(app, &ask).await.map(Begun::Run)
+}
+
+async fn waiting(app: &App, thread: &ThreadKey) -> Result<Option<Waits>, ApiError> {
+    let asked = match app.runtime.questions(thread).await {
+        Ok(asked) => asked,
+        Err(EngineError::Store(StoreError::NotFound { .. })) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let run = asked.first().map(|(run, _)| run.clone());
+    let questions = asked.iter().map(|(_, ask)| Question::of(ask)).collect();
+    Ok(run.map(|run| Waits { run, questions }))
+}
+
 /// Starts the run. Its input is on disk when this returns.
-pub(crate) async fn start(app: &App, ask: Ask<'_>) -> Result<RunHandle, ApiError> {
+pub(crate) async fn start(app: &App, ask: &Ask<'_>) -> Result<RunHandle, ApiError> {
     let agent = agent(app, ask.agent)?;
-    check_message(app, ask.message)?;
+    check_message(app, ask)?;
     check_collection(ask.options.collection.as_deref())?;
-    let idempotency =
-        ask.idempotency.map(|(key, bytes)| Idempotency { key, hash: hash(ask.agent, &ask.thread, bytes) });
+    let idempotency = match &ask.idempotency {
+        Some((key, bytes)) => {
+            once::check_unused(app, &ask.thread.tenant, key).await?;
+            Some(Idempotency { key: key.clone(), hash: hash(ask.agent, &ask.thread, bytes) })
+        }
+        None => None,
+    };
     let input = agent.input(ask.message, &ask.options);
     // A new thread is called by its first question, until somebody calls it otherwise.
     let thread_metadata = Map::from_iter([
@@ -64,7 +112,7 @@ pub(crate) fn check_collection(collection: Option<&str>) -> Result<(), ApiError>
 /// What a run came to.
 pub(crate) struct Came {
     pub(crate) row: RunRow,
-    /// What the person sees, once the run is over.
+    /// What the person sees, once the run is over, its sources counted as people count them.
     pub(crate) turn: Option<Turn>,
 }
 
@@ -86,10 +134,10 @@ pub(crate) async fn wait(app: &App, agent: &str, run: &RunHandle) -> Result<Came
         }),
         _ => None,
     };
-    Ok(Came { row, turn })
+    Ok(Came { row, turn: turn.map(Turn::counted) })
 }
 
-/// The turn that a finished run ended with, by the state after its last entry.
+/// The turn that a finished run ended with, by the state after its last entry, its sources numbered as the agent did.
 pub(crate) async fn turn(app: &App, name: &str, row: &RunRow) -> Result<Turn, ApiError> {
     let agent = agent(app, name)?;
     let view = app.runtime.view(&agent.name, &row.thread, row.last_seq).await?;
@@ -120,6 +168,26 @@ pub(crate) fn agent<'a>(app: &'a App, name: &str) -> Result<&'a Agent, ApiError>
 pub(crate) fn thread(caller: &Caller, name: &str) -> Result<ThreadKey, ApiError> {
     let thread = ThreadId::new(name).map_err(EngineError::from)?;
     Ok(ThreadKey { tenant: caller.tenant.clone(), thread })
+}
+
+/// The thread that a field of the request names, of the caller's.
+pub(crate) fn named(caller: &Caller, field: &str, name: &str) -> Result<ThreadKey, ApiError> {
+    thread(caller, name).map_err(|_| {
+        ApiError::because(
+            Code::BadInput,
+            format!("`{field}` is not a name that a thread can have"),
+            format!("`{field}`: 대화에 쓸 수 없는 이름입니다"),
+        )
+    })
+}
+
+/// Whether nothing was asked on a thread so far.
+pub(crate) async fn is_new(app: &App, thread: &ThreadKey) -> Result<bool, ApiError> {
+    match app.runtime.store().thread(thread).await {
+        Ok(row) => Ok(row.head == 0),
+        Err(StoreError::NotFound { .. }) => Ok(true),
+        Err(error) => Err(EngineError::from(error).into()),
+    }
 }
 
 /// The thread of a request that names none: one nobody has used before, or, for a request that may be sent again, the
@@ -159,14 +227,17 @@ pub(crate) fn title(message: &str) -> String {
     }
 }
 
-fn check_message(app: &App, message: &str) -> Result<(), ApiError> {
+fn check_message(app: &App, ask: &Ask<'_>) -> Result<(), ApiError> {
     let most = app.limits.message_bytes;
-    let wrong = if message.len() > most {
+    let AskOptions { earlier, system, .. } = &ask.options;
+    let earlier = earlier.iter().map(|(Earlier::Asked(text) | Earlier::Answered(text))| text.as_str());
+    let texts: Vec<&str> = earlier.chain(system.as_deref()).chain([ask.message]).collect();
+    let wrong = if texts.iter().map(|text| text.len()).sum::<usize>() > most {
         Why::new(
             format!("`message` has more than {most} bytes"),
             format!("`message`가 {most}바이트를 넘습니다"),
         )
-    } else if message.contains('\0') {
+    } else if texts.iter().any(|text| text.contains('\0')) {
         Why::new("`message` holds a NUL character", "`message`에 NUL 문자가 있습니다")
     } else {
         return Ok(());

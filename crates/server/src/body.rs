@@ -17,6 +17,14 @@ pub(crate) async fn json<T: DeserializeOwned>(
 ) -> Result<(T, Bytes), ApiError> {
     check_type(request.headers())?;
     let bytes = bytes(request, limits).await?;
+    // Fields without names would be taken in the order of a table that nobody sees.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(ApiError::because(
+            Code::BadJson,
+            "the body is a list, and this route takes an object",
+            "본문이 목록입니다. 이 경로는 객체를 받습니다",
+        ));
+    }
     let value = serde_json::from_slice(&bytes)
         .map_err(|error| ApiError::why(Code::BadJson, Why::bad_json(&error)))?;
     Ok((value, bytes))

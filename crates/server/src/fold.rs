@@ -6,9 +6,13 @@
 
 use std::collections::HashMap;
 
+use doran_agents::history;
 use serde_json::Value;
 
 use crate::api::{Body, Event, Question, Task};
+
+/// Between two replies of one turn.
+const GAP: &str = "\n\n";
 
 /// The next thing to tell.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,106 +54,168 @@ pub(crate) struct Fold {
     open: HashMap<String, Open>,
     /// All words that were told and not taken back.
     told: String,
+    /// So many bytes of them are replies on record: what an agent says before it calls a tool stands, whatever becomes of
+    /// the reply after it.
+    settled: usize,
 }
 
 #[derive(Debug, Default)]
 struct Open {
+    /// The words of its reply so far. A tool call ends one reply, and another may follow in the same step.
     words: String,
     news: usize,
+    /// What was settled before its first words: so much stands if its try is void.
+    before: Option<usize>,
 }
 
 impl Fold {
     /// What the next event tells.
     pub(crate) fn take(&mut self, event: Event) -> Vec<Told> {
-        let told = self.read(event);
-        self.count(&told);
+        let mut told = Vec::new();
+        self.read(event, &mut told);
         told
     }
 
     /// What is left to tell of the answer that the run ended with.
     pub(crate) fn end(&mut self, response: &str) -> Vec<Told> {
-        let told = if self.told.trim_end().ends_with(response.trim_end()) {
-            Vec::new()
-        } else if let Some(rest) = response.strip_prefix(self.told.as_str()) {
-            vec![Told::Words(rest.to_owned())]
+        let mut told = Vec::new();
+        if self.told.trim_end().ends_with(response.trim_end()) {
+            return told;
+        }
+        if let Some(rest) = response.strip_prefix(&self.told[self.settled..]) {
+            self.say(rest, &mut told);
         } else {
-            vec![Told::Void, Told::Words(response.to_owned())]
-        };
-        self.count(&told);
+            self.void(&mut told);
+            self.say(response, &mut told);
+        }
         told
     }
 
-    fn count(&mut self, told: &[Told]) {
-        for one in told {
-            match one {
-                Told::Words(words) => self.told.push_str(words),
-                Told::Void => self.told.clear(),
-                Told::News(_) | Told::Asks(_) | Told::Over(_) => {}
-            }
+    /// Tells words. Two replies do not run into one another.
+    fn say(&mut self, words: &str, told: &mut Vec<Told>) {
+        if words.is_empty() {
+            return;
+        }
+        let runs_on = self.told.len() > self.settled || words.starts_with(char::is_whitespace);
+        if !runs_on && self.told.ends_with(|last: char| !last.is_whitespace()) {
+            self.told.push_str(GAP);
+            self.settled = self.told.len();
+            told.push(Told::Words(GAP.to_owned()));
+        }
+        self.told.push_str(words);
+        told.push(Told::Words(words.to_owned()));
+    }
+
+    /// Takes back what is on no record. A listener knows only how to begin anew, so what stands is told again.
+    fn void(&mut self, told: &mut Vec<Told>) {
+        self.settled = self.told.floor_char_boundary(self.settled);
+        self.told.truncate(self.settled);
+        told.push(Told::Void);
+        if !self.told.is_empty() {
+            told.push(Told::Words(self.told.clone()));
         }
     }
 
-    fn read(&mut self, event: Event) -> Vec<Told> {
+    fn read(&mut self, event: Event, told: &mut Vec<Told>) {
         match event.body {
-            Body::Started { .. } | Body::Resumed { .. } => Vec::new(),
+            Body::Started { .. } | Body::Resumed { .. } => {}
             Body::Delta { node, text, data, restarted, .. } => {
-                self.piece(node, text, data, restarted.is_some())
+                self.piece(node, text, data, restarted.is_some(), told);
             }
             Body::Step { path, tasks, .. } => {
-                let told = tasks.iter().flat_map(|task| self.task(task)).collect();
+                for task in &tasks {
+                    self.task(task, told);
+                }
                 if path.is_empty() {
                     self.open.clear();
                 }
-                told
             }
             // What the step in progress had shown before the crash is void.
-            Body::Restarted { .. } => self.void_all(),
-            Body::Paused { questions } => vec![Told::Asks(questions)],
-            Body::Finished => vec![Told::Over(End::Finished)],
-            Body::Failed { code, message, .. } => vec![Told::Over(End::Failed { code, message })],
-            Body::Cancelled { .. } => vec![Told::Over(End::Cancelled)],
-            Body::Draining | Body::Error { .. } => vec![Told::Over(End::Left)],
+            Body::Restarted { .. } => {
+                if let Some(before) = self.open.values().filter_map(|open| open.before).min() {
+                    self.settled = before;
+                    self.void(told);
+                }
+                self.open.clear();
+            }
+            Body::Paused { questions } => told.push(Told::Asks(questions)),
+            Body::Finished => told.push(Told::Over(End::Finished)),
+            Body::Failed { code, message, .. } => told.push(Told::Over(End::Failed { code, message })),
+            Body::Cancelled { .. } => told.push(Told::Over(End::Cancelled)),
+            Body::Draining | Body::Error { .. } => told.push(Told::Over(End::Left)),
         }
     }
 
-    fn piece(&mut self, node: String, text: Option<String>, data: Option<Value>, void: bool) -> Vec<Told> {
-        let open = self.open.entry(node).or_default();
-        let mut told = Vec::new();
+    fn piece(
+        &mut self,
+        node: String,
+        text: Option<String>,
+        data: Option<Value>,
+        void: bool,
+        told: &mut Vec<Told>,
+    ) {
+        let mut open = self.open.remove(&node).unwrap_or_default();
         if void {
-            if !open.words.is_empty() {
-                told.push(Told::Void);
+            if let Some(before) = open.before {
+                self.settled = before;
+                self.void(told);
             }
-            *open = Open::default();
+            open = Open::default();
         }
         if let Some(text) = text {
+            open.before = open.before.or(Some(self.settled));
             open.words.push_str(&text);
-            told.push(Told::Words(text));
+            self.say(&text, told);
         }
         if let Some(data) = data {
             open.news += 1;
+            if is_call(&data) {
+                open.words.clear();
+                self.settled = self.told.len();
+            }
             told.push(Told::News(data));
         }
-        told
+        self.open.insert(node, open);
     }
 
-    fn task(&mut self, task: &Task) -> Vec<Told> {
+    fn task(&mut self, task: &Task, told: &mut Vec<Told>) {
         let open = self.open.remove(&task.node).unwrap_or_default();
-        let mut told = Vec::new();
-        if let Some(Value::Array(events)) = task.notes.get("events") {
-            told.extend(events.iter().skip(open.news).cloned().map(Told::News));
+        let events =
+            task.notes.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let unseen = events.get(open.news..).unwrap_or_default();
+        if !open.words.is_empty()
+            && !self.settle(&open.words, &task.update, told)
+            && unseen.iter().any(is_call)
+        {
+            // A reply that ended in a tool call, of which only the last one of the step is on record: it was cut off here.
+            self.say("…", told);
+            self.settled = self.told.len();
         }
-        told
+        told.extend(unseen.iter().cloned().map(Told::News));
     }
 
-    fn void_all(&mut self) -> Vec<Told> {
-        let shown = self.open.values().any(|open| !open.words.is_empty());
-        self.open.clear();
-        if shown { vec![Told::Void] } else { Vec::new() }
+    /// The words of a node are on record: those that came too late to be seen on their way are told now. Whether they are.
+    fn settle(&mut self, seen: &str, update: &Value, told: &mut Vec<Told>) -> bool {
+        let Ok(replies) = history::replies_in(update) else { return false };
+        match replies.strip_prefix(seen) {
+            Some(rest) => self.say(rest, told),
+            None if replies.trim() == seen.trim() => {}
+            // Words that are on no record: how the turn ended decides about them.
+            None => return false,
+        }
+        self.settled = self.told.len();
+        true
     }
+}
+
+/// Whether news are a call of a tool.
+fn is_call(news: &Value) -> bool {
+    news["type"] == "tool_call"
 }
 
 #[cfg(test)]
 mod tests {
+    use doran_llm::Message;
     use serde_json::json;
 
     use super::*;
@@ -170,6 +236,15 @@ mod tests {
             notes: [("events".to_owned(), events)].into(),
         };
         Body::Step { step: 1, path: String::new(), tasks: vec![task], next: vec![] }.into()
+    }
+
+    /// A step that puts this reply on record.
+    fn replied(node: &str, reply: &str) -> Event {
+        let mut event = step(node, json!([{ "type": "tool_call" }]));
+        if let Body::Step { tasks, .. } = &mut event.body {
+            tasks[0].update = json!({ "messages": [{ "put": Message::assistant("m", reply) }] });
+        }
+        event
     }
 
     fn words(events: Vec<Event>, response: &str) -> String {
@@ -199,6 +274,88 @@ mod tests {
         let before_a_tool =
             vec![delta("agent", "찾아보겠습니다. "), step("agent", json!([])), delta("agent", whole)];
         assert_eq!(words(before_a_tool, whole), format!("찾아보겠습니다. {whole}"));
+    }
+
+    #[test]
+    fn what_is_said_before_a_tool_stands_whatever_was_seen_live() {
+        let (first, whole) = ("시간을 확인해 볼게요.", "지금은 세 시입니다. 늦지 마세요.");
+        for seen in ["", "시간을 ", first] {
+            for heard in ["", "지금은 세", whole] {
+                let pieces = |text: &str| (!text.is_empty()).then(|| delta("agent", text));
+                let events: Vec<Event> = [
+                    pieces(seen),
+                    Some(replied("agent", first)),
+                    Some(step("tools", json!([]))),
+                    pieces(heard),
+                    Some(replied("agent", whole)),
+                ]
+                .into_iter()
+                .flatten()
+                .collect();
+                let mut fold = Fold::default();
+                let mut told: Vec<Told> = events.into_iter().flat_map(|event| fold.take(event)).collect();
+                told.extend(fold.end(whole));
+                assert!(!told.contains(&Told::Void), "{seen:?} {heard:?}: {told:?}");
+                let said: String = told
+                    .iter()
+                    .filter_map(|one| if let Told::Words(words) = one { Some(words.as_str()) } else { None })
+                    .collect();
+                let expected = if seen.is_empty() { whole.to_owned() } else { format!("{first}\n\n{whole}") };
+                assert_eq!(said, expected, "{seen:?} {heard:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn replies_of_one_step_are_told_apart_by_the_tools_between_them() {
+        let call = json!({ "type": "tool_call", "name": "calculator" });
+        let called = || -> Event {
+            let data = Some(call.clone());
+            Body::Delta { node: "agent".into(), attempt: 1, index: 0, text: None, data, restarted: None }
+                .into()
+        };
+        for (events, expected) in [
+            (vec![delta("agent", "확인해"), replied("agent", "세 시.")], "확인해…\n\n세 시."),
+            (vec![delta("agent", "확인해요."), called(), replied("agent", "세 시.")], "확인해요.\n\n세 시."),
+            (
+                vec![delta("agent", "확인해요."), called(), delta("agent", "세"), replied("agent", "세 시.")],
+                "확인해요.\n\n세 시.",
+            ),
+        ] {
+            assert_eq!(words(events, "세 시."), expected);
+        }
+        let mut again = delta("agent", "확인해요.");
+        if let Body::Delta { restarted, .. } = &mut again.body {
+            *restarted = Some("reset".into());
+        }
+        let events = vec![
+            delta("agent", "확인해요."),
+            called(),
+            delta("agent", "두"),
+            again,
+            called(),
+            delta("agent", "세 시."),
+        ];
+        assert_eq!(
+            words(events, "세 시."),
+            "확인해요.\n\n세 시.",
+            "a try that is void is void with its tools"
+        );
+    }
+
+    #[test]
+    fn a_reply_that_begins_anew_does_not_unsay_the_one_before_it() {
+        let mut again = delta("agent", "지금은 네 시입니다.");
+        if let Body::Delta { restarted, .. } = &mut again.body {
+            *restarted = Some("reset".into());
+        }
+        let events = vec![
+            delta("agent", "확인해 볼게요. "),
+            replied("agent", "확인해 볼게요. "),
+            delta("agent", "지금은 세"),
+            again,
+        ];
+        assert_eq!(words(events, "지금은 네 시입니다."), "확인해 볼게요. 지금은 네 시입니다.");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! client gave, and nothing is done twice.
 //!
 //! A question to an agent is not kept here: the store knows the run that a key started, and the same key comes back to
-//! that run. Refusals are not kept either: once their reason is gone, the same request under the same key may be taken.
+//! that run. A key that is kept here is none of a question. Refusals are not kept either: once their reason is gone, the same request under the same key may be taken.
 //! What is kept outlives the process, for a day, and of each tenant only so much.
 
 use std::collections::{HashMap, VecDeque};
@@ -48,6 +48,25 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
             "`Idempotency-Key`는 눈에 보이는 ASCII 문자 1~200자입니다",
         )),
     }
+}
+
+/// Refuses a key that stands for something else than a question, which the store keeps the keys of.
+pub(crate) async fn check_unused(app: &App, tenant: &Tenant, key: &str) -> Result<(), ApiError> {
+    match kept(app, tenant, &name(key)).await? {
+        Some(_) => Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into()),
+        None => Ok(()),
+    }
+}
+
+/// Where the answer to the request with this key is kept.
+fn name(key: &str) -> String {
+    format!("http-once/{}", digest(&[key.as_bytes()]))
+}
+
+async fn kept(app: &App, tenant: &Tenant, name: &str) -> Result<Option<Kept>, ApiError> {
+    let kept = app.runtime.store().cached(tenant, name).await.map_err(EngineError::from)?;
+    // What was forgotten is kept as nothing until it is cleared away.
+    Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
 /// What all requests with a key share.
@@ -136,12 +155,12 @@ impl Once {
             return Ok((status, Json(body)).into_response());
         };
         let asked = self.what.clone();
-        let name = format!("http-once/{}", digest(&[key.as_bytes()]));
+        let name = name(key);
         let key = key.clone();
         let working = async move {
             let lane = self.app.answers.lane(&name);
             let _alone = lane.lock().await;
-            if let Some(kept) = self.kept(&name).await? {
+            if let Some(kept) = kept(&self.app, &self.tenant, &name).await? {
                 return kept.again(&asked, key);
             }
             let (status, body) = act.await?;
@@ -154,12 +173,6 @@ impl Once {
             tracing::error!(%error, "a request that may be sent again failed");
             ApiError::from(Code::Internal)
         })?
-    }
-
-    async fn kept(&self, name: &str) -> Result<Option<Kept>, ApiError> {
-        let kept = self.app.runtime.store().cached(&self.tenant, name).await.map_err(EngineError::from)?;
-        // What was forgotten is kept as nothing until it is cleared away.
-        Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// What was done is done: an answer that could not be kept is given all the same.

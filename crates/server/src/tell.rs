@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use doran_agents::{Cited, Source};
 use doran_engine::{EngineError, RunKey, Until, Watch};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::App;
-use crate::api::Event;
+use crate::api::{Body, Event};
 use crate::ask;
 use crate::error::ApiError;
 use crate::fold::{End, Fold, Told};
@@ -25,7 +26,8 @@ pub(crate) async fn news(app: &App, run: &RunKey, thread: &str) -> Result<Vec<Va
     Ok(news)
 }
 
-/// A run as it is told. The last thing is [`Told::Over`] or [`Told::Asks`].
+/// A run as it is told. The last thing is [`Told::Over`] or [`Told::Asks`]. Sources are counted as people count them, and
+/// told once all words were.
 pub(crate) struct Tale {
     app: App,
     agent: String,
@@ -33,6 +35,11 @@ pub(crate) struct Tale {
     thread: String,
     watch: Watch,
     fold: Fold,
+    cited: Cited,
+    /// What the answer rests on, until its words were told.
+    sources: Option<Value>,
+    /// What the turn rests on, once it is over.
+    rests_on: Vec<Source>,
     ready: VecDeque<Told>,
     over: bool,
 }
@@ -48,9 +55,17 @@ impl Tale {
             thread: thread.to_owned(),
             watch,
             fold: Fold::default(),
+            cited: Cited::default(),
+            sources: None,
+            rests_on: Vec::new(),
             ready: VecDeque::new(),
             over: false,
         })
+    }
+
+    /// What the answer rests on, once it was told.
+    pub(crate) fn rests_on(&self) -> &[Source] {
+        &self.rests_on
     }
 
     /// The next thing, once it happens.
@@ -84,15 +99,53 @@ impl Tale {
             }
         };
         let Ok(event) = event else { return self.end(End::Left) };
+        // Between steps nothing of a number can be on its way.
+        let is_piece = matches!(event.body, Body::Delta { .. });
+        if let Body::Step { tasks, .. } = &event.body {
+            tasks.iter().for_each(|task| self.cited.learn_from(&task.update));
+        }
         for told in self.fold.take(event) {
-            let told = match told {
-                Told::Over(End::Finished) => Told::Over(self.last_words().await),
-                other => other,
-            };
-            if matches!(told, Told::Over(_)) {
-                self.over = true;
+            if !is_piece && !matches!(told, Told::Words(_)) {
+                self.flush();
             }
+            match told {
+                Told::Over(End::Finished) => {
+                    let end = self.last_words().await;
+                    self.end(end);
+                }
+                Told::Over(end) => self.end(end),
+                other => self.tell(other),
+            }
+        }
+        if !is_piece {
+            self.flush();
+        }
+    }
+
+    /// Tells a thing, its sources counted.
+    fn tell(&mut self, told: Told) {
+        let told = match told {
+            Told::Words(words) => Told::Words(self.cited.pass(&words)),
+            Told::Void => {
+                self.cited.begin_anew();
+                Told::Void
+            }
+            Told::News(news) if news["type"] == "sources" => {
+                self.sources = Some(news);
+                return;
+            }
+            other => other,
+        };
+        if !matches!(&told, Told::Words(words) if words.is_empty()) {
             self.ready.push_back(told);
+        }
+    }
+
+    /// Tells what was held back because a number might have followed.
+    fn flush(&mut self) {
+        let rest = self.cited.rest();
+        if !rest.is_empty() {
+            self.ready.push_back(Told::Words(rest));
         }
     }
 
@@ -102,16 +155,21 @@ impl Tale {
             Ok(row) => ask::turn(&self.app, &self.agent, &row).await.ok(),
             Err(_) => None,
         };
-        match turn {
-            Some(turn) if turn.error => {
-                End::Unanswered { code: turn.error_code.unwrap_or_default(), words: turn.response }
-            }
-            Some(turn) => {
-                self.ready.extend(self.fold.end(&turn.response));
-                End::Finished
-            }
-            None => End::Finished,
+        let Some(turn) = turn else { return End::Finished };
+        if turn.error {
+            return End::Unanswered { code: turn.error_code.unwrap_or_default(), words: turn.response };
         }
+        self.cited.learn(turn.sources.iter().map(|source| source.number));
+        for told in self.fold.end(&turn.response) {
+            self.tell(told);
+        }
+        self.flush();
+        self.rests_on = self.cited.counted(&turn.sources);
+        if let Some(mut news) = self.sources.take() {
+            news["sources"] = json!(self.rests_on);
+            self.ready.push_back(Told::News(news));
+        }
+        End::Finished
     }
 
     fn end(&mut self, end: End) {

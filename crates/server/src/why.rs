@@ -66,7 +66,7 @@ impl Why {
             StoreError::Busy { thread, run } => format!("대화 `{thread}`에서 실행 `{run}`이 진행 중입니다"),
             StoreError::Fenced => "다른 작업자가 실행을 가져갔거나, 실행이 끝났거나 지워졌습니다".to_owned(),
             StoreError::Conflict(said) => format!("요청이 지금 상태에 맞지 않습니다 ({said})"),
-            StoreError::KeyReused(key) => format!("멱등 키 `{key}`는 다른 요청에 쓰였습니다"),
+            StoreError::KeyReused(key) => format!("멱등 키 `{key}`은(는) 다른 요청에 쓰였습니다"),
             StoreError::NotFound { what, id } => {
                 let what = match *what {
                     "thread" => "대화",

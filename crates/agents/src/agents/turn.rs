@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cited::Cited;
 use crate::language::Language;
 use crate::source::Source;
 use crate::state::Progress;
@@ -45,6 +46,13 @@ impl Turn {
             language: progress.language,
             ..Self::default()
         }
+    }
+
+    /// The turn with its sources counted as people count them: from 1, as the answer names them.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        let (cited, response) = Cited::all(&self.response, self.sources.iter().map(|source| source.number));
+        Self { sources: cited.counted(&self.sources), response, ..self }
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     if let Err(error) = &came {
         shown["error"] = json!(true);
         shown["response"] = json!(crate::output::sentence(error, output.language));
-        shown["errorCode"] = json!("not_asked");
+        shown["errorCode"] = json!(crate::output::code(error).unwrap_or("not_asked"));
     }
     output.data(&format!("{shown}\n"))?;
     came?;
@@ -157,6 +157,7 @@ fn question(words: &[String]) -> anyhow::Result<String> {
             "질문이 비어 있습니다. `doran ask 질문`처럼 적거나 파이프로 넣으세요",
             "the question is empty; write `doran ask QUESTION`, or pipe it in"
         )
+        .coded("empty_input")
         .into());
     }
     Ok(text.trim().to_owned())

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use doran_agents::Rewriting;
+use doran_engine::store::Retention;
 
 use crate::environment::Environment;
 use crate::output::{Both, Language, both};
@@ -54,7 +55,7 @@ pub(crate) struct Config {
     /// None sets no limit.
     pub(crate) max_run_cost_micros: Option<u64>,
     /// None keeps finished runs for ever.
-    pub(crate) retention: Option<Duration>,
+    pub(crate) retention: Retention,
     /// The tables of the settings file.
     pub(crate) tables: Tables,
     /// Keys found in the environment.
@@ -300,7 +301,11 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         "auto" => format!("{}-{}", host(environment), std::process::id()),
         name => name.to_owned(),
     };
-    let days = u64::from(number(values, "retention_days")?);
+    let retention = Retention {
+        old_entries: some(number(values, "retention_days")?).map(days),
+        idle_threads: some(number(values, "conversation_days")?).map(days),
+        ..Retention::default()
+    };
     let config = Config {
         data_dir,
         database,
@@ -318,7 +323,7 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         run_timeout: Duration::from_secs(number(values, "run_timeout_seconds")?.into()),
         max_run_tokens: some(number(values, "max_run_tokens")?),
         max_run_cost_micros: some(number(values, "max_run_cost_cents")?).map(|cents| cents * 10_000),
-        retention: (days > 0).then(|| Duration::from_secs(days * 24 * 60 * 60)),
+        retention,
         tables: Tables::default(),
         secrets: Secrets::default(),
         file: None,
@@ -335,6 +340,10 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
         }
     }
     Ok(config)
+}
+
+fn days(number: u64) -> Duration {
+    Duration::from_secs(number * 24 * 60 * 60)
 }
 
 /// A limit, where 0 is none.

@@ -252,8 +252,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: Kind::Whole { least: 0, most: 36_500 },
         default: "0",
         secret: false,
-        en: "Days after which the steps of finished runs may be removed; `0` keeps them for ever.",
-        ko: "끝난 실행의 단계를 지워도 되는 날수. `0`이면 지우지 않는다.",
+        en: "Days after which steps that the newest state of their conversation does not need are removed; `0` keeps them for ever. Short conversations, and the newest steps of long ones, stay whole: see `conversation_days`.",
+        ko: "대화의 지금 상태에 필요 없는 단계를 지우는 날수. `0`이면 지우지 않는다. 짧은 대화와 긴 대화의 최근 단계는 그대로 남는다: `conversation_days`를 보라.",
+    },
+    Setting {
+        key: "conversation_days",
+        env: "DORAN_CONVERSATION_DAYS",
+        flag: None,
+        kind: Kind::Whole { least: 0, most: 36_500 },
+        default: "0",
+        secret: false,
+        en: "Days after which a conversation in which nothing happens any more is removed, with all its runs; `0` keeps conversations for ever.",
+        ko: "더는 아무 일도 없는 대화를 그 실행과 함께 모두 지우는 날수. `0`이면 대화를 지우지 않는다.",
     },
 ];
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::time::Duration;
 
 use expect_test::expect_file;
 
@@ -33,7 +34,7 @@ fn every_setting_has_a_default_that_fits() {
     let Config { data_dir, database, max_steps, retention, .. } = loaded.config;
     assert_eq!(data_dir, Path::new("/home/me/.local/share/doran"));
     assert_eq!(database, Database::Sqlite("/home/me/.local/share/doran/doran.db".into()));
-    assert_eq!((max_steps, retention), (100, None));
+    assert_eq!((max_steps, retention.old_entries, retention.idle_threads), (100, None, None));
 }
 
 #[test]
@@ -48,6 +49,14 @@ fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
     assert_eq!(shown(&loaded(&[], &env, here), "log"), "info (env DORAN_LOG)");
     assert_eq!(shown(&loaded(&[("log", "debug")], &env, here), "log"), "debug (flag --log)");
     assert_eq!(shown(&loaded(&[], &[("DORAN_LOG", "")], Path::new("/nowhere")), "log"), "warn (default)");
+}
+
+#[test]
+fn what_may_be_removed_is_told_in_days() {
+    let env = [("DORAN_RETENTION_DAYS", "2"), ("DORAN_CONVERSATION_DAYS", "3")];
+    let retention = loaded(&[], &env, Path::new("/nowhere")).config.retention;
+    let days = |number: u64| Some(Duration::from_secs(number * 86_400));
+    assert_eq!((retention.old_entries, retention.idle_threads), (days(2), days(3)));
 }
 
 #[test]

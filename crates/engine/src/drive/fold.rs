@@ -10,7 +10,7 @@ use crate::graph::Core;
 use crate::log::{self, Place, Snapshot};
 use crate::plan::{self, Position};
 use crate::state::State;
-use crate::store::{Entry, EntryKind, Loaded, NewEntry, Record, Seq};
+use crate::store::{Entry, EntryKind, Loaded, NewEntry, Record, Seq, Usage};
 
 /// Logs up to this size are replayed without a thought.
 const SMALL_LOG: u64 = 64 * 1024;
@@ -28,6 +28,8 @@ pub(crate) struct At<S> {
     pub active_ms: u64,
     /// Records that go out with the pause.
     pub unsaved: Vec<Record>,
+    /// What the tasks of the paused step spent and the pause books.
+    pub unbooked: Usage,
     /// Steps of subgraphs inside the step in progress: path of the task, body.
     pub inner: Vec<(String, Vec<u8>)>,
     /// The entry with the snapshot replay starts from; 0 for the beginning.
@@ -65,6 +67,7 @@ impl<S: State> At<S> {
             finished: Vec::new(),
             active_ms: 0,
             unsaved: Vec::new(),
+            unbooked: Usage::default(),
             inner: Vec::new(),
             base: 0,
             astray: None,
@@ -108,12 +111,11 @@ impl<S: State> At<S> {
         self.weight.since += bytes;
     }
 
-    /// A step was written; `head` is its last entry.
-    pub(crate) fn wrote(&mut self, head: Option<Seq>) {
+    /// A step was written; `head` is its last entry, and the end of the run when it ended with it.
+    pub(crate) fn wrote(&mut self, head: Option<Seq>, ended: bool) {
         if let (true, Some(head)) = (self.weight.pending, head) {
             // The step that carries the snapshot is the last entry, or the one before `Finished`.
-            let ended = Seq::from(self.position.due.is_empty());
-            self.base = head - ended;
+            self.base = head - Seq::from(ended);
             self.weight = Weight { since: 0, state: self.weight.state, pending: false };
         }
     }

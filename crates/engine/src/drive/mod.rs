@@ -3,8 +3,9 @@
 //! graph or subgraph.
 //!
 //! Retries and timeouts are in `task`; panics in `panic`; side by side is in `fan`; rebuilding a state from the log is
-//! in `fold`.
+//! in `fold`; how a run ends is in `end`.
 
+mod end;
 mod fan;
 mod fold;
 mod panic;
@@ -22,14 +23,16 @@ use crate::log::{self, AskKind, Place, Question};
 use crate::plan;
 use crate::state::State;
 use crate::store::{
-    Commit, Committed, EntryKind, NewEntry, NewStatus, Record, RunFailure, Signal, Stage, Status, StoreError,
-    Usage,
+    Commit, Committed, EntryKind, NewEntry, NewStatus, Record, RunFailure, Stage, Status, StoreError, Usage,
 };
 
-pub(crate) use fold::{At, rebuild};
+pub(crate) use end::{base_after, cancel_claimed, end_cancelled, write_failure};
+use end::{cancel_paused, finish_at_once};
+pub(crate) use fold::{At, readable, rebuild};
 pub(crate) use panic::caught;
 pub use run_cx::Limits;
 pub(crate) use run_cx::{Journal, RunCx, Tip};
+pub(crate) use task::Spent;
 
 /// The key of a breakpoint's answer. Keys of calls hold a `#`, so no call has this one.
 const BREAK: &str = "break";
@@ -68,11 +71,12 @@ impl Halt {
 }
 
 impl Halt {
-    /// The same, and these records are written with it.
-    fn keeping(self, more: Vec<Record>) -> Self {
+    /// The same, and these records are written and this is booked with it.
+    fn keeping(self, more: Vec<Record>, spent: Usage) -> Self {
         match self {
-            Self::Failed { failure, node, usage, mut records } => {
+            Self::Failed { failure, node, mut usage, mut records } => {
                 records.extend(more);
+                usage += spent;
                 Self::Failed { failure, node, usage, records }
             }
             other => other,
@@ -125,6 +129,7 @@ pub(crate) async fn drive_run<S: State>(
             let commit = Commit {
                 entries: vec![at.entry(EntryKind::Paused, body)],
                 records,
+                usage: std::mem::take(&mut at.unbooked),
                 status: Some(NewStatus { status: Status::Paused, error: None }),
                 ..Commit::default()
             };
@@ -142,51 +147,6 @@ pub(crate) async fn drive_run<S: State>(
     }
 }
 
-/// Ends a run that came to rest while somebody asked to cancel it: its claim is over, so the store does it.
-async fn cancel_paused(run: &RunCx) -> Halt {
-    let Some(journal) = &run.journal else { return Halt::Cancelled };
-    let key = journal.fence.thread.run(journal.fence.run);
-    let body = log::bytes(&log::Cancelled::default());
-    match journal.store.signal(&key, Signal::Cancel { body }).await {
-        Ok(_) => Halt::Cancelled,
-        Err(error) => Halt::Lost(error),
-    }
-}
-
-/// Writes the end of a run that failed. Gives back what is to be told: the failure, or that it could not be written.
-pub(crate) async fn write_failure<S: State>(run: &Arc<RunCx>, at: &mut At<S>, halt: Halt) -> Halt {
-    let Halt::Failed { failure, node, usage, records } = halt else { return halt };
-    let body = log::bytes(&log::Failed { failure: failure.clone(), node: node.clone() });
-    let commit = Commit {
-        entries: vec![at.entry(EntryKind::Failed, body)],
-        records,
-        usage,
-        status: Some(NewStatus { status: Status::Failed, error: Some(failure.clone()) }),
-        ..Commit::default()
-    };
-    match run.commit(commit).await {
-        Ok(_) => Halt::Failed { failure, node, usage, records: Vec::new() },
-        Err(error) => Halt::Lost(error),
-    }
-}
-
-async fn end_cancelled(run: &RunCx) -> Halt {
-    let partial = run.live.as_ref().map(|live| live.partial()).unwrap_or_default();
-    let body = log::bytes(&log::Cancelled { partial });
-    let entry = NewEntry { kind: EntryKind::Cancelled, body, parent: None, base: 0, snapshot: None };
-    let commit = Commit {
-        entries: vec![entry],
-        clear_records: true,
-        usage: run.unbooked(),
-        status: Some(NewStatus { status: Status::Cancelled, error: None }),
-        ..Commit::default()
-    };
-    match run.commit(commit).await {
-        Ok(_) => Halt::Cancelled,
-        Err(error) => Halt::Lost(error),
-    }
-}
-
 /// The loop.
 pub(crate) async fn drive<S: State>(
     graph: &Arc<Core<S>>,
@@ -195,49 +155,63 @@ pub(crate) async fn drive<S: State>(
     at: &mut At<S>,
 ) -> Result<(Ended, Option<Committed>), Halt> {
     let mut last = None;
-    if at.position.due.is_empty() && scope.is_outer() {
-        last = finish_at_once(run, at).await?;
-    }
-    while !at.position.due.is_empty() {
-        if scope.is_outer() && run.release.is_cancelled() {
-            return Err(Halt::Released);
+    let mut ended = false;
+    while !ended {
+        let over = at.position.due.is_empty();
+        if !over {
+            if scope.is_outer() && run.release.is_cancelled() {
+                return Err(Halt::Released);
+            }
+            run.check_limits().map_err(|limit| Halt::failed(failure::LIMIT_EXCEEDED, limit.to_string()))?;
         }
-        run.check_limits().map_err(|limit| Halt::failed(failure::LIMIT_EXCEEDED, limit.to_string()))?;
         if let Some(question) = breakpoint(graph, run, scope, at) {
             return Ok((Ended::Paused(vec![question]), None));
         }
+        if over {
+            // Nothing was due from the beginning, or a breakpoint stood after the last step.
+            if scope.is_outer() {
+                last = finish_at_once(run, at).await?;
+            }
+            break;
+        }
         match step::run(graph, run, scope, at).await? {
-            step::StepEnd::Done(done) => last = fold_and_write(graph, run, scope, at, done).await?,
-            step::StepEnd::Paused { asks, records } => {
+            step::StepEnd::Done(done) => {
+                (last, ended) = fold_and_write(graph, run, scope, at, done).await?;
+            }
+            step::StepEnd::Paused { asks, records, usage } => {
                 if scope.is_outer() {
-                    at.unsaved = records;
+                    (at.unsaved, at.unbooked) = (records, usage);
                 } else {
-                    run.record(records).await?;
+                    run.commit(Commit { records, usage, ..Commit::default() }).await?;
                 }
                 return Ok((Ended::Paused(asks), None));
             }
         }
-        if run.cancel.is_cancelled() && !at.position.due.is_empty() {
+        if run.cancel.is_cancelled() && !ended {
             return Err(Halt::Cancelled);
         }
     }
     Ok((Ended::Finished, last))
 }
 
-/// Folds the updates of a finished step, finds out what is due, and writes the step as one transaction.
+/// Folds the updates of a finished step, finds out what is due, and writes the step as one transaction. Tells whether
+/// that was the end.
 async fn fold_and_write<S: State>(
     graph: &Arc<Core<S>>,
     run: &Arc<RunCx>,
     scope: &Scope,
     at: &mut At<S>,
     done: Vec<task::Done<S::Update>>,
-) -> Result<Option<Committed>, Halt> {
-    let durable = run.journal.is_some();
-    let usage = done.iter().fold(Usage::default(), |mut sum, done| {
-        sum += done.usage;
-        sum
-    });
-    let tasks = if durable { stored_tasks(graph, at, &done)? } else { Vec::new() };
+) -> Result<(Option<Committed>, bool), Halt> {
+    let mut usage = Usage::default();
+    done.iter().for_each(|done| usage += done.unbooked());
+    let tasks: Vec<log::TaskDone> = at
+        .position
+        .due
+        .iter()
+        .zip(&done)
+        .filter_map(|(task, done)| step::stored(graph, task, done))
+        .collect();
     // Reducers and branches are not the engine's code. What is half folded when one panics is not written.
     let folded = catch_unwind(AssertUnwindSafe(|| fold_updates(graph, at, done))).unwrap_or_else(|panic| {
         let nodes: Vec<String> =
@@ -247,25 +221,14 @@ async fn fold_and_write<S: State>(
         Err(Halt::failed(failure::PANIC, message))
     });
     if let Err(halt) = folded {
-        return Err(halt.keeping(step::results(scope, at.position.step, &tasks)));
+        return Err(halt.keeping(step::results(scope, at.position.step, &tasks), usage));
     }
     run.stepped();
-    if !durable {
-        return Ok(None);
+    let ended = at.position.due.is_empty() && breakpoint(graph, run, scope, at).is_none();
+    if run.journal.is_none() {
+        return Ok((None, ended));
     }
-    write_step(graph, run, scope, at, tasks, usage).await
-}
-
-/// What is to be written of a finished step's tasks.
-fn stored_tasks<S: State>(
-    graph: &Core<S>,
-    at: &At<S>,
-    done: &[task::Done<S::Update>],
-) -> Result<Vec<log::TaskDone>, Halt> {
-    let nodes = at.position.due.iter().map(|task| task.node);
-    let stored =
-        |(node, done)| step::stored(graph, node, done).map_err(|error| not_json(graph, node, &error));
-    nodes.zip(done).map(stored).collect()
+    Ok((write_step(graph, run, scope, at, tasks, usage, ended).await?, ended))
 }
 
 /// Folds the updates of a finished step and moves on to what is due after it.
@@ -274,18 +237,17 @@ fn fold_updates<S: State>(
     at: &mut At<S>,
     done: Vec<task::Done<S::Update>>,
 ) -> Result<(), Halt> {
-    let nodes: Vec<plan::Ix> = at.position.due.iter().map(|task| task.node).collect();
+    // Tasks of one node lie side by side, and lead on as one.
+    let mut nodes: Vec<plan::Ix> = at.position.due.iter().map(|task| task.node).collect();
+    nodes.dedup();
     let state = Arc::make_mut(&mut at.state);
     for done in done {
         state.apply(done.update);
     }
     let mut routes = Vec::with_capacity(nodes.len());
     for node in &nodes {
-        let next = graph.route(*node, state).map_err(|undeclared| {
-            let name = &graph.node(*node).name;
-            let message =
-                format!("the branch of node `{name}` led to `{}`, which it had not declared", undeclared.0);
-            Halt::failed(failure::UNDECLARED_TARGET, message)
+        let next = graph.route(*node, state).map_err(|astray| {
+            Halt::failed(failure::UNDECLARED_TARGET, astray.told(&graph.node(*node).name))
         })?;
         routes.push((*node, next));
     }
@@ -307,6 +269,7 @@ async fn write_step<S: State>(
     at: &mut At<S>,
     tasks: Vec<log::TaskDone>,
     usage: Usage,
+    ended: bool,
 ) -> Result<Option<Committed>, Halt> {
     let active_ms = u64::try_from(run.active().as_millis()).unwrap_or(u64::MAX);
     let step = log::Step {
@@ -328,7 +291,6 @@ async fn write_step<S: State>(
         Scope::Outer => {
             at.add_weight(run.take_inner_bytes());
             let mut entries = vec![at.step_entry(graph, body, step.at, active_ms)];
-            let ended = at.position.due.is_empty();
             if ended {
                 entries.push(at.entry(EntryKind::Finished, b"{}".to_vec()));
             }
@@ -342,7 +304,7 @@ async fn write_step<S: State>(
     };
     failpoint::hit("event.before_publish");
     run.drop_inner();
-    at.wrote(committed.map(|committed| committed.head));
+    at.wrote(committed.map(|committed| committed.head), ended);
     Ok(committed)
 }
 
@@ -362,18 +324,7 @@ async fn write_inner(run: Arc<RunCx>, path: String, commit: Commit) -> Result<Op
     }
 }
 
-/// A run that was started where nothing is due ends with an entry of its own.
-async fn finish_at_once<S: State>(run: &RunCx, at: &mut At<S>) -> Result<Option<Committed>, Halt> {
-    let commit = Commit {
-        entries: vec![at.entry(EntryKind::Finished, b"{}".to_vec())],
-        clear_records: true,
-        status: Some(NewStatus { status: Status::Finished, error: None }),
-        ..Commit::default()
-    };
-    Ok(run.commit(commit).await?)
-}
-
-/// The question of a breakpoint that stands before this step and was not answered yet.
+/// The question of a breakpoint that stands here, before what is due or after what finished, and was not answered yet.
 fn breakpoint<S: State>(graph: &Core<S>, run: &RunCx, scope: &Scope, at: &At<S>) -> Option<Question> {
     let name = |ix: plan::Ix| &graph.node(ix).name;
     let before = at.position.due.iter().map(|task| task.node).find(|ix| {
@@ -402,11 +353,6 @@ fn breakpoint<S: State>(graph: &Core<S>, run: &RunCx, scope: &Scope, at: &At<S>)
 fn open_record(question: &Question) -> Option<Record> {
     let (path, key) = question.id.split_once(':')?;
     Some(Record { path: path.into(), key: key.into(), stage: Stage::Open, body: Vec::new() })
-}
-
-fn not_json<S: State>(graph: &Core<S>, node: plan::Ix, error: &serde_json::Error) -> Halt {
-    let message = format!("the update of node `{}` cannot be stored: {error}", graph.node(node).name);
-    Halt::failed(failure::NOT_STORABLE, message)
 }
 
 /// Runs a graph without a store, to its end.

@@ -338,11 +338,7 @@ impl RunCx {
     /// What was spent and no row counts: by the tasks of a step that will not be finished.
     pub(crate) fn unbooked(&self) -> Usage {
         let Meter { usage, booked, .. } = &*self.meter();
-        Usage {
-            input_tokens: usage.input_tokens.saturating_sub(booked.input_tokens),
-            output_tokens: usage.output_tokens.saturating_sub(booked.output_tokens),
-            cost_micros: usage.cost_micros.saturating_sub(booked.cost_micros),
-        }
+        usage.minus(*booked)
     }
 
     /// Steps and usage as the row of the run has them after the last commit.

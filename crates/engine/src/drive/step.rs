@@ -2,24 +2,21 @@
 
 use std::sync::Arc;
 
-use serde_json::value::to_raw_value;
-
 use crate::drive::fan::side_by_side;
-use crate::drive::fold;
-use crate::drive::task::{self, Done, RESULT, SPENT, TaskEnd};
+use crate::drive::task::{self, BOOKED, Done, RESULT, SPENT, TaskEnd};
 use crate::drive::{At, Halt, RunCx, Scope};
 use crate::failure;
 use crate::graph::Core;
 use crate::log::{self, Question, TaskDone};
-use crate::plan::{Ix, Task};
+use crate::plan::Task;
 use crate::state::{Snap, State};
 use crate::store::{Record, Stage, Usage};
 
 pub(crate) enum StepEnd<U> {
     /// All tasks finished; their results in order.
     Done(Vec<Done<U>>),
-    /// Some wait. `records` hold what the others did and is not written yet.
-    Paused { asks: Vec<Question>, records: Vec<Record> },
+    /// Some wait. `records` hold what the others did, `usage` what all of them spent; neither is written yet.
+    Paused { asks: Vec<Question>, records: Vec<Record>, usage: Usage },
 }
 
 /// Runs the tasks that are due.
@@ -69,7 +66,7 @@ async fn gather<S: State>(
         let mut records = Vec::new();
         for (place, end) in came {
             if left > 0 && run.journal.is_some() {
-                records.extend(finished(graph, scope, at, place, &end)?);
+                records.extend(finished(graph, scope, at, place, &end));
             }
             ends[place] = Some(end);
         }
@@ -96,32 +93,39 @@ fn settle<S: State>(
         return Ok(StepEnd::Done(done.collect()));
     }
     let mut records = Vec::new();
-    for (place, end) in ends.iter().enumerate() {
-        records.extend(finished(graph, scope, at, place, end)?);
-    }
     let mut asks = Vec::new();
     let mut failed = None;
-    let mut spent = Usage::default();
+    let mut usage = Usage::default();
     for (place, (end, task)) in ends.into_iter().zip(&at.position.due).enumerate() {
-        match end {
+        let path = scope.path(at.position.step, place);
+        records.extend(finished(graph, scope, at, place, &end));
+        let amounts = match end {
             TaskEnd::Lost(error) => return Err(Halt::Lost(error)),
-            TaskEnd::Paused(mut more) => asks.append(&mut more),
-            TaskEnd::Failed { failure, usage, spent: amounts } => {
-                spent += usage;
-                // Booked with the failure, so a retry of the run does not count them again.
-                if !amounts.is_empty() {
-                    let path = scope.path(at.position.step, place);
-                    let body = log::bytes(&amounts);
-                    records.push(Record { path, key: SPENT.into(), stage: Stage::Done, body });
-                }
-                failed.get_or_insert((failure, graph.node(task.node).name.to_string()));
+            TaskEnd::Cancelled => continue,
+            TaskEnd::Done(done) => {
+                usage += done.unbooked();
+                records.extend(booked(path, done.usage));
+                continue;
             }
-            TaskEnd::Done(_) | TaskEnd::Cancelled => {}
+            TaskEnd::Paused { asks: mut more, spent } => {
+                asks.append(&mut more);
+                spent
+            }
+            TaskEnd::Failed { failure, spent } => {
+                failed.get_or_insert((failure, graph.node(task.node).name.to_string()));
+                spent
+            }
+        };
+        usage += amounts.unbooked;
+        // Booked with the end of this claim, so that the task does not count them again.
+        if !amounts.all.is_empty() {
+            let body = log::bytes(&amounts.all);
+            records.push(Record { path, key: SPENT.into(), stage: Stage::Done, body });
         }
     }
     match failed {
-        Some((failure, node)) => Err(Halt::Failed { failure, node: Some(node), usage: spent, records }),
-        None => Ok(StepEnd::Paused { asks, records }),
+        Some((failure, node)) => Err(Halt::Failed { failure, node: Some(node), usage, records }),
+        None => Ok(StepEnd::Paused { asks, records, usage }),
     }
 }
 
@@ -132,43 +136,37 @@ fn finished<S: State>(
     at: &At<S>,
     place: usize,
     end: &TaskEnd<S::Update>,
-) -> Result<Option<Record>, Halt> {
-    let TaskEnd::Done(done) = end else { return Ok(None) };
+) -> Option<Record> {
+    let TaskEnd::Done(done) = end else { return None };
     if done.replayed {
-        return Ok(None);
+        return None;
     }
-    let node = at.position.due[place].node;
-    let stored = stored(graph, node, done).map_err(|error| super::not_json(graph, node, &error))?;
+    let stored = stored(graph, &at.position.due[place], done)?;
     let path = scope.path(at.position.step, place);
-    Ok(Some(Record { path, key: RESULT.into(), stage: Stage::Done, body: log::bytes(&stored) }))
+    Some(Record { path, key: RESULT.into(), stage: Stage::Done, body: log::bytes(&stored) })
+}
+
+/// Says of a finished task of an unfinished step that the row of the run counts what it spent.
+fn booked(path: String, usage: Usage) -> Option<Record> {
+    (!usage.is_zero()).then(|| Record { path, key: BOOKED.into(), stage: Stage::Done, body: Vec::new() })
 }
 
 /// The records of a step whose tasks all finished, but which could not be folded.
 pub(crate) fn results(scope: &Scope, step: u32, tasks: &[TaskDone]) -> Vec<Record> {
-    let record = |(place, done): (usize, &TaskDone)| Record {
-        path: scope.path(step, place),
-        key: RESULT.into(),
-        stage: Stage::Done,
-        body: log::bytes(done),
+    let records = |(place, done): (usize, &TaskDone)| {
+        let path = scope.path(step, place);
+        let body = log::bytes(done);
+        let result = Record { path: path.clone(), key: RESULT.into(), stage: Stage::Done, body };
+        [Some(result), booked(path, done.usage)].into_iter().flatten()
     };
-    tasks.iter().enumerate().map(record).collect()
+    tasks.iter().enumerate().flat_map(records).collect()
 }
 
-/// The stored form of what a task did.
-pub(crate) fn stored<S: State>(
-    graph: &Core<S>,
-    node: Ix,
-    done: &Done<S::Update>,
-) -> Result<TaskDone, serde_json::Error> {
-    let update = to_raw_value(&done.update)?;
-    if !fold::readable::<S::Update>(update.get().as_bytes()) {
-        return Err(serde::ser::Error::custom(
-            "it does not read back: is there a number that is none (NaN)?",
-        ));
-    }
-    Ok(TaskDone {
-        node: graph.node(node).name.to_string(),
-        update,
+/// The stored form of what a task did. A run without a store has none.
+pub(crate) fn stored<S: State>(graph: &Core<S>, task: &Task, done: &Done<S::Update>) -> Option<TaskDone> {
+    Some(TaskDone {
+        node: graph.node(task.node).name.to_string(),
+        update: done.json.clone()?,
         ms: done.ms,
         attempts: done.attempts,
         cached: done.cached,

@@ -8,16 +8,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cx::{Cx, Scratch, TaskCx};
-use crate::drive::RunCx;
 use crate::drive::panic::{caught, said};
+use crate::drive::{RunCx, readable};
 use crate::error::{Kind, NodeError};
 use crate::failpoint;
-use crate::failure::{LIMIT_EXCEEDED, NODE_FAILED, PANIC, STATE_MISMATCH, TIMEOUT};
+use crate::failure::{LIMIT_EXCEEDED, NODE_FAILED, NOT_STORABLE, PANIC, STATE_MISMATCH, TIMEOUT};
 use crate::graph::{Built, Cache, Core, NodeFuture};
 use crate::log::{Question, TaskDone};
 use crate::plan::Task;
@@ -27,33 +30,51 @@ use crate::store::{BoxError, RunFailure, Stage, StoreError, Usage};
 /// The key under which a finished task of an unfinished step is recorded.
 pub(crate) const RESULT: &str = "=";
 
-/// The key of the amounts that a failed task counted.
+/// The key of the amounts that a task which did not finish counted, and the row of the run counts too.
 pub(crate) const SPENT: &str = "spent";
+
+/// The key that says of a recorded result that the row of the run counts what it spent.
+pub(crate) const BOOKED: &str = "booked";
 
 /// How a task ended.
 pub(crate) enum TaskEnd<U> {
     Done(Done<U>),
-    Paused(Vec<Question>),
-    Failed {
-        failure: RunFailure,
-        usage: Usage,
-        /// All amounts it counted, in order, those of an earlier failure included.
-        spent: Vec<Usage>,
-    },
+    Paused { asks: Vec<Question>, spent: Spent },
+    Failed { failure: RunFailure, spent: Spent },
     Cancelled,
     Lost(StoreError),
+}
+
+/// What a task spent that did not finish.
+#[derive(Default)]
+pub(crate) struct Spent {
+    /// All amounts it counted, in order, those of earlier lives included.
+    pub all: Vec<Usage>,
+    /// What the row of the run does not count yet.
+    pub unbooked: Usage,
 }
 
 /// A task that finished.
 pub(crate) struct Done<U> {
     pub update: U,
+    /// The update as it is written; none in a run without a store.
+    pub json: Option<Box<RawValue>>,
     pub ms: u64,
     pub attempts: u32,
     pub cached: bool,
     pub usage: Usage,
+    /// The part of it that the row of the run counts already.
+    pub booked: Usage,
     pub notes: BTreeMap<String, Value>,
     /// It finished in an earlier life of the step.
     pub replayed: bool,
+}
+
+impl<U> Done<U> {
+    /// What it spent and the row of the run does not count yet.
+    pub(crate) fn unbooked(&self) -> Usage {
+        self.usage.minus(self.booked)
+    }
 }
 
 /// Runs a task. Whatever panics in it, the key of its cache included, is an error of its node.
@@ -69,8 +90,7 @@ pub(crate) async fn run<S: State>(
         Ok(end) => end,
         Err(said) => TaskEnd::Failed {
             failure: RunFailure { code: PANIC.into(), message: format!("node `{node}`: panicked: {said}") },
-            usage: Usage::default(),
-            spent: Vec::new(),
+            spent: Spent::default(),
         },
     }
 }
@@ -84,25 +104,27 @@ async fn run_once<S: State>(
 ) -> TaskEnd<S::Update> {
     let node = graph.node(task.node);
     let mut scratch = Scratch::default();
-    for record in run.records_of(&path) {
-        if record.key == RESULT {
-            let end = replay(&record.body, &node.name);
-            if let TaskEnd::Done(done) = &end {
-                run.spent_before(done.usage);
+    let records = run.records_of(&path);
+    let booked = records.iter().any(|record| record.key == BOOKED);
+    for record in records {
+        match record.key.as_str() {
+            RESULT => {
+                let end = replay(&record.body, &node.name, booked);
+                if let TaskEnd::Done(done) = &end {
+                    run.spent_before(done.unbooked());
+                }
+                return end;
             }
-            return end;
-        }
-        if record.key == SPENT {
-            scratch.spent = serde_json::from_slice(&record.body).unwrap_or_default();
-            continue;
-        }
-        if record.stage != Stage::Open {
-            scratch.recorded.insert(record.key, (record.stage, record.body));
+            SPENT => scratch.spent_before(serde_json::from_slice(&record.body).unwrap_or_default()),
+            _ if record.stage != Stage::Open => {
+                scratch.recorded.insert(record.key, (record.stage, record.body));
+            }
+            _ => {}
         }
     }
     let cached = match &node.cache {
         Some(cache) => match look_up(&run, &graph, node, cache, &state, task.input.as_ref()).await {
-            Ok(Looked::Found(update)) => return TaskEnd::Done(from_cache(update)),
+            Ok(Looked::Found(update, json)) => return TaskEnd::Done(from_cache(update, json)),
             Ok(Looked::Missing(key)) => Some((key, cache.lifetime)),
             Err(error) => return TaskEnd::Lost(error),
         },
@@ -118,10 +140,17 @@ async fn run_once<S: State>(
     }));
     failpoint::hit("node.before_start");
     let (end, attempts) = attempts(node, &run, &state, &cx).await;
+    let end = end.and_then(|update| match run.journal.is_some().then(|| written(&update)).transpose() {
+        Ok(json) => Ok((update, json)),
+        Err(error) => {
+            let message = format!("its update cannot be stored: {error}");
+            Err(Failure::new(Kind::Permanent, NOT_STORABLE, message))
+        }
+    });
     let (asks, usage, spent, notes, unsaved) = {
         let mut scratch = cx.scratch();
         let (asks, notes) = (std::mem::take(&mut scratch.asks), std::mem::take(&mut scratch.notes));
-        (asks, scratch.usage, std::mem::take(&mut scratch.spent), notes, scratch.take_buffered())
+        (asks, scratch.usage, scratch.take_spent(), notes, scratch.take_buffered())
     };
     // A task that runs again, after an answer or a retry of the run, is to see the same time again.
     if (end.is_err() || !asks.is_empty())
@@ -139,21 +168,41 @@ async fn run_once<S: State>(
             })
         }
         // A question is a question even when the node swallowed the error that says so, or made another of it.
-        Ok(_) | Err(Failure { of_node: true, .. }) if !asks.is_empty() => TaskEnd::Paused(asks),
-        Ok(update) => {
-            if let Some((key, lifetime)) = cached
-                && let Err(error) = keep(&run, &key, &update, lifetime).await
+        Ok(_) | Err(Failure { of_node: true, .. }) if !asks.is_empty() => TaskEnd::Paused { asks, spent },
+        Ok((update, json)) => {
+            if let (Some((key, lifetime)), Some(json)) = (cached, &json)
+                && let Err(error) = keep(&run, &key, json, lifetime).await
             {
                 return TaskEnd::Lost(error);
             }
             let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-            TaskEnd::Done(Done { update, ms, attempts, cached: false, usage, notes, replayed: false })
+            let booked = usage.minus(spent.unbooked);
+            TaskEnd::Done(Done {
+                update,
+                json,
+                ms,
+                attempts,
+                cached: false,
+                usage,
+                booked,
+                notes,
+                replayed: false,
+            })
         }
         Err(Failure { code, message, .. }) => {
             let message = format!("node `{}`: {message}", node.name);
-            TaskEnd::Failed { failure: RunFailure { code: code.into_owned(), message }, usage, spent }
+            TaskEnd::Failed { failure: RunFailure { code: code.into_owned(), message }, spent }
         }
     }
+}
+
+/// An update as it is written, if it reads back as one.
+fn written<U: Serialize + DeserializeOwned>(update: &U) -> Result<Box<RawValue>, serde_json::Error> {
+    let json = to_raw_value(update)?;
+    if readable::<U>(json.get().as_bytes()) {
+        return Ok(json);
+    }
+    Err(serde::ser::Error::custom("it does not read back: is there a number that is none (NaN)?"))
 }
 
 struct Failure {
@@ -210,6 +259,9 @@ async fn attempts<S: State>(
         tokio::select! {
             () = sleep(wait) => {}
             () = run.cancel.cancelled() => return (outcome, tried),
+            limit = run.out_of_time() => {
+                return (Err(Failure::new(Kind::Limit, LIMIT_EXCEEDED, limit.to_string())), tried);
+            }
         }
     }
 }
@@ -235,16 +287,18 @@ async fn attempt<S: State>(node: &Built<S>, state: &Snap<S>, cx: &Cx) -> Result<
 /// Ends when the time is over, with the reason.
 async fn out_of_time(total: Option<Duration>, idle: Option<Duration>, cx: &Cx) -> String {
     let begun = Instant::now();
+    // A time that no clock can tell never comes.
     let in_all = async {
-        match total {
-            Some(limit) => sleep_until(begun + limit).await,
+        match total.and_then(|limit| begun.checked_add(limit)) {
+            Some(end) => sleep_until(end).await,
             None => pending().await,
         }
     };
     let silent = async {
         let Some(limit) = idle else { return pending().await };
         loop {
-            let until = cx.last_sign().unwrap_or(begun) + limit;
+            let sign = cx.last_sign().unwrap_or(begun);
+            let Some(until) = sign.checked_add(limit) else { return pending().await };
             if until <= Instant::now() {
                 return;
             }
@@ -275,16 +329,18 @@ fn jitter() -> f64 {
         / f64::from(u32::MAX)
 }
 
-fn replay<U: serde::de::DeserializeOwned>(body: &[u8], node: &str) -> TaskEnd<U> {
+fn replay<U: DeserializeOwned>(body: &[u8], node: &str, booked: bool) -> TaskEnd<U> {
     let done = serde_json::from_slice::<TaskDone>(body)
         .and_then(|done| Ok((serde_json::from_str(done.update.get())?, done)));
     match done {
         Ok((update, done)) => TaskEnd::Done(Done {
             update,
+            json: Some(done.update),
             ms: done.ms,
             attempts: done.attempts,
             cached: done.cached,
             usage: done.usage,
+            booked: if booked { done.usage } else { Usage::default() },
             notes: done.notes,
             replayed: true,
         }),
@@ -293,26 +349,27 @@ fn replay<U: serde::de::DeserializeOwned>(body: &[u8], node: &str) -> TaskEnd<U>
                 code: STATE_MISMATCH.into(),
                 message: format!("the recorded result of node `{node}` does not fit its state: {error}"),
             },
-            usage: Usage::default(),
-            spent: Vec::new(),
+            spent: Spent::default(),
         },
     }
 }
 
-fn from_cache<U>(update: U) -> Done<U> {
+fn from_cache<U>(update: U, json: Box<RawValue>) -> Done<U> {
     Done {
         update,
+        json: Some(json),
         ms: 0,
         attempts: 1,
         cached: true,
         usage: Usage::default(),
+        booked: Usage::default(),
         notes: BTreeMap::new(),
         replayed: false,
     }
 }
 
 enum Looked<U> {
-    Found(U),
+    Found(U, Box<RawValue>),
     Missing(String),
 }
 
@@ -334,20 +391,17 @@ async fn look_up<S: State>(
     let Some(journal) = &run.journal else { return Ok(Looked::Missing(key)) };
     let found = journal.store.cached(&journal.fence.thread.tenant, &key).await?;
     // A value that does not fit the state any more is as good as none.
-    match found.and_then(|body| serde_json::from_slice(&body).ok()) {
-        Some(update) => Ok(Looked::Found(update)),
+    let fits = |body: Vec<u8>| {
+        let json: Box<RawValue> = serde_json::from_slice(&body).ok()?;
+        Some((serde_json::from_str(json.get()).ok()?, json))
+    };
+    match found.and_then(fits) {
+        Some((update, json)) => Ok(Looked::Found(update, json)),
         None => Ok(Looked::Missing(key)),
     }
 }
 
-async fn keep<U: serde::Serialize>(
-    run: &RunCx,
-    key: &str,
-    update: &U,
-    lifetime: Option<Duration>,
-) -> Result<(), StoreError> {
+async fn keep(run: &RunCx, key: &str, json: &RawValue, lifetime: Option<Duration>) -> Result<(), StoreError> {
     let Some(journal) = &run.journal else { return Ok(()) };
-    // What cannot be written is not kept; the step itself will say so.
-    let Ok(body) = serde_json::to_vec(update) else { return Ok(()) };
-    journal.store.keep(&journal.fence.thread.tenant, key, &body, lifetime).await
+    journal.store.keep(&journal.fence.thread.tenant, key, json.get().as_bytes(), lifetime).await
 }

@@ -7,9 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::BuildError;
 use crate::graph::node::{Lead, Way};
-use crate::graph::{
-    Built, Choose, Core, Def, Drawing, DrawnEdge, DrawnNode, Edge, Graph, Nodes, To, Undeclared,
-};
+use crate::graph::{Built, Choose, Core, Def, Drawing, DrawnEdge, DrawnNode, Edge, Graph, NoWay, Nodes, To};
 use crate::plan::{Ix, Next, Topology};
 use crate::state::State;
 
@@ -170,7 +168,7 @@ fn checked<S: State, N: 'static>(
         let known = |node: &N| {
             let name = name_of(node);
             let found = declared.iter().find(|(declared, _)| declared == name);
-            found.map(|(_, ix)| *ix).ok_or_else(|| Undeclared(name.to_owned()))
+            found.map(|(_, ix)| *ix).ok_or_else(|| NoWay::Undeclared(name.to_owned()))
         };
         let chosen = match choose(state) {
             // A list without anything in it leads nowhere, so it needs the same leave.
@@ -180,7 +178,7 @@ fn checked<S: State, N: 'static>(
         };
         match chosen {
             To::End if may_end => Ok(Next::End),
-            To::End => Err(Undeclared("__end__".into())),
+            To::End => Err(NoWay::Undeclared("__end__".into())),
             To::Node(node) => Ok(Next::Nodes(vec![known(&node)?])),
             To::All(nodes) => Ok(Next::Nodes(nodes.iter().map(known).collect::<Result<_, _>>()?)),
             To::Each(node, items) => Ok(Next::Each(known(&node)?, items)),

@@ -43,6 +43,7 @@ pub enum To<N> {
     /// To all of these, side by side. None at all is [`To::End`].
     All(Vec<N>),
     /// To one task of this node for each item, side by side. A task reads its item with [`Cx::input`](crate::Cx::input).
+    /// The node must not be a join, which runs once.
     /// No items at all is [`To::End`]; [`To::each`] says where to go then.
     Each(N, Vec<Value>),
     /// Nowhere.
@@ -158,6 +159,15 @@ pub struct Drawing {
     pub edges: Vec<DrawnEdge>,
 }
 
+impl Drawing {
+    /// Whether the graph, or one inside it, has a node of this name.
+    pub(crate) fn has(&self, node: &str) -> bool {
+        self.nodes
+            .iter()
+            .any(|known| known.id == node || known.inner.as_ref().is_some_and(|inner| inner.has(node)))
+    }
+}
+
 /// A node as drawn. The ends of a graph are called `__start__` and `__end__`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DrawnNode {
@@ -211,11 +221,29 @@ pub(crate) enum Edge<S> {
 }
 
 /// Chooses by the state. `Err` names a target that was not declared.
-pub(crate) type Choose<S> = Arc<dyn Fn(&S) -> Result<Next, Undeclared> + Send + Sync>;
+pub(crate) type Choose<S> = Arc<dyn Fn(&S) -> Result<Next, NoWay> + Send + Sync>;
 
-/// A branch led somewhere it had not declared.
+/// A branch led somewhere it cannot lead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Undeclared(pub String);
+pub(crate) enum NoWay {
+    Undeclared(String),
+    /// It handed items to a join, which runs once, when all it waits for have come.
+    ItemsToJoin(String),
+}
+
+impl NoWay {
+    /// What to say of the branch of `node`.
+    pub(crate) fn told(&self, node: &str) -> String {
+        match self {
+            Self::Undeclared(to) => {
+                format!("the branch of node `{node}` led to `{to}`, which it had not declared")
+            }
+            Self::ItemsToJoin(join) => format!(
+                "the branch of node `{node}` handed items to join `{join}`, which runs once: put a node between them"
+            ),
+        }
+    }
+}
 
 impl<S: State> Core<S> {
     pub(crate) fn node(&self, ix: Ix) -> &Built<S> {
@@ -226,12 +254,17 @@ impl<S: State> Core<S> {
         self.nodes.iter().position(|node| &*node.name == name).and_then(|ix| Ix::try_from(ix).ok())
     }
 
-    /// Where a finished task of this node leads, by the state after the step.
-    pub(crate) fn route(&self, ix: Ix, state: &S) -> Result<Next, Undeclared> {
+    /// Where this node leads once its tasks finished, by the state after the step.
+    pub(crate) fn route(&self, ix: Ix, state: &S) -> Result<Next, NoWay> {
         match &self.node(ix).edge {
             Edge::End => Ok(Next::End),
             Edge::Then(targets) => Ok(Next::Nodes(targets.clone())),
-            Edge::Branch(choose) => choose(state),
+            Edge::Branch(choose) => match choose(state)? {
+                Next::Each(to, _) if !self.topology.waits_for[usize::from(to)].is_empty() => {
+                    Err(NoWay::ItemsToJoin(self.node(to).name.to_string()))
+                }
+                next => Ok(next),
+            },
         }
     }
 }

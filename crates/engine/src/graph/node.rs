@@ -165,7 +165,7 @@ impl<S: State> Open<S> {
         self
     }
 
-    /// Pauses the run after this node.
+    /// Pauses the run after this node, also when nothing comes after it.
     pub fn pause_after(mut self) -> Self {
         self.pause_after = true;
         self
@@ -194,7 +194,8 @@ impl<S: State> Open<S> {
         self.branch(targets, move |state| To::Node(if holds(state) { yes.clone() } else { no.clone() }))
     }
 
-    /// Leads to one of `targets`, chosen by the state after the step.
+    /// Leads to one of `targets`, chosen by the state after the step. That is asked once a step, however many tasks of
+    /// the node ran side by side in it.
     ///
     /// The targets are declared so that the drawing is true; leading anywhere else fails the run and says so.
     pub fn branch<N>(

@@ -8,6 +8,7 @@ use crate::error::{Kind, NodeError};
 use crate::failure::LIMIT_EXCEEDED;
 use crate::graph::{Core, Drawing, Graph, Node, NodeFuture};
 use crate::state::{Snap, State};
+use crate::store::Commit;
 
 /// Runs `graph` as a node: `into` makes its input of the outer state, `from` makes the outer update of its result.
 ///
@@ -44,8 +45,8 @@ where
                     Err(NodeError::of(Kind::Paused, "waits for an answer"))
                 }
                 Err(Halt::Failed { failure, records, usage, .. }) => {
-                    cx.scratch().usage += usage;
-                    run.record(records).await.map_err(|error| NodeError::of(Kind::Store, error))?;
+                    let commit = Commit { records, usage, ..Commit::default() };
+                    run.commit(commit).await.map_err(|error| NodeError::of(Kind::Store, error))?;
                     let kind = if failure.code == LIMIT_EXCEEDED { Kind::Limit } else { Kind::Permanent };
                     Err(NodeError::of(kind, failure.message).with_code(failure.code))
                 }

@@ -46,7 +46,7 @@ pub(crate) struct Topology {
     pub deferred: Vec<bool>,
 }
 
-/// Where a finished task leads.
+/// Where a node leads once its tasks finished.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
     End,
@@ -68,11 +68,12 @@ pub(crate) fn begin(topology: &Topology, start: &[Ix]) -> Position {
     settle(topology, Position { due, ..Position::default() })
 }
 
-/// The position after a superstep whose tasks, in order, lead to `routes`.
+/// The position after a superstep whose tasks, in order, lead to `routes`. The tasks of one node lie side by side and
+/// lead on once, however many they are: where a node leads is a matter of the state, not of one of its tasks.
 pub(crate) fn advance(
     topology: &Topology,
     position: &Position,
-    routes: Vec<(Ix, Next)>,
+    mut routes: Vec<(Ix, Next)>,
 ) -> Result<Position, StuckJoin> {
     let mut next = Position {
         step: position.step + 1,
@@ -80,21 +81,15 @@ pub(crate) fn advance(
         held: position.held.clone(),
         arrived: position.arrived.clone(),
     };
-    // The tasks of one node lie side by side. A node comes to a join once a step, however many of its tasks do.
-    let mut counted: (Option<Ix>, Vec<Ix>) = (None, Vec::new());
+    routes.dedup_by_key(|(from, _)| *from);
     for (from, route) in routes {
-        if counted.0 != Some(from) {
-            counted = (Some(from), Vec::new());
-        }
         match route {
             Next::End => {}
             Next::Nodes(targets) => {
-                for target in targets {
-                    if counted.1.contains(&target) {
-                        continue;
-                    }
-                    if arrive(topology, &mut next, from, target) {
-                        counted.1.push(target);
+                for (nth, target) in targets.iter().enumerate() {
+                    // A node that is named twice is reached once.
+                    if !targets[..nth].contains(target) {
+                        arrive(topology, &mut next, from, *target);
                     }
                 }
             }
@@ -113,22 +108,20 @@ pub(crate) fn advance(
     }
 }
 
-/// Whether `target` is a join, which counts who came.
-fn arrive(topology: &Topology, next: &mut Position, from: Ix, target: Ix) -> bool {
+/// Makes `target` due. A join counts who came, and is due when all have.
+fn arrive(topology: &Topology, next: &mut Position, from: Ix, target: Ix) {
     let waits_for = &topology.waits_for[usize::from(target)];
-    let joins = !waits_for.is_empty();
-    if joins {
+    if !waits_for.is_empty() {
         let came = next.arrived.entry(target).or_default();
         came.insert(from);
         if came != waits_for {
-            return joins;
+            return;
         }
         next.arrived.remove(&target);
     }
     if !next.due.iter().any(|task| task.node == target && task.input.is_none()) {
         next.due.push(Task::plain(target));
     }
-    joins
 }
 
 /// Puts deferred nodes aside while others are due, and the rest into the order of definition. That order, and not

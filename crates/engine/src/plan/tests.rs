@@ -137,3 +137,18 @@ fn a_node_with_many_tasks_comes_to_a_barrier_once_a_step() {
     assert_eq!((due(&joined), joined.arrived.len()), ("d".to_owned(), 0));
     assert_eq!(due(&advance(&topology, &joined, routes(&["d>"])).expect("ended")), "");
 }
+
+#[test]
+fn a_node_with_many_tasks_hands_out_a_list_once() {
+    let topology = topology(3, "", &[]);
+    let items = || vec![Value::from(1), Value::from(2), Value::from(3)];
+    let first = advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, items()))]).expect("plan");
+    let list = || (1, Next::Each(2, vec![Value::from(7), Value::from(8)]));
+    assert_eq!(due(&advance(&topology, &first, vec![list(), list(), list()]).expect("plan")), "cc");
+}
+
+#[test]
+fn a_target_that_is_named_twice_is_reached_once() {
+    let topology = topology(4, "", &[("d", "bc")]);
+    check(&topology, "a", &[&["a>bbc"], &["b>dd", "c>dd"], &["d>"]], "a | bc | d | ");
+}

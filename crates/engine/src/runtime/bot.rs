@@ -75,6 +75,10 @@ impl<S: State> Bot<S> {
         let name = &self.hosted.name;
         let bad = |source| EngineError::BadInput { graph: name.clone(), source };
         let input = input.map(|input| to_raw_value(&input)).transpose().map_err(bad)?;
+        // It is read from the log from now on, so it must read back: a number that is none (NaN) does not.
+        if let Some(input) = &input {
+            self.hosted.check_update(input).map_err(bad)?;
+        }
         let hosted: Arc<dyn AnyGraph> = self.hosted.clone();
         self.runtime.submit(name, &hosted, thread, input, options).await
     }

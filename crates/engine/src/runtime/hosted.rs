@@ -143,24 +143,39 @@ impl<S: State> Hosted<S> {
         first: Option<Vec<u8>>,
     ) -> (Result<RunEnd, Halt>, Option<Committed>) {
         let row = &claimed.run;
-        let (stood, panicked) = match drive::caught(self.stand(&store, &claimed, first)).await {
-            Ok(stood) => (stood, None),
-            Err(said) => (Ok((At::fresh(plan::Position::default()), Last::default())), Some(said)),
+        let stood = match drive::caught(self.stand(&store, &claimed, first)).await {
+            Ok(Ok(stood)) => Ok(stood),
+            Ok(Err(EngineError::Store(error))) if is_gone(&error) => {
+                Err((failure::LOG_MISSING, format!("the log of the thread cannot be read: {error}")))
+            }
+            Ok(Err(EngineError::Store(error))) => return (Err(Halt::Lost(error)), None),
+            Ok(Err(error)) => Err((failure::STATE_MISMATCH, error.to_string())),
+            Err(said) => Err((failure::PANIC, format!("a reducer panicked while the log was read: {said}"))),
         };
-        let (head, base) = (claimed.head, stood.as_ref().map_or(0, |(at, _)| at.base));
-        let tip = tokio::sync::Mutex::new(Tip { head, base });
+        // However the run goes on, what it writes must be found again from where the log is whole.
+        let base = match &stood {
+            Ok((at, _)) => Ok(at.base),
+            Err(_) => drive::base_after(&store, &claimed).await,
+        };
+        let base = match base {
+            Ok(base) => base,
+            Err(error) => return (Err(Halt::Lost(error)), None),
+        };
+        let tip = tokio::sync::Mutex::new(Tip { head: claimed.head, base });
         run.journal = Some(Journal { store, fence: claimed.fence(), tip });
         let logged = stood.as_ref().map_or(0, |(at, _)| at.position.step);
         run.carry_on(row.steps, logged, row.usage, claimed.records.clone());
+        // To end a run nobody has to know where it stands.
+        if run.cancel.is_cancelled() {
+            return (Err(drive::end_cancelled(&run).await), None);
+        }
         let (mut at, last) = match stood {
             Ok(stood) => stood,
-            Err(EngineError::Store(error)) => return (Err(Halt::Lost(error)), None),
-            Err(error) => return fail(run, failure::STATE_MISMATCH, &error).await,
+            Err((code, message)) => {
+                let mut nowhere = At::<Nothing>::fresh(plan::Position::default());
+                return fail(&Arc::new(run), &mut nowhere, code, message).await;
+            }
         };
-        if let Some(said) = panicked {
-            let message = format!("a reducer panicked while the log was read: {said}");
-            return fail_shared(&Arc::new(run), &mut at, failure::PANIC, message).await;
-        }
         run.worked_before(Duration::from_millis(at.active_ms));
         for (path, body) in std::mem::take(&mut at.inner) {
             run.keep_inner(&path, body);
@@ -168,14 +183,14 @@ impl<S: State> Hosted<S> {
         let run = Arc::new(run);
         if row.epoch > 1 && row.fingerprint != self.core.fingerprint {
             let message = format!("graph `{}` changed since this run was started", self.name);
-            return fail_shared(&run, &mut at, failure::GRAPH_CHANGED, message).await;
+            return fail(&run, &mut at, failure::GRAPH_CHANGED, message).await;
         }
         if let Some(astray) = at.astray.clone() {
-            return fail_shared(&run, &mut at, failure::GRAPH_CHANGED, astray.to_string()).await;
+            return fail(&run, &mut at, failure::GRAPH_CHANGED, astray.to_string()).await;
         }
         if last.restarts > MOST_RESTARTS {
             let message = format!("the process ended {} times in the same step", last.restarts);
-            return fail_shared(&run, &mut at, failure::CRASH_LOOP, message).await;
+            return fail(&run, &mut at, failure::CRASH_LOOP, message).await;
         }
         if row.epoch > 1
             && !last.announces(row.epoch)
@@ -250,12 +265,16 @@ async fn note_restart<S: State>(run: &RunCx, at: &mut At<S>, epoch: u64) -> Resu
     Ok(())
 }
 
-async fn fail(run: RunCx, code: &str, error: &EngineError) -> (Result<RunEnd, Halt>, Option<Committed>) {
-    let mut nowhere = At::<Nothing>::fresh(plan::Position::default());
-    fail_shared(&Arc::new(run), &mut nowhere, code, error.to_string()).await
+/// Whether the log itself is gone or makes no sense. A thread that is gone was deleted, and the run with it.
+fn is_gone(error: &StoreError) -> bool {
+    match error {
+        StoreError::NotFound { what, .. } => *what != "thread",
+        StoreError::Damaged(_) => true,
+        _ => false,
+    }
 }
 
-async fn fail_shared<S: State>(
+async fn fail<S: State>(
     run: &Arc<RunCx>,
     at: &mut At<S>,
     code: &str,
@@ -308,9 +327,7 @@ impl<S: State> AnyGraph for Hosted<S> {
         let mut at = drive::rebuild(&self.core, loaded)?;
         at.take(&self.core, edit)?;
         let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
-        let route = self.core.route(ix, &at.state).map_err(|to| {
-            mismatch(format!("the branch of node `{node}` led to `{}`, which it had not declared", to.0))
-        })?;
+        let route = self.core.route(ix, &at.state).map_err(|astray| mismatch(astray.told(node)))?;
         let next = plan::advance(&self.core.topology, &plan::Position::default(), vec![(ix, route)])
             .map_err(|_| mismatch(format!("node `{node}` alone cannot fill the join it leads to")))?;
         Ok(Place::of(&next, &self.core))

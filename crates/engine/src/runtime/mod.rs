@@ -84,7 +84,7 @@ pub struct StartOptions {
     pub thread_metadata: Map<String, Value>,
     /// Limits of this run.
     pub limits: Option<Limits>,
-    /// Pause before these nodes.
+    /// Pause before these nodes, of the graph or of one inside it.
     pub pause_before: BTreeSet<String>,
     /// Pause after these nodes.
     pub pause_after: BTreeSet<String>,
@@ -205,6 +205,11 @@ impl Runtime {
     ) -> Result<RunHandle, EngineError> {
         if self.0.stop.is_cancelled() {
             return Err(EngineError::Stopped("it is shutting down".into()));
+        }
+        for node in options.pause_before.union(&options.pause_after) {
+            if !hosted.drawing().has(node) {
+                return Err(EngineError::UnknownNode { graph: graph.to_owned(), node: node.clone() });
+            }
         }
         let stored = StoredOptions {
             limits: options.limits,

@@ -28,7 +28,9 @@ impl Runtime {
     }
 
     /// Changes the state after entry `at` (the newest when `None`). The log keeps what was there; the thread goes on
-    /// from the change. Gives the number of the new entry. The thread must not have a run under way.
+    /// from the change. Gives the number of the new entry. The thread must not have a run under way, nor one that waits
+    /// for an answer: to correct a state before answering, cancel the run, edit, and start again from there, or edit a
+    /// [`fork`](Runtime::fork).
     pub async fn edit(
         &self,
         graph: &str,
@@ -97,21 +99,31 @@ impl Runtime {
     /// The open questions of a thread, with the run that asks.
     pub async fn questions(&self, thread: &ThreadKey) -> Result<Vec<(RunKey, Question)>, EngineError> {
         let store = &self.0.store;
-        let row = store.thread(thread).await?;
-        let Some(run) = row.active else { return Ok(Vec::new()) };
-        let run = store.run(&thread.run(run)).await?;
-        if run.status != Status::Paused {
-            return Ok(Vec::new());
+        loop {
+            let row = store.thread(thread).await?;
+            let Some(run) = row.active else { return Ok(Vec::new()) };
+            let run = store.run(&thread.run(run)).await?;
+            if run.status != Status::Paused {
+                return Ok(Vec::new());
+            }
+            let newest = store.entries(thread, row.head.saturating_sub(1), 2).await?;
+            return match newest.as_slice() {
+                [entry] if entry.kind == EntryKind::Paused => asked(&run.key(), entry),
+                [_] => {
+                    let message = format!("run `{}` is paused without a question", run.run);
+                    Err(StoreError::Damaged(message).into())
+                }
+                // The thread went on between two looks at it.
+                _ => continue,
+            };
         }
-        let newest = store.entries(thread, row.head.saturating_sub(1), 1).await?;
-        let Some(entry) = newest.first().filter(|entry| entry.kind == EntryKind::Paused) else {
-            let message = format!("run `{}` is paused without a question", run.run);
-            return Err(StoreError::Damaged(message).into());
-        };
-        let paused: log::Paused = serde_json::from_slice(&entry.body)
-            .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
-        Ok(paused.asks.into_iter().map(|ask| (run.key(), ask)).collect())
     }
+}
+
+fn asked(run: &RunKey, entry: &Entry) -> Result<Vec<(RunKey, Question)>, EngineError> {
+    let paused: log::Paused = serde_json::from_slice(&entry.body)
+        .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
+    Ok(paused.asks.into_iter().map(|ask| (run.clone(), ask)).collect())
 }
 
 /// What an entry after the loaded one starts its replay from.

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::{Halt, RunCx};
+use crate::drive::{self, Halt, RunCx};
 use crate::error::EngineError;
 use crate::id::ThreadKey;
 use crate::runtime::bot::RunRest;
@@ -149,6 +149,19 @@ impl Inner {
             match self.graph(&claimed.run.graph) {
                 Ok(graph) => {
                     self.drive(graph, claimed, None);
+                }
+                // To end a run nobody has to know its graph.
+                Err(_) if claimed.run.cancel_asked => {
+                    let inner = self.clone();
+                    tokio::spawn(async move {
+                        let fence = claimed.fence();
+                        let halt = drive::cancel_claimed(inner.store.clone(), claimed).await;
+                        let ended = matches!(halt, Halt::Cancelled);
+                        inner.rest_of(&fence, Err(halt));
+                        if ended {
+                            inner.pick_up_quietly(&fence.thread).await;
+                        }
+                    });
                 }
                 // Another worker may know the graph: it gets the run at once.
                 Err(error) => {

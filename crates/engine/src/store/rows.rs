@@ -223,6 +223,14 @@ impl Usage {
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
+
+    pub(crate) fn minus(self, less: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(less.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(less.output_tokens),
+            cost_micros: self.cost_micros.saturating_sub(less.cost_micros),
+        }
+    }
 }
 
 impl std::ops::AddAssign for Usage {
@@ -270,7 +278,7 @@ impl Default for ThreadFilter {
 }
 
 /// What `gc` may clear. `None` keeps for ever.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Threads that are free, have no run that waits and did not change for so long are removed whole.
     pub idle_threads: Option<Duration>,

@@ -550,3 +550,48 @@ async fn a_result_that_no_longer_fits_its_type_is_an_error_and_not_a_second_call
     let failed = second.runtime().store().runs(&thread("t").tenant, &filter).await.expect("runs");
     assert_eq!(failed.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_of_the_wrong_type_is_asked_again_and_nothing_at_all_is_an_outcome() {
+    let lives = Calls::default();
+    let counted = lives.clone();
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let lives = counted.clone();
+            async move {
+                let made = |_| async move {
+                    if lives.hit() == 1 {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, NodeError>(())
+                };
+                cx.once("mail", made).await?;
+                Ok(say("sent"))
+            }
+        }),
+    );
+    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
+    rest(&bot, &run).await;
+    assert!(answered(&bot, &run, json!({ "result": 5 })).await.contains("asks"));
+    let questions = bot.runtime().questions(&thread("t")).await.expect("questions");
+    assert_eq!(
+        questions[0].1.problem.as_deref(),
+        Some("the result does not fit: invalid type: integer `5`, expected unit")
+    );
+    assert_eq!(answered(&bot, &run, json!({ "result": null })).await, "sent");
+    assert_eq!(lives.count(), 1, "it was not made again");
+}
+
+#[tokio::test]
+async fn a_result_that_does_not_read_back_fails_at_once_and_not_after_the_next_crash() {
+    let graph = only(
+        "a",
+        does(|_, cx: Cx| async move {
+            let share: f64 = cx.effect("share", async { Ok::<_, NodeError>(f64::NAN) }).await?;
+            Ok(say(share.to_string()))
+        }),
+    );
+    let (end, _) = traced(&graph).await;
+    assert!(end.starts_with("not_storable: node `a`: the result cannot be stored"), "{end}");
+}

@@ -121,3 +121,46 @@ async fn watching_a_run_whose_entries_were_cleared_away_ends() {
     let mut watch = runtime.watch(&keys[0], 0, Until::End).await.expect("watch");
     assert!(watch.next().await.expect("no error").is_none(), "nothing is left to see, and it ends");
 }
+
+#[tokio::test]
+async fn an_input_that_does_not_read_back_is_refused_and_nothing_is_written() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let store = Arc::new(RamStore::new());
+    let bot = Runtime::new(store.clone()).graph("notes", &graph(&runs)).expect("registered");
+    let refused = bot.start(&thread(), Notes::update().share(f64::NAN)).await;
+    assert!(matches!(refused, Err(EngineError::BadInput { .. })));
+    assert!(store.thread(&thread()).await.is_err(), "the thread was not even made");
+    bot.run(&thread(), Notes::update().share(1.0)).await.expect("the thread lives");
+}
+
+#[tokio::test]
+async fn a_result_that_cannot_be_kept_cuts_off_no_sibling() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let slow = runs.clone();
+    let none = node(|_: Snap<Notes>| async { Ok::<_, NodeError>(Notes::update().share(f64::NAN)) });
+    let late = node(move |_: Snap<Notes>| {
+        let slow = slow.clone();
+        async move {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            slow.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, NodeError>(says("late"))
+        }
+    });
+    let graph = Graph::named()
+        .node("none", none.end())
+        .node("late", late.end())
+        .start("none")
+        .start("late")
+        .build()
+        .expect("sound");
+    let runtime = Runtime::new(Arc::new(RamStore::new()));
+    let bot = runtime.graph("notes", &graph).expect("registered");
+    let run = bot.start(&thread(), Notes::update()).await.expect("started");
+    for _ in 0..2 {
+        let Err(EngineError::Failed(failure)) = bot.outcome(&run).await else { panic!("did not fail") };
+        assert_eq!(failure.code, "not_storable");
+        assert_eq!(runs.load(Ordering::SeqCst), 1, "it ran to its end, and only once");
+        let again = runtime.retry(&run.key()).await.expect("tried again");
+        assert!(bot.outcome(&again).await.is_err());
+    }
+}

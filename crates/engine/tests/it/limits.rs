@@ -706,3 +706,20 @@ async fn what_a_failing_subgraph_spent_is_booked_once() {
     assert_eq!(rest(&bot, &again).await, "inner");
     assert_eq!(store.run(&run.key()).await.expect("the run").usage, TEN);
 }
+
+#[tokio::test]
+async fn a_time_that_never_comes_is_no_limit() {
+    let forever = Timeout { total: Some(std::time::Duration::MAX), idle: Some(std::time::Duration::MAX) };
+    assert_eq!(traced(&only("a", says("a").timeout(forever))).await.0, "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_another_try_does_not_outlive_the_time_of_its_run() {
+    let (node, calls) = fails(9, busy);
+    let graph = only("a", node.retry(Retry::times(5).first_wait(ms(60_000))));
+    let begun = tokio::time::Instant::now();
+    let (end, _) = limited(&graph, Limits { active: Some(ms(1000)), ..Limits::default() }).await;
+    assert!(end.starts_with("limit_exceeded"), "{end}");
+    assert_eq!(calls.count(), 1);
+    assert!(begun.elapsed() < ms(10_000), "{:?}", begun.elapsed());
+}

@@ -3,14 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use doran_engine::log::AskKind;
-use doran_engine::store::{Status, StoreError};
-use doran_engine::{Bot, Cx, EngineError, Graph, NodeError, Outcome, RunHandle, StartOptions, To};
+use doran_engine::store::{History, RamStore, RunFilter, Status, StoreError};
+use doran_engine::{
+    Bot, Cx, EngineError, Graph, NodeError, Outcome, RunHandle, StartOptions, To, node, subgraph,
+};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::support::{
-    Calls, Notes, NotesUpdate, bot, bot_on, does, ms, only, ram, rest, run, say, says, thread, told, trace,
+    Calls, Gate, GatedStore, Notes, NotesUpdate, Verdict, bot, bot_on, does, ms, only, ram, rest, run, say,
+    says, thread, told, trace,
 };
 
 /// Answers questions by id.
@@ -338,4 +343,99 @@ async fn a_graph_without_a_store_says_that_nobody_can_answer() {
     let graph = only("a", does(|_, cx| asks_word(cx, "who?")));
     let error = graph.run(Notes::update()).await.expect_err("nobody answers");
     assert_eq!(error.to_string(), "node `a` asks a question, and there is no store to wait in");
+}
+
+#[tokio::test]
+async fn a_breakpoint_after_the_last_node_stops_before_the_end() {
+    let bot = bot(&only("a", says("a").pause_after()));
+    let handle = started(&bot).await;
+    assert_eq!(rest(&bot, &handle).await, "1.0:break asks {\"due\":[],\"pause\":\"after\"}");
+    assert_eq!(bot.runtime().store().run(&handle.key()).await.expect("row").status, Status::Paused);
+    assert_eq!(told(bot.resume(&thread("t"), true).await), "a");
+    assert_eq!(trace(bot.runtime(), &handle.key()).await, "started | a | paused by a | resumed | finished");
+}
+
+#[tokio::test]
+async fn a_breakpoint_after_the_last_node_of_a_graph_inside_stops_before_the_outer_one_goes_on() {
+    let sub = subgraph(
+        only("a", says("a").pause_after()),
+        |_: &Notes| Notes::update(),
+        |inner: &Notes| Notes::update().said(inner.said.clone()),
+    );
+    let graph = Graph::named()
+        .node("sub", node(sub).then("b"))
+        .node("b", says("b").end())
+        .start("sub")
+        .build()
+        .expect("sound");
+    let bot = bot(&graph);
+    let handle = started(&bot).await;
+    assert_eq!(rest(&bot, &handle).await, "0.0/1.0:break asks {\"due\":[],\"pause\":\"after\"}");
+    assert_eq!(told(bot.resume(&thread("t"), true).await), "a b");
+    assert_eq!(
+        trace(bot.runtime(), &handle.key()).await,
+        "started | 0.0/a | paused by a | resumed | sub | b | finished"
+    );
+}
+
+#[tokio::test]
+async fn a_breakpoint_at_a_node_that_does_not_exist_is_refused() {
+    let bot = bot(&three());
+    for before in [true, false] {
+        let set = BTreeSet::from(["nope".to_owned()]);
+        let options = match before {
+            true => StartOptions { pause_before: set, ..StartOptions::default() },
+            false => StartOptions { pause_after: set, ..StartOptions::default() },
+        };
+        let refused = bot.start_with(&thread("t"), Some(Notes::update()), options).await;
+        let error = refused.err().expect("refused").to_string();
+        assert_eq!(error, "graph `g` has no node `nope`");
+    }
+    assert!(bot.runtime().store().thread(&thread("t")).await.is_err(), "no run exists");
+}
+
+/// Lets the node ask between two looks at its thread, once.
+struct AsksMeanwhile {
+    store: RamStore,
+    go: Arc<Notify>,
+    armed: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Gate for AsksMeanwhile {
+    async fn enter(&self, call: &'static str) -> Verdict {
+        if call == "run" && self.armed.swap(false, Ordering::SeqCst) {
+            self.go.notify_one();
+            loop {
+                let runs = self.store.runs(&thread("t").tenant, &RunFilter::default()).await.expect("runs");
+                if runs[0].status == Status::Paused {
+                    break;
+                }
+                tokio::time::sleep(ms(1)).await;
+            }
+        }
+        Verdict::Pass
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_asked_while_one_looks_is_found() {
+    let (store, go) = (ram(), Arc::new(Notify::new()));
+    let gate =
+        Arc::new(AsksMeanwhile { store: store.clone(), go: go.clone(), armed: AtomicBool::new(false) });
+    let graph = only(
+        "a",
+        does(move |_, cx: Cx| {
+            let go = go.clone();
+            async move {
+                go.notified().await;
+                asks_word(cx, "?").await
+            }
+        }),
+    );
+    let bot = bot_on(Arc::new(GatedStore { inner: store, gate: gate.clone() }), &graph);
+    started(&bot).await;
+    gate.armed.store(true, Ordering::SeqCst);
+    let questions = bot.runtime().questions(&thread("t")).await.expect("no word of damage");
+    assert_eq!(questions.len(), 1);
 }

@@ -545,3 +545,36 @@ fn words_of_an_update_are_kept_in_their_order() {
     state.apply(update);
     assert_eq!(state.line(), "a b");
 }
+
+#[tokio::test]
+async fn a_map_after_a_map_has_one_task_an_item() {
+    let each =
+        |to: &'static str| move |_: &Notes| To::Each(to.to_owned(), vec![1.into(), 2.into(), 3.into()]);
+    let graph = Graph::named()
+        .node("list", says("l").branch(["one"], each("one")))
+        .node("one", says("1").branch(["two"], each("two")))
+        .node("two", says("2").end())
+        .start("list")
+        .build()
+        .expect("sound");
+    let (end, trace) = traced(&graph).await;
+    assert_eq!(end, "l 1 1 1 2 2 2");
+    assert_eq!(trace, "started | list | one+one+one | two+two+two | finished");
+}
+
+#[tokio::test]
+async fn items_cannot_be_handed_to_a_join() {
+    let graph = Graph::named()
+        .node("split", says("s").then_all(["a", "b"]))
+        .node("a", says("a").branch(["join"], |_: &Notes| To::Each("join".to_owned(), vec![1.into()])))
+        .node("b", says("b").then("join"))
+        .node("join", says("j").end().after_all(["a", "b"]))
+        .start("split")
+        .build()
+        .expect("sound");
+    let (end, _) = traced(&graph).await;
+    assert_eq!(
+        end,
+        "undeclared_target: the branch of node `a` handed items to join `join`, which runs once: put a node between them"
+    );
+}

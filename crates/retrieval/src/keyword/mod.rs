@@ -9,6 +9,7 @@ mod everyday;
 mod gather;
 mod held;
 mod highlight;
+mod holds;
 mod memory;
 pub(crate) mod part;
 mod phrase;
@@ -32,6 +33,7 @@ use crate::split::split;
 
 pub use article::articles_named;
 pub use highlight::{Highlight, highlights, reasons};
+pub use holds::holds;
 pub use ranking::Ranking;
 pub use segment::{Segment, SegmentDocument};
 

@@ -169,6 +169,12 @@ impl Library {
         Ok(Self { inner, workers: Arc::new(Workers(Mutex::new(tasks))) })
     }
 
+    /// Where the files of a library were taken from, by document. The library stays with the process that has it.
+    pub fn origins(root: &Path) -> std::io::Result<HashMap<DocumentId, String>> {
+        let records = disk::peek(root)?;
+        Ok(records.into_iter().filter_map(|record| Some((record.id, record.origin?))).collect())
+    }
+
     /// Stops the work and lets go of the directory, so that it can be opened again at once. Other clones of this library
     /// keep it open.
     pub async fn close(self) {
@@ -262,6 +268,14 @@ impl Library {
         inner.wake.notify_one();
         inner.tell();
         Ok(status)
+    }
+
+    /// Whether another file was handed in under this name before, whose place this one takes.
+    pub fn would_replace(&self, new: &NewDocument) -> bool {
+        let key = Key::of(&new.tenant, &new.collection, &new.name);
+        let Some(record) = self.inner.shelf().record(&key) else { return false };
+        let known = record.incoming.map(|known| known.hash).or(record.ready.map(|ready| ready.hash));
+        known.is_some_and(|known| known != disk::hash(&new.bytes))
     }
 
     /// The documents of a tenant, newest change first.

@@ -7,7 +7,7 @@ use doran_engine::runtime::Piece;
 use doran_engine::store::{Entry, EntryKind, RunFailure, StoreError, Usage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Advice, advice};
 
@@ -143,7 +143,7 @@ pub struct Question {
     pub id: String,
     /// Who asks.
     pub node: String,
-    /// What.
+    /// What. One about a tool says in `answer` how a yes is written.
     pub question: Value,
     /// Why the last answer was not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,7 +152,13 @@ pub struct Question {
 
 impl Question {
     pub(crate) fn of(ask: &log::Question) -> Self {
-        let log::Question { id, node, question, problem, .. } = ask.clone();
+        let log::Question { id, node, mut question, problem, .. } = ask.clone();
+        if question["type"] == "approve_tool"
+            && let Some(question) = question.as_object_mut()
+        {
+            // An example, for whoever answers without having read about it.
+            question.entry("answer").or_insert_with(|| json!({ "approve": true }));
+        }
         Self { id, node, question, problem }
     }
 }

@@ -146,7 +146,7 @@ pub struct Said {
 
 impl Said {
     pub(crate) fn of(said: doran_agents::history::Said) -> Self {
-        let doran_agents::history::Said { message, sources, run, seq, at } = said;
+        let doran_agents::history::Said { message, sources, run, seq, at } = said.counted();
         Self {
             id: message.id.to_string(),
             text: message.text(),

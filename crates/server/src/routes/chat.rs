@@ -4,15 +4,14 @@ use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use doran_agents::AskOptions;
 use doran_engine::store::{IfBusy, RunFailure, Status};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::asked::Asked;
 use super::json;
 use crate::App;
 use crate::api::{Advice, advice};
-use crate::ask::{self, Ask};
+use crate::ask::{self, Ask, Begun, Waits};
 use crate::body;
 use crate::error::ApiError;
 use crate::identity::Caller;
@@ -20,19 +19,6 @@ use crate::once;
 
 /// Who answers when nobody is named.
 const AGENT: &str = "react";
-
-/// A question. An empty message is a question too: the agent says what is wrong with it.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Chat {
-    #[serde(default)]
-    message: String,
-    session_id: Option<String>,
-    thread_id: Option<String>,
-    agent: Option<String>,
-    contract_id: Option<String>,
-    collection: Option<String>,
-}
 
 /// `POST /api/chat`
 pub(super) async fn chat(
@@ -42,26 +28,33 @@ pub(super) async fn chat(
 ) -> Result<Response, ApiError> {
     let begun = Instant::now();
     let key = once::key(request.headers())?;
-    let (chat, bytes) = body::json::<Chat>(request, &app.limits).await?;
-    let agent = chat.agent.as_deref().unwrap_or(AGENT);
-    let thread = match chat.session_id.as_deref().or(chat.thread_id.as_deref()) {
-        Some(name) => ask::thread(&caller, name)?,
-        None => ask::new_thread(&caller, key.as_deref()),
-    };
+    let (asked, bytes) = body::json::<Asked>(request, &app.limits).await?;
+    let agent = asked.agent.as_deref().unwrap_or(AGENT);
+    let thread = asked.thread(&caller, key.as_deref())?;
     let session = thread.thread.to_string();
     let ask = Ask {
         agent,
+        options: asked.options(&app, &thread).await?,
         thread,
-        message: &chat.message,
-        options: AskOptions {
-            contract_id: chat.contract_id.clone(),
-            collection: chat.collection.clone(),
-            ..AskOptions::default()
-        },
+        // An empty message is a question too: the agent says what is wrong with it.
+        message: asked.message(),
         if_busy: IfBusy::Enqueue,
         idempotency: key.map(|key| (key, &bytes[..])),
     };
-    let run = ask::start(&app, ask).await?;
+    let run = match ask::begin(&app, ask).await? {
+        Begun::Run(run) => run,
+        Begun::Waits(Waits { run, questions }) => {
+            return Ok(json(json!({
+                "sessionId": session,
+                "runId": run.run.to_string(),
+                "executionTime": begun.elapsed().as_secs_f64(),
+                "response": null,
+                "status": "paused",
+                "accepted": false,
+                "questions": questions,
+            })));
+        }
+    };
     let came = ask::wait(&app, agent, &run).await?;
     let seconds = begun.elapsed().as_secs_f64();
     let mut answer = json!({ "sessionId": session, "runId": run.id().to_string(), "executionTime": seconds });
@@ -82,11 +75,12 @@ pub(super) async fn chat(
             let questions: Vec<_> = asked.iter().map(|(_, ask)| crate::api::Question::of(ask)).collect();
             answer["response"] = Value::Null;
             answer["status"] = json!("paused");
+            answer["accepted"] = json!(true);
             answer["questions"] = json!(questions);
         }
         (None, status) => {
             let Advice { ko, en } = sorry(status, came.row.error.as_ref());
-            let korean = chat.message.chars().any(|char| ('가'..='힣').contains(&char));
+            let korean = asked.message().chars().any(|char| ('가'..='힣').contains(&char));
             answer["response"] = json!(if korean { ko } else { en });
             answer["error"] = json!(true);
             let code = came.row.error.map_or_else(|| format!("run_{}", word(status)), |error| error.code);

@@ -1,5 +1,7 @@
 //! Documents: handed in, followed while they are read, looked at, removed; and what is found in them.
 
+use std::time::Duration;
+
 use axum::body::to_bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -9,6 +11,7 @@ use doran_agents::retrieval::{
     DocumentId, DocumentKind, Filter, Library, LibraryError, NewDocument, Question, RetrieveError, Status,
     Tenant, highlights,
 };
+use doran_agents::samples;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -23,6 +26,8 @@ use crate::once::Once;
 
 /// The most hits a search gives.
 const MOST_HITS: usize = 50;
+/// How long a file that has arrived may take to be on disk.
+const ADDING: Duration = Duration::from_secs(60);
 /// The most bytes of a question.
 const QUESTION: usize = 8 * 1024;
 
@@ -34,10 +39,12 @@ pub(super) struct About {
     #[serde(default)]
     collection: String,
     kind: Option<String>,
+    /// Where the file lies on the machine of who sends it, so that it keeps its name when it comes again.
+    origin: Option<String>,
 }
 
 /// `POST /api/documents?name=…`: takes a file, as the body of the request. It is on disk when this answers, and read
-/// after that.
+/// after that. Another file under a known name takes the place of the old one, and the answer says so.
 pub(super) async fn add(
     State(app): State<App>,
     caller: Caller,
@@ -46,9 +53,17 @@ pub(super) async fn add(
     request: Request,
 ) -> Result<Response, ApiError> {
     let library = library(&app)?.clone();
-    let About { name, collection, kind } = query(about)?;
+    let About { name, collection, kind, origin } = query(about)?;
     let kind = kind_of(kind.as_deref())?;
     ask::check_collection(Some(&collection))?;
+    // A name is shown in lists and on terminals, where such a character would do something.
+    if name.chars().any(char::is_control) {
+        return Err(ApiError::because(
+            Code::BadInput,
+            "`name` holds a control character",
+            "`name`에 제어 문자가 있습니다",
+        ));
+    }
     check_head(request.headers(), app.limits.document_bytes)?;
     let room = app.uploads.clone().try_acquire_owned().map_err(|_| Code::Overloaded)?;
     let reading = to_bytes(request.into_body(), app.limits.document_bytes);
@@ -60,8 +75,13 @@ pub(super) async fn add(
         .answer(async move {
             let _room = room;
             let new = NewDocument { tenant: tenant(&caller), name, collection, kind, bytes: bytes.into() };
-            let status = library.add(new).await.map_err(sorted)?;
-            Ok((StatusCode::ACCEPTED, shown(&status)))
+            let replaced = library.would_replace(&new);
+            // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.
+            let adding = timeout(ADDING, library.add_from(new, origin.as_deref())).await;
+            let status = adding.map_err(|_| Code::Overloaded)?.map_err(sorted)?;
+            let mut shown = shown(&status);
+            shown["replaced"] = replaced.into();
+            Ok((StatusCode::ACCEPTED, shown))
         })
         .await
 }
@@ -107,7 +127,8 @@ pub(super) async fn text(
         (None, Some(index)) => index.document(&tenant, &id).await.map_err(of_index)?,
         (None, None) => None,
     };
-    let document = document.ok_or(Code::NotFound)?;
+    // The samples leave the index when there are documents of one's own; what cited them can still be opened.
+    let document = document.or_else(|| samples::document(id.as_str())).ok_or(Code::NotFound)?;
     // Words of strangers: whoever opens the address itself gets a file, and nothing is shown.
     let saved = [(header::CONTENT_DISPOSITION, "attachment; filename=\"document.json\"")];
     let shown = json(json!({
@@ -156,14 +177,39 @@ pub(super) async fn change(
         .await
 }
 
-/// What may follow the path of a search.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What may follow the path of a search. Documents and kinds may be given more than once.
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "Vec<(String, String)>")]
 pub(super) struct Find {
     q: String,
     limit: Option<usize>,
     collection: Option<String>,
-    document: Option<String>,
+    documents: Vec<DocumentId>,
+    kinds: Vec<String>,
+}
+
+impl TryFrom<Vec<(String, String)>> for Find {
+    type Error = String;
+
+    fn try_from(pairs: Vec<(String, String)>) -> Result<Self, String> {
+        let mut find = Self::default();
+        let mut has_question = false;
+        for (name, value) in pairs {
+            match name.as_str() {
+                "q" => (find.q, has_question) = (value, true),
+                "limit" => find.limit = Some(value.parse().map_err(|error| format!("limit: {error}"))?),
+                "collection" => find.collection = Some(value),
+                "document" => find.documents.push(DocumentId::new(value)),
+                "kind" => find.kinds.push(value),
+                other => {
+                    return Err(format!(
+                        "unknown field `{other}`, expected one of `q`, `limit`, `collection`, `document`, `kind`"
+                    ));
+                }
+            }
+        }
+        if has_question { Ok(find) } else { Err("missing field `q`".to_owned()) }
+    }
 }
 
 /// `GET /api/search`: passages, best first, with the words of the question that each holds and where in its text.
@@ -172,7 +218,8 @@ pub(super) async fn search(
     caller: Caller,
     find: Result<Query<Find>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let Find { q, limit, collection, document } = query(find)?;
+    let Find { q, limit, collection, documents, kinds } = query(find)?;
+    let kinds = kinds.iter().map(|kind| kind_of(Some(kind))).collect::<Result<_, _>>()?;
     ask::check_collection(collection.as_deref())?;
     if q.len() > QUESTION {
         return Err(ApiError::because(
@@ -183,11 +230,7 @@ pub(super) async fn search(
     }
     let index = app.index.as_ref().ok_or(Code::NotFound)?;
     let mut question = Question::new(tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MOST_HITS));
-    question.filter = Filter {
-        collection,
-        documents: document.into_iter().map(DocumentId::new).collect(),
-        kinds: Vec::new(),
-    };
+    question.filter = Filter { collection, documents, kinds };
     let hits = index.retrieve(&question).await.map_err(of_index)?;
     let hits: Vec<Value> = hits
         .iter()

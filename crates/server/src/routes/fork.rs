@@ -4,8 +4,9 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use doran_engine::store::{EntryKind, Seq, ThreadRow};
-use doran_engine::{EngineError, StartOptions, ThreadKey};
+use doran_agents::Agent;
+use doran_engine::store::{EntryKind, RunFilter, Seq, ThreadRow};
+use doran_engine::{EngineError, StartOptions};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -52,6 +53,8 @@ pub(super) async fn fork(
             if let Some(at) = at {
                 check_entry(&app, &source, at).await?;
             }
+            // Whatever can be wrong is found out before anything is made.
+            let agent = if fork.go_on { Some(who(&app, &source, fork.agent.as_deref())?) } else { None };
             let to = ask::new_thread(&caller, key.as_deref());
             let asked = ask::hash("", &source.key, &bytes);
             let made = match ask::made_before(&app, &to, key.as_deref(), &asked).await? {
@@ -62,10 +65,12 @@ pub(super) async fn fork(
                     if let Some(title) = title {
                         metadata.insert("title".into(), title.into());
                     }
-                    let made =
-                        app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?;
-                    if fork.go_on { go_on(&app, &to, made, fork.agent).await? } else { made }
+                    app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?
                 }
+            };
+            let made = match agent {
+                Some(agent) => go_on(&app, agent, made).await?,
+                None => made,
             };
             Ok((StatusCode::CREATED, json!(api::Thread::of(&made))))
         })
@@ -92,16 +97,21 @@ fn no_entry() -> ApiError {
     ApiError::because(Code::BadInput, "the thread has no such entry", "이 대화에 그런 기록이 없습니다")
 }
 
-/// Does what is due where the thread stands, if anything is.
-async fn go_on(
-    app: &App,
-    thread: &ThreadKey,
-    made: ThreadRow,
-    agent: Option<String>,
-) -> Result<ThreadRow, ApiError> {
-    let known = made.metadata.get("agent").and_then(Value::as_str).map(str::to_owned);
-    let agent = agent.or(known).ok_or_else(no_agent)?;
-    let agent = ask::agent(app, &agent)?;
+/// Whose state is gone on with.
+fn who<'a>(app: &'a App, source: &ThreadRow, named: Option<&str>) -> Result<&'a Agent, ApiError> {
+    let known = source.metadata.get("agent").and_then(Value::as_str);
+    ask::agent(app, named.or(known).ok_or_else(no_agent)?)
+}
+
+/// Does what is due where the thread stands, if anything is and it was not done before.
+async fn go_on(app: &App, agent: &Agent, made: ThreadRow) -> Result<ThreadRow, ApiError> {
+    let thread = &made.key;
+    let filter = RunFilter { thread: Some(thread.thread.clone()), limit: 1, ..RunFilter::default() };
+    let runs = app.runtime.store().runs(&thread.tenant, &filter).await.map_err(EngineError::from)?;
+    // A server that died after it began comes back to the same run.
+    if let Some(run) = runs.first() {
+        return Ok(ThreadRow { active: Some(run.run), ..made });
+    }
     let view = app.runtime.view(&agent.name, thread, None).await?;
     if view.at.due_nodes().is_empty() {
         return Ok(made);

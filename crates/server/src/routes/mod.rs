@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod asked;
 mod chat;
 mod contract;
 mod docs;
@@ -132,11 +133,12 @@ pub fn router(app: &App) -> Router {
         .merge(behind(Door::Page))
         .method_not_allowed_fallback(no_method)
         .merge(identified(Door::Keyed))
-        .merge(identified(Door::OpenAi).layer(from_fn(openai::in_their_words)))
+        .merge(identified(Door::OpenAi))
         .fallback(async || ApiError::from(Code::NotFound))
         .route_layer(from_fn_with_state(app.clone(), measure))
         .with_state(app.clone())
         .layer(from_fn_with_state(app.clone(), guard))
+        .layer(from_fn(openai::in_their_words))
         .layer(from_fn_with_state(app.clone(), trace))
 }
 

@@ -1,6 +1,7 @@
 //! Runs: start one and watch it or wait for it, come back to one, answer what it asks, end it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -24,6 +25,8 @@ use crate::{body, sse};
 const MOST_EVENTS: u64 = 1 << 40;
 /// The most runs a list gives.
 const MOST: usize = 200;
+/// How long the end of a cancelled run is waited for.
+const CANCEL: Duration = Duration::from_secs(2);
 
 /// What may follow the path when a run is started.
 #[derive(Debug, Default, Deserialize)]
@@ -49,18 +52,15 @@ pub(super) async fn start(
     if asked.message.trim().is_empty() {
         return Err(ApiError::because(Code::BadInput, "`message` is empty", "`message`가 비어 있습니다"));
     }
-    let run = ask::start(
-        &app,
-        Ask {
-            agent: &asked.agent,
-            thread: thread.clone(),
-            message: &asked.message,
-            options: asked.options(),
-            if_busy: asked.if_busy.unwrap_or(IfBusy::Reject),
-            idempotency: key.map(|key| (key, &bytes[..])),
-        },
-    )
-    .await?;
+    let ask = Ask {
+        agent: &asked.agent,
+        thread: thread.clone(),
+        message: &asked.message,
+        options: asked.options(),
+        if_busy: asked.if_busy.unwrap_or(IfBusy::Reject),
+        idempotency: key.map(|key| (key, &bytes[..])),
+    };
+    let run = ask::start(&app, &ask).await?;
     let mut response = if wait {
         outcome(&app, &asked.agent, &run).await?
     } else {
@@ -194,11 +194,47 @@ pub(super) async fn resume(
     }
     once.with(&bytes)
         .answer(async move {
-            let (key, _) = run(&app, &caller, &names).await?;
+            let (key, row) = run(&app, &caller, &names).await?;
+            let answers = fitting(&app, &row, answers).await?;
             app.runtime.answer(&key, &answers).await?;
             changed(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
         })
         .await
+}
+
+/// The answers as the questions want them. Inside, whatever is not a clear yes is a no for good, so what fits no question
+/// of the kind is refused at the door, and the question stays open.
+async fn fitting(
+    app: &App,
+    row: &RunRow,
+    mut answers: BTreeMap<String, Value>,
+) -> Result<BTreeMap<String, Value>, ApiError> {
+    for (of, asked) in app.runtime.questions(&row.thread).await? {
+        if of.run != row.run || asked.question["type"] != "approve_tool" {
+            continue;
+        }
+        let Some(answer) = answers.get_mut(&asked.id) else { continue };
+        let approves = match answer {
+            Value::Bool(approves) => Some(*approves),
+            Value::Object(fields) if fields.len() == 1 => fields.get("approve").and_then(Value::as_bool),
+            _ => None,
+        };
+        let Some(approves) = approves else {
+            return Err(ApiError::because(
+                Code::BadInput,
+                format!(
+                    "`{}` takes `{{\"approve\": true}}` or `{{\"approve\": false}}`, or `true` or `false` alone; it is still open",
+                    asked.id
+                ),
+                format!(
+                    "`{}`에는 `{{\"approve\": true}}`나 `{{\"approve\": false}}`, 또는 `true`나 `false`로 답합니다. 물음은 아직 열려 있습니다",
+                    asked.id
+                ),
+            ));
+        };
+        *answer = json!({ "approve": approves });
+    }
+    Ok(answers)
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/cancel`: ends the run. Durable when answered.
@@ -214,7 +250,19 @@ pub(super) async fn cancel(
     once.with(&bytes)
         .answer(async move {
             let (key, _) = run(&app, &caller, &names).await?;
-            changed(&app.runtime.cancel(&key).await?)
+            let mut row = app.runtime.cancel(&key).await?;
+            if !row.status.is_end() {
+                // Whoever works on it hears of it at once, or when its lease is over.
+                let run = app.runtime.run(&key).await?;
+                if let Ok(ended) = tokio::time::timeout(CANCEL, run.wait()).await {
+                    row = ended?;
+                }
+            }
+            let (status, mut shown) = changed(&row)?;
+            if !row.status.is_end() {
+                shown["cancel_requested"] = true.into();
+            }
+            Ok((status, shown))
         })
         .await
 }

@@ -4,6 +4,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use doran_agents::retrieval::holds;
 use doran_engine::store::{Entry, Seq, StoreError, ThreadFilter, ThreadRow};
 use doran_engine::{EngineError, log};
 use serde::Deserialize;
@@ -79,7 +80,7 @@ pub(super) struct Find {
     cursor: Option<usize>,
 }
 
-/// `GET /api/threads`: the last changed first; with `q`, those whose title or words hold it. A search looks through so
+/// `GET /api/threads`: the last changed first; with `q`, those whose title and words hold every word of it. A search looks through so
 /// many at a time: `next` says where it goes on, also when nothing was found yet.
 pub(super) async fn list(
     State(app): State<App>,
@@ -96,7 +97,7 @@ pub(super) async fn list(
             "대화가 그렇게 많지 않습니다",
         ));
     }
-    let wanted = q.map(|q| q.trim().to_lowercase()).filter(|q| !q.is_empty());
+    let wanted = q.map(|q| q.trim().to_owned()).filter(|q| !q.is_empty());
     let most = if wanted.is_some() { LOOKED } else { usize::MAX };
     let (mut threads, mut looked) = (Vec::new(), 0);
     let next = 'looking: loop {
@@ -113,7 +114,7 @@ pub(super) async fn list(
             let fits = match &wanted {
                 None => true,
                 Some(wanted) => {
-                    thread.title.to_lowercase().contains(wanted) || says(&app, &row, wanted).await?
+                    holds(&thread.title, wanted) || says(&app, &row, &thread.title, wanted).await?
                 }
             };
             if fits {
@@ -127,18 +128,22 @@ pub(super) async fn list(
     Ok(json(json!({ "threads": threads, "next": next })))
 }
 
-/// Whether somebody said this on the thread.
-async fn says(app: &App, row: &ThreadRow, wanted: &str) -> Result<bool, ApiError> {
+/// Whether these words stand in the title or were said on the thread, all of them and wherever each does.
+async fn says(app: &App, row: &ThreadRow, title: &str, wanted: &str) -> Result<bool, ApiError> {
     let said = match doran_agents::history::read(&**app.runtime.store(), &row.key).await {
         Ok(said) => said,
         // Removed in between.
         Err(StoreError::NotFound { .. }) => Vec::new(),
         Err(error) => return Err(EngineError::from(error).into()),
     };
-    let mut said = said.into_iter().map(api::Said::of);
-    Ok(said.any(|said| {
-        (said.role == "user" || said.role == "assistant") && said.text.to_lowercase().contains(wanted)
-    }))
+    let mut all = title.to_owned();
+    for said in said.into_iter().map(api::Said::of) {
+        if said.role == "user" || said.role == "assistant" {
+            all.push('\n');
+            all.push_str(&said.text);
+        }
+    }
+    Ok(holds(&all, wanted))
 }
 
 /// `GET /api/threads/{thread}`

@@ -103,7 +103,11 @@ async fn a_stream_cut_at_a_thousand_places_is_rebuilt_whole() {
         assert_eq!(last["role"], "assistant", "{said}");
         let told = serde_json::to_string(&log).expect("JSON");
         let words = serde_json::to_string(last["text"].as_str().expect("words")).expect("JSON");
-        assert!(told.contains(words.trim_matches('"')), "{agent}: the answer is not in the log");
+        // The log has the numbers that the agent gave its sources, the answer those that people count.
+        for part in words.trim_matches('"').split(|char: char| char == '[' || char == ']') {
+            let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
+            assert!(is_number || told.contains(part), "{agent}: the answer is not in the log: {part}");
+        }
     }
     assert!(cuts >= 1000, "{cuts}");
 }

@@ -84,6 +84,19 @@ async fn what_cannot_be_forked_is_refused() {
 }
 
 #[tokio::test]
+async fn a_fork_that_is_refused_makes_nothing_and_may_be_sent_again() {
+    let app = asked().await;
+    let wrong = || {
+        let body = r#"{"at":2,"go_on":true,"agent":"nobody"}"#;
+        with(post("/api/threads/t/fork", body), "idempotency-key", "fk")
+    };
+    for _ in 0..2 {
+        assert_eq!(problem(&app, wrong()).await, "404 unknown_agent");
+        assert_eq!(json(&app, get("/api/threads")).await["threads"].as_array().map(Vec::len), Some(1));
+    }
+}
+
+#[tokio::test]
 async fn the_same_key_makes_one_thread() {
     let app = asked().await;
     for path in ["/api/threads", "/api/threads/t/fork"] {

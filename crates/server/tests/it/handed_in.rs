@@ -173,3 +173,45 @@ async fn a_page_or_a_drawing_that_was_handed_in_never_comes_back_as_one() {
         }
     }
 }
+
+/// Hands in a file of this name.
+fn file(name: &str, words: &str) -> Request<Body> {
+    let request = Request::post(format!("/api/documents?name={}", escaped(name)))
+        .header(header::HOST, "localhost")
+        .body(Body::from(words.to_owned()));
+    by("a", request.expect("a request"))
+}
+
+#[tokio::test]
+async fn a_file_that_takes_the_place_of_another_says_so() {
+    let app = shared("replaced").await;
+    for (name, words, expected) in [
+        ("계약서.md", "# 갑\n\n위약금은 백만 원이다.", false),
+        ("계약서.md", "# 갑\n\n위약금은 백만 원이다.", false),
+        ("계약서.md", "# 을\n\n위약금은 이백만 원이다.", true),
+        ("다른 계약서.md", "# 병\n\n위약금은 없다.", false),
+    ] {
+        assert_eq!(json(&app, file(name, words)).await["replaced"], expected, "{name} {words}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_would_do_something_on_a_terminal_is_refused() {
+    let app = shared("names").await;
+    for name in ["\u{1b}[31m빨강.md", "a\u{7}.md", "a\nb.md", "\u{9b}1m.md", "\u{7f}.md"] {
+        assert_eq!(problem(&app, file(name, "# 규정")).await, "400 bad_input", "{name:?}");
+    }
+    assert_eq!(json(&app, by("a", get("/api/documents"))).await["documents"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn what_cites_a_sample_can_be_opened_after_the_samples_are_gone() {
+    let app = shared("gone").await;
+    let place = format!("/api/documents/{}/text", escaped("samples/ko/휴가.md"));
+    let before = json(&app, by("a", get(&place))).await;
+    // The index of this tenant never held them.
+    let after = json(&app, by("b", get(&place))).await;
+    assert_eq!(after["text"], before["text"]);
+    let unknown = format!("/api/documents/{}/text", escaped("samples/ko/없음.md"));
+    assert_eq!(problem(&app, by("b", get(&unknown))).await, "404 not_found");
+}

@@ -19,6 +19,8 @@ mod requests;
 mod runs;
 mod slow;
 mod socket;
+mod spoken;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;

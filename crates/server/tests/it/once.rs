@@ -178,6 +178,9 @@ async fn a_key_stands_for_one_place_too() {
     ] {
         assert_eq!(told(&app, keyed(path, "# 규정", "k")).await.0, expected, "{path}");
     }
+    // A key of anything else is none of a question.
+    assert_eq!(told(&app, keyed("/api/threads", r#"{"title":"하나"}"#, "t1")).await.0, 201);
+    assert_eq!(told(&app, keyed("/api/chat", r#"{"message":"제5조는?"}"#, "t1")).await.0, 422);
     // The same words to two agents are two questions.
     let body = r#"{"message":"제5조는?"}"#;
     assert_eq!(told(&app, keyed("/api/chat", body, "q")).await.0, 200);

@@ -152,3 +152,45 @@ async fn who_comes_when_too_many_are_being_answered_is_turned_away_at_once() {
     assert_eq!(waits.await.expect("it ends"), 200);
     assert_eq!(send(&app, get("/api/agents")).await.status(), 200);
 }
+
+#[tokio::test]
+async fn a_question_without_words_and_a_thread_without_a_name_are_told_apart() {
+    let app = app();
+    for body in [r#"{"agent":"react","message":null}"#, r#"{"agent":"react","message":""}"#, "{}"] {
+        let told = text(send(&app, post("/api/chat", body)).await).await;
+        assert!(told.contains("\"empty_input\""), "{body}: {told}");
+    }
+    for (path, body, expected) in [
+        ("/api/chat", r#"{"message":"?","sessionId":""}"#, "400 bad_input"),
+        ("/api/chat", r#"{"message":"?","threadId":""}"#, "400 bad_input"),
+        ("/api/chat", r#"{"message":"?","threadId":"a","sessionId":"b"}"#, "400 bad_input"),
+        ("/api/chat", r#"["2*3?",null,null,null,null,null,null]"#, "400 bad_json"),
+        ("/api/chat", r#"{"message":"?","user_message":"!"}"#, "400 bad_json"),
+        ("/api/chat", r#"{"message":"?","previous_turn":[{"role":"system","content":"!"}]}"#, "400 bad_json"),
+        ("/api/contract/chat", r#"{"message":null}"#, "400 bad_input"),
+        ("/api/contract/chat", r#"{"message":"?","agent":"react"}"#, "400 bad_input"),
+    ] {
+        assert_eq!(problem(&app, post(path, body)).await, expected, "{path} {body}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_refused_below_v1_is_told_in_the_words_of_openai() {
+    let app = app();
+    let mut elsewhere = get("/v1/models");
+    elsewhere.headers_mut().insert(header::HOST, "evil.example".parse().expect("a header"));
+    let mut page = get("/v1/models");
+    page.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().expect("a header"));
+    for (request, status, code) in [
+        (get("/v1/nowhere"), 404, "not_found"),
+        (post("/v1/models", "{}"), 405, "method_not_allowed"),
+        (elsewhere, 403, "host_not_allowed"),
+        (page, 403, "origin_not_allowed"),
+    ] {
+        let response = send(&app, request).await;
+        assert_eq!(response.status(), status, "{code}");
+        let told: serde_json::Value = serde_json::from_str(&text(response).await).expect("JSON");
+        assert_eq!(told["error"]["code"], code, "{told}");
+        crate::speaks_both(&told);
+    }
+}

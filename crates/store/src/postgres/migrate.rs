@@ -1,12 +1,15 @@
 //! Bringing the schema up to date. Programs that start at the same time wait for each other at a lock that ends
 //! with the transaction.
 
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use doran_engine::store::StoreError;
 use tokio_postgres::{Client, Transaction};
 
 use super::error::{About, Doing, damaged, of_connecting, of_statement, unavailable};
+use super::pool::Pool;
+use super::row::get;
 use super::url::Target;
 
 /// How long a start may take, another program's migration included.
@@ -25,6 +28,40 @@ const STEPS: &[&str] = &[
 
 /// The functions of the newest format. They hold nothing, so after a step they are all made anew.
 const FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");
+
+/// How often a program that runs looks whether a newer one has brought the schema further.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// When a program that runs looked last.
+#[derive(Default)]
+pub(super) struct Looked(Mutex<Option<Instant>>);
+
+impl Looked {
+    /// Refuses, now and then, to go on with a schema that a newer program has brought further: what this one writes
+    /// may not be what that one reads.
+    pub(super) async fn at(&self, pool: &Pool) -> Result<(), StoreError> {
+        let now = Instant::now();
+        {
+            let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|last| now.duration_since(last) < LOOK) {
+                return Ok(());
+            }
+            *last = Some(now);
+        }
+        let sql = "select value from doran_meta where name = 'format'";
+        let rows = pool.read(About::Everything, sql, &[]).await?;
+        let Some(row) = rows.first() else { return Err(damaged("`doran_meta` names no format")) };
+        let (found, known) = (get::<i64>(row, "value")?, STEPS.len());
+        match (u32::try_from(found), u32::try_from(known)) {
+            (Ok(found), Ok(known)) if found > known => {
+                // Every look says it again until this program is gone.
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                Err(StoreError::Newer { found, known })
+            }
+            _ => Ok(()),
+        }
+    }
+}
 
 /// What was found out about the server on the way.
 pub(super) struct Seen {

@@ -44,6 +44,7 @@ pub struct PostgresStore {
     starts: Arc<Lane<Starts>>,
     steps: Arc<Lane<Steps>>,
     ends: Arc<Lane<Ends>>,
+    looked: Arc<migrate::Looked>,
 }
 
 /// How to reach the database.
@@ -103,6 +104,7 @@ impl PostgresStore {
             steps: Lane::new(Steps(pool.clone())),
             ends: Lane::new(Ends(pool.clone())),
             pool,
+            looked: Arc::default(),
         })
     }
 }

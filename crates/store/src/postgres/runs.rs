@@ -108,6 +108,7 @@ impl Runs for PostgresStore {
         if limit == 0 {
             return Ok(Vec::new());
         }
+        self.looked.at(&self.pool).await?;
         // More at once would hold the locks of that many threads for as long as it takes to write them all.
         let limit = i32::try_from(limit.min(1000)).unwrap_or(1000);
         let rows = self

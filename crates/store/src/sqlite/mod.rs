@@ -110,6 +110,40 @@ impl SqliteStore {
         self.inner.writer.run(points, work).await
     }
 
+    /// Clears batch after batch of threads.
+    async fn sweep<F>(&self, clear: F) -> Result<u64, StoreError>
+    where
+        F: Fn(&Tx<'_>, Option<&ThreadKey>) -> Result<(u64, Option<ThreadKey>), StoreError>
+            + Copy
+            + Send
+            + 'static,
+    {
+        let (mut total, mut after) = (0, None::<ThreadKey>);
+        loop {
+            let (cleared, last) = self.write(Points::default(), move |tx| clear(tx, after.as_ref())).await?;
+            total += cleared;
+            if last.is_none() {
+                return Ok(total);
+            }
+            after = last;
+        }
+    }
+
+    /// Clears batch after batch until one is not whole.
+    async fn clear<F>(&self, clear: F) -> Result<u64, StoreError>
+    where
+        F: Fn(&Tx<'_>) -> Result<u64, StoreError> + Copy + Send + 'static,
+    {
+        let mut total = 0;
+        loop {
+            let cleared = self.write(Points::default(), move |tx| clear(tx)).await?;
+            total += cleared;
+            if cleared < upkeep::BATCH as u64 {
+                return Ok(total);
+            }
+        }
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -352,9 +386,19 @@ impl Upkeep for SqliteStore {
         self.write(Points::default(), move |tx| upkeep::delete_thread(tx.conn, &thread)).await
     }
 
+    /// Goes by small transactions: one that fails leaves what the earlier ones cleared, and the next call goes on.
     async fn gc(&self, retention: &Retention) -> Result<Cleared, StoreError> {
-        let retention = retention.clone();
-        self.write(Points::default(), move |tx| upkeep::gc(tx, &retention)).await
+        let mut cleared = Cleared::default();
+        if let Some(age) = retention.idle_threads {
+            cleared.threads = self.sweep(move |tx, after| upkeep::clear_threads(tx, age, after)).await?;
+        }
+        if let Some(age) = retention.old_entries {
+            cleared.entries = self.sweep(move |tx, after| upkeep::clear_entries(tx, age, after)).await?;
+        }
+        let age = retention.idempotency;
+        cleared.keys = self.clear(move |tx| upkeep::clear_keys(tx, age)).await?;
+        cleared.cached = self.clear(upkeep::clear_cache).await?;
+        Ok(cleared)
     }
 }
 

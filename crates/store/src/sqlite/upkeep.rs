@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use doran_engine::id::{Tenant, ThreadId, ThreadKey};
-use doran_engine::store::{Cleared, Millis, NewEntry, Retention, Seq, StoreError, ThreadRow, check_metadata};
+use doran_engine::store::{Millis, NewEntry, Seq, StoreError, ThreadRow, check_metadata};
 use rusqlite::{Connection, params};
 use serde_json::{Map, Value};
 
@@ -101,22 +101,55 @@ pub(super) fn delete_thread(conn: &Connection, key: &ThreadKey) -> Result<bool, 
     Ok(execute(conn, "DELETE FROM threads WHERE tenant = ?1 AND thread = ?2", key)? > 0)
 }
 
-pub(super) fn gc(tx: &Tx<'_>, retention: &Retention) -> Result<Cleared, StoreError> {
-    let mut cleared = Cleared::default();
-    if let Some(age) = retention.idle_threads {
-        for thread in idle(tx, ago(tx.now, age))? {
-            cleared.threads += u64::from(delete_thread(tx.conn, &thread.key)?);
-        }
+/// Most threads, keys or values that are cleared in one transaction: others write in between.
+pub(super) const BATCH: usize = 64;
+
+/// Removes threads that did not change for `age`: the next batch behind `after`. Says how many, and where to go on.
+pub(super) fn clear_threads(
+    tx: &Tx<'_>,
+    age: Duration,
+    after: Option<&ThreadKey>,
+) -> Result<(u64, Option<ThreadKey>), StoreError> {
+    let threads = idle(tx, ago(tx.now, age), after)?;
+    let mut cleared = 0;
+    for thread in &threads {
+        cleared += u64::from(delete_thread(tx.conn, &thread.key)?);
     }
-    if let Some(age) = retention.old_entries {
-        for thread in idle(tx, Millis::MAX)? {
-            cleared.entries += forget(tx.conn, &thread.key, thread.head, ago(tx.now, age))?;
-        }
+    Ok((cleared, last_of(threads)))
+}
+
+/// Removes old entries of the next batch of threads behind `after`. Says how many, and where to go on.
+pub(super) fn clear_entries(
+    tx: &Tx<'_>,
+    age: Duration,
+    after: Option<&ThreadKey>,
+) -> Result<(u64, Option<ThreadKey>), StoreError> {
+    let threads = idle(tx, Millis::MAX, after)?;
+    let mut cleared = 0;
+    for thread in &threads {
+        cleared += forget(tx.conn, &thread.key, thread.head, ago(tx.now, age))?;
     }
-    let old = ago(tx.now, retention.idempotency);
-    cleared.keys = execute(tx.conn, "DELETE FROM idempotency WHERE at <= ?1", [old])? as u64;
-    cleared.cached = execute(tx.conn, "DELETE FROM cache WHERE until <= ?1", [tx.now])? as u64;
-    Ok(cleared)
+    Ok((cleared, last_of(threads)))
+}
+
+/// The last of a batch; none when the batch was the last.
+fn last_of(mut threads: Vec<ThreadRow>) -> Option<ThreadKey> {
+    let whole = threads.len() == BATCH;
+    threads.pop().map(|thread| thread.key).filter(|_| whole)
+}
+
+/// Removes a batch of keys that are older than `age`.
+pub(super) fn clear_keys(tx: &Tx<'_>, age: Duration) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM idempotency WHERE (tenant, key) IN
+               (SELECT tenant, key FROM idempotency WHERE at <= ?1 LIMIT ?2)";
+    Ok(execute(tx.conn, sql, params![ago(tx.now, age), BATCH])? as u64)
+}
+
+/// Removes a batch of cached values whose time is over.
+pub(super) fn clear_cache(tx: &Tx<'_>) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM cache WHERE (tenant, key) IN
+               (SELECT tenant, key FROM cache WHERE until <= ?1 LIMIT ?2)";
+    Ok(execute(tx.conn, sql, params![tx.now, BATCH])? as u64)
 }
 
 pub(super) fn cached(
@@ -142,11 +175,15 @@ pub(super) fn keep(
     execute(tx.conn, sql, params![tenant.as_str(), key, until, value]).map(drop)
 }
 
-/// Threads on which nobody works and for which nobody waits, unchanged since `since`.
-fn idle(tx: &Tx<'_>, since: Millis) -> Result<Vec<ThreadRow>, StoreError> {
-    let sql =
-        format!("SELECT {THREAD} FROM threads WHERE active IS NULL AND ready IS NULL AND updated_at <= ?1");
-    all(tx.conn, &sql, [since], thread_row)
+/// A batch of the threads behind `after` on which nobody works and for which nobody waits, unchanged since `since`.
+fn idle(tx: &Tx<'_>, since: Millis, after: Option<&ThreadKey>) -> Result<Vec<ThreadRow>, StoreError> {
+    let (tenant, thread) = after.map_or(("", ""), |key| (key.tenant.as_str(), key.thread.as_str()));
+    let sql = format!(
+        "SELECT {THREAD} FROM threads
+         WHERE active IS NULL AND ready IS NULL AND updated_at <= ?1 AND (tenant, thread) > (?2, ?3)
+         ORDER BY tenant, thread LIMIT ?4"
+    );
+    all(tx.conn, &sql, params![since, tenant, thread, BATCH], thread_row)
 }
 
 /// Removes the entries up to the time `old` that lie before the snapshot the newest state starts from. A younger one

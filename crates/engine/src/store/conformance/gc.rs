@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Map;
+
 use super::bench::*;
 use crate::id::ThreadKey;
 use crate::store::*;
@@ -31,6 +33,25 @@ pub(super) async fn idle_threads_go<S: Store>(b: Bench<S>) {
     refused!(b.store.thread(&old).await, StoreError::NotFound { .. });
     refused!(b.store.run(&run.key()).await, StoreError::NotFound { .. });
     assert_eq!(b.bodies(&young).await, "in");
+}
+
+/// More than any store clears at a time.
+pub(super) async fn a_crowd_goes_whole<S: Store>(b: Bench<S>) {
+    let crowd: Vec<ThreadKey> = (0..300).map(|_| b.key()).collect();
+    for thread in &crowd {
+        b.store.put_thread(thread, &Map::new()).await.expect("put");
+    }
+    let old = [long_thread(&b).await, long_thread(&b).await];
+    grow_old().await;
+    b.store.gc(&old_entries()).await.expect("gc");
+    for thread in &old {
+        assert_eq!(b.bodies(thread).await, "c d");
+    }
+    let cleared = b.store.gc(&idle()).await.expect("gc");
+    assert!(cleared.threads >= 302);
+    for thread in crowd.iter().chain(&old) {
+        refused!(b.store.thread(thread).await, StoreError::NotFound { .. });
+    }
 }
 
 pub(super) async fn busy_threads_are_spared<S: Store>(b: Bench<S>) {

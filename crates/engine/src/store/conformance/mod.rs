@@ -286,6 +286,7 @@ list! {
     }
     gc {
         idle_threads_go
+        a_crowd_goes_whole
         busy_threads_are_spared
         old_entries_go_and_the_newest_state_stays
         a_branch_left_goes_with_old_entries

@@ -32,12 +32,21 @@ pub(super) fn status(description: &str, done: bool) -> Frame {
     Frame::plain(&json!({ "event": { "type": "status", "data": data } }))
 }
 
-/// What is told once the answer is there: what it rests on, and that nothing is under way any more.
-pub(super) fn end(sources: &[Source], language: Language) -> Vec<Frame> {
+/// How a stream ended well.
+#[derive(Clone, Copy)]
+pub(super) enum Ended {
+    Answered,
+    Waits,
+}
+
+/// What is told at the end: what the answer rests on, and that nothing is under way any more.
+pub(super) fn end(sources: &[Source], ended: Ended, language: Language) -> Vec<Frame> {
     let mut frames: Vec<Frame> = sources.iter().map(source).collect();
-    let done = match language {
-        Language::Ko => "답했습니다",
-        Language::En => "answered",
+    let done = match (ended, language) {
+        (Ended::Answered, Language::Ko) => "답했습니다",
+        (Ended::Answered, Language::En) => "answered",
+        (Ended::Waits, Language::Ko) => "승인을 기다립니다",
+        (Ended::Waits, Language::En) => "waits for an approval",
     };
     frames.push(status(done, true));
     frames

@@ -8,6 +8,7 @@
 //! What the agent does on the way is told as reasoning: a client that knows the word shows it apart, others pass it over.
 //! Its tools are its own, so none of them is ever a tool call of this dialect.
 
+mod annotations;
 mod events;
 mod question;
 mod reasoning;
@@ -20,18 +21,19 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use doran_agents::Language;
+use doran_agents::{Language, Source};
 use doran_engine::store::{IfBusy, RunRow, Status, Usage};
 use doran_engine::{RunHandle, RunKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::events::Ended;
 use self::question::{Said, is_korean, question, waits};
 use self::sent::Sent;
 use super::{json, path};
 use crate::App;
 use crate::api::{Advice, Question, advice};
-use crate::ask::{self, Ask};
+use crate::ask::{self, Ask, Begun, Waits};
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::fold::{End, Told};
@@ -96,27 +98,28 @@ pub(super) async fn completions(
     let named = header.as_deref().or(named);
     let (message, options) = question(&asked.messages, named.is_some(), app.limits.message_bytes)?;
     let thread = match named {
-        Some(name) => ask::thread(&caller, name)?,
+        Some(name) => ask::named(&caller, "thread_id", name)?,
         None => ask::new_thread(&caller, key.as_deref()),
     };
-    let ask = Ask {
-        agent: &asked.model,
-        thread,
-        message: &message,
-        options,
-        if_busy: IfBusy::Enqueue,
-        idempotency: key.map(|key| (key, &bytes[..])),
+    let (if_busy, idempotency) = (IfBusy::Enqueue, key.map(|key| (key, &bytes[..])));
+    let name = thread.thread.to_string();
+    let is_stream = asked.stream == Some(true);
+    let ask = Ask { agent: &asked.model, thread, message: &message, options, if_busy, idempotency };
+    let begun = ask::begin(&app, ask).await?;
+    let run = match &begun {
+        Begun::Run(run) => run.id(),
+        Begun::Waits(waits) => waits.run.run,
     };
-    let run = ask::start(&app, ask).await?;
     let language = if is_korean(&message) { Language::Ko } else { Language::En };
-    let head = Head { id: format!("chatcmpl-{}", run.id()), created: now(), model: asked.model, language };
-    let mut response = if asked.stream == Some(true) {
-        let with_usage = asked.stream_options.unwrap_or_default().include_usage;
-        streamed(&app, caller, head, &run, With { usage: with_usage, events: with_events }).await?
-    } else {
-        whole(&app, &head, &run).await?
+    let head = Head { id: format!("chatcmpl-{run}"), created: now(), model: asked.model, language };
+    let usage = asked.stream_options.unwrap_or_default().include_usage;
+    let with = With { usage, events: with_events };
+    let mut response = match begun {
+        Begun::Run(run) if is_stream => streamed(&app, caller, head, &run, with).await?,
+        Begun::Run(run) => whole(&app, &head, &run).await?,
+        Begun::Waits(waits) => untaken(&app, caller, &head, &waits, &name, is_stream.then_some(with))?,
     };
-    if let Ok(thread) = HeaderValue::from_str(run.thread().thread.as_str()) {
+    if let Ok(thread) = HeaderValue::from_str(&name) {
         response.headers_mut().insert("x-thread-id", thread);
     }
     Ok(response)
@@ -134,6 +137,21 @@ struct Head {
 impl Head {
     fn json(&self, object: &str) -> Value {
         json!({ "id": self.id, "object": object, "created": self.created, "model": self.model })
+    }
+
+    fn whole(&self, message: &Value) -> Value {
+        let mut answer = self.json("chat.completion");
+        answer["choices"] =
+            json!([{ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" }]);
+        answer
+    }
+
+    /// The piece that says what was spent.
+    fn used(&self, spent: &Usage) -> Frame {
+        let mut chunk = self.json("chat.completion.chunk");
+        chunk["choices"] = json!([]);
+        chunk["usage"] = usage(spent);
+        Frame::plain(&chunk)
     }
 
     fn chunk(&self, delta: &Value, finish: Option<&str>) -> Frame {
@@ -161,19 +179,48 @@ async fn whole(app: &App, head: &Head, run: &RunHandle) -> Result<Response, ApiE
     let news = tell::news(app, &run.key(), came.row.thread.thread.as_str()).await?;
     let reasoning: String = news.iter().filter_map(reasoning::line).collect();
     let mut message = json!({ "role": "assistant", "content": words, "refusal": null });
+    message["annotations"] = json!(annotations::of(&words, &sources));
     if let (Value::Object(more), Some(message)) = (reasoning::fields(&reasoning), message.as_object_mut()) {
         message.extend(more);
     }
-    let mut answer = head.json("chat.completion");
-    answer["choices"] = json!([{
-        "index": 0,
-        "message": message,
-        "logprobs": null,
-        "finish_reason": "stop",
-    }]);
+    let mut answer = head.whole(&message);
     answer["usage"] = usage(&came.row.usage);
     answer["sources"] = json!(sources);
     Ok(json(answer))
+}
+
+/// What is told instead of an answer when the thread waits for a person: nothing was asked of it.
+fn untaken(
+    app: &App,
+    caller: Caller,
+    head: &Head,
+    waits: &Waits,
+    thread: &str,
+    stream: Option<With>,
+) -> Result<Response, ApiError> {
+    let first = match head.language {
+        Language::Ko => "이 대화에서 먼저 시작한 실행이 승인을 기다리고 있어, 이 메시지는 보내지 않았습니다.",
+        Language::En => "An earlier run of this thread waits for an approval, so this message was not sent.",
+    };
+    let words = format!("{first}\n\n{}", question::waits(&waits.questions, thread, head.language));
+    let Some(with) = stream else {
+        let mut answer = head.whole(&json!({ "role": "assistant", "content": words, "refusal": null }));
+        answer["usage"] = usage(&Usage::default());
+        answer["sources"] = json!([]);
+        return Ok(json(answer));
+    };
+    let mut told = vec![head.chunk(&json!({ "role": "assistant", "content": words }), None)];
+    if with.events {
+        told.extend(events::end(&[], Ended::Waits, head.language));
+    }
+    told.push(head.chunk(&json!({}), Some("stop")));
+    if with.usage {
+        told.push(head.used(&Usage::default()));
+    }
+    told.push(Frame::done());
+    sse::frames(app, caller, move |frames| async move {
+        frames.send_all(told).await;
+    })
 }
 
 fn not_finished(row: &RunRow) -> ApiError {
@@ -247,12 +294,15 @@ async fn streamed(
                     None => unsaid(),
                 },
                 Told::Over(End::Finished) if sent.is_behind() => unsaid(),
-                Told::Over(End::Finished) => last(&app, &head, &key, with).await,
+                Told::Over(End::Finished) => {
+                    let rests_on = RestsOn { words: &sent.words, sources: tale.rests_on() };
+                    last(&app, &head, &key, with, Some(rests_on)).await
+                }
                 Told::Asks(questions) => {
                     let gap = if sent.words.is_empty() { "" } else { "\n\n" };
                     let words = format!("{gap}{}", waits(&questions, &thread, head.language));
                     let mut pieces = vec![head.chunk(&json!({ "content": words }), None)];
-                    pieces.extend(last(&app, &head, &key, with).await);
+                    pieces.extend(last(&app, &head, &key, with, None).await);
                     pieces
                 }
                 Told::Over(End::Failed { code, message } | End::Unanswered { code, words: message }) => {
@@ -281,20 +331,28 @@ fn unsaid() -> Vec<Frame> {
     )
 }
 
-async fn last(app: &App, head: &Head, run: &RunKey, with: With) -> Vec<Frame> {
-    let row = if with.usage || with.events { app.runtime.store().run(run).await.ok() } else { None };
+/// An answer that was sent, and what it rests on.
+struct RestsOn<'a> {
+    words: &'a str,
+    sources: &'a [Source],
+}
+
+/// The end of a stream: of an answer, or of a run that waits.
+async fn last(app: &App, head: &Head, run: &RunKey, with: With, answer: Option<RestsOn<'_>>) -> Vec<Frame> {
     let mut last = Vec::new();
-    if let (true, Some(row)) = (with.events, &row) {
-        let turn =
-            if row.status == Status::Finished { ask::turn(app, &head.model, row).await.ok() } else { None };
-        last.extend(events::end(&turn.map(|turn| turn.sources).unwrap_or_default(), head.language));
+    let (annotations, sources, ended) = match answer {
+        Some(RestsOn { words, sources }) => (annotations::of(words, sources), sources, Ended::Answered),
+        None => (Vec::new(), &[][..], Ended::Waits),
+    };
+    if with.events {
+        last.extend(events::end(sources, ended, head.language));
     }
-    last.push(head.chunk(&json!({}), Some("stop")));
-    if let (true, Some(row)) = (with.usage, row) {
-        let mut chunk = head.json("chat.completion.chunk");
-        chunk["choices"] = json!([]);
-        chunk["usage"] = usage(&row.usage);
-        last.push(Frame::plain(&chunk));
+    let delta = if annotations.is_empty() { json!({}) } else { json!({ "annotations": annotations }) };
+    last.push(head.chunk(&delta, Some("stop")));
+    if with.usage
+        && let Ok(row) = app.runtime.store().run(run).await
+    {
+        last.push(head.used(&row.usage));
     }
     last.push(Frame::done());
     last
@@ -323,14 +381,14 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Says what went wrong as clients of this dialect read it.
+/// Says what went wrong as clients of this dialect read it, wherever below `/v1` it did.
 pub(super) async fn in_their_words(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_theirs = path == "/v1" || path.starts_with("/v1/");
     let response = next.run(request).await;
-    let is_problem = response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes() == b"application/problem+json");
-    if !is_problem {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_problem = kind.is_some_and(|kind| kind.as_bytes() == b"application/problem+json");
+    if !is_theirs || !is_problem {
         return response;
     }
     let (mut parts, body) = response.into_parts();

@@ -3,12 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
+use crate::source::Source;
+
 /// The longest list of numbers between brackets.
 const LONGEST: usize = 48;
 
 /// Puts numbers in place while the words come.
-#[derive(Debug, Default)]
-pub(crate) struct Cited {
+#[derive(Clone, Debug, Default)]
+pub struct Cited {
     /// The numbers that are sources.
     known: BTreeSet<u32>,
     /// Those that were named, in order.
@@ -19,7 +23,7 @@ pub(crate) struct Cited {
 
 impl Cited {
     /// All of a text at once.
-    pub(crate) fn all(text: &str, known: impl IntoIterator<Item = u32>) -> (Self, String) {
+    pub fn all(text: &str, known: impl IntoIterator<Item = u32>) -> (Self, String) {
         let mut cited = Self::default();
         cited.learn(known);
         let mut told = cited.pass(text);
@@ -28,23 +32,43 @@ impl Cited {
     }
 
     /// These numbers are sources.
-    pub(crate) fn learn(&mut self, numbers: impl IntoIterator<Item = u32>) {
+    pub fn learn(&mut self, numbers: impl IntoIterator<Item = u32>) {
         self.known.extend(numbers);
     }
 
+    /// What the update of a node found are sources.
+    pub fn learn_from(&mut self, update: &Value) {
+        let lists = ["context", "documents", "collected_info"]
+            .iter()
+            .filter_map(|name| update.get(*name)?.as_array());
+        let numbers = lists.flatten().filter_map(|found| found.get("number")?.as_u64());
+        self.learn(numbers.filter_map(|number| u32::try_from(number).ok()));
+    }
+
+    /// The sources under the numbers by which people know them, in their order. One that was not named keeps its own.
+    pub fn counted(&self, sources: &[Source]) -> Vec<Source> {
+        let number = |source: &Source| self.shown(source.number).and_then(|shown| u32::try_from(shown).ok());
+        let mut counted: Vec<Source> = sources
+            .iter()
+            .map(|source| Source { number: number(source).unwrap_or(source.number), ..source.clone() })
+            .collect();
+        counted.sort_by_key(|source| source.number);
+        counted
+    }
+
     /// The answer begins anew.
-    pub(crate) fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         self.order.clear();
         self.held.clear();
     }
 
     /// The number by which people know a source, if it was named.
-    pub(crate) fn shown(&self, number: u32) -> Option<usize> {
+    pub fn shown(&self, number: u32) -> Option<usize> {
         self.order.iter().position(|named| *named == number).map(|at| at + 1)
     }
 
     /// The next words with their numbers in place. What may be the beginning of one is held back.
-    pub(crate) fn pass(&mut self, words: &str) -> String {
+    pub fn pass(&mut self, words: &str) -> String {
         self.held.push_str(words);
         let held = std::mem::take(&mut self.held);
         let mut out = String::with_capacity(held.len());
@@ -74,7 +98,7 @@ impl Cited {
     }
 
     /// What was held back, when nothing more comes.
-    pub(crate) fn rest(&mut self) -> String {
+    pub fn rest(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 

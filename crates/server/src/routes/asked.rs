@@ -1,0 +1,85 @@
+//! A question as the designs of the agents spell it: in camel case, or as their calls name the arguments
+//! (`contract_id`, `user_message`, `session_id`, `previous_turn`).
+
+use doran_agents::{AskOptions, Earlier};
+use doran_engine::ThreadKey;
+use serde::Deserialize;
+
+use crate::App;
+use crate::ask;
+use crate::error::{ApiError, Code};
+use crate::identity::Caller;
+
+/// A question.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Asked {
+    #[serde(alias = "user_message", alias = "userMessage")]
+    message: Option<String>,
+    #[serde(alias = "session_id")]
+    session_id: Option<String>,
+    #[serde(alias = "thread_id")]
+    thread_id: Option<String>,
+    pub(super) agent: Option<String>,
+    #[serde(alias = "contract_id")]
+    contract_id: Option<String>,
+    collection: Option<String>,
+    #[serde(alias = "previous_turn")]
+    previous_turn: Option<Vec<Before>>,
+}
+
+/// A message of a turn before.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Before {
+    role: Role,
+    content: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Assistant,
+}
+
+impl Asked {
+    /// What is asked; nothing where it was left out or is null.
+    pub(super) fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+
+    /// The thread that is named, else the one of this key.
+    pub(super) fn thread(&self, caller: &Caller, key: Option<&str>) -> Result<ThreadKey, ApiError> {
+        match (&self.session_id, &self.thread_id) {
+            (Some(session), Some(thread)) if session != thread => Err(ApiError::because(
+                Code::BadInput,
+                "`sessionId` and `threadId` name two threads",
+                "`sessionId`와 `threadId`가 서로 다른 대화를 가리킵니다",
+            )),
+            (Some(name), _) => ask::named(caller, "sessionId", name),
+            (None, Some(name)) => ask::named(caller, "threadId", name),
+            (None, None) => Ok(ask::new_thread(caller, key)),
+        }
+    }
+
+    /// What comes with the question. On a thread of ours the agent knows what was said before.
+    pub(super) async fn options(&self, app: &App, thread: &ThreadKey) -> Result<AskOptions, ApiError> {
+        let before = self.previous_turn.as_deref().unwrap_or_default();
+        let earlier = if !before.is_empty() && ask::is_new(app, thread).await? {
+            let said = |Before { role, content }: &Before| match role {
+                Role::User => Earlier::Asked(content.clone()),
+                Role::Assistant => Earlier::Answered(content.clone()),
+            };
+            before.iter().filter(|said| !said.content.trim().is_empty()).map(said).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(AskOptions {
+            contract_id: self.contract_id.clone(),
+            collection: self.collection.clone(),
+            earlier,
+            ..AskOptions::default()
+        })
+    }
+}

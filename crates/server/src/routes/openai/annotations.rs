@@ -1,0 +1,61 @@
+//! What an answer rests on, as annotations of its message: where its mark stands, and the place in the document.
+
+use doran_agents::Source;
+use serde_json::{Value, json};
+
+use super::super::runs::encoded;
+
+/// One for each source, by the first mark that names it. Places are counted in characters.
+pub(super) fn of(words: &str, sources: &[Source]) -> Vec<Value> {
+    sources.iter().map(|source| annotation(words, source)).collect()
+}
+
+fn annotation(words: &str, source: &Source) -> Value {
+    let (start, end) = mark(words, source.number).unwrap_or_default();
+    let count = |at: usize| words[..at].chars().count();
+    json!({
+        "type": "url_citation",
+        "url_citation": {
+            "start_index": count(start),
+            "end_index": count(end),
+            "title": source.title,
+            "url": format!("/api/documents/{}/text", encoded(&source.document)),
+            "number": source.number,
+            "document": source.document,
+            "page": source.page,
+            "quote": source.quote,
+        },
+    })
+}
+
+/// Where the first `[…]` that names this number stands, in bytes.
+fn mark(words: &str, number: u32) -> Option<(usize, usize)> {
+    let opens = words.match_indices('[').map(|(at, _)| at);
+    opens
+        .filter_map(|at| {
+            let list = &words[at + 1..at + 1 + words[at + 1..].find(']')?];
+            let names = list.split(',').any(|one| one.trim().parse() == Ok(number));
+            names.then_some((at, at + list.len() + 2))
+        })
+        .next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_annotation_stands_where_its_source_is_first_named() {
+        let source = |number| Source { number, document: "가 b".into(), ..Source::default() };
+        let told = of("연차는 [참고] 15일 [1], 병가는 10일 [2, 1]. [3", &[source(1), source(2), source(3)]);
+        let places: Vec<(u64, u64)> = told
+            .iter()
+            .map(|one| {
+                let at = |name: &str| one["url_citation"][name].as_u64().expect("a place");
+                (at("start_index"), at("end_index"))
+            })
+            .collect();
+        assert_eq!(places, [(13, 16), (26, 32), (0, 0)]);
+        assert_eq!(told[0]["url_citation"]["url"], "/api/documents/%EA%B0%80%20b/text");
+    }
+}
