@@ -19,6 +19,7 @@ mod shelf;
 mod sync;
 mod work;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
