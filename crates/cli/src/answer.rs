@@ -1,7 +1,9 @@
 //! What a person sees of a run, gathered from its events: the words, the steps, the sources.
 
+use std::collections::HashSet;
+
 use doran_agents::{Cited, Language as Spoken, Progress, Source, history};
-use doran_llm::{Message, Role};
+use doran_llm::{MessageId, Role};
 use doran_server::api::{Advice, Body, Event, Question, Task, advice};
 use serde_json::{Value, json};
 
@@ -40,6 +42,8 @@ pub(crate) struct Answer {
     /// The numbers by which people know the sources.
     pub(crate) cited: Cited,
     shown: String,
+    /// The messages that were said.
+    said: HashSet<MessageId>,
 }
 
 impl Answer {
@@ -116,12 +120,13 @@ impl Answer {
                 Some(both!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"));
             self.is_excuse = true;
         }
-        let answers = history::said_in(&task.update)?;
-        let is_answer =
-            |said: &&(Message, Vec<Source>)| said.0.role == Role::Assistant && !said.0.text().is_empty();
-        if let Some((message, sources)) = answers.iter().rev().find(is_answer) {
-            self.text = message.text();
-            self.sources.clone_from(sources);
+        for (message, sources) in history::said_in(&task.update)? {
+            // What is said stays said: a node that shortens the working messages afterwards takes no word back.
+            let is_new = self.said.insert(message.id.clone());
+            if is_new && message.role == Role::Assistant && !message.text().is_empty() {
+                self.text = message.text();
+                self.sources = sources;
+            }
         }
         Ok(())
     }
@@ -290,6 +295,8 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use doran_llm::Message;
+
     use super::*;
 
     fn delta(text: &str) -> Event {
@@ -327,6 +334,24 @@ mod tests {
             seen.push_str(&answer.take(&step("하나 둘")).expect("taken"));
             assert_eq!((seen.as_str(), answer.text.as_str(), answer.tokens), ("하나 둘", "하나 둘", 5));
         }
+    }
+
+    #[test]
+    fn an_answer_that_is_shortened_for_later_turns_is_still_told_whole() {
+        let source = json!({ "number": 1, "document": "d", "title": "t", "kind": "general", "passage": "d#0",
+            "version": "", "quote": "q", "start": 0, "end": 1 });
+        let said = json!({ "messages": [{ "put": Message::assistant("m", "아주 긴 답 [1]") }], "sources": [source] });
+        let shortened =
+            json!({ "messages": [{ "remove": "q" }, { "put": Message::assistant("m", "아주 […]") }] });
+        let mut answer = Answer::default();
+        let mut seen = String::new();
+        for update in [said, shortened] {
+            let tasks = vec![task(update, json!({}))];
+            let step = Body::Step { step: 1, path: String::new(), tasks, next: Vec::new() };
+            seen.push_str(&answer.take(&step.into()).expect("taken"));
+        }
+        assert_eq!((seen.as_str(), answer.counted_text().as_str()), ("아주 긴 답 [1]", "아주 긴 답 [1]"));
+        assert_eq!(answer.source_lines(Language::Korean), ["[1] t  (d)"]);
     }
 
     #[test]

@@ -92,6 +92,9 @@ pub(crate) enum Command {
     /// List, remove, pause and retry documents · 문서를 나열하고 지우고 멈추고 다시 읽는다
     Documents(commands::documents::Args),
     /// Make the index of the documents anew · 문서의 색인을 다시 만든다
+    #[command(after_help = "Examples · 보기:
+  doran reindex
+  doran models install use-multilingual && doran reindex     to find by meaning · 뜻으로도 찾으려면")]
     Reindex,
     /// List conversations · 대화를 나열한다
     Threads(commands::threads::Args),
@@ -114,6 +117,9 @@ pub(crate) enum Command {
     /// Copy the database to a file · 데이터베이스를 파일로 복사한다
     Backup(commands::backup::Args),
     /// Remove what need not be kept any more · 더 둘 필요가 없는 것을 지운다
+    #[command(after_help = "Examples · 보기:
+  doran gc
+  DORAN_RETENTION_DAYS=90 doran gc")]
     Gc,
     /// Show every setting, its value and origin · 모든 설정과 값, 출처를 보여 준다
     Config(commands::config::Args),
@@ -180,6 +186,25 @@ mod tests {
             }
         }
         assert!(seen > 50, "only {seen} lines were found: the search is broken");
+    }
+
+    #[test]
+    fn every_command_shows_how_it_is_used() {
+        let mut command = Args::command();
+        command.build();
+        let mut seen = 0;
+        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            let name = sub.get_name();
+            let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = help.strip_prefix("Examples · 보기:\n");
+            assert!(examples.is_some_and(|text| text.contains(&format!("doran {name}"))), "{name}: {help}");
+            for inner in sub.get_subcommands().filter(|inner| inner.get_name() != "help") {
+                let call = format!("doran {name} {}", inner.get_name());
+                assert!(help.contains(&call), "`{call}` has no example: {help}");
+            }
+            seen += 1;
+        }
+        assert!(seen >= 20, "only {seen} commands were found: the search is broken");
     }
 
     fn hangul(text: &str) -> bool {

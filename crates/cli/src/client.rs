@@ -191,7 +191,8 @@ async fn whole(mut answered: Answered) -> anyhow::Result<Vec<u8>> {
     let problem: Value = serde_json::from_slice(&text).unwrap_or_default();
     let field = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
     let (ko, en) = (field("title_ko"), field("title"));
-    let refused = both!("서버가 {status}로 답했습니다: {ko}", "the server answered {status}: {en}");
+    let refused = both!("서버가 {status}로 답했습니다: {ko}", "the server answered {status}: {en}")
+        .coded(field("code"));
     let why = Both::new(field("detail_ko").to_owned(), field("detail").to_owned());
     Err(if why.en.is_empty() { refused.into() } else { refused.because(why).into() })
 }

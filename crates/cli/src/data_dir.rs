@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
+use crate::client::Client;
 use crate::output::{Both, both};
 
 /// The data directory, held until dropped.
@@ -86,6 +87,13 @@ fn held(directory: &Path, mut file: File) -> Both {
     let shown = directory.display();
     let mut text = String::new();
     let holder = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse::<u32>().ok());
+    if let Some(server) = Client::of_data_dir(directory) {
+        let address = server.address;
+        return both!(
+            "데이터 디렉터리 `{shown}`은(는) 서버 http://{address} 가 쓰고 있고, 이 명령은 서버가 멈춘 동안에만 할 수 있습니다. 서버를 켠 곳에서 Ctrl-C로 멈추고 다시 하거나, `--data-dir`로 다른 곳을 고르세요",
+            "the server http://{address} is using the data directory `{shown}`, and this can be done only while it is stopped; stop it with Ctrl-C where it was started and try again, or choose another directory with `--data-dir`"
+        );
+    }
     match holder {
         Some(pid) => both!(
             "데이터 디렉터리 `{shown}`을(를) 다른 doran(프로세스 {pid})이 쓰고 있습니다. 그 프로세스를 끝내거나(`kill {pid}`), `--data-dir`로 다른 곳을 고르세요",

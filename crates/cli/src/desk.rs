@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use doran_agents::AskOptions;
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, RunKey, StartOptions, ThreadId, ThreadKey, Until};
 use doran_server::api::{Event, StartRun};
@@ -190,9 +189,7 @@ async fn start(house: &House, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
             about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         store.put_thread(thread, &about).await?;
     }
-    let (contract_id, collection) = (run.contract_id.clone(), run.collection.clone());
-    let options = AskOptions { contract_id, collection, ..AskOptions::default() };
-    let input = agent.input(&run.message, &options);
+    let input = agent.input(&run.message, &run.options());
     let started = house.runtime.start(&run.agent, thread, Some(&input), StartOptions::default()).await;
     let name = &thread.thread;
     match started {
@@ -201,6 +198,7 @@ async fn start(house: &House, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
             "이 대화에는 끝나지 않은 실행이 있습니다. `doran chat --thread '{name}'`나 웹 화면에서 그 실행에 답하거나, `--thread`로 다른 대화를 고르세요",
             "this conversation has a run that is not over; answer it with `doran chat --thread '{name}'` or on the page, or choose another with `--thread`"
         )
+        .coded("thread_busy")
         .into()),
         Err(error) => Err(error.into()),
     }
@@ -213,6 +211,7 @@ pub(crate) fn no_agent<'a>(asked: &str, known: impl Iterator<Item = &'a str>) ->
         "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
         "there is no agent `{asked}`; there are: {known}"
     )
+    .coded("unknown_agent")
 }
 
 async fn watch(

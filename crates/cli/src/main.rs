@@ -16,6 +16,7 @@ mod output;
 #[cfg(test)]
 mod scratch;
 mod secret;
+mod shelf;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
 //! What a person sees: data on stdout, everything else on stderr, each sentence in Korean and in English.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -16,6 +17,7 @@ pub(crate) enum Language {
 pub(crate) struct Both {
     pub(crate) ko: String,
     pub(crate) en: String,
+    code: Option<String>,
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -29,12 +31,17 @@ pub(crate) use both;
 
 impl Both {
     pub(crate) fn new(ko: String, en: String) -> Self {
-        Self { ko, en, cause: None }
+        Self { ko, en, code: None, cause: None }
     }
 
     /// The same sentence as an error with its cause.
     pub(crate) fn because(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { cause: Some(cause.into()), ..self }
+    }
+
+    /// The same sentence with a name for programs: the one that the server has for it too.
+    pub(crate) fn coded(self, code: &str) -> Self {
+        Self { code: (!code.is_empty()).then(|| code.to_owned()), ..self }
     }
 
     /// The sentence in one language.
@@ -75,6 +82,7 @@ impl Output {
     /// Writes data to stdout. A reader that went away early, as `head` does, is no error.
     pub(crate) fn data(&self, text: &str) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();
+        let text = if stdout.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(both!("표준 출력에 쓸 수 없습니다", "cannot write to standard output")
@@ -111,14 +119,49 @@ impl Output {
     /// Invites the person to type.
     pub(crate) fn prompt(&self, text: &str) {
         let mut stderr = io::stderr().lock();
+        let text = if stderr.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
         // With stderr gone there is nobody to invite.
         stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
     }
 
     fn line(&self, text: &str) {
+        let mut stderr = io::stderr().lock();
+        let text = if stderr.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
         // With stderr gone there is nobody left to tell.
-        writeln!(io::stderr().lock(), "{text}").ok();
+        writeln!(stderr, "{text}").ok();
     }
+}
+
+/// How the program itself colours: red, bold, and the end of both.
+const OWN_SIGNS: [&str; 3] = ["\u{1b}[31m", "\u{1b}[1m", "\u{1b}[0m"];
+
+/// A text that a terminal only shows. Names, documents and models bring words of strangers, and a terminal obeys
+/// control characters: they move the cursor, fill the clipboard, or turn a line around.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    let acts = |char: char| {
+        (char.is_control() && !matches!(char, '\n' | '\t'))
+            || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(acts) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let own = OWN_SIGNS.iter().find(|sign| rest.starts_with(**sign));
+        out.push_str(own.copied().unwrap_or_default());
+        let length = own.map_or_else(|| rest.chars().next().map_or(0, char::len_utf8), |sign| sign.len());
+        rest = &rest[length..];
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// The name for programs of the first error in the chain that has one.
+pub(crate) fn code(error: &anyhow::Error) -> Option<&str> {
+    error.chain().find_map(|cause| cause.downcast_ref::<Both>()?.code.as_deref())
 }
 
 /// An error with its causes, in one language.
@@ -137,6 +180,11 @@ fn chain(error: &(dyn Error + 'static), language: Language) -> String {
         next = error.source();
     }
     texts.join(": ")
+}
+
+/// A number of things in English, which counts one of them apart.
+pub(crate) fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The columns a text takes on a terminal: Hangul and other wide characters take two.
@@ -210,6 +258,23 @@ mod tests {
         let error = anyhow::Error::from(both!("바깥", "outer").because(inner));
         assert_eq!(chain(error.as_ref(), Language::Korean), "바깥: 안쪽: disk");
         assert_eq!(chain(error.as_ref(), Language::English), "outer: inner: disk");
+    }
+
+    #[test]
+    fn no_word_of_a_stranger_commands_a_terminal() {
+        assert_eq!(harmless("규정.md\n\t가"), "규정.md\n\t가");
+        assert_eq!(harmless("\u{1b}[31m빨강\u{1b}[0m"), "\u{1b}[31m빨강\u{1b}[0m", "colours are ours");
+        assert_eq!(harmless("a\u{1b}]52;c;aGk=\u{7}b"), "a]52;c;aGk=b");
+        assert_eq!(harmless("\u{1b}[2J\u{9b}H\u{7f}\r\u{202e}dm.x"), "[2JHdm.x");
+        assert_eq!(harmless("끝\u{1b}"), "끝");
+    }
+
+    #[test]
+    fn an_error_keeps_its_name_for_programs_wherever_it_stands() {
+        let inner = both!("안쪽", "inner").coded("unknown_agent");
+        let error = anyhow::Error::from(both!("바깥", "outer").because(inner));
+        assert_eq!(code(&error), Some("unknown_agent"));
+        assert_eq!(code(&anyhow::Error::from(both!("이름 없음", "nameless").coded(""))), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where concrete parts meet: settings become a store, a runtime and agents. Nothing else names them all.
 
 pub(crate) mod model;
+pub(crate) mod samples;
 pub(crate) mod search;
 mod tools;
 
@@ -10,14 +11,15 @@ use doran_agents::memory::Memories;
 use doran_agents::tools::Toolbox;
 use doran_agents::{About, Agent, ModelKind, Parts, PersistenceMode, Rewriting, described};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
-use doran_retrieval::{Filter, Index, Library, LibraryOptions, Listed, Refined};
+use doran_retrieval::{Filter, Index, Library, LibraryOptions, Refined};
 use doran_server::{App, Keys};
 use doran_store::{Keeper, Opened};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Database, SearchStore};
 use crate::data_dir::DataDir;
 use crate::exit::Trouble;
-use crate::output::{Both, Output, both};
+use crate::output::{Both, Output, both, counted};
 
 pub(crate) use model::Tape;
 
@@ -58,6 +60,7 @@ pub(crate) struct House {
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     /// Whether the store was made just now.
     pub(crate) new: bool,
+    samples: Samples,
     _held: Option<DataDir>,
 }
 
@@ -118,7 +121,7 @@ pub(crate) async fn empty_house(config: &Config, tape: &Tape) -> anyhow::Result<
     built(config, tape, Samples::LeftOut, Reading::GoesOn).await
 }
 
-async fn built(config: &Config, tape: &Tape, samples: Samples, reading: Reading) -> anyhow::Result<House> {
+async fn built(config: &Config, tape: &Tape, shown: Samples, reading: Reading) -> anyhow::Result<House> {
     let Records { store, keeper, new, held } = records(config).await?;
     let limits = Limits {
         steps: config.max_steps,
@@ -136,7 +139,10 @@ async fn built(config: &Config, tape: &Tape, samples: Samples, reading: Reading)
     let mut told = Vec::new();
     let index: Arc<dyn Index> = Arc::new(Refined::new(search::index(config, &mut told).await?));
     let library = library(config, index.clone(), reading).await?;
-    show_samples(index.as_ref(), &library, samples).await?;
+    match shown {
+        Samples::WhileEmpty => drop(samples::settle(index.as_ref()).await?),
+        Samples::LeftOut => drop(samples::hide(index.as_ref()).await?),
+    }
     let Staff { agents, model, memories, mut notes, .. } =
         staff(config, tape, index.clone(), Keep::InDataDir).await?;
     notes.extend(told);
@@ -159,6 +165,7 @@ async fn built(config: &Config, tape: &Tape, samples: Samples, reading: Reading)
         keys,
         keeper,
         new,
+        samples: shown,
         _held: held,
     })
 }
@@ -180,36 +187,6 @@ fn in_the_store(agent: &Agent) -> Result<(), Both> {
     }
 }
 
-/// Puts the sample documents into an index.
-pub(crate) async fn add_samples(index: &dyn Index) -> anyhow::Result<()> {
-    let tenant = doran_retrieval::Tenant::new(Tenant::local().as_str());
-    for document in [doran_agents::samples::all(), doran_agents::samples::contracts()].concat() {
-        index.put(&tenant, &document, &doran_retrieval::split(&document)).await?;
-    }
-    Ok(())
-}
-
-/// Samples are there to ask about until there are documents of one's own; an index that lasts may still have them then.
-async fn show_samples(index: &dyn Index, library: &Library, samples: Samples) -> anyhow::Result<()> {
-    let tenant = doran_retrieval::Tenant::new(Tenant::local().as_str());
-    let there = index.list(&tenant, &Filter::default()).await?;
-    let all = [doran_agents::samples::all(), doran_agents::samples::contracts()].concat();
-    let is_sample = |listed: &Listed| all.iter().any(|sample| sample.id == listed.id);
-    let alone = library.list(&tenant).is_empty() && there.iter().all(is_sample);
-    if alone && samples == Samples::WhileEmpty {
-        let missing: Vec<_> = all
-            .iter()
-            .map(|document| (document.clone(), doran_retrieval::split(document)))
-            .filter(|(document, passages)| !there.contains(&Listed::of(document, passages.len())))
-            .collect();
-        return Ok(index.put_all(&tenant, &missing).await?);
-    }
-    for listed in there.iter().filter(|listed| is_sample(listed)) {
-        index.remove(&tenant, &listed.id).await?;
-    }
-    Ok(())
-}
-
 /// The library in the data directory. What is ready in it and missing from the index is put there, and what was removed
 /// from it while another index was in use is removed.
 async fn library(config: &Config, index: Arc<dyn Index>, reading: Reading) -> anyhow::Result<Library> {
@@ -223,7 +200,7 @@ async fn library(config: &Config, index: Arc<dyn Index>, reading: Reading) -> an
         both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
             .because(error)
     })?;
-    let samples = [doran_agents::samples::all(), doran_agents::samples::contracts()].concat();
+    let samples = samples::all();
     // A cluster may hold documents of other data directories.
     let shared = matches!(config.search.store, SearchStore::OpenSearch(_));
     library.sync(index.as_ref(), |id| shared || samples.iter().any(|sample| sample.id == *id)).await?;
@@ -322,12 +299,28 @@ impl House {
     /// What to tell about documents that cannot be found yet, if there are any.
     pub(crate) fn waiting(&self) -> Option<Both> {
         let waiting = self.library.pending(&doran_retrieval::Tenant::new(self.tenant.as_str()));
+        let documents = counted(waiting, "document");
         (waiting > 0).then(|| {
             both!(
                 "문서 {waiting}개를 아직 읽지 않아 찾을 수 없습니다. `doran documents read`나 `doran serve`가 이어서 읽습니다",
-                "{waiting} documents are not read yet and cannot be found; `doran documents read` or `doran serve` reads on"
+                "not read yet, and not to be found until then: {documents}; `doran documents read` or `doran serve` reads on"
             )
         })
+    }
+
+    /// Lets the samples come or go with what the command did; what became of them, if something did.
+    pub(crate) async fn settle_samples(&self) -> anyhow::Result<Option<samples::Turn>> {
+        match self.samples {
+            Samples::WhileEmpty => samples::settle(self.index.as_ref()).await,
+            Samples::LeftOut => Ok(None),
+        }
+    }
+
+    /// Lets them come and go as long as the house is open, until `stop`.
+    pub(crate) fn follow_samples(&self, stop: CancellationToken) {
+        if self.samples == Samples::WhileEmpty {
+            tokio::spawn(samples::follow(self.index.clone(), self.library.clone(), stop));
+        }
     }
 
     /// What the server works with.

@@ -13,6 +13,10 @@ use crate::output::{Language, Output, both, padded, width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran agents
+  doran agents --tools
+  doran agents export docqa > my-agent.toml")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -7,6 +7,8 @@ use crate::output::{Output, both};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran backup doran-backup.db")]
 pub(crate) struct Args {
     /// File to write; it must not exist · 쓸 파일. 이미 있으면 안 된다
     #[arg(value_name = "FILE")]

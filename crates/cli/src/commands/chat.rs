@@ -18,6 +18,16 @@ use crate::output::{Language, Output, both};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran chat
+  doran chat --agent contract --thread lease
+  echo '연차휴가는 며칠인가요?' | doran chat --quiet
+
+Inside · 대화 안에서:
+  /agent NAME   ask another agent · 다른 에이전트에게 묻는다
+  /help         what may be typed · 쓸 수 있는 것
+  /quit         end, as Ctrl-D does · 마친다. Ctrl-D와 같다
+  Ctrl-C        stop the answer; where there is none, end · 답을 멈춘다. 답하는 중이 아니면 마친다")]
 pub(crate) struct Args {
     /// Conversation to go on with · 이어 갈 대화
     #[arg(long, value_name = "NAME", default_value = "main")]

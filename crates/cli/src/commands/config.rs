@@ -7,6 +7,10 @@ use crate::output::{Language, Output, both, padded, width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran config
+  doran config --json
+  DORAN_LISTEN=127.0.0.1:8080 doran config     where a value comes from · 값이 어디서 왔는지")]
 pub(crate) struct Args {
     /// Print JSON · JSON으로 출력
     #[arg(long)]

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use doran_agents::samples;
 use doran_engine::ThreadId;
 use doran_llm::Kind;
-use doran_retrieval::DocumentKind;
 use doran_server::Keys;
 use doran_server::api::StartRun;
 use indicatif::ProgressBar;
@@ -25,6 +24,7 @@ use crate::commands::serve::{Serving, bind};
 use crate::config::Config;
 use crate::keys::Door;
 use crate::output::{Both, Language, Output, both};
+use crate::shelf::named;
 
 /// Ports tried after the one in the settings.
 const MORE_PORTS: u16 = 20;
@@ -44,6 +44,10 @@ const QUESTIONS: [(&str, &str, &str); 4] = [
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran demo
+  doran demo --once --lang ko
+  doran demo --data-dir /tmp/doran-demo     without a trace in your own data · 내 데이터에 남기지 않고")]
 pub(crate) struct Args {
     /// End after the questions; so it does when stdout is no terminal · 질문이 끝나면 마친다. 표준 출력이 터미널이 아니어도 그렇다
     #[arg(long)]
@@ -166,7 +170,7 @@ async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Re
     let bar = ingest::bar(files.len(), output);
     let mut ids = Vec::new();
     for file in &files {
-        let (name, kind) = (encoded(file.name), encoded(&kind(&file.kind)));
+        let (name, kind) = (encoded(file.name), encoded(&named(&file.kind)));
         let path = format!("/api/documents?name={name}&collection={COLLECTION}&kind={kind}");
         let taken = client.upload(&path, file.bytes.to_vec()).await?;
         ids.push(taken["id"].as_str().unwrap_or_default().to_owned());
@@ -199,7 +203,7 @@ async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Re
         "  읽지 못한 파일 대신 프로그램에 든 같은 글을 씁니다. `doran doctor`가 이유를 알려 줍니다",
         "  the same texts from inside the program stand in for files that could not be read; `doran doctor` says why"
     ));
-    assemble::add_samples(house.index.as_ref()).await?;
+    assemble::samples::add(house.index.as_ref()).await?;
     Ok(names)
 }
 
@@ -225,14 +229,6 @@ async fn wait(
             return Ok(ours);
         }
         tokio::time::sleep(LOOK).await;
-    }
-}
-
-fn kind(kind: &DocumentKind) -> String {
-    match kind {
-        DocumentKind::General => "general".into(),
-        DocumentKind::Contract => "contract".into(),
-        DocumentKind::Standard(of) => format!("standard:{of}"),
     }
 }
 

@@ -19,6 +19,9 @@ const MIB: u64 = 1 << 20;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran doctor
+  doran doctor --json")]
 pub(crate) struct Args {
     /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
     #[arg(long)]

@@ -1,15 +1,11 @@
 //! `doran documents`: what was taken in, where each stands, and how to be rid of it or have it read again.
 
-use doran_retrieval::{DocumentId, Status, Tenant};
-use serde_json::json;
+use doran_retrieval::{DocumentId, Status};
 
-use crate::assemble::{self, House, Tape};
-use crate::client::{Client, encoded};
 use crate::commands::ingest;
 use crate::config::Config;
-use crate::desk;
-use crate::exit;
 use crate::output::{Both, Language, Output, both, padded};
+use crate::shelf::{Change, Shelf};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -17,6 +13,7 @@ use crate::output::{Both, Language, Output, both, padded};
   doran documents list
   doran documents delete 규정.md
   doran documents retry 3f9c01d2ab77e05512f3c8a90b4d6e71
+  doran documents pause 큰책.pdf, doran documents resume 큰책.pdf, doran documents cancel 큰책.pdf
   doran documents read")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -57,22 +54,6 @@ struct Which {
     ids: Vec<String>,
 }
 
-/// Who has the documents.
-enum Keeper {
-    Here(Box<House>),
-    There(Client),
-}
-
-/// What is done to one document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
-    Delete,
-    Retry,
-    Pause,
-    Resume,
-    Cancel,
-}
-
 /// Does it, in the data directory or by the server that has it.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
     let (change, which) = match &args.what {
@@ -84,22 +65,25 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         What::Resume(which) => (Change::Resume, which),
         What::Cancel(which) => (Change::Cancel, which),
     };
-    let keeper = Keeper::open(config, matches!(change, Change::Retry | Change::Resume)).await?;
-    let known = keeper.list().await?;
+    let shelf = Shelf::open(config, matches!(change, Change::Retry | Change::Resume)).await?;
+    let known = shelf.list().await?;
     // All names are looked up before anything is done.
     let chosen: Vec<&Status> = which.ids.iter().map(|id| chosen(&known, id)).collect::<Result<_, _>>()?;
     let mut changed = Vec::new();
     for status in chosen {
-        let now = keeper.change(change, &status.id).await?;
+        let now = shelf.change(change, &status.id).await?;
         let name = &status.name;
         match now {
             Some(now) => changed.push(now),
             None => output.tell(&both!("지웠습니다: {name}", "removed: {name}")),
         }
     }
-    if let (Change::Retry | Change::Resume, Keeper::Here(house)) = (change, &keeper) {
+    if let (Change::Retry | Change::Resume, Shelf::Here(_)) = (change, &shelf) {
         let ids: Vec<DocumentId> = changed.iter().map(|status| status.id.clone()).collect();
-        return finish(house, &ids, output).await;
+        return finish(&shelf, &ids, output).await;
+    }
+    if change == Change::Delete {
+        shelf.end(output).await?;
     }
     output.data(&changed.iter().map(|status| line(status, output.language)).collect::<String>())
 }
@@ -110,7 +94,7 @@ async fn list(
     config: &Config,
     output: Output,
 ) -> anyhow::Result<()> {
-    let mut all = Keeper::open(config, false).await?.list().await?;
+    let mut all = Shelf::open(config, false).await?.list().await?;
     all.retain(|status| collection.is_none_or(|wanted| status.collection == wanted));
     if all.is_empty() {
         output.tell(&both!(
@@ -126,92 +110,28 @@ async fn list(
 
 /// Reads all that waits, and says what became of it.
 async fn read(config: &Config, output: Output) -> anyhow::Result<()> {
-    match Keeper::open(config, true).await? {
-        Keeper::There(_) => {
-            output.tell(&both!(
-                "데이터 디렉터리를 쓰는 서버가 읽고 있습니다. `doran documents list`로 볼 수 있습니다",
-                "the server that has the data directory reads them; see `doran documents list`"
-            ));
-            Ok(())
-        }
-        Keeper::Here(house) => {
-            let mut waiting = house.library.list(&Tenant::new(house.tenant.as_str()));
-            waiting.retain(|status| status.state.is_pending());
-            let ids: Vec<DocumentId> = waiting.into_iter().map(|status| status.id).collect();
-            finish(&house, &ids, output).await
-        }
+    let shelf = Shelf::open(config, true).await?;
+    if let Shelf::There { .. } = shelf {
+        output.tell(&both!(
+            "데이터 디렉터리를 쓰는 서버가 읽고 있습니다. `doran documents list`로 볼 수 있습니다",
+            "the server that has the data directory reads them; see `doran documents list`"
+        ));
+        return Ok(());
     }
+    let mut waiting = shelf.list().await?;
+    waiting.retain(|status| status.state.is_pending());
+    let ids: Vec<DocumentId> = waiting.into_iter().map(|status| status.id).collect();
+    finish(&shelf, &ids, output).await
 }
 
 /// Waits until these have come to rest.
-async fn finish(house: &House, ids: &[DocumentId], output: Output) -> anyhow::Result<()> {
+async fn finish(shelf: &Shelf, ids: &[DocumentId], output: Output) -> anyhow::Result<()> {
     let bar = ingest::bar(ids.len(), output);
-    let statuses = tokio::select! {
-        statuses = ingest::wait(house, ids, 0, &bar) => statuses,
-        asked = exit::asked() => {
-            asked?;
-            bar.finish_and_clear();
-            house.library.rest().await;
-            return Err(house.waiting().unwrap_or_else(|| both!("멈췄습니다", "stopped")).into());
-        }
-    };
+    let statuses = ingest::until_told(shelf, &bar, ingest::wait(shelf, ids, 0, &bar)).await?;
     bar.finish_and_clear();
     output.data(&ingest::lines(&statuses, false, output.language)?)?;
+    shelf.end(output).await?;
     ingest::sum(&statuses, 0, output)
-}
-
-impl Keeper {
-    /// Finds out who has them. `reads` says whether what waits is to be read.
-    async fn open(config: &Config, reads: bool) -> anyhow::Result<Self> {
-        let tape = Tape::default();
-        Ok(match desk::server(config) {
-            Some(client) => Self::There(client),
-            None if reads => Self::Here(Box::new(assemble::reading_house(config, &tape).await?)),
-            None => Self::Here(Box::new(assemble::house(config, &tape).await?)),
-        })
-    }
-
-    async fn list(&self) -> anyhow::Result<Vec<Status>> {
-        match self {
-            Self::Here(house) => Ok(house.library.list(&Tenant::new(house.tenant.as_str()))),
-            Self::There(client) => {
-                let mut listed = client.get("/api/documents").await?;
-                Ok(serde_json::from_value(listed["documents"].take())?)
-            }
-        }
-    }
-
-    /// Does it, and gives where the document stands then, if it is still there.
-    async fn change(&self, change: Change, id: &DocumentId) -> anyhow::Result<Option<Status>> {
-        match self {
-            Self::Here(house) => {
-                let (library, tenant) = (&house.library, Tenant::new(house.tenant.as_str()));
-                let changed = match change {
-                    Change::Delete => library.remove(&tenant, id).await.map(|()| None),
-                    Change::Retry => library.retry(&tenant, id).await.map(Some),
-                    Change::Pause => library.pause(&tenant, id).await.map(Some),
-                    Change::Resume => library.resume(&tenant, id).await.map(Some),
-                    Change::Cancel => library.cancel(&tenant, id).await.map(Some),
-                };
-                Ok(changed.map_err(|error| Both::new(error.ko(), error.to_string()))?)
-            }
-            Self::There(client) => {
-                let path = format!("/api/documents/{}", encoded(id.as_str()));
-                let change = match change {
-                    Change::Delete => {
-                        client.delete(&path).await?;
-                        return Ok(None);
-                    }
-                    Change::Retry => "retry",
-                    Change::Pause => "pause",
-                    Change::Resume => "resume",
-                    Change::Cancel => "cancel",
-                };
-                let now = client.post(&format!("{path}/{change}"), &json!({})).await?;
-                Ok(Some(serde_json::from_value(now)?))
-            }
-        }
-    }
 }
 
 /// The document with this id, or the only one of this name.

@@ -14,6 +14,9 @@ use crate::output::{Output, both};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran eval agent questions.toml
+  doran eval retrieval --passages passages.jsonl --queries queries.jsonl")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

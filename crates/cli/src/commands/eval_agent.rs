@@ -81,7 +81,7 @@ async fn agents(set: &Set, config: &Config, output: Output) -> anyhow::Result<Ve
         }
         Documents::Samples => {
             let index = Arc::new(RamKeyword::default());
-            assemble::add_samples(index.as_ref()).await?;
+            assemble::samples::add(index.as_ref()).await?;
             let staff = assemble::staff(config, &Tape::default(), index, Keep::Nothing).await?;
             staff.notes.iter().for_each(|note| output.tell(note));
             Ok(staff.agents)

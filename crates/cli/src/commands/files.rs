@@ -35,7 +35,47 @@ pub(crate) struct Gathered {
     pub(crate) folders: Vec<PathBuf>,
     /// What could not be looked at.
     pub(crate) unreadable: Vec<Both>,
+    /// What was passed by.
+    pub(crate) left_out: LeftOut,
     seen: HashSet<String>,
+}
+
+/// What lies in the folders and is no document: each is named, so that nobody takes it for taken in.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    hidden: Vec<String>,
+    links: Vec<String>,
+    /// Sockets and devices, and folders too deep.
+    other: Vec<String>,
+}
+
+/// The most names on a line.
+const NAMES: usize = 5;
+
+impl LeftOut {
+    /// A line for each reason.
+    pub(crate) fn told(&self) -> Vec<Both> {
+        let some = |names: &[String]| {
+            let mut shown: Vec<String> = names.iter().take(NAMES).map(|name| format!("`{name}`")).collect();
+            shown.extend((names.len() > NAMES).then(|| format!("… +{}", names.len() - NAMES)));
+            (!shown.is_empty()).then(|| shown.join(", "))
+        };
+        let hidden = some(&self.hidden)
+            .map(|names| both!("숨은 파일이라 건너뛰었습니다: {names}", "left out, because hidden: {names}"));
+        let links = some(&self.links).map(|names| {
+            both!(
+                "링크라 건너뛰었습니다. 넣으려면 그 경로를 직접 적으세요: {names}",
+                "left out, because links; name one itself to take it in: {names}"
+            )
+        });
+        let other = some(&self.other).map(|names| {
+            both!(
+                "파일이 아니거나 너무 깊이 있어 건너뛰었습니다: {names}",
+                "left out, because no file or too deep: {names}"
+            )
+        });
+        [hidden, links, other].into_iter().flatten().collect()
+    }
 }
 
 impl Gathered {
@@ -68,6 +108,7 @@ impl Gathered {
             return Ok(());
         }
         if !about.is_dir() || depth >= DEPTH {
+            self.left_out.other.push(path.display().to_string());
             return Ok(());
         }
         if depth == 0 {
@@ -75,9 +116,13 @@ impl Gathered {
         }
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
-            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-            if !is_link && !entry.file_name().to_string_lossy().starts_with('.') {
-                self.take(&entry.path(), top, depth + 1);
+            let path = entry.path();
+            if entry.file_name().to_string_lossy().starts_with('.') {
+                self.left_out.hidden.push(path.display().to_string());
+            } else if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                self.left_out.links.push(path.display().to_string());
+            } else {
+                self.take(&path, top, depth + 1);
             }
         }
         Ok(())
@@ -135,7 +180,8 @@ pub(crate) fn read(path: &Path, most: usize) -> Result<Vec<u8>, Both> {
     let file = std::fs::File::open(path).map_err(wrong)?;
     let bytes = usize::try_from(file.metadata().map_err(wrong)?.len()).unwrap_or(usize::MAX);
     if bytes > most {
-        return Err(refused(path, &LibraryError::TooLarge { bytes, most }));
+        let error = LibraryError::TooLarge { bytes, most };
+        return Err(refused(path, &Both::new(error.ko(), error.to_string())));
     }
     let mut read = Vec::with_capacity(bytes);
     // What grows while it is read, or tells no length, is refused by the library once it has one byte too many.
@@ -144,9 +190,9 @@ pub(crate) fn read(path: &Path, most: usize) -> Result<Vec<u8>, Both> {
 }
 
 /// The sentence about a file that the library does not take.
-pub(crate) fn refused(path: &Path, error: &LibraryError) -> Both {
-    let (shown, ko) = (path.display(), error.ko());
-    both!("`{shown}`을(를) 받지 않았습니다: {ko}", "`{shown}` was not taken: {error}")
+pub(crate) fn refused(path: &Path, why: &Both) -> Both {
+    let (shown, ko, en) = (path.display(), &why.ko, &why.en);
+    both!("`{shown}`을(를) 받지 않았습니다: {ko}", "`{shown}` was not taken: {en}")
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Both {
@@ -188,6 +234,16 @@ mod tests {
         check(&[("/a/x.md", "a/x.md"), ("/b/x.md", "x.md")], &kept, &["x.md", "b/x.md"]);
         check(&[("/b/x.md", "x.md")], &[known(Some("/gone/x.md"), "x.md")], &["x.md"]);
         check(&[("/b/x.md", "x.md")], &[known(None, "x.md")], &["x.md"]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_with_the_reason() {
+        let names = |count: usize| (0..count).map(|nth| format!("f{nth}")).collect::<Vec<_>>();
+        let left_out = LeftOut { hidden: names(1), links: names(7), other: Vec::new() };
+        let told: Vec<String> = left_out.told().iter().map(ToString::to_string).collect();
+        assert_eq!(told[0], "left out, because hidden: `f0`");
+        assert!(told[1].ends_with("`f4`, … +2") && told[1].contains("links"), "{told:?}");
+        assert_eq!(told.len(), 2);
     }
 
     #[test]

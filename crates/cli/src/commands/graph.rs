@@ -10,6 +10,9 @@ use crate::output::{Output, both};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran graph assistant
+  doran graph contract --format svg > contract.svg")]
 pub(crate) struct Args {
     /// Agent to draw · 그릴 에이전트
     #[arg(value_name = "AGENT")]

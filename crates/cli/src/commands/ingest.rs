@@ -3,18 +3,25 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use doran_retrieval::{DocumentId, DocumentKind, NewDocument, State, Status, Tenant};
+use doran_retrieval::{DocumentId, DocumentKind, State, Status};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
-use crate::assemble::{self, House};
 use crate::commands::files::{self, Found, Gathered};
 use crate::config::Config;
 use crate::exit;
-use crate::output::{Both, Language, Output, both, padded};
+use crate::output::{Both, Language, Output, both, counted, harmless, padded};
+use crate::shelf::{Incoming, Shelf};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran ingest 규정/
+  doran ingest --kind contract 용역계약서.hwpx
+  doran ingest --kind standard:용역 --collection 표준 표준용역계약서.pdf
+  doran ingest 규정/ --json | grep '\"state\":\"failed\"'
+
+What cannot be read is named, and the exit code is 1 then · 읽지 못한 파일은 이름을 알리고 종료 코드는 1이다")]
 pub(crate) struct Args {
     /// Files and directories · 파일과 디렉터리
     #[arg(value_name = "PATH", required = true)]
@@ -40,21 +47,22 @@ pub(crate) fn kind(text: &str) -> Result<DocumentKind, String> {
     }
 }
 
-/// Takes the files in.
+/// Takes the files in, here or by the server that has the data directory.
 pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let Gathered { files, folders, unreadable, .. } = Gathered::at(&args.paths);
-    let house = assemble::reading_house(config, &assemble::Tape::default()).await?;
+    let Gathered { files, folders, unreadable, left_out, .. } = Gathered::at(&args.paths);
+    let shelf = Shelf::open(config, true).await?;
     let bar = bar(files.len() + unreadable.len(), output);
     let refuse = |why: &Both| {
         bar.suspend(|| output.tell(why));
         bar.inc(1);
     };
+    left_out.told().iter().for_each(|line| bar.suspend(|| output.tell(line)));
     unreadable.iter().for_each(refuse);
     let mut refused = unreadable.len();
     let mut documents = Vec::new();
     let taking = async {
-        for file in files::named(files, &known(&house, &args.collection), is_there) {
-            match take(&house, args, &file).await {
+        for file in files::named(files, &shelf.placed(&args.collection).await?, is_there) {
+            match take(&shelf, args, &file).await? {
                 Ok(id) => documents.push(id),
                 Err(why) => {
                     refused += 1;
@@ -62,47 +70,56 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
                 }
             }
         }
-        wait(&house, &documents, refused, &bar).await
+        wait(&shelf, &documents, refused, &bar).await
     };
-    let statuses = tokio::select! {
-        statuses = taking => statuses,
-        asked = exit::asked() => {
-            asked?;
-            bar.finish_and_clear();
-            house.library.rest().await;
-            return Err(house.waiting().unwrap_or_else(|| both!("멈췄습니다", "stopped")).into());
-        }
-    };
+    let statuses = until_told(&shelf, &bar, taking).await?;
     bar.finish_and_clear();
     output.data(&lines(&statuses, args.json, output.language)?)?;
-    tell_gone(&folders, &known(&house, &args.collection), output);
+    tell_gone(&folders, &shelf.placed(&args.collection).await?, output);
+    shelf.end(output).await?;
     sum(&statuses, refused, output)
 }
 
-fn tenant(house: &House) -> Tenant {
-    Tenant::new(house.tenant.as_str())
-}
-
-/// The documents that a collection has.
-fn known(house: &House, collection: &str) -> Vec<Status> {
-    let mut known = house.library.list(&tenant(house));
-    known.retain(|status| status.collection == collection);
-    known
+/// Waits for the work, or for somebody who wants the program to stop. What was taken in is kept.
+pub(crate) async fn until_told<T>(
+    shelf: &Shelf,
+    bar: &ProgressBar,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    tokio::select! {
+        done = work => done,
+        asked = exit::asked() => {
+            asked?;
+            bar.finish_and_clear();
+            Err(match shelf {
+                Shelf::Here(house) => {
+                    house.library.rest().await;
+                    house.waiting().unwrap_or_else(|| both!("멈췄습니다", "stopped"))
+                }
+                Shelf::There { .. } => both!(
+                    "멈췄습니다. 서버가 받은 문서는 서버가 이어서 읽습니다",
+                    "stopped; what the server has taken it reads on"
+                ),
+            }
+            .into())
+        }
+    }
 }
 
 fn is_there(origin: &str) -> bool {
     Path::new(origin).exists()
 }
 
-/// Takes one file in, once there is room for it to wait.
-async fn take(house: &House, args: &Args, file: &Found) -> Result<DocumentId, Both> {
-    let bytes = files::read(&file.path, house.library.most_bytes())?;
-    let tenant = tenant(house);
-    house.library.room(&tenant).await;
-    let (name, collection, kind) = (file.name.clone(), args.collection.clone(), args.kind.clone());
-    let new = NewDocument { tenant, name, collection, kind, bytes };
-    let added = house.library.add_from(new, Some(&file.origin)).await;
-    added.map(|status| status.id).map_err(|error| files::refused(&file.path, &error))
+/// Takes one file in. An error that concerns it alone is inside.
+async fn take(shelf: &Shelf, args: &Args, file: &Found) -> anyhow::Result<Result<DocumentId, Both>> {
+    let bytes = match files::read(&file.path, shelf.most_bytes()) {
+        Ok(bytes) => bytes,
+        Err(why) => return Ok(Err(why)),
+    };
+    let (collection, kind) = (&args.collection, &args.kind);
+    let incoming = Incoming { name: &file.name, collection, kind, origin: &file.origin, bytes };
+    let added = shelf.add(incoming).await?;
+    Ok(added.map(|status| status.id).map_err(|why| files::refused(&file.path, &why)))
 }
 
 /// Files that are gone stay found until somebody says otherwise: a folder may only be away for a while.
@@ -131,24 +148,18 @@ pub(crate) fn bar(files: usize, output: Output) -> ProgressBar {
 
 /// Waits until every document has come to rest.
 pub(crate) async fn wait(
-    house: &House,
+    shelf: &Shelf,
     documents: &[DocumentId],
     refused: usize,
     bar: &ProgressBar,
-) -> Vec<Status> {
-    let tenant = tenant(house);
-    let mut changes = house.library.watch();
-    loop {
-        let statuses: Vec<Status> =
-            documents.iter().filter_map(|id| house.library.status(&tenant, id)).collect();
+) -> anyhow::Result<Vec<Status>> {
+    let progress = |statuses: &[Status]| {
         let pending: Vec<&Status> = statuses.iter().filter(|status| status.state.is_pending()).collect();
         bar.set_position((refused + statuses.len() - pending.len()) as u64);
         let working = pending.iter().find(|status| status.state != State::Queued);
-        bar.set_message(working.map(|status| status.name.clone()).unwrap_or_default());
-        if pending.is_empty() || changes.changed().await.is_err() {
-            return statuses;
-        }
-    }
+        bar.set_message(working.map(|status| harmless(&status.name).into_owned()).unwrap_or_default());
+    };
+    shelf.follow(documents, progress).await
 }
 
 /// What became of each, a line for each.
@@ -180,19 +191,25 @@ pub(crate) fn lines(statuses: &[Status], as_json: bool, language: Language) -> a
     Ok(lines)
 }
 
-/// Tells what became of all. Fails where there is nothing to find.
+/// Tells what became of all. Fails where something could not be read.
 pub(crate) fn sum(statuses: &[Status], refused: usize, output: Output) -> anyhow::Result<()> {
     let count = |state: State| statuses.iter().filter(|status| status.state == state).count();
     let (ready, failed) = (count(State::Ready), count(State::Failed) + refused);
     let passages: usize = statuses.iter().map(|status| status.passages).sum();
+    let (documents, pieces) = (counted(ready, "document"), counted(passages, "passage"));
     output.tell(&both!(
         "문서 {ready}개를 찾을 수 있습니다(문단 {passages}개). 실패 {failed}개",
-        "{ready} documents can be found ({passages} passages), {failed} failed"
+        "{documents} can be found ({pieces}), {failed} failed"
     ));
-    if failed > 0 && ready == 0 {
-        return Err(both!("아무 문서도 읽지 못했습니다", "no document could be read").into());
+    match (failed, ready) {
+        (0, _) => Ok(()),
+        (_, 0) => Err(both!("아무 문서도 읽지 못했습니다", "no document could be read").into()),
+        (_, _) => Err(both!(
+            "{failed}개를 읽지 못했습니다. 이유는 위에 있습니다. 나머지는 찾을 수 있습니다",
+            "{failed} could not be read, for the reasons above; the others can be found"
+        )
+        .into()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use crate::output::{Output, both, padded, width};
 #[command(after_help = "Examples · 보기:
   doran keys new laptop
   doran keys new team --tenant sales
+  doran keys list
+  doran keys revoke laptop
   curl -H 'Authorization: Bearer KEY' http://HOST:7979/api/agents")]
 pub(crate) struct Args {
     #[command(subcommand)]

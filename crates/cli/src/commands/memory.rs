@@ -8,7 +8,7 @@ use crate::assemble;
 use crate::client::encoded;
 use crate::config::Config;
 use crate::desk;
-use crate::output::{Output, both};
+use crate::output::{Both, Output, both};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -46,6 +46,13 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     match &args.what {
         What::List { words, json } => list(words.join(" ").trim(), *json, config, output).await,
         What::Forget { ids } => {
+            // All are looked up before anything is forgotten.
+            let known = facts("", config).await?;
+            for id in ids {
+                if !known.iter().any(|fact| fact.id == *id) {
+                    return Err(unknown(id).into());
+                }
+            }
             for id in ids {
                 forget(id, config, output).await?;
             }
@@ -54,8 +61,9 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     }
 }
 
-async fn list(words: &str, as_json: bool, config: &Config, output: Output) -> anyhow::Result<()> {
-    let facts: Vec<Fact> = match desk::server(config) {
+/// What is remembered, or what of it shares words with these.
+async fn facts(words: &str, config: &Config) -> anyhow::Result<Vec<Fact>> {
+    Ok(match desk::server(config) {
         Some(client) => {
             let listed = client.get(&format!("/api/memory?q={}", encoded(words))).await?;
             let facts = listed["facts"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -68,7 +76,11 @@ async fn list(words: &str, as_json: bool, config: &Config, output: Output) -> an
                 words => memories.find(&owner, words, MOST_FACTS).await?,
             }
         }
-    };
+    })
+}
+
+async fn list(words: &str, as_json: bool, config: &Config, output: Output) -> anyhow::Result<()> {
+    let facts = facts(words, config).await?;
     if facts.is_empty() {
         output.tell(&both!("기억한 것이 없습니다", "nothing is remembered"));
     }
@@ -85,14 +97,17 @@ async fn forget(id: &str, config: &Config, output: Output) -> anyhow::Result<()>
         None => assemble::memories(config)?.forget(&owner(), id).await?,
     };
     if !was_there {
-        return Err(both!(
-            "`{id}`(으)로 기억한 것이 없습니다. `doran memory list`가 번호를 보여 줍니다",
-            "nothing is remembered as `{id}`; `doran memory list` shows the ids"
-        )
-        .into());
+        return Err(unknown(id).into());
     }
     output.tell(&both!("잊었습니다: {id}", "forgotten: {id}"));
     Ok(())
+}
+
+fn unknown(id: &str) -> Both {
+    both!(
+        "`{id}`(으)로 기억한 것이 없습니다. `doran memory list`가 번호를 보여 줍니다",
+        "nothing is remembered as `{id}`; `doran memory list` shows the ids"
+    )
 }
 
 /// Whose memory it is without keys.

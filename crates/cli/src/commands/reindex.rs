@@ -2,14 +2,15 @@
 
 use crate::assemble;
 use crate::config::Config;
-use crate::output::{Output, both};
+use crate::output::{Output, both, counted};
 
 /// Makes it and says what is in it.
 pub(crate) async fn run(config: &Config, output: Output) -> anyhow::Result<()> {
     let (documents, passages) = assemble::reindex(config, output).await?;
+    let (some, pieces) = (counted(documents, "document"), counted(passages, "passage"));
     output.tell(&both!(
         "색인을 다시 만들었습니다. 문서 {documents}개, 문단 {passages}개",
-        "the index was made anew: {documents} documents, {passages} passages"
+        "the index was made anew: {some}, {pieces}"
     ));
     Ok(())
 }

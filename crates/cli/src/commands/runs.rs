@@ -13,6 +13,9 @@ use crate::output::{Output, padded};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran runs
+  doran runs --thread main --json")]
 pub(crate) struct Args {
     /// Only of this conversation · 이 대화의 것만
     #[arg(long, value_name = "NAME")]

@@ -4,19 +4,22 @@ use std::io::IsTerminal;
 use std::ops::Range;
 
 use doran_retrieval::{
-    DocumentId, DocumentKind, Filter, Highlight, Hit, LibraryError, Question, Tenant, highlights,
-    is_collection_name, reasons,
+    DocumentId, DocumentKind, Filter, Highlight, Hit, LibraryError, highlights, is_collection_name, reasons,
 };
 use serde_json::json;
 
 use crate::answer::counted;
-use crate::assemble;
 use crate::commands::ingest::kind;
 use crate::config::Config;
 use crate::output::{Output, both};
+use crate::shelf::Shelf;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran search 육아휴직
+  doran search --limit 10 --collection 표준 손해배상
+  doran search --kind contract --json 위약금")]
 pub(crate) struct Args {
     /// What to look for · 찾을 말
     #[arg(value_name = "WORDS", required = true)]
@@ -46,17 +49,18 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         return Err(both!("컬렉션 이름 `{name}`: {ko}", "collection `{name}`: {wrong}").into());
     }
     let words = args.words.join(" ");
-    let house = assemble::house(config, &assemble::Tape::default()).await?;
-    if let Some(waiting) = house.waiting() {
+    let shelf = Shelf::open(config, false).await?;
+    if let Shelf::Here(house) = &shelf
+        && let Some(waiting) = house.waiting()
+    {
         output.tell(&waiting);
     }
-    let mut question = Question::new(Tenant::new(house.tenant.as_str()), &words, args.limit.min(100));
-    question.filter = Filter {
+    let filter = Filter {
         collection: args.collection.clone(),
         documents: args.document.iter().map(DocumentId::new).collect(),
         kinds: args.kind.clone(),
     };
-    let hits = house.index.retrieve(&question).await?;
+    let hits = shelf.retrieve(&words, args.limit, filter).await?;
     if hits.is_empty() {
         output.tell(&both!(
             "`{words}`에 맞는 문단이 없습니다. 다른 말로 찾거나 `doran ingest`로 문서를 넣으세요",

@@ -24,6 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran serve
+  doran serve --port 8080
+  doran keys new laptop && doran serve --listen 0.0.0.0:7979     for other machines too · 다른 컴퓨터에도
+  curl http://127.0.0.1:7979/api/agents")]
 pub(crate) struct Args {
     /// Port, instead of that of `listen` · 포트. `listen`의 포트 대신 쓴다
     #[arg(long, value_name = "PORT")]
@@ -92,6 +97,7 @@ impl Serving {
         let limits = Limits { connections: connections(), ..Limits::default() };
         let task = tokio::spawn(doran_server::serve(listener, house.app().limits(limits), stop.clone()));
         tokio::spawn(clear_now_and_then(house.runtime.clone(), config.retention.clone(), stop.clone()));
+        house.follow_samples(stop.clone());
         let client = door.client(address);
         data_dir::ensure(&data_dir)?;
         client.announce(&data_dir)?;

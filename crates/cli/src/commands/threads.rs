@@ -12,6 +12,9 @@ use crate::output::{Output, padded, width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples · 보기:
+  doran threads
+  doran threads --limit 5 --json")]
 pub(crate) struct Args {
     /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
     #[arg(long)]

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::far_end::{FarEnd, Reply};
 use crate::program::{Server, fresh, text, told};
 
 fn object(bytes: &[u8]) -> Value {
@@ -56,8 +57,38 @@ fn programs_get_one_object_here_and_from_a_server() {
             .is_some_and(|error| error.contains("there is no agent `nobody`; there are: ")),
         "{answer}"
     );
-    assert_eq!((&answer["error"], &answer["errorCode"]), (&true.into(), &"not_asked".into()));
+    assert_eq!((&answer["error"], &answer["errorCode"]), (&true.into(), &"unknown_agent".into()));
     assert_eq!(unknown.status.code(), Some(1));
+    let empty = object(&told(&here, &["ask", "--json", " "], "").stdout);
+    assert_eq!((&empty["error"], &empty["errorCode"]), (&true.into(), &"empty_input".into()));
+}
+
+#[test]
+fn a_long_answer_is_told_whole_when_the_conversation_is_made_small_after_it() {
+    let here = fresh("ask-long");
+    let far = FarEnd::start(|asked| {
+        let whole = asked.to_string();
+        match whole.contains("json_schema") || whole.contains("response_format") {
+            true => Reply::json(&serde_json::json!({ "query_type": "general", "queryType": "general" })),
+            false => Reply::Words("끝까지 들려야 하는 긴 답입니다. ".repeat(280) + "마지막 말."),
+        }
+    });
+    let settings = format!(
+        "model = \"far\"\n[models.far]\nid = \"openai-compatible:http://{}/v1#far\"\n[agents.docqa]\ncontext_length = 2000\n",
+        far.address
+    );
+    std::fs::write(here.join("doran.toml"), settings).expect("written");
+    let whole = told(&here, &["ask", "--json", "--agent", "docqa", "안녕하세요?"], "");
+    let answer = object(&whole.stdout);
+    let path = answer["path"].to_string();
+    assert!(path.contains("summarizeHistory"), "the conversation was not made small: {answer}");
+    let words = answer["response"].as_str().unwrap_or_default();
+    assert!(words.ends_with("마지막 말.") && words.chars().count() > 4000, "{words}");
+    let plain = text(&told(&here, &["ask", "--agent", "docqa", "안녕하세요?"], "").stdout);
+    assert_eq!(plain.trim_end(), words);
+    let talked =
+        text(&told(&here, &["chat", "--agent", "docqa", "--thread", "long"], "안녕하세요?\n").stdout);
+    assert_eq!(talked.trim_end(), words, "each word once");
 }
 
 #[test]

@@ -41,6 +41,8 @@ fn what_is_remembered_is_listed_and_forgotten() {
     drop(server);
 
     assert_eq!(listed(&here, &[]), found);
+    assert!(!told(&here, &["memory", "forget", birthday, "nothing"], "").status.success());
+    assert_eq!(listed(&here, &[]), found, "nothing is forgotten where something is unknown");
     assert!(told(&here, &["memory", "forget", birthday], "").status.success());
     assert_eq!(listed(&here, &[]), "");
     let answer = text(&told(&here, &["ask", "내 생일이 언제라고 했지?"], "").stdout);

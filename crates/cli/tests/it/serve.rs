@@ -86,6 +86,36 @@ fn every_question_that_an_agent_proposes_is_answered() {
     assert!(asked >= 16, "{asked}");
 }
 
+/// The questions that the page proposes only while the samples are searched.
+const ABOUT_SAMPLES: &str = include_str!("../../../server/ui/src/samples.json");
+
+#[test]
+fn the_page_knows_which_proposed_questions_are_about_the_samples() {
+    let here = fresh("starters-own");
+    let server = Server::start(&here, None);
+    let body = |answer: &str| -> serde_json::Value {
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    };
+    let about: serde_json::Value = serde_json::from_str(ABOUT_SAMPLES).expect("JSON");
+    let listed = body(&server.request("GET /api/agents", ""));
+    for language in ["ko", "en"] {
+        let mut known: Vec<&str> =
+            about[language].as_array().expect("questions").iter().filter_map(|one| one.as_str()).collect();
+        for agent in listed["agents"].as_array().expect("agents") {
+            for question in agent["starters"][language].as_array().expect("questions") {
+                let ask = serde_json::json!({ "agent": agent["id"], "message": question });
+                let answer = body(&server.request("POST /api/chat", &ask.to_string()));
+                let cites = answer["sources"].as_array().is_some_and(|sources| !sources.is_empty());
+                let is_known = about[language].as_array().is_some_and(|all| all.contains(question));
+                assert_eq!(cites, is_known, "{ask}: put it into `samples.json` of the page, or take it out");
+                known.retain(|one| *one != question);
+            }
+        }
+        assert!(known.is_empty(), "nobody proposes {known:?}");
+    }
+}
+
 #[test]
 fn an_address_that_others_can_reach_is_refused_in_both_languages() {
     let here = fresh("address");

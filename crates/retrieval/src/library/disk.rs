@@ -204,6 +204,24 @@ pub(super) fn load(root: &Path) -> io::Result<Vec<Record>> {
     Ok(records)
 }
 
+/// Every record below the root, only looked at, so another process may have the library. What comes or goes in between
+/// is not there.
+pub(super) fn peek(root: &Path) -> io::Result<Vec<Record>> {
+    let mut found = Vec::new();
+    let inside = |path: &Path| match directories(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed,
+    };
+    for tenant in inside(root)? {
+        for collection in inside(&tenant)? {
+            for document in inside(&collection)? {
+                found.extend(read(&record(&document))?);
+            }
+        }
+    }
+    Ok(found)
+}
+
 fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path)? {

@@ -39,6 +39,8 @@ pub(super) struct About {
     #[serde(default)]
     collection: String,
     kind: Option<String>,
+    /// Where the file lies on the machine of who sends it, so that it keeps its name when it comes again.
+    origin: Option<String>,
 }
 
 /// `POST /api/documents?name=…`: takes a file, as the body of the request. It is on disk when this answers, and read
@@ -51,7 +53,7 @@ pub(super) async fn add(
     request: Request,
 ) -> Result<Response, ApiError> {
     let library = library(&app)?.clone();
-    let About { name, collection, kind } = query(about)?;
+    let About { name, collection, kind, origin } = query(about)?;
     let kind = kind_of(kind.as_deref())?;
     ask::check_collection(Some(&collection))?;
     // A name is shown in lists and on terminals, where such a character would do something.
@@ -75,7 +77,7 @@ pub(super) async fn add(
             let new = NewDocument { tenant: tenant(&caller), name, collection, kind, bytes: bytes.into() };
             let replaced = library.would_replace(&new);
             // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.
-            let adding = timeout(ADDING, library.add(new)).await;
+            let adding = timeout(ADDING, library.add_from(new, origin.as_deref())).await;
             let status = adding.map_err(|_| Code::Overloaded)?.map_err(sorted)?;
             let mut shown = shown(&status);
             shown["replaced"] = replaced.into();
@@ -175,14 +177,39 @@ pub(super) async fn change(
         .await
 }
 
-/// What may follow the path of a search.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What may follow the path of a search. Documents and kinds may be given more than once.
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "Vec<(String, String)>")]
 pub(super) struct Find {
     q: String,
     limit: Option<usize>,
     collection: Option<String>,
-    document: Option<String>,
+    documents: Vec<DocumentId>,
+    kinds: Vec<String>,
+}
+
+impl TryFrom<Vec<(String, String)>> for Find {
+    type Error = String;
+
+    fn try_from(pairs: Vec<(String, String)>) -> Result<Self, String> {
+        let mut find = Self::default();
+        let mut has_question = false;
+        for (name, value) in pairs {
+            match name.as_str() {
+                "q" => (find.q, has_question) = (value, true),
+                "limit" => find.limit = Some(value.parse().map_err(|error| format!("limit: {error}"))?),
+                "collection" => find.collection = Some(value),
+                "document" => find.documents.push(DocumentId::new(value)),
+                "kind" => find.kinds.push(value),
+                other => {
+                    return Err(format!(
+                        "unknown field `{other}`, expected one of `q`, `limit`, `collection`, `document`, `kind`"
+                    ));
+                }
+            }
+        }
+        if has_question { Ok(find) } else { Err("missing field `q`".to_owned()) }
+    }
 }
 
 /// `GET /api/search`: passages, best first, with the words of the question that each holds and where in its text.
@@ -191,7 +218,8 @@ pub(super) async fn search(
     caller: Caller,
     find: Result<Query<Find>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let Find { q, limit, collection, document } = query(find)?;
+    let Find { q, limit, collection, documents, kinds } = query(find)?;
+    let kinds = kinds.iter().map(|kind| kind_of(Some(kind))).collect::<Result<_, _>>()?;
     ask::check_collection(collection.as_deref())?;
     if q.len() > QUESTION {
         return Err(ApiError::because(
@@ -202,11 +230,7 @@ pub(super) async fn search(
     }
     let index = app.index.as_ref().ok_or(Code::NotFound)?;
     let mut question = Question::new(tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MOST_HITS));
-    question.filter = Filter {
-        collection,
-        documents: document.into_iter().map(DocumentId::new).collect(),
-        kinds: Vec::new(),
-    };
+    question.filter = Filter { collection, documents, kinds };
     let hits = index.retrieve(&question).await.map_err(of_index)?;
     let hits: Vec<Value> = hits
         .iter()
@@ -288,7 +312,7 @@ fn sorted(error: LibraryError) -> ApiError {
     let code = match &error {
         LibraryError::Empty | LibraryError::BadName | LibraryError::BadCollection => Code::BadInput,
         LibraryError::TooLarge { .. } => Code::TooLarge,
-        LibraryError::Busy(_) => Code::Overloaded,
+        LibraryError::Busy(_) | LibraryError::Leaving => Code::Overloaded,
         LibraryError::Full(_) => Code::DiskFull,
         LibraryError::Unknown(_) => Code::NotFound,
         LibraryError::Disk { .. } => {

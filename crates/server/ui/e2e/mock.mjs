@@ -250,9 +250,11 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
       if (method === 'POST') {
         const name = url.searchParams.get('name') ?? 'file'
         const doc = { id: id('d'), name, title: name, kind: url.searchParams.get('kind') ?? 'general', status: 'queued', progress: 0, bytes: body.length, at: Date.now() }
+        const held = [...documents.values()].find((one) => one.name === name)
+        if (held) documents.delete(held.id)
         documents.set(doc.id, doc)
         void ingest(doc)
-        return json(response, doc, 202)
+        return json(response, held ? { ...doc, replaced: true } : doc, 202)
       }
       return json(response, { documents: [...documents.values()] })
     }

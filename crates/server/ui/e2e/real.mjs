@@ -2,7 +2,7 @@
 // quote.
 
 import assert from 'node:assert/strict'
-import { accessible, answerText, ask, finished, ready } from './steps.mjs'
+import { accessible, answerText, ask, finished, noSideways, ready } from './steps.mjs'
 
 const LOOKS = [
   { locale: 'ko-KR', colorScheme: 'light' },
@@ -41,6 +41,17 @@ const agents = ['assistant', 'contract', 'react', 'docqa'].map((agent, at) => ({
   },
 }))
 
+/** Removes a document and waits until the samples are searched again, for those who come after. */
+async function samplesBack(base, name) {
+  const read = async () => (await fetch(`${base}/api/documents`)).json()
+  const { documents } = await read()
+  for (const { id } of documents.filter((one) => one.name === name)) await fetch(`${base}/api/documents/${id}`, { method: 'DELETE' })
+  for (let at = 0; !((await read()).samples > 0); at++) {
+    assert.ok(at < 300, 'the samples did not come back')
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+}
+
 export const real = [
   ...agents,
   ...['light', 'dark'].map((colorScheme) => ({
@@ -53,6 +64,10 @@ export const real = [
       const paper = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor)
       assert.equal(paper, colorScheme === 'dark' ? 'rgb(20, 24, 22)' : 'rgb(255, 255, 255)')
       await shoot(`docs-${colorScheme}`)
+      await page.setViewportSize({ width: 360, height: 780 })
+      for (const one of await page.locator('summary').all()) await one.evaluate((line) => { line.parentElement.open = true })
+      await noSideways(page)
+      await shoot(`docs-${colorScheme}-narrow`)
       await accessible(page, 'docs')
     },
   })),
@@ -85,6 +100,113 @@ export const real = [
     },
   },
   {
+    name: 'a question that was not sent says so, outlives its tab and is asked once',
+    async run({ page, house, shoot }) {
+      await ready(page)
+      await ask(page, '연차휴가는 며칠인가요?')
+      await finished(page)
+      const { href } = new URL(page.url())
+      await house.kill()
+      await ask(page, '재택근무는 며칠까지 되나요?')
+      const note = page.locator('.note.is-live')
+      await note.waitFor()
+      assert.match((await note.textContent()) ?? '', /아직 보내지 못했습니다/)
+      await shoot('unsent')
+      await accessible(page, 'an unsent question')
+      const context = page.context()
+      await page.close()
+      await house.start()
+      const again = await context.newPage()
+      await again.goto(href)
+      await again.waitForFunction(() => document.querySelectorAll('.bubble').length === 2)
+      await finished(again)
+      assert.match((await again.locator('.bubble').last().textContent()) ?? '', /재택근무/)
+      const kept = await again.evaluate(() => Object.keys(localStorage).filter((name) => name.startsWith('doran.unsent.')))
+      assert.deepEqual(kept, [])
+      await again.reload()
+      await finished(again)
+      assert.equal(await again.locator('.turn').count(), 2)
+      // One that is given up comes back into the box.
+      await house.kill()
+      await ask(again, '셋째 질문')
+      await again.locator('.note.is-live').waitFor()
+      await again.click('.round.stop')
+      await again.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      assert.equal(await again.inputValue('.composer textarea'), '셋째 질문')
+      await house.start()
+      await again.reload()
+      await finished(again)
+      assert.equal(await again.locator('.turn').count(), 2)
+      assert.equal(await again.inputValue('.composer textarea'), '셋째 질문', 'what is being written outlives a reload')
+    },
+  },
+  {
+    name: 'two tabs on one conversation show the same turns',
+    async run({ page, shoot }) {
+      await ready(page)
+      await ask(page, '연차휴가는 며칠인가요?')
+      await finished(page)
+      const other = await page.context().newPage()
+      await other.goto(page.url())
+      await finished(other)
+      const turns = (count) => page.waitForFunction((n) => document.querySelectorAll('.turn').length === n, count)
+      await ask(other, '123 * 456 계산해줘')
+      await other.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await finished(other)
+      // As a person comes back to the first tab.
+      await page.evaluate(() => dispatchEvent(new Event('focus')))
+      await turns(2)
+      await finished(page)
+      assert.match(await answerText(page), /56,?088/)
+      await ask(other, '2 * 3 계산해줘')
+      await other.waitForFunction(() => document.querySelectorAll('.turn').length === 3)
+      await finished(other)
+      // Nobody looked at the first tab meanwhile.
+      await ask(page, '4 * 5 계산해줘')
+      await turns(4)
+      await finished(page)
+      const asked = await page.locator('.bubble').allTextContents()
+      assert.deepEqual(asked.map((text) => /(연차|123|2 \*|4 \*)/.exec(text)?.[1]), ['연차', '123', '2 *', '4 *'])
+      await shoot('two-tabs')
+      await page.reload()
+      await finished(page)
+      assert.deepEqual(await page.locator('.bubble').allTextContents(), asked)
+    },
+  },
+  {
+    name: 'the samples give way to a document, and what they answered stays open',
+    async run({ page, base, house, shoot }) {
+      await ready(page)
+      await ask(page, '육아휴직은 얼마나 쓸 수 있나요?')
+      await finished(page)
+      const { href } = new URL(page.url())
+      await page.click('a.place')
+      await page.waitForSelector('.drop')
+      const name = `점심규정${'가나다라마바사'.repeat(8)}.md`
+      await page.setInputFiles('input[type=file]', { name, mimeType: 'text/markdown', buffer: Buffer.from('# 점심 규정\n\n점심시간은 열두 시부터이다.\n') })
+      await page.locator('.doc.is-ready', { hasText: name }).waitFor()
+      await page.locator('.note', { hasText: '예시 문서는 더 찾지 않지만' }).waitFor()
+      await page.setViewportSize({ width: 360, height: 780 })
+      await noSideways(page)
+      const [title, remove] = await Promise.all([page.locator('.doc .doc-name').boundingBox(), page.locator('.doc button').last().boundingBox()])
+      assert.ok(title.x + title.width <= remove.x, 'the name runs under the button')
+      await shoot('samples-gave-way')
+      await page.setViewportSize({ width: 1360, height: 860 })
+      await house.kill()
+      await house.start()
+      await page.goto(base)
+      await ready(page)
+      await page.waitForFunction(() => document.querySelectorAll('.starters li').length === 2)
+      assert.doesNotMatch((await page.textContent('.starters')) ?? '', /육아휴직/)
+      await shoot('welcome-own-documents')
+      await page.goto(href)
+      await finished(page)
+      await page.click('.source >> nth=0')
+      await page.waitForSelector('.document-text mark')
+      await samplesBack(base, name)
+    },
+  },
+  {
     name: 'a document goes from upload to a quote that is marked in it',
     async run({ page, base, shoot }) {
       await ready(page)
@@ -105,6 +227,7 @@ export const real = [
       assert.match(marked, /삼천원/)
       await shoot('uploaded-quote')
       await accessible(page, 'source')
+      await samplesBack(base, name)
     },
   },
   {

@@ -5,6 +5,24 @@ import { accessible, answerText, ask, finished, ready } from './steps.mjs'
 
 export const scripted = [
   {
+    name: 'a file that takes the place of another of its name says so',
+    async run({ page, shoot }) {
+      await ready(page)
+      await page.click('a.place')
+      const file = (text) => ({ name: '계약서.md', mimeType: 'text/markdown', buffer: Buffer.from(text) })
+      await page.setInputFiles('input[type=file]', file('갑의 계약서'))
+      await page.locator('.doc.is-ready', { hasText: '계약서.md' }).waitFor()
+      assert.equal(await page.locator('.note').count(), 0)
+      await page.setInputFiles('input[type=file]', file('을의 계약서'))
+      const note = page.locator('.note', { hasText: '“계약서.md”이(가) 같은 이름의 문서를 대신했습니다' })
+      await note.waitFor()
+      await shoot('replaced')
+      await accessible(page, 'a replaced document')
+      await note.locator('button').click()
+      await note.waitFor({ state: 'detached' })
+    },
+  },
+  {
     name: 'a connection that is cut again and again neither repeats nor loses a word',
     async run({ page, server, shoot }) {
       await ready(page)

@@ -6,6 +6,7 @@ import * as api from './api'
 import { fold, newRun, standing, type Run } from './fold'
 import { follow, type Connection } from './follow'
 import type { Json, Message, RunEvent, RunInfo, Source } from './types'
+import { dropUnsent, keepUnsent, unsentOf } from './unsent'
 
 /** Question and answer. */
 export interface Turn {
@@ -63,15 +64,55 @@ export async function open(thread: string): Promise<void> {
     const turns = turnsOf(messages, runs)
     const known = new Map(messages.map((message) => [message.id, message.run]))
     conversation.value = { thread, turns, known, state: 'ready', error: null }
-    const status = new Map(runs.map((run) => [run.id, run.status]))
-    turns.forEach((turn, index) => {
-      const how = status.get(turn.id.value ?? '')
-      // The newest may be under way; those that did not end well say so. The rest are read when asked for.
-      if (index === turns.length - 1 || how === 'failed' || how === 'cancelled' || how === 'paused') watch(turn, hasEnded(how))
-    })
+    readOn(turns, runs)
+    const unsent = unsentOf(thread)
+    if (unsent) send(thread, newTurn(unsent.text, unsent.at, unsent.agent, null), unsent)
   } catch (error) {
     if (!left.aborted) conversation.value = { thread, turns: [], known: new Map(), state: 'failed', error }
   }
+}
+
+/** The newest turn may be under way; those that did not end well say so. The rest are read when asked for. */
+function readOn(turns: Turn[], runs: RunInfo[]): void {
+  const status = new Map(runs.map((run) => [run.id, run.status]))
+  turns.forEach((turn, index) => {
+    const how = status.get(turn.id.value ?? '')
+    if (index === turns.length - 1 || how === 'failed' || how === 'cancelled' || how === 'paused') watch(turn, hasEnded(how))
+  })
+}
+
+/** Takes over what was said on the open thread elsewhere: in another tab, or by another program. */
+export async function refresh(): Promise<void> {
+  const { thread, state } = conversation.value
+  if (thread === null || state !== 'ready') return
+  const { signal: left } = leaving
+  try {
+    const [messages, runs] = await Promise.all([api.messages(thread), api.runs(thread)])
+    if (left.aborted) return
+    const { value } = conversation
+    const { turns, news } = merged(value.turns, turnsOf(messages, runs))
+    const status = new Map(runs.map((run) => [run.id, run.status]))
+    // A run that waited here may have been answered elsewhere.
+    const moved = value.turns.filter((turn) => turn.run.peek()?.status === 'paused' && status.get(turn.id.peek() ?? '') !== 'paused')
+    if (news.length > 0) {
+      conversation.value = { ...value, turns, known: new Map(messages.map((message) => [message.id, message.run])) }
+      readOn(news, runs)
+    }
+    moved.forEach((turn) => watch(turn))
+  } catch {
+    // What is shown stays as it is; whoever asks next is told what is wrong.
+  }
+}
+
+/** The turns that the server knows, as far as they are shown already as they are, and after them those it does not know yet. */
+export function merged(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Turn[] } {
+  const isSame = (one: Turn, other: Turn) => {
+    const [id, otherId] = [one.id.peek(), other.id.peek()]
+    return id === null ? otherId === null && one.asked === other.asked && one.at === other.at : id === otherId
+  }
+  const news = fresh.filter((turn) => !shown.some((one) => isSame(one, turn)))
+  const known = fresh.map((turn) => shown.find((one) => isSame(one, turn)) ?? turn)
+  return { turns: [...known, ...shown.filter((turn) => !known.includes(turn))], news }
 }
 
 function newTurn(asked: string, at: number, agent: string, id: string | null): Turn {
@@ -160,10 +201,11 @@ export async function ask(agent: string, text: string, entered: (thread: string)
     conversation.value = { thread, turns: [], known: new Map(), state: 'ready', error: null }
     entered(thread)
   }
+  const asked = { agent, text, once: api.newId() }
   const turn = newTurn(text, Date.now(), agent, null)
-  const { value } = conversation
-  conversation.value = { ...value, turns: [...value.turns, turn] }
-  void track(turn, thread, { agent, text, once: api.newId() })
+  keepUnsent(thread, { ...asked, at: turn.at })
+  send(thread, turn, asked)
+  void refresh()
   return null
 }
 
@@ -173,9 +215,41 @@ interface Asked {
   once: string
 }
 
+/** What ends the sending of a question that the server has not taken yet. */
+const givingUp = new WeakMap<Turn, () => void>()
+
+function send(thread: string, turn: Turn, asked: Asked): void {
+  const { value } = conversation
+  conversation.value = { ...value, turns: [...value.turns, turn] }
+  void track(turn, thread, asked)
+}
+
+/** Sends a question no more that the server has not taken, and gives its words back. */
+export function giveUp(turn: Turn): string {
+  givingUp.get(turn)?.()
+  const { value } = conversation
+  conversation.value = { ...value, turns: value.turns.filter((one) => one !== turn) }
+  return turn.asked
+}
+
+/** The server has taken the question. Who heard of its run from elsewhere meanwhile shows it twice. */
+function taken(turn: Turn, thread: string, asked: Asked, run: string | null): void {
+  dropUnsent(thread, asked.once)
+  givingUp.delete(turn)
+  if (run === null) return
+  turn.id.value = run
+  const { value } = conversation
+  const turns = value.turns.filter((one) => one === turn || one.id.peek() !== run)
+  if (turns.length < value.turns.length) conversation.value = { ...value, turns }
+}
+
 /** A run that has ended is shown only when all of it was read: nobody wants to see an old answer come word by word. */
 async function track(turn: Turn, thread: string, asked: Asked | null, isQuiet = false): Promise<void> {
-  const { signal: left } = leaving
+  const own = new AbortController()
+  const { signal: left } = own
+  const leave = () => own.abort()
+  leaving.signal.addEventListener('abort', leave)
+  if (asked) givingUp.set(turn, () => { leave(); dropUnsent(thread, asked.once) })
   let run = turn.run.peek() ?? newRun(turn.id.peek() ?? '', thread, turn.agent)
   let timer: ReturnType<typeof setTimeout> | undefined
   const flush = () => {
@@ -191,7 +265,7 @@ async function track(turn: Turn, thread: string, asked: Asked | null, isQuiet = 
         if (id !== null) return api.events(thread, id, after, signal)
         if (asked === null) throw new Error('nothing to follow')
         const { body, run: started } = await api.start(thread, asked.agent, asked.text, asked.once, signal)
-        turn.id.value = started
+        taken(turn, thread, asked, started)
         return body
       },
       take(event: RunEvent) {
@@ -208,13 +282,17 @@ async function track(turn: Turn, thread: string, asked: Asked | null, isQuiet = 
       told(connection) {
         batch(() => {
           turn.connection.value = connection
-          if (connection.state === 'refused') turn.error.value = connection.error
+          if (connection.state === 'refused') {
+            turn.error.value = connection.error
+            if (asked) dropUnsent(thread, asked.once)
+          }
         })
       },
       wait: untilOnline,
     },
     left,
   )
+  leaving.signal.removeEventListener('abort', leave)
   flush()
   turn.stopping.value = false
   if (left.aborted) return

@@ -142,6 +142,8 @@ export interface Document {
   /** When it last changed, in milliseconds or, as `changed_at`, in seconds since 1970. */
   at?: number | null
   changed_at?: number | null
+  /** Told once, of a file that took the place of another of its name. */
+  replaced?: boolean
 }
 
 export interface Hit {

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 
-import { turnsOf } from '../src/conversation'
+import { merged, turnsOf } from '../src/conversation'
 import type { Message, RunInfo } from '../src/types'
 
 const message = (role: string, text: string, run: string): Message => ({ id: `${run}-${role}`, role, text, run, at: 1, sources: [] }) as never
@@ -31,4 +31,19 @@ test('a question that a fork took along is answered by its own run', () => {
 test('of what a client brings with its question only the last is answered by the run', () => {
   const brought = [message('user', '하나', 'r'), message('assistant', '1', 'r'), message('user', '둘', 'r'), message('assistant', '2', 'r')]
   expect(told(brought, [run('r')])).toEqual([['하나', '1', null], ['둘', '2', 'r']])
+})
+
+test('turns of another tab come in between, and those that are shown stay as they are', () => {
+  const shown = turnsOf([message('user', '하나', 'r1')], [run('r1')])
+  const [waiting] = turnsOf([message('user', '넷', '')], [])
+  if (!shown[0] || !waiting) throw new Error('no turns')
+  waiting.id.value = null
+  waiting.at = 99
+  const fresh = turnsOf([message('user', '하나', 'r1'), message('user', '셋', 'r2')], [run('r1'), run('r2')])
+  const { turns, news } = merged([...shown, waiting], fresh)
+  expect(turns.map((turn) => turn.asked)).toEqual(['하나', '셋', '넷'])
+  expect(turns[0]).toBe(shown[0])
+  expect(turns[2]).toBe(waiting)
+  expect(news.map((turn) => turn.asked)).toEqual(['셋'])
+  expect(merged(turns, fresh)).toEqual({ turns, news: [] })
 })

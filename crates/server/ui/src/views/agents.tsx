@@ -1,8 +1,11 @@
 // The agents to choose from, with questions to begin with.
 
-import { clean } from '../clean'
+import { useEffect } from 'preact/hooks'
+
+import { clean, cleanLine } from '../clean'
 import { lang, said, t, type Key } from '../i18n'
 import { agent, agentOf, agents, chooseAgent, modelOf } from '../lists'
+import { askable, documents, loadDocuments } from '../shelf'
 import type { Agent } from '../types'
 import { ModelBadge } from './badge'
 import { Icon, Logo, type IconName } from './icons'
@@ -36,7 +39,9 @@ export function AgentPicker({ isDisabled }: { isDisabled: boolean }) {
 export function Welcome({ ask }: { ask: (text: string) => void }) {
   const chosen = agentOf(agent.value)
   const model = modelOf(agent.value)
-  const starters = chosen?.starters?.[lang.value] ?? []
+  const starters = askable(chosen?.starters?.[lang.value] ?? [], documents.value)
+  const own = starters.length === 0 ? (documents.value ?? []).filter((one) => one.status === 'ready') : []
+  useEffect(() => void loadDocuments(), [])
   return (
     <div class="welcome">
       <div class="welcome-head">
@@ -67,6 +72,11 @@ export function Welcome({ ask }: { ask: (text: string) => void }) {
             ))}
           </ul>
         </div>
+      )}
+      {own.length > 0 && (
+        <p class="dim welcome-own">
+          {t('ask_about_own', { n: own.length, names: own.slice(0, 3).map((one) => cleanLine(one.title || one.name)).join(' · ') + (own.length > 3 ? ' …' : '') })}
+        </p>
       )}
       {model && <p class="welcome-model"><ModelBadge model={model} isLong /></p>}
     </div>

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { announce } from '../announce'
 import { Problem } from '../api'
-import { ask, busyTurn, conversation, open, openNone, stop, type Turn } from '../conversation'
+import { ask, busyTurn, conversation, giveUp, open, openNone, refresh, stop, type Turn } from '../conversation'
 import { t } from '../i18n'
 import { agent, agents, agentsError, chooseAgent, loadAgents, loadThreads, threads } from '../lists'
 import { go } from '../route'
@@ -24,6 +24,19 @@ export function Chat({ thread }: { thread: string | null }) {
     if (thread === null) openNone()
     else void open(thread)
   }, [thread])
+
+  useEffect(() => {
+    // Another tab may have asked meanwhile.
+    const look = () => {
+      if (!document.hidden) void refresh()
+    }
+    addEventListener('focus', look)
+    document.addEventListener('visibilitychange', look)
+    return () => {
+      removeEventListener('focus', look)
+      document.removeEventListener('visibilitychange', look)
+    }
+  }, [])
 
   const { turns, state, error } = conversation.value
   const [shown, setShown] = useState(WINDOW)
@@ -104,7 +117,7 @@ export function Chat({ thread }: { thread: string | null }) {
         <ComposerBox
           canSend={busy === null && !isFirst && agent.value !== '' && turns.at(-1)?.run.value?.status !== 'paused'}
           send={(text) => void send(text)}
-          stop={busy && busy.id.value !== null ? () => void stop(busy) : null}
+          stop={busy === null ? null : busy.id.value !== null ? () => void stop(busy) : () => { draft.value = giveUp(busy) }}
           isStopping={busy?.stopping.value ?? false}
         >
           <AgentPicker isDisabled={busy !== null} />

@@ -1,14 +1,17 @@
 // The box a person writes in.
 
-import { signal } from '@preact/signals'
+import { effect, signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 
 import { t } from '../i18n'
 import { Composer as Ime } from '../ime'
+import { keepDraft, recallDraft } from '../unsent'
 import { Icon } from './icons'
 
-export const draft = signal('')
+/** What is being written, kept through a reload. */
+export const draft = signal(recallDraft())
+effect(() => keepDraft(draft.value))
 
 /** Raised to bring the focus back to the box. */
 export const wantFocus = signal(0)
@@ -70,12 +73,13 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Props
       />
       <div class="composer-row">
         <div class="composer-tools">{children}</div>
+        {/* Keys keep the two apart: one element that turned from one into the other within a click would also send. */}
         {stop ? (
-          <button type="button" class="round stop" onClick={stop} disabled={isStopping} aria-label={t(isStopping ? 'stopping' : 'stop')} title={t(isStopping ? 'stopping' : 'stop')}>
+          <button key="stop" type="button" class="round stop" onClick={stop} disabled={isStopping} aria-label={t(isStopping ? 'stopping' : 'stop')} title={t(isStopping ? 'stopping' : 'stop')}>
             <Icon name="stop" />
           </button>
         ) : (
-          <button type="submit" class="round send" disabled={!canSend || draft.value.trim() === ''} aria-label={t('send')} title={t('send')}>
+          <button key="send" type="submit" class="round send" disabled={!canSend || draft.value.trim() === ''} aria-label={t('send')} title={t('send')}>
             <Icon name="send" />
           </button>
         )}

@@ -7,6 +7,7 @@ import * as api from '../api'
 import { announce } from '../announce'
 import { cleanLine } from '../clean'
 import { bytes, moment, number, said, t, type Key } from '../i18n'
+import { documents as list, documentsError as listError, gaveWay, loadDocuments, samples } from '../shelf'
 import type { Document, DocumentStatus } from '../types'
 import { ask as confirmed } from './confirm'
 import { Icon } from './icons'
@@ -23,10 +24,6 @@ interface Sending {
   again: () => void
 }
 
-const list = signal<Document[] | null>(null)
-const listError = signal<unknown>(null)
-/** Samples that are searched as long as there is nothing else. */
-const samples = signal(0)
 const sendings = signal<Sending[]>([])
 const kind = signal('general')
 
@@ -39,20 +36,18 @@ const STATUS: Record<DocumentStatus, Key> = {
 const isMoving = (one: Document) => one.status === 'queued' || one.status === 'reading' || one.status === 'indexing'
 
 async function load(): Promise<void> {
-  try {
-    const before = list.peek()
-    const got = await api.documents()
-    list.value = got.documents
-    samples.value = got.samples ?? 0
-    listError.value = null
-    for (const one of list.value) {
-      const was = before?.find((old) => old.id === one.id)
-      if (was && isMoving(was) && !isMoving(one)) announce(`${cleanLine(one.name)}: ${t(STATUS[one.status])}`)
-    }
-  } catch (error) {
-    listError.value = error
+  const before = list.peek()
+  const hadSamples = !gaveWay.peek()
+  await loadDocuments()
+  for (const one of list.peek() ?? []) {
+    const was = before?.find((old) => old.id === one.id)
+    if (was && isMoving(was) && !isMoving(one)) announce(`${cleanLine(one.name)}: ${t(STATUS[one.status])}`)
   }
+  if (hadSamples && gaveWay.peek()) announce(t('samples_gave_way'))
 }
+
+/** Names of documents whose place another file of the name took. */
+const replaced = signal<string[]>([])
 
 /** Files at a time; the others wait here. */
 const AT_ONCE = 3
@@ -73,7 +68,14 @@ function send(file: Blob, name: string): void {
     const { done, stop } = api.upload(file, name, chosen, (share) => change({ share }))
     change({ stop: () => { stop(); drop() }, error: null })
     done.then(
-      () => { drop(); void load() },
+      (taken) => {
+        drop()
+        if (taken.replaced) {
+          replaced.value = [...replaced.peek().filter((one) => one !== name), name]
+          announce(t('doc_replaced', { name: cleanLine(name) }))
+        }
+        void load()
+      },
       (error) => { if (!(error instanceof DOMException)) change({ error, share: 0 }) },
     ).finally(next)
   }
@@ -167,6 +169,14 @@ export function Documents() {
           <section aria-label={t('library')}>
             <h2>{t('library')} <span class="count">{ready.length}</span></h2>
             {list.value === null && listError.value === null && <p class="dim">{t('loading')}</p>}
+            {gaveWay.value && <p class="note" role="status">{t('samples_gave_way')}</p>}
+            {replaced.value.map((name) => (
+              <p class="note" role="status" key={name}>
+                <span class="grow">{t('doc_replaced', { name: cleanLine(name) })}</span>
+                <button type="button" class="ghost small" aria-label={t('close')} title={t('close')}
+                  onClick={() => { replaced.value = replaced.peek().filter((one) => one !== name) }}><Icon name="close" size={15} /></button>
+              </p>
+            ))}
             {list.value !== null && ready.length === 0 && <p class="dim">{t(samples.value > 0 ? 'no_documents_samples' : 'no_documents', { n: samples.value })}</p>}
             <ul class="doc-list">{ready.map((one) => <DocumentRow key={one.id} doc={one} />)}</ul>
           </section>

@@ -133,7 +133,9 @@ function ConnectionLine({ turn }: { turn: Turn }) {
   return (
     <p class="note is-live" role="status">
       <Icon name="retry" size={15} />
-      {t(connection.tries > 1 ? 'reconnecting_n' : 'reconnecting', { n: connection.tries })}
+      {turn.id.value === null
+        ? t(connection.tries > 1 ? 'unsent_n' : 'unsent', { n: connection.tries })
+        : t(connection.tries > 1 ? 'reconnecting_n' : 'reconnecting', { n: connection.tries })}
     </p>
   )
 }

@@ -1,0 +1,282 @@
+//! Where documents are kept and looked for: in the library of this process, or by the server that has the data directory
+//! already.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use doran_retrieval::{
+    DocumentId, DocumentKind, Filter, Hit, Library, NewDocument, Passage, Question, Status, Tenant,
+    articles_named,
+};
+use serde_json::{Value, json};
+
+use crate::assemble::{self, House, Tape};
+use crate::client::{Client, encoded};
+use crate::config::Config;
+use crate::desk;
+use crate::output::{self, Both, Output, both};
+
+/// How long to wait before a server that is busy is asked again, and how often its progress is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// The most that a server gives of a search.
+const MOST_HITS: usize = 50;
+
+/// Who has the documents.
+pub(crate) enum Shelf {
+    Here(Box<House>),
+    There {
+        server: Client,
+        /// Where the library of the server lies on this machine.
+        library: PathBuf,
+    },
+}
+
+/// What is done to one document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Delete,
+    Retry,
+    Pause,
+    Resume,
+    Cancel,
+}
+
+/// A file on its way in.
+pub(crate) struct Incoming<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) collection: &'a str,
+    pub(crate) kind: &'a DocumentKind,
+    /// Where it lies on this machine.
+    pub(crate) origin: &'a str,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Shelf {
+    /// Finds out who has them. `reads` says whether what waits is to be read.
+    pub(crate) async fn open(config: &Config, reads: bool) -> anyhow::Result<Self> {
+        let tape = Tape::default();
+        Ok(match desk::server(config) {
+            Some(server) => Self::There { server, library: config.data_dir.join("library") },
+            None if reads => Self::Here(Box::new(assemble::reading_house(config, &tape).await?)),
+            None => Self::Here(Box::new(assemble::house(config, &tape).await?)),
+        })
+    }
+
+    /// All documents, the newest change first.
+    pub(crate) async fn list(&self) -> anyhow::Result<Vec<Status>> {
+        match self {
+            Self::Here(house) => Ok(house.library.list(&tenant(house))),
+            Self::There { server, .. } => {
+                let mut listed = server.get("/api/documents").await?;
+                Ok(serde_json::from_value(listed["documents"].take())?)
+            }
+        }
+    }
+
+    /// The documents of a collection, with the places they were taken from. A server tells those to nobody, but its
+    /// library lies on this machine.
+    pub(crate) async fn placed(&self, collection: &str) -> anyhow::Result<Vec<Status>> {
+        let mut known = self.list().await?;
+        known.retain(|status| status.collection == collection);
+        if let Self::There { library, .. } = self {
+            let mut origins: HashMap<DocumentId, String> = Library::origins(library)?;
+            known.iter_mut().for_each(|status| status.origin = origins.remove(&status.id));
+        }
+        Ok(known)
+    }
+
+    /// The most bytes that a file may have, where that is known before it is read.
+    pub(crate) fn most_bytes(&self) -> usize {
+        match self {
+            Self::Here(house) => house.library.most_bytes(),
+            Self::There { .. } => doran_server::Limits::default().document_bytes,
+        }
+    }
+
+    /// Takes a file in, once there is room for it to wait. An error that concerns this file alone is inside.
+    pub(crate) async fn add(&self, file: Incoming<'_>) -> anyhow::Result<Result<Status, Both>> {
+        let Incoming { name, collection, kind, origin, bytes } = file;
+        match self {
+            Self::Here(house) => {
+                let tenant = tenant(house);
+                house.library.room(&tenant).await;
+                let (name, collection, kind) = (name.to_owned(), collection.to_owned(), kind.clone());
+                let new = NewDocument { tenant, name, collection, kind, bytes };
+                let added = house.library.add_from(new, Some(origin)).await;
+                Ok(added.map_err(|error| Both::new(error.ko(), error.to_string())))
+            }
+            Self::There { server, .. } => {
+                let words =
+                    [("name", name), ("collection", collection), ("kind", &named(kind)), ("origin", origin)];
+                let path = format!("/api/documents?{}", query(&words));
+                loop {
+                    match server.upload(&path, bytes.clone()).await {
+                        Ok(taken) => return Ok(Ok(serde_json::from_value(taken)?)),
+                        Err(error) => match output::code(&error) {
+                            Some("overloaded" | "too_many_requests") => tokio::time::sleep(LOOK).await,
+                            Some("bad_input" | "too_large") => return Ok(Err(refusal(&error))),
+                            Some(_) | None => return Err(error),
+                        },
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives where these stand to `each`, now and after every change, until all have come to rest.
+    pub(crate) async fn follow(
+        &self,
+        ids: &[DocumentId],
+        mut each: impl FnMut(&[Status]),
+    ) -> anyhow::Result<Vec<Status>> {
+        let mut changes = match self {
+            Self::Here(house) => Some(house.library.watch()),
+            Self::There { .. } => None,
+        };
+        loop {
+            let now = self.statuses(ids).await?;
+            each(&now);
+            if now.iter().all(|status| !status.state.is_pending()) {
+                return Ok(now);
+            }
+            match &mut changes {
+                // A library that is gone tells nothing more.
+                Some(changes) => match changes.changed().await {
+                    Ok(()) => {}
+                    Err(_) => return Ok(now),
+                },
+                None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    }
+
+    async fn statuses(&self, ids: &[DocumentId]) -> anyhow::Result<Vec<Status>> {
+        match self {
+            Self::Here(house) => {
+                let tenant = tenant(house);
+                Ok(ids.iter().filter_map(|id| house.library.status(&tenant, id)).collect())
+            }
+            Self::There { .. } => {
+                let listed = self.list().await?;
+                let mut by_id: HashMap<DocumentId, Status> =
+                    listed.into_iter().map(|status| (status.id.clone(), status)).collect();
+                Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
+            }
+        }
+    }
+
+    /// Does it, and gives where the document stands then, if it is still there.
+    pub(crate) async fn change(&self, change: Change, id: &DocumentId) -> anyhow::Result<Option<Status>> {
+        match self {
+            Self::Here(house) => {
+                let (library, tenant) = (&house.library, tenant(house));
+                let changed = match change {
+                    Change::Delete => library.remove(&tenant, id).await.map(|()| None),
+                    Change::Retry => library.retry(&tenant, id).await.map(Some),
+                    Change::Pause => library.pause(&tenant, id).await.map(Some),
+                    Change::Resume => library.resume(&tenant, id).await.map(Some),
+                    Change::Cancel => library.cancel(&tenant, id).await.map(Some),
+                };
+                Ok(changed.map_err(|error| Both::new(error.ko(), error.to_string()))?)
+            }
+            Self::There { server, .. } => {
+                let path = format!("/api/documents/{}", encoded(id.as_str()));
+                let change = match change {
+                    Change::Delete => {
+                        server.delete(&path).await?;
+                        return Ok(None);
+                    }
+                    Change::Retry => "retry",
+                    Change::Pause => "pause",
+                    Change::Resume => "resume",
+                    Change::Cancel => "cancel",
+                };
+                let now = server.post(&format!("{path}/{change}"), &json!({})).await?;
+                Ok(Some(serde_json::from_value(now)?))
+            }
+        }
+    }
+
+    /// Tells what the changes mean for the samples.
+    pub(crate) async fn end(&self, output: Output) -> anyhow::Result<()> {
+        if let Self::Here(house) = self
+            && let Some(turn) = house.settle_samples().await?
+        {
+            output.tell(&turn.told());
+        }
+        Ok(())
+    }
+
+    /// Looks for passages, best first.
+    pub(crate) async fn retrieve(
+        &self,
+        words: &str,
+        limit: usize,
+        filter: Filter,
+    ) -> anyhow::Result<Vec<Hit>> {
+        match self {
+            Self::Here(house) => {
+                let mut question = Question::new(tenant(house), words, limit.min(100));
+                question.filter = filter;
+                Ok(house.index.retrieve(&question).await?)
+            }
+            Self::There { server, .. } => {
+                let limit = limit.clamp(1, MOST_HITS).to_string();
+                let kinds: Vec<String> = filter.kinds.iter().map(named).collect();
+                let mut pairs = vec![("q", words), ("limit", &limit)];
+                pairs.extend(filter.collection.as_deref().map(|name| ("collection", name)));
+                pairs.extend(filter.documents.iter().map(|id| ("document", id.as_str())));
+                pairs.extend(kinds.iter().map(|kind| ("kind", kind.as_str())));
+                let mut found = server.get(&format!("/api/search?{}", query(&pairs))).await?;
+                let hits: Vec<Value> = serde_json::from_value(found["hits"].take())?;
+                hits.into_iter().map(hit).collect()
+            }
+        }
+    }
+}
+
+/// Whose documents they are without keys.
+fn tenant(house: &House) -> Tenant {
+    Tenant::new(house.tenant.as_str())
+}
+
+/// Why the server does not take a file, without the words around it.
+fn refusal(error: &anyhow::Error) -> Both {
+    let both = error.chain().filter_map(|cause| cause.downcast_ref::<Both>()).last();
+    both.map_or_else(
+        || both!("서버가 받지 않았습니다: {error}", "the server did not take it: {error}"),
+        |both| Both::new(both.ko.clone(), both.en.clone()),
+    )
+}
+
+/// A kind as the server reads it.
+pub(crate) fn named(kind: &DocumentKind) -> String {
+    match kind {
+        DocumentKind::General => "general".into(),
+        DocumentKind::Contract => "contract".into(),
+        DocumentKind::Standard(of) => format!("standard:{of}"),
+    }
+}
+
+fn query(pairs: &[(&str, &str)]) -> String {
+    pairs.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
+}
+
+/// A hit as the server tells it.
+fn hit(told: Value) -> anyhow::Result<Hit> {
+    let number = |name: &str| told[name].as_u64().and_then(|number| usize::try_from(number).ok());
+    let article = told["article"].as_str().and_then(|text| Some(articles_named(text).first()?.0));
+    let range = number("start").unwrap_or_default()..number("end").unwrap_or_default();
+    let passage = Passage {
+        id: serde_json::from_value(told["passage"].clone())?,
+        document: serde_json::from_value(told["document"].clone())?,
+        title: serde_json::from_value(told["title"].clone())?,
+        text: serde_json::from_value(told["text"].clone())?,
+        page: serde_json::from_value(told["page"].clone())?,
+        range,
+        article,
+        ..Passage::default()
+    };
+    Ok(Hit { passage, score: serde_json::from_value(told["score"].clone())? })
+}
