@@ -109,12 +109,12 @@ impl Runtime {
             let newest = store.entries(thread, row.head.saturating_sub(1), 2).await?;
             return match newest.as_slice() {
                 [entry] if entry.kind == EntryKind::Paused => asked(&run.key(), entry),
-                [_] => {
+                // The thread went on between two looks at it.
+                [_, _, ..] => continue,
+                _ => {
                     let message = format!("run `{}` is paused without a question", run.run);
                     Err(StoreError::Damaged(message).into())
                 }
-                // The thread went on between two looks at it.
-                _ => continue,
             };
         }
     }

@@ -143,11 +143,14 @@ impl Inner {
         Box::pin(self.scan())
     }
 
-    fn drive_all(self: &Arc<Self>, claimed: Vec<Claimed>) {
+    /// Drives these. Tells of how many the graph is known here.
+    fn drive_all(self: &Arc<Self>, claimed: Vec<Claimed>) -> usize {
+        let mut known = 0;
         for claimed in claimed {
             crate::failpoint::hit("sched.after_claim");
             match self.graph(&claimed.run.graph) {
                 Ok(graph) => {
+                    known += 1;
                     self.drive(graph, claimed, None);
                 }
                 // To end a run nobody has to know its graph.
@@ -173,6 +176,7 @@ impl Inner {
                 }
             }
         }
+        known
     }
 
     /// Claims whatever nobody works on.
@@ -184,8 +188,8 @@ impl Inner {
             }
             let claimed = self.claimed(None, room).await?;
             let few = claimed.len() < room;
-            self.drive_all(claimed);
-            if few {
+            // Runs that nobody here knows would be claimed over and over.
+            if self.drive_all(claimed) == 0 || few {
                 return Ok(());
             }
         }

@@ -111,7 +111,8 @@ pub enum IfBusy {
     /// ones that interrupt. A paused run ends in the same transaction; a running one is asked to and this run waits
     /// for it.
     Interrupt,
-    /// As `Interrupt`, but starts from where the cancelled run had started: its parent is that run's `parent_seq`.
+    /// As `Interrupt`, but starts from where the cancelled run had started: its parent is that run's `parent_seq`,
+    /// whatever parent was asked for.
     Rollback,
 }
 

@@ -388,7 +388,7 @@ async fn a_breakpoint_at_a_node_that_does_not_exist_is_refused() {
             false => StartOptions { pause_after: set, ..StartOptions::default() },
         };
         let refused = bot.start_with(&thread("t"), Some(Notes::update()), options).await;
-        let error = refused.err().expect("refused").to_string();
+        let error = refused.expect_err("refused").to_string();
         assert_eq!(error, "graph `g` has no node `nope`");
     }
     assert!(bot.runtime().store().thread(&thread("t")).await.is_err(), "no run exists");

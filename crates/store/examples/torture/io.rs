@@ -50,6 +50,8 @@ pub fn run(options: &Options) -> Result<Figures, String> {
             figures.wrong(broken, format!("{name}: {what}"));
         }
         figures.add("cases", 1_u64);
+        // Whatever the fault did, the process that met it is ended before the next one opens the store.
+        figures.add("kills", 1_u64);
         if options.mutant.is_some() && !figures.holds() {
             break;
         }

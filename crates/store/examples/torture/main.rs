@@ -20,6 +20,18 @@ mod proxy;
 mod replicas;
 mod report;
 mod rng;
+mod seeds;
+#[path = "../../../engine/tests/it/sim/mod.rs"]
+#[allow(clippy::expect_used, reason = "written as a test, which fails by panicking; each seed is caught")]
+mod sim;
+#[path = "../../../engine/tests/it/support.rs"]
+#[allow(
+    dead_code,
+    clippy::expect_used,
+    clippy::needless_pass_by_value,
+    reason = "the engine's tests use all of it"
+)]
+mod support;
 mod victim;
 mod wire;
 
@@ -32,10 +44,11 @@ use report::Figures;
 pub const VICTIM: &str = "--victim";
 
 const USAGE: &str = "\
-torture NAME [--quick] [--json] [--seed N] [--kills N]
+torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults or seeds)
   kill       kill a process on SQLite at random instants and at every fail point
   io         make the k-th sync or write of the disk fail
   disk       fill the disk and free it again
+  sim        play seeded histories of trouble on the engine in memory, 10,000 of them
   replicas   two processes on PostgreSQL that are killed, sleep, or lose the database
   mutants    switch on seeded bugs and see that the tortures above notice
   all        everything; with --quick all but the mutants";
@@ -60,7 +73,8 @@ impl Options {
 
 pub type Torture = fn(&Options) -> Result<Figures, String>;
 
-const TORTURES: [(&str, Torture); 5] = [
+const TORTURES: [(&str, Torture); 6] = [
+    ("sim", seeds::run),
     ("kill", kill::run),
     ("io", io::run),
     ("disk", disk::run),
@@ -152,6 +166,12 @@ fn drive(name: &str, options: &Options) -> ExitCode {
             Err(why) => {
                 holds = false;
                 eprintln!("{name:<9} FAILED: {why}");
+                if options.json {
+                    println!(
+                        "{}",
+                        serde_json::json!({ "torture": name, "seed": options.seed, "failed": why })
+                    );
+                }
             }
         }
     }

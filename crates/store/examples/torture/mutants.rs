@@ -29,6 +29,7 @@ pub fn run(options: &Options) -> Result<Figures, String> {
         let with = Options { mutant: Some(name), quick: true, kills: None, ..options.clone() };
         let found = torture(&with)?;
         let seconds = began.elapsed().as_secs_f32();
+        figures.add("kills", found.number("kills"));
         if found.is_skipped() {
             figures.add("skipped_mutants", 1_u64);
             figures.note(format!("{name:<4} SKIPPED  {what}"));

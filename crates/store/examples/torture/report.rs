@@ -78,10 +78,18 @@ impl Figures {
         self.wrong.first().map(String::as_str)
     }
 
+    /// A number that was added, 0 if it never was.
+    pub fn number(&self, name: &str) -> u64 {
+        let found = self.numbers.iter().find(|(known, _)| known == name);
+        found.and_then(|(_, number)| number.as_u64()).unwrap_or_default()
+    }
+
+    /// Every torture says how many processes it killed. What one that was skipped did not look at is `null`, not 0.
     pub fn json(&self) -> String {
         let mut line = Map::new();
         line.insert("torture".into(), json!(self.name));
         line.insert("seed".into(), json!(self.seed));
+        line.insert("kills".into(), json!(self.number("kills")));
         if let Some(why) = &self.skipped {
             line.insert("skipped".into(), json!(why));
         }
@@ -90,7 +98,8 @@ impl Figures {
         }
         for broken in ALL {
             let name = format!("{broken:?}").to_lowercase();
-            line.insert(name, json!(self.broken.get(&broken).copied().unwrap_or_default()));
+            let count = self.broken.get(&broken).copied().unwrap_or_default();
+            line.insert(name, if self.is_skipped() { Value::Null } else { json!(count) });
         }
         Value::Object(line).to_string()
     }
