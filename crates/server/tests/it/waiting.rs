@@ -27,6 +27,8 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
         (json!({ "approve": true }), true),
         (json!(false), false),
         (json!({ "approve": false }), false),
+        (json!({ "approve": true, "note": "" }), true),
+        (json!({ "approve": false, "note": "금액을 다시 보세요" }), false),
     ]
     .into_iter()
     .enumerate()
@@ -41,6 +43,8 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
             json!({ "approve": 1 }),
             json!({ "approve": "yes" }),
             json!({ "approve": true, "always": true }),
+            json!({ "approve": true, "note": 1 }),
+            json!({ "note": "네" }),
             json!([true]),
         ] {
             let body = json!({ "answers": { id.clone(): wrong } }).to_string();
@@ -48,10 +52,11 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
             let still = fetched(&app, get(&run)).await;
             assert_eq!((&still["status"], &still["questions"][0]["id"]), (&json!("paused"), &json!(id)));
         }
+        let noted = answer["note"].as_str().unwrap_or_default().to_owned();
         let body = json!({ "answers": { id: answer } }).to_string();
         fetched(&app, post(&format!("{run}/resume"), &body)).await;
         let events = text(send(&app, get(&format!("{run}/events"))).await).await;
-        assert!(events.contains("event: finished"), "{events}");
+        assert!(events.contains("event: finished") && events.contains(&noted), "{events}");
         let said = fetched(&app, get(&format!("/api/threads/t{number}/messages"))).await.to_string();
         assert_eq!(said.contains("거절"), !runs, "{said}");
     }
