@@ -38,7 +38,7 @@ const KNOWN: &[Known] = known! {
     "condense": ["summary", "most_tokens", "most_letters"];
     "scope": ["more"];
     "previous": [];
-    "plan": ["missing_info", "proposed", "done", "explored", "unexplored", "documents", "more"];
+    "plan": ["missing_info", "proposed", "done", "explored", "unexplored", "more"];
     "evaluate": ["explored", "unexplored"];
     "contract": ["previous", "more"];
     "reword": [];
@@ -165,8 +165,8 @@ impl Prompts {
     }
 
     pub(crate) fn plan(&self, language: Language, plan: PlanPrompt) -> Result<String, minijinja::Error> {
-        let PlanPrompt { missing_info, proposed, done, explored, unexplored, documents, more } = plan;
-        let slots = context! { missing_info, proposed, done, explored, unexplored, documents, more };
+        let PlanPrompt { missing_info, proposed, done, explored, unexplored, more } = plan;
+        let slots = context! { missing_info, proposed, done, explored, unexplored, more };
         self.fill("plan", language, slots)
     }
 
@@ -207,7 +207,6 @@ pub(crate) struct PlanPrompt {
     pub(crate) done: Vec<String>,
     pub(crate) explored: Vec<String>,
     pub(crate) unexplored: Vec<String>,
-    pub(crate) documents: Vec<String>,
     pub(crate) more: Vec<String>,
 }
 

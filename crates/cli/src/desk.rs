@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use doran_agents::AskOptions;
 use doran_engine::store::StoreError;
 use doran_engine::{EngineError, RunKey, StartOptions, ThreadId, ThreadKey, Until};
 use doran_server::api::{Event, StartRun};
@@ -190,9 +189,7 @@ async fn start(house: &House, thread: &ThreadKey, run: &StartRun) -> anyhow::Res
             about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         store.put_thread(thread, &about).await?;
     }
-    let (contract_id, collection) = (run.contract_id.clone(), run.collection.clone());
-    let options = AskOptions { contract_id, collection, ..AskOptions::default() };
-    let input = agent.input(&run.message, &options);
+    let input = agent.input(&run.message, &run.options());
     let started = house.runtime.start(&run.agent, thread, Some(&input), StartOptions::default()).await;
     let name = &thread.thread;
     match started {

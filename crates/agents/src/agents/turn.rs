@@ -22,7 +22,7 @@ pub struct Turn {
     /// Why, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// Models asked.
+    /// Models asked. A request that was refused as too long and sent again, shorter, is one.
     pub model_calls: u32,
     /// Nodes that ran, in order.
     pub path: Vec<String>,
@@ -71,6 +71,9 @@ pub struct AskOptions {
     /// What whoever asks wants to hold for the whole conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+    /// A text that comes with the question and that the person did not type: a file that was piped in, for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
 }
 
 /// A message of a conversation that is kept elsewhere. Nobody else speaks in it than the person and the agent.

@@ -16,8 +16,8 @@ use super::form::Both;
 use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::Parts;
 use crate::nodes::{
-    CONTEXT_LENGTH, Caller, DECIDING, Finder, Models, NEIGHBOURS, Step, Words, Work, call_tools, fitted,
-    material, out_of_rounds, transcript, verified, within,
+    BYTES_PER_TOKEN, CONTEXT_LENGTH, Caller, DECIDING, Finder, Models, NEIGHBOURS, Step, Words, Work,
+    call_tools, fitted, last_words, material, transcript, verified, within,
 };
 use crate::prompt::{PromptError, Prompts};
 use crate::source::{Source, without_old_marks};
@@ -267,14 +267,8 @@ async fn answer(
 ) -> Result<(DescribedStateUpdate, bool), NodeError> {
     let may_call = request.tool_choice == ToolChoice::Auto;
     let offered: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
-    let mut reply = work.ask(&shop.models, request, Words::Shown).await?;
-    if !may_call {
-        reply.tool_calls.clear();
-        if reply.text.trim().is_empty() {
-            reply.text = out_of_rounds(work.language).to_owned();
-            work.cx.token(reply.text.clone());
-        }
-    }
+    let asked = work.ask(&shop.models, request, Words::Shown).await;
+    let reply = if may_call { asked? } else { last_words(work, asked)? };
     let (text, called) = (reply.text.clone(), !reply.tool_calls.is_empty());
     let update = DescribedState::update().messages(reply.into_message(work.cx.new_id()));
     if called {
@@ -305,6 +299,9 @@ async fn tools(
         .progress(progress))
 }
 
+/// Tokens of a summary.
+const SUMMARY_TOKENS: usize = 800;
+
 async fn summarize(
     shop: &Shop,
     work: &Work,
@@ -324,7 +321,7 @@ async fn summarize(
         purpose: Purpose::Summarize,
         role: ModelRole::Small,
         temperature: Some(0.0),
-        max_output_tokens: Some(800),
+        max_output_tokens: Some(SUMMARY_TOKENS as u64),
         ..ChatRequest::new(vec![
             Message::system("system", told),
             transcript("transcript", older, work.language),
@@ -333,7 +330,8 @@ async fn summarize(
     let request = shop.fitted(state, request);
     let summary = work.ask(&shop.models, request, Words::Hidden).await?.text;
     let gone = Changes::remove(older.iter().map(|message| message.id.as_str()));
-    Ok(DescribedState::update().summary(state.summary.and(summary.trim(), 3)).messages(gone))
+    let summary = crate::nodes::cut(summary.trim(), SUMMARY_TOKENS * BYTES_PER_TOKEN);
+    Ok(DescribedState::update().summary(state.summary.and(summary, 3)).messages(gone))
 }
 
 async fn evaluate(

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::agents::{AskOptions, Chat, Turn};
 use crate::source::Source;
-use crate::state::{ByMessageId, Progress, asked_now};
+use crate::state::{ByMessageId, Progress, asked_now, read_along};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
@@ -74,14 +74,18 @@ impl DescribedState {
 
 impl Chat for DescribedState {
     fn asked(message: &str, options: &AskOptions) -> DescribedStateUpdate {
-        Self::update()
+        let update = Self::update()
             .messages(asked_now(message, options))
             .context(None)
             .sources(Vec::new())
             .values(BTreeMap::new())
             .offered(Vec::new())
             .collection(options.collection.clone())
-            .progress(Progress::default())
+            .progress(Progress::default());
+        match read_along(options) {
+            Some(read) => update.taint(read),
+            None => update,
+        }
     }
 
     fn turn(&self) -> Turn {

@@ -154,8 +154,8 @@ fn about(name: &str, description: &str, parameters: Value, ko: &str, en: &str, c
         en: en.into(),
         class,
         outward: false,
-        // What was kept may have come from anywhere, and is private.
-        origin: if class == Class::ReadOnly { Origin::Document } else { Origin::Tool },
+        // Only what the person typed or approved is kept: private, and nobody else's word.
+        origin: Origin::Tool,
         time: Duration::from_secs(10),
         most_output: 16 * 1024,
     }

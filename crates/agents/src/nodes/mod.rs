@@ -13,6 +13,7 @@ mod work;
 use std::sync::Arc;
 
 use doran_engine::{Cx, NodeError, Snap, State};
+use doran_llm::{Finish, ModelError, Reply, Usage};
 
 use crate::language::Language;
 
@@ -24,12 +25,42 @@ pub(crate) use retrieve::{
     Finder, MOST_NEIGHBOURS, NEIGHBOURS, material, sorted, tenant, verified, verified_as,
 };
 pub use reword::Rewriting;
-pub(crate) use shorten::{CONTEXT_LENGTH, DECIDING, fitted, room_beside, shares, within};
+pub(crate) use shorten::{
+    BYTES_PER_TOKEN, CONTEXT_LENGTH, DECIDING, cut, fitted, room_beside, shares, within,
+};
 pub(crate) use summarize::transcript;
 pub(crate) use work::{Step, Work};
 
+/// What a model said that may call no tool any more. Where it says nothing, as often as it is asked, or calls one all
+/// the same, the person is told so: what the tools did before is not lost for that.
+pub(crate) fn last_words(work: &Work, asked: Result<Reply, NodeError>) -> Result<Reply, NodeError> {
+    let is_silent = |error: &NodeError| {
+        let empty = matches!(error.source().downcast_ref(), Some(ModelError::Empty { .. }));
+        empty && work.cx.attempt() >= TRIES
+    };
+    let mut reply = match asked {
+        Err(error) if is_silent(&error) => {
+            work.count(TRIES);
+            Reply {
+                text: String::new(),
+                reasoning: Vec::new(),
+                tool_calls: Vec::new(),
+                usage: Usage::default(),
+                finish: Finish::Stop,
+            }
+        }
+        asked => asked?,
+    };
+    reply.tool_calls.clear();
+    if reply.text.trim().is_empty() {
+        out_of_rounds(work.language).clone_into(&mut reply.text);
+        work.cx.token(reply.text.clone());
+    }
+    Ok(reply)
+}
+
 /// What is said where a model wants another round of tools and there is none.
-pub(crate) fn out_of_rounds(language: Language) -> &'static str {
+fn out_of_rounds(language: Language) -> &'static str {
     language.pick(
         "도구를 쓸 수 있는 횟수를 다 썼지만 답을 찾지 못했습니다. 질문을 나누어 다시 물어봐 주세요.",
         "I used all the tool rounds I have without finding an answer. Please ask again in smaller parts.",

@@ -16,7 +16,7 @@ use crate::agents::Parts;
 use crate::language::Language;
 use crate::prompt::Prompts;
 use crate::source::Source;
-use crate::state::question;
+use crate::state::{question, typed};
 
 /// So many passages on either side of a hit come along unless settings say otherwise, and as settings may say at most.
 pub(crate) const NEIGHBOURS: usize = 1;
@@ -56,7 +56,7 @@ impl Finder {
         limit: usize,
         filter: Filter,
     ) -> Result<Vec<Source>, NodeError> {
-        let asked = question(said).ok_or_else(crate::failure::nothing_asked)?.text();
+        let asked = typed(question(said).ok_or_else(crate::failure::nothing_asked)?);
         let wordings = match &self.rewording {
             Some(rewording) => rewording.wordings(work, said).await?,
             None => Vec::new(),

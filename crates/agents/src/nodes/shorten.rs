@@ -12,7 +12,7 @@ pub(crate) const DECIDING: usize = 4_000;
 /// Bytes of a message that are worth showing.
 const LEAST: usize = 200;
 /// Bytes of UTF-8 that count as a token.
-const BYTES_PER_TOKEN: usize = 3;
+pub(crate) const BYTES_PER_TOKEN: usize = 3;
 /// A request of so few tokens is not what a model calls too long: every model that can be talked to takes more.
 const LEAST_REQUEST: usize = 2_000;
 
@@ -155,6 +155,20 @@ fn both_ends(text: &str, most: usize, pointer: &str) -> String {
     };
     let (head, tail) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
     format!("{}{pointer}{}", &text[..head], &text[tail..])
+}
+
+/// The beginning of a text with at most so many bytes, cut after a sentence where one ends in its second half, else
+/// after a word, else between two characters.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    if text.len() <= most {
+        return text;
+    }
+    let window = &text[..text.floor_char_boundary(most)];
+    let ends = window.char_indices().filter(|(_, char)| matches!(char, '.' | '!' | '?' | '。' | '\n'));
+    let sentence = ends.map(|(at, char)| at + char.len_utf8()).next_back();
+    let word = window.rfind(char::is_whitespace);
+    let at = sentence.filter(|at| *at * 2 > window.len()).or(word.filter(|at| *at * 2 > window.len()));
+    window[..at.unwrap_or(window.len())].trim_end()
 }
 
 /// Shares bytes out: whoever needs less than an equal share gets all they need, and the rest share what is left.

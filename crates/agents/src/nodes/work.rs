@@ -84,6 +84,11 @@ impl Work {
         self.cx.note("models", &noted.models);
     }
 
+    /// Counts calls of a model whose replies came to nothing.
+    pub(crate) fn count(&self, calls: u32) {
+        self.noted().calls += calls;
+    }
+
     /// How many models were asked so far.
     pub(crate) fn calls(&self) -> u32 {
         self.noted().calls

@@ -133,7 +133,9 @@ impl Seen {
 /// A person's answer to the question whether a call may be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// The call it was given for: its [`approval_key`].
+    /// The id of the call it was given for: of two calls that are alike, each needs its own.
+    pub call: String,
+    /// What that call was: its [`approval_key`].
     pub key: String,
     /// Whether it may be made.
     pub approved: bool,

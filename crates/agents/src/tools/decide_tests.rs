@@ -152,7 +152,7 @@ fn c148_an_approval_is_good_for_exactly_one_call() {
     let send = about("send", Class::Once, true);
     let seen = Seen::of(&[passage("…")], Taint::default());
     let arguments = json!({ "query": "a", "lang": "ko" });
-    let yes = Approval { key: approval_key(&send, &arguments), approved: true };
+    let yes = Approval { call: "c".into(), key: approval_key(&send, &arguments), approved: true };
     let decided = |policy, about: &About, arguments: &Value, approval: &Approval| {
         decide(policy, about, arguments, &seen, Some(approval))
     };

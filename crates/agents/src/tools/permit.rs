@@ -113,13 +113,13 @@ impl Done {
             ),
         };
         let text = cut(cleaned.text, about.most_output.saturating_sub(note.len())) + &note;
-        let result = ToolResult {
-            call: id,
-            name: about.spec.name.clone(),
-            text,
-            failed: error.is_some(),
-            origin: about.origin,
+        // Why a document could not be read is told by the program, and in no words of the document.
+        let origin = match (about.origin, &error) {
+            (Origin::Document, Some(_)) => Origin::Program,
+            (origin, _) => origin,
         };
+        let result =
+            ToolResult { call: id, name: about.spec.name.clone(), text, failed: error.is_some(), origin };
         let size = data.to_string().len();
         let data = if size > MOST_DATA { json!({ "left_out_bytes": size }) } else { data };
         Self { result, data, session, error, ms }
@@ -152,7 +152,8 @@ impl Ask {
 
     /// What `answer` (`{"approve": true}`) says to this question. Anything that is not a clear yes is a no.
     pub fn answered(&self, answer: &Value) -> Approval {
-        Approval { key: self.key.clone(), approved: answer.get("approve") == Some(&Value::Bool(true)) }
+        let approved = answer.get("approve") == Some(&Value::Bool(true));
+        Approval { call: self.call.id.clone(), key: self.key.clone(), approved }
     }
 
     /// What the model is told when nobody can be asked.

@@ -187,6 +187,7 @@ impl Toolbox {
             return Admission::Refuse(refusal(call, &ToolError::BadArguments(call.name.clone())));
         };
         let about = entry.tool.about();
+        let approval = approval.filter(|one| one.call == call.id);
         match decide(entry.policy, about, &call.arguments, seen, approval) {
             Decision::Run => Admission::Run(Permit::new(call, entry.tool.clone())),
             Decision::Ask(why) => {
@@ -199,7 +200,7 @@ impl Toolbox {
     }
 
     /// Admits the calls of one reply, in their order. A second call with the same id, and calls beyond [`MOST_CALLS`],
-    /// are refused. `approvals` are looked up by what they are bound to.
+    /// are refused. Each of the `approvals` counts for the one call that it was given for.
     pub fn admit_all(
         &self,
         calls: &[ToolCall],
@@ -222,8 +223,7 @@ impl Toolbox {
                     "there is already a call with this id".into(),
                 ));
             }
-            let key = self.get(&call.name).map(|tool| approval_key(tool.about(), &call.arguments));
-            let approval = key.and_then(|key| approvals.iter().rev().find(|one| one.key == key));
+            let approval = approvals.iter().find(|one| one.call == call.id);
             self.admit(call, seen, approval, language)
         };
         calls.iter().enumerate().map(admit).collect()

@@ -205,6 +205,22 @@ async fn a_person_is_asked_and_the_answer_counts_for_that_call_alone() {
     assert_eq!(result.text, "Error: 사용자가 이 호출을 거절했습니다");
 }
 
+#[tokio::test]
+async fn a_document_that_could_not_be_read_has_said_nothing() {
+    let mut tool = odd();
+    tool.about.origin = Origin::Document;
+    let reader = Toolbox::of([Arc::new(tool) as Arc<dyn Tool>]).expect("toolbox");
+    for (toolbox, what, expected) in [
+        (&reader, "well", Origin::Document),
+        (&reader, "fail", Origin::Program),
+        (&reader, "panic", Origin::Program),
+        // What a server of somebody else says when it fails is still its own word.
+        (&toolbox(), "fail", Origin::Web),
+    ] {
+        assert_eq!(done(toolbox, what).await.result.origin, expected, "{what}");
+    }
+}
+
 #[test]
 fn a_denied_tool_is_neither_offered_nor_run() {
     let mut toolbox = toolbox();

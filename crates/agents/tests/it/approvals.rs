@@ -76,6 +76,39 @@ async fn a_tool_waits_for_a_yes_across_a_restart_and_runs_once() {
 }
 
 #[tokio::test]
+async fn of_two_calls_that_are_alike_only_the_one_with_a_yes_is_made() {
+    for (answers, expected) in
+        [([false, true], 1), ([true, false], 1), ([true, true], 2), ([false, false], 0)]
+    {
+        let used = tools();
+        let model = ScriptedModel::new([
+            agent(),
+            Script::call("order", json!({ "what": "커피", "to": "a" }))
+                .and_call("order", json!({ "to": "a", "what": "커피" })),
+            Script::text("네."),
+        ]);
+        let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
+        let stage = stage("assistant", &asks(), &parts, Arc::new(RamStore::new()));
+        stage.start("커피 주문해줘").await.wait().await.expect("a rest");
+        let questions = stage.runtime.questions(&thread()).await.expect("questions");
+        assert_eq!(questions.len(), 2, "each has its own question");
+        let run = questions[0].0.clone();
+        let mut given = BTreeMap::new();
+        for ((_, question), (call, approve)) in
+            questions.iter().zip([("call-1", answers[0]), ("call-2", answers[1])])
+        {
+            assert_eq!(question.question["call"], call);
+            given.insert(question.id.clone(), json!({ "approve": approve }));
+        }
+        stage.runtime.answer(&run, &given).await.expect("answered").wait().await.expect("a rest");
+        assert_eq!(used.order.load(Ordering::SeqCst), expected, "{answers:?}");
+        let results = model.requests().pop().expect("asked").messages.pop().expect("results");
+        let ran: Vec<bool> = results.tool_results().map(|result| !result.failed).collect();
+        assert_eq!(ran, answers);
+    }
+}
+
+#[tokio::test]
 async fn anything_but_a_clear_yes_is_a_no_that_the_model_answers_from() {
     for no in [json!({ "approve": false }), json!({ "approve": "yes" }), json!("approved"), json!(null)] {
         let used = tools();

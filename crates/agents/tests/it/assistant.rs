@@ -266,6 +266,30 @@ async fn rounds_of_tools_end_with_an_answer_without_tools() {
     assert_eq!(last.tool_choice, ToolChoice::None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn after_the_last_round_of_tools_silence_does_not_lose_the_turn() {
+    for (agent_name, settings) in
+        [("assistant", ""), ("docqa", "[agents.docqa]\ntools = [\"calculator\"]\nmax_tool_rounds = 8")]
+    {
+        let decided =
+            if agent_name == "docqa" { Script::json(&json!({ "type": "chitchat" })) } else { agent() };
+        let model = ScriptedModel::new([decided]);
+        for _ in 0..8 {
+            model.push(Script::call("calculator", json!({ "expression": "1 + 1" })));
+        }
+        for _ in 0..3 {
+            model.push(Script::text(""));
+        }
+        let parts = parts(Arc::new(model.clone()), tools().toolbox);
+        let settings: Settings = toml::from_str(settings).expect("settings");
+        let stage = stage(agent_name, &settings, &parts, Arc::new(RamStore::new()));
+        stage.ask("계속 계산해").await;
+        let turn = stage.turn().await;
+        assert!(turn.response.starts_with("도구를 쓸 수 있는 횟수를 다 썼지만"), "{agent_name}: {turn:?}");
+        assert_eq!((turn.tools_used.join(" "), model.left()), ("calculator".into(), 0), "{agent_name}");
+    }
+}
+
 #[tokio::test]
 async fn the_router_is_asked_coldly_and_by_schema() {
     let model = ScriptedModel::new([agent(), Script::text("네.")]);

@@ -59,6 +59,100 @@ async fn what_the_standard_has_and_the_contract_lacks_is_named_with_sources() {
     assert_eq!(sources, ["제7조"], "{told}");
 }
 
+fn form(id: &str, title: &str, kind: &str, articles: &[(&str, &str)]) -> Document {
+    let articles =
+        articles.iter().zip(1..).map(|((title, text), number)| format!("제{number}조({title}) {text}"));
+    let text = format!("{title}\n\n{}", articles.collect::<Vec<_>>().join("\n\n"));
+    let kind = if kind.is_empty() { DocumentKind::Contract } else { DocumentKind::Standard(kind.into()) };
+    Document { kind, ..Document::new(id, title, text) }
+}
+
+const SECRETS: [(&str, &str); 4] = [
+    ("목적", "이 계약은 두 회사가 주고받는 비밀정보를 지키는 데 필요한 것을 정한다."),
+    ("비밀유지 의무", "비밀정보를 받은 쪽은 그것을 제3자에게 누설하지 않는다."),
+    ("손해배상", "비밀정보를 누설한 쪽은 그로 생긴 손해를 배상한다."),
+    ("분쟁 해결", "비밀정보에 관한 다툼은 서울중앙지방법원에서 다룬다."),
+];
+
+/// Standards of other kinds, which stand before the right one on the shelf.
+fn others(count: usize) -> Vec<Document> {
+    let other = |number: usize| {
+        let thing = format!("물건{number}");
+        let (lend, fee) =
+            (format!("{thing}을 빌려주고 돌려받는다."), format!("{thing}의 요금은 달마다 낸다."));
+        let (title, kind) = (format!("표준 {thing} 임대계약서"), format!("임대{number}"));
+        form(&format!("가-{number:03}"), &title, &kind, &[("임대", &lend), ("요금", &fee), ("반환", &lend)])
+    };
+    (0..count).map(other).collect()
+}
+
+#[tokio::test]
+async fn the_standard_of_its_kind_is_found_among_many() {
+    for count in [3, 40] {
+        let mut documents = others(count);
+        documents.push(form("하-표준.md", "표준 비밀유지계약서", "비밀유지", &SECRETS));
+        documents.push(form("우리.md", "비밀유지계약서", "", &SECRETS[..2]));
+        let stage = desk(&documents);
+        let (told, sources) = asked(&stage, "표준계약서와 비교해서 빠진 조항이 뭐야?").await;
+        assert_eq!(sources, ["표준 제3조", "표준 제4조"], "{count}: {told}");
+        let (told, sources) = asked(&stage, "제2조를 표준계약서와 비교해줘").await;
+        assert_eq!(sources, ["제2조", "표준 제2조"], "{count}: {told}");
+        assert!(!told.contains("임대계약서"), "{count}: {told}");
+        // An article that only the standard has is not looked up by its number in those of other kinds.
+        let (told, _) = asked(&stage, "표준계약서 제3조는 뭐야?").await;
+        assert!(told.contains("손해를 배상한다") && !told.contains("돌려받는다"), "{count}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_missing_and_nothing_to_compare_with_are_told_apart() {
+    let own = form("우리.md", "비밀유지계약서", "", &SECRETS);
+    let standard = form("하-표준.md", "표준 비밀유지계약서", "비밀유지", &SECRETS);
+    let question = "표준계약서와 비교해서 빠진 조항이 뭐야?";
+    let (whole, _) = asked(&desk(&[own.clone(), standard]), question).await;
+    assert!(whole.contains("「비밀유지계약서」에 빠진 조항이 없습니다 (「표준 비밀유지계약서」"), "{whole}");
+    let mut documents = others(3);
+    documents.push(own);
+    let (alone, _) = asked(&desk(&documents), question).await;
+    assert!(alone.contains("「비밀유지계약서」과(와) 견줄 같은 종류의 표준계약서가 없습니다"), "{alone}");
+    assert!(!alone.contains("빠진 조항이 없습니다"), "{alone}");
+}
+
+#[tokio::test]
+async fn a_place_that_is_not_there_is_said_to_be_not_there_and_an_appendix_is_read() {
+    let text = "용역 계약서\n\n제1조(목적) 이 계약은 용역을 정한다.\n\n제2조(대금) 대금은 천만 원으로 한다.\n\n\
+        부칙\n\n제1조(시행일) 이 계약은 2026년 1월 1일부터 시행한다.\n\n별지 1 과업 내용\n\n을은 검색 화면을 만든다.";
+    let document =
+        Document { kind: DocumentKind::Contract, ..Document::new("용역.md", "용역 계약서", text) };
+    let stage = desk(&[document]);
+    for (question, asked_for) in [
+        ("제99조 내용은?", "제99조"),
+        ("제2조의2 알려줘", "제2조의2"),
+        ("별지 2 보여줘", "별지 2"),
+        ("부칙 제3조 알려줘", "부칙 제3조"),
+    ] {
+        let (told, sources) = asked(&stage, question).await;
+        let turn = stage.turn().await;
+        assert_eq!(
+            turn.response,
+            format!("찾아본 결과: 「용역 계약서」에 없는 조항이라 찾지 못했습니다: {asked_for}"),
+            "{told}"
+        );
+        assert!(sources.is_empty() && turn.model_calls <= 4, "{} calls: {told}", turn.model_calls);
+    }
+    for (question, words, source) in [
+        ("별지 1 보여줘", "을은 검색 화면을 만든다.", "별지 1"),
+        ("별지 보여줘", "을은 검색 화면을 만든다.", "별지 1"),
+        ("부칙 제1조 알려줘", "2026년 1월 1일부터 시행한다.", "부칙 제1조"),
+        ("부칙 내용은?", "2026년 1월 1일부터 시행한다.", "부칙"),
+        ("제1조 알려줘", "이 계약은 용역을 정한다.", "제1조"),
+    ] {
+        let (told, sources) = asked(&stage, question).await;
+        assert!(told.contains(words), "{told}");
+        assert_eq!(sources, [source], "{told}");
+    }
+}
+
 #[tokio::test]
 async fn every_contract_is_looked_at_however_many_there_are() {
     let contract = |number: usize| Document {

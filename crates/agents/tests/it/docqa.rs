@@ -33,7 +33,7 @@ async fn a_question_is_looked_up_and_small_talk_is_not() {
         vec![kind("question"), Script::text("15일입니다. [1]")],
         expect![[r#"
         classifyQuery · model×1
-          ~ routing: question
+          ~ routing: 문서에서 답을 찾을 질문입니다
         retrieveDocs
           ~ searching: 문서를 찾고 있습니다
         generateAnswer · model×1
@@ -50,7 +50,7 @@ async fn a_question_is_looked_up_and_small_talk_is_not() {
         vec![kind("chitchat"), Script::text("천만에요!")],
         expect![[r#"
         classifyQuery · model×1
-          ~ routing: chitchat
+          ~ routing: 문서 없이 답할 이야기입니다
         generateAnswer · model×1
           ~ generating: 답을 쓰고 있습니다
           + assistant 천만에요!
@@ -64,7 +64,7 @@ async fn a_question_is_looked_up_and_small_talk_is_not() {
         vec![kind("summary"), Script::text("아직 나눈 이야기가 없습니다.")],
         expect![[r#"
         classifyQuery · model×1
-          ~ routing: summary
+          ~ routing: 나눈 대화를 요약합니다
         generateAnswer · model×1
           ~ generating: 답을 쓰고 있습니다
           + assistant 아직 나눈 이야기가 없습니다.
@@ -114,7 +114,7 @@ async fn a_type_that_does_not_fit_twice_is_taken_for_a_question() {
         script,
         expect![[r#"
         classifyQuery · model×2
-          ~ routing: question
+          ~ routing: 문서에서 답을 찾을 질문입니다
         retrieveDocs
           ~ searching: 문서를 찾고 있습니다
         generateAnswer · model×1

@@ -85,7 +85,7 @@ async fn an_everyday_question_is_found_in_other_words_and_only_so() {
     assert!(material(&model).contains("적어도 30일 전에 예고"), "{}", material(&model));
     expect![[r#"
         classifyQuery · model×1
-          ~ routing: question
+          ~ routing: 문서에서 답을 찾을 질문입니다
         retrieveDocs · model×1
           ~ searching: 문서를 찾고 있습니다
           ~ searching: 다른 말로도 찾습니다: 해고 예고 / 근로자 해고 30일 전 예고

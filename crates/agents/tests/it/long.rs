@@ -62,6 +62,56 @@ fn decided(request: &ChatRequest) -> Script {
     }
 }
 
+/// Never stops when it sums up.
+fn endless(request: &ChatRequest) -> Script {
+    match request.purpose {
+        Purpose::Summarize => Script::text("요약입니다. ".repeat(40_000)),
+        _ => decided(request),
+    }
+}
+
+#[tokio::test]
+async fn a_summary_without_end_is_cut_and_every_request_fits() {
+    for (name, settings) in [
+        ("assistant", "[agents.assistant]\ncontext_length = 6000\nmax_messages = 2\nkeep_recent = 1"),
+        (
+            "docqa",
+            "[agents.docqa]\ncontext_length = 6000\ncompression_threshold = 0.05\ncompression_target = 0.04",
+        ),
+    ] {
+        let settings: Settings = toml::from_str(settings).expect("settings");
+        let longest = Arc::new(AtomicU32::new(0));
+        let model = Watched { longest: longest.clone() };
+        let index = RamKeyword::of(&Tenant::new("local"), []);
+        let parts = Parts { tools: Toolbox::new(), ..Parts::new(Arc::new(model), Arc::new(index)) };
+        let stage = stage(name, &settings, &parts, Arc::new(RamStore::new()));
+        for turn in 0..6 {
+            stage.ask(&format!("{turn}번째 이야기: {}", "길게 말합니다. ".repeat(60))).await;
+        }
+        let summary = stage.turn().await.summary.expect("summed up");
+        assert!(summary.len() <= 3 * 800 * 3 + 100, "{name}: {} bytes", summary.len());
+        let longest = longest.load(Ordering::SeqCst) as usize;
+        assert!(longest <= CONTEXT, "{name}: {longest} tokens");
+    }
+}
+
+/// Takes anything, and notes how long the longest was.
+struct Watched {
+    longest: Arc<AtomicU32>,
+}
+
+impl ChatModel for Watched {
+    fn about(&self) -> doran_llm::About {
+        ScriptedModel::new([]).about()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let tokens = u32::try_from(tokens_of(&request)).expect("few");
+        self.longest.fetch_max(tokens, Ordering::SeqCst);
+        ScriptedModel::new([endless(&request)]).stream(request)
+    }
+}
+
 const DESCRIBED: &str = r#"
 name = "described"
 start = "sort"

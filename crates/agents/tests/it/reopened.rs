@@ -10,6 +10,7 @@ use doran_agents::{AskOptions, Parts, Settings};
 use doran_engine::StartOptions;
 use doran_engine::store::{Status, Store};
 use doran_llm::{ChatRequest, Purpose, Role, Script};
+use doran_retrieval::{RamKeyword, Tenant};
 use doran_store::sqlite::SqliteStore;
 use serde_json::json;
 
@@ -70,6 +71,11 @@ impl Life {
             .add(Arc::new(crate::stage::python()), doran_agents::tools::Policy::Allow)
             .expect("Python");
         let parts: Parts = match scenario.agent {
+            // Who was told the names of documents is asked before an order; where there is none, nobody is.
+            "contract" if scenario.settings.contains("order") => {
+                let empty = RamKeyword::of(&Tenant::new("local"), []);
+                Parts { tools: used.toolbox, ..Parts::new(Arc::new(model), Arc::new(empty)) }
+            }
             "contract" => Parts { tools: used.toolbox, ..crate::contract::parts(model) },
             _ => parts(Arc::new(model), used.toolbox),
         };

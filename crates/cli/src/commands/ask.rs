@@ -40,7 +40,7 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     tape: Tape,
-    /// The question; `-` stands for stdin, after the words beside it · 질문. `-`는 표준 입력이며, 곁의 말 뒤에 붙는다
+    /// The question; `-` stands for stdin: alone the question, beside words the text they are about · 질문. `-`는 표준 입력: 혼자면 질문, 말 곁이면 그 말이 묻는 글
     #[arg(value_name = "TEXT")]
     text: Vec<String>,
 }
@@ -88,12 +88,13 @@ async fn asked(
     answer: &mut Answer,
     output: Output,
 ) -> anyhow::Result<()> {
-    let question = question(&args.text)?;
+    let (question, document) = question(&args.text)?;
     let desk = Desk::open(config, &args.tape).await?;
     if let Desk::Here(house) = &desk {
         house.notes.iter().for_each(|note| output.tell(note));
     }
-    let run = StartRun { contract_id: args.contract.clone(), ..StartRun::new(&args.agent, question) };
+    let contract_id = args.contract.clone();
+    let run = StartRun { contract_id, document, ..StartRun::new(&args.agent, question) };
     let asking = async {
         desk.settle(thread).await?;
         desk.ask(thread, &run, |event| {
@@ -141,18 +142,20 @@ async fn stopped(desk: &Desk, thread: &ThreadId, asked: anyhow::Result<Stop>) ->
     Err(both!("멈추었습니다", "stopped").into())
 }
 
-/// The words of the command line, with standard input for `-`, or standard input alone.
-fn question(words: &[String]) -> anyhow::Result<String> {
+/// The words of the command line with, for `-`, the text of standard input beside them; or standard input alone. Piped
+/// in beside a question it is a document, and not what the person typed.
+fn question(words: &[String]) -> anyhow::Result<(String, Option<String>)> {
     let is_piped =
         words.iter().any(|word| word == "-") || (words.is_empty() && !std::io::stdin().is_terminal());
     let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "-").collect();
-    let mut text = words.join(" ");
+    let text = words.join(" ").trim().to_owned();
+    let mut piped = String::new();
     if is_piped {
-        let mut piped = String::new();
         std::io::stdin().lock().take(MOST).read_to_string(&mut piped)?;
-        text = format!("{text}\n\n{}", piped.trim());
     }
-    if text.trim().is_empty() {
+    let piped = Some(piped.trim().to_owned()).filter(|piped| !piped.is_empty());
+    let (text, document) = if text.is_empty() { (piped.unwrap_or_default(), None) } else { (text, piped) };
+    if text.is_empty() {
         return Err(both!(
             "질문이 비어 있습니다. `doran ask 질문`처럼 적거나 파이프로 넣으세요",
             "the question is empty; write `doran ask QUESTION`, or pipe it in"
@@ -160,5 +163,5 @@ fn question(words: &[String]) -> anyhow::Result<String> {
         .coded("empty_input")
         .into());
     }
-    Ok(text.trim().to_owned())
+    Ok((text, document))
 }

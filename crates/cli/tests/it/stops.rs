@@ -70,7 +70,7 @@ fn an_answer_is_stopped_and_the_talk_goes_on() {
 }
 
 #[test]
-fn what_is_piped_in_stands_after_the_words_beside_it() {
+fn what_is_piped_in_beside_words_is_quoted_to_the_model_as_a_document() {
     let here = fresh("stops-pipe");
     let far = FarEnd::start(|asked| Reply::Words(asked["messages"].to_string()));
     let settings = format!("model = \"openai-compatible:http://{}/v1#m\"\n", far.address);
@@ -81,9 +81,10 @@ fn what_is_piped_in_stands_after_the_words_beside_it() {
         text(&output.stdout)
     };
     let both = asked(&["위약금은", "얼마?", "-"], "제1조 위약금은 10퍼센트로 한다.\n");
-    assert!(both.contains("위약금은 얼마?\\n\\n제1조 위약금은"), "{both}");
+    let (typed, piped) = both.split_once("<data origin=").expect("quoted");
+    assert!(typed.contains("위약금은 얼마?") && piped.contains("제1조 위약금은"), "{both}");
     let alone = asked(&["-"], "제2조는?\n");
-    assert!(alone.contains("제2조는?"), "{alone}");
+    assert!(alone.contains("제2조는?") && !alone.contains("<data origin="), "{alone}");
     // Without `-` what happens to lie on standard input is not read.
     let words = asked(&["제3조는?"], "남의 글");
     assert!(words.contains("제3조는?") && !words.contains("남의 글"), "{words}");

@@ -2,11 +2,11 @@
 //!
 //! Every line is a sentence of [`Say`], whose slots hold words of the person, a document or a tool as they stand.
 
-use super::article::articles;
 use super::decide::{self, is_small_talk};
 use super::facts::{self, Fact};
 use super::lean;
 use super::memory;
+use super::place::{Place, places};
 use super::quotes::{self, Cite, Found, Pick, Source, SourceKind};
 use super::results;
 use super::say::Say;
@@ -76,9 +76,15 @@ fn reply(turn: &Turn<'_>, messages: &[Message], question: &str) -> Vec<String> {
         return lines;
     }
     let sources = decide::sources(turn);
-    let found = quotes::answers(question, &sources);
-    if !found.picks.is_empty() {
-        return quoted(turn, &found);
+    let mut found = quotes::answers(question, &sources);
+    let mut noted = noted(turn, &mut found);
+    if !found.picks.is_empty() || !noted.is_empty() {
+        let mut lines = quoted(turn, &found);
+        lines.append(&mut noted);
+        return lines;
+    }
+    if let Some(lines) = not_there(turn, question, &found) {
+        return lines;
     }
     if let Some(asked) = asked.filter(|asked| !asked.subject.is_empty() && turn.passages.is_empty()) {
         return vec![Say::NotTold.with(turn.tongue, &[&asked.subject])];
@@ -89,7 +95,7 @@ fn reply(turn: &Turn<'_>, messages: &[Message], question: &str) -> Vec<String> {
     if turn.passages.is_empty() && talk::wants_a_summary(question) {
         return vec![say(Say::NotFound)];
     }
-    if turn.passages.is_empty() {
+    if turn.passages.is_empty() && turn.attached.is_empty() && !turn.looked {
         return vec![say(Say::Introduce), say(Say::Connect)];
     }
     vec![not_found(turn, &turn.passages)]
@@ -207,10 +213,13 @@ fn without_cues(question: &str) -> String {
 
 /// What a wish to sum up gets: the first sentences of the passages, the answer before, or the conversation.
 fn summed_up(turn: &Turn<'_>, messages: &[Message], question: &str) -> Option<Vec<String>> {
-    if !turn.passages.is_empty() {
+    if !turn.passages.is_empty() || !turn.attached.is_empty() {
         let sources = decide::sources(turn);
-        let picks = sources.iter().filter_map(|source| {
-            quotes::quotable(source.text).next().map(|sentence| Pick { sentence, source: *source })
+        // Whoever gives a text along wants that one summed up.
+        let wanted = sources.iter().filter(|source| turn.attached.is_empty() || source.cite == Cite::Given);
+        let most = if turn.attached.is_empty() { 1 } else { MOST_QUOTES };
+        let picks = wanted.flat_map(|source| {
+            quotes::quotable(source.text).take(most).map(|sentence| Pick { sentence, source: *source })
         });
         let found = Found { picks: picks.collect(), missing: Vec::new() };
         return (!found.picks.is_empty()).then(|| quoted(turn, &found));
@@ -249,7 +258,7 @@ fn from_results(turn: &Turn<'_>, question: &str) -> Vec<String> {
     let (searched, other): (Vec<_>, Vec<_>) =
         turn.results.iter().copied().partition(|result| !result.failed && results::is_search(&result.name));
     let mut lines: Vec<String> = other.iter().flat_map(|result| results::told(turn, result)).collect();
-    let mut failed = other.iter().filter(|result| result.failed).peekable();
+    let mut failed = other.iter().filter(|result| result.failed && !results::is_refused(result)).peekable();
     if failed.peek().is_some() {
         let computed = failed.all(|result| results::of_calculator(result).is_some());
         let advice = if computed { Say::AskFormula } else { Say::FailedAdvice };
@@ -258,7 +267,7 @@ fn from_results(turn: &Turn<'_>, question: &str) -> Vec<String> {
     let sources: Vec<Source<'_>> = decide::sources(turn)
         .into_iter()
         .filter(|source| match source.cite {
-            Cite::Number(_) => true,
+            Cite::Number(_) | Cite::Given => true,
             // Numbered passages are the same words with a better name.
             Cite::Tool(name) => turn.passages.is_empty() && results::is_search(name),
         })
@@ -269,12 +278,31 @@ fn from_results(turn: &Turn<'_>, question: &str) -> Vec<String> {
         found.picks = quotes::answers(&left, &sources).picks;
     }
     found.missing.retain(|part| !wishes(part).iter().any(|wish| results::tell(turn, wish)));
-    if !found.picks.is_empty() {
+    let noted = noted(turn, &mut found);
+    if !found.picks.is_empty() || !noted.is_empty() {
         lines.extend(quoted(turn, &found));
+        lines.extend(noted);
+    } else if let Some(told) = not_there(turn, question, &found).filter(|_| !searched.is_empty()) {
+        lines.extend(told);
     } else if !searched.is_empty() || lines.is_empty() {
         lines.push(not_found(turn, &turn.passages));
     }
     lines
+}
+
+/// What has to be said about what was looked up. What it says is not there is no longer missing.
+fn noted(turn: &Turn<'_>, found: &mut Found<'_>) -> Vec<String> {
+    found.missing.retain(|part| !turn.notes.iter().any(|note| note.contains(part.as_str())));
+    turn.notes.iter().take(MOST_QUOTES).map(|note| Say::Noted.with(turn.tongue, &[note])).collect()
+}
+
+/// What is said where documents were looked up and the places that were named are not among them.
+fn not_there(turn: &Turn<'_>, question: &str, found: &Found<'_>) -> Option<Vec<String>> {
+    let looked = turn.looked || !turn.passages.is_empty() || !turn.results.is_empty();
+    let named = places(question).0;
+    let missing = named.iter().map(Place::to_string).filter(|place| found.missing.contains(place));
+    let lines: Vec<String> = missing.map(|place| Say::NotFoundPlace.with(turn.tongue, &[&place])).collect();
+    (looked && !lines.is_empty()).then_some(lines)
 }
 
 /// The quotes, the person's own documents and standard contracts told apart where both are there.
@@ -297,11 +325,12 @@ fn quoted(turn: &Turn<'_>, found: &Found<'_>) -> Vec<String> {
                     say.with(turn.tongue, &[pick.sentence, &number.to_string()])
                 }
                 Cite::Tool(name) => Say::QuoteTool.with(turn.tongue, &[name, pick.sentence]),
+                Cite::Given => Say::QuoteGiven.with(turn.tongue, &[pick.sentence]),
             });
             last = Some(pick.source.cite);
         }
     }
-    let missing = found.missing.iter().filter(|part| !articles(part).is_empty() || part.chars().count() > 3);
+    let missing = found.missing.iter().filter(|part| !places(part).0.is_empty() || part.chars().count() > 3);
     lines.extend(missing.map(|part| Say::NotFoundPart.with(turn.tongue, &[part])));
     lines
 }

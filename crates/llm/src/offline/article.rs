@@ -29,30 +29,78 @@ impl Article {
     }
 }
 
-/// The articles that a text names, in order, each once.
+/// The articles that a text names, in order, each once. Those of a supplement (부칙 제1조) have numbers of their own and
+/// are not among them.
 pub(super) fn articles(text: &str) -> Vec<Article> {
     let chars: Vec<char> = text.chars().collect();
-    let mut found = Vec::new();
-    for at in 0..chars.len() {
-        let article = match chars[at] {
-            '조' | '條' | '条' => korean(&chars, at),
-            'a' | 'A' | 'c' | 'C' | 's' | 'S' => english(&chars, at),
-            _ => None,
-        };
-        if let Some(article) = article.filter(|article| !found.contains(article)) {
-            found.push(article);
+    each_once(found(&chars).into_iter().filter(|(start, _, _)| !is_supplement(&chars[..*start])))
+}
+
+/// The articles that a text names, those of a supplement among them.
+pub(super) fn articles_with_supplements(text: &str) -> Vec<Article> {
+    let chars: Vec<char> = text.chars().collect();
+    each_once(found(&chars).into_iter())
+}
+
+/// The articles that a text names, and the text without them.
+pub(super) fn cut_out(text: &str) -> (Vec<Article>, String) {
+    let chars: Vec<char> = text.chars().collect();
+    let mut rest = String::new();
+    let mut from = 0;
+    for (start, end, _) in found(&chars) {
+        if start >= from && !is_supplement(&chars[..start]) {
+            rest.extend(&chars[from..start]);
+            rest.push(' ');
+            // The particle that joins it to the next word goes with it.
+            let particle = matches!(
+                chars.get(end),
+                Some('의' | '은' | '는' | '이' | '가' | '을' | '를' | '와' | '과' | '도' | '에')
+            );
+            let alone =
+                chars.get(end + 1).is_none_or(|next| next.is_whitespace() || matches!(next, '?' | '.'));
+            from = if particle && alone { end + 1 } else { end };
         }
     }
-    found
+    rest.extend(&chars[from..]);
+    (articles(text), rest)
+}
+
+fn each_once(found: impl Iterator<Item = (usize, usize, Article)>) -> Vec<Article> {
+    let mut articles = Vec::new();
+    for (_, _, article) in found {
+        if !articles.contains(&article) {
+            articles.push(article);
+        }
+    }
+    articles
+}
+
+/// Where articles are named: from, to, and which.
+fn found(chars: &[char]) -> Vec<(usize, usize, Article)> {
+    let found = (0..chars.len()).filter_map(|at| match chars[at] {
+        '조' | '條' | '条' => korean(chars, at),
+        'a' | 'A' | 'c' | 'C' | 's' | 'S' => english(chars, at),
+        _ => None,
+    });
+    found.collect()
+}
+
+/// Whether what stands before an article names the supplement that it belongs to.
+fn is_supplement(before: &[char]) -> bool {
+    let last = before.iter().rposition(|char| !matches!(char, ' ' | '›' | '의'));
+    last.is_some_and(|last| before[..=last].ends_with(&['부', '칙']))
 }
 
 /// Reads back from the syllable 조.
-fn korean(chars: &[char], jo: usize) -> Option<Article> {
+fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, Article)> {
     let end = (0..jo).rev().find(|at| chars[*at] != ' ').map(|at| at + 1)?;
     let digit = |char: &char| char.is_ascii_digit() || word_digit(*char).is_some();
     let start = (0..end).rev().take_while(|at| digit(&chars[*at])).last()?;
-    let before = (0..start).rev().map(|at| chars[at]).find(|char| *char != ' ');
-    let marked = matches!(before, Some('제' | '第'));
+    if let Some(article) = joined(chars, start, end, jo) {
+        return article;
+    }
+    let mark = (0..start).rev().find(|at| chars[*at] != ' ').filter(|at| matches!(chars[*at], '제' | '第'));
+    let marked = mark.is_some();
     let plain = chars[start..end].iter().all(char::is_ascii_digit);
     let next = chars.get(jo + 1);
     // "5조" is an article, "5조 원" and "5조원" are money, and words such as "사조" are neither.
@@ -64,10 +112,40 @@ fn korean(chars: &[char], jo: usize) -> Option<Article> {
         return None;
     }
     let number = value(&chars[start..end])?;
-    Some(Article { number, branch: branch(chars, jo).unwrap_or(0) })
+    let (branch, end) = branch(chars, jo).unwrap_or((0, jo + 1));
+    Some((mark.unwrap_or(start), end, Article { number, branch }))
 }
 
-fn branch(chars: &[char], jo: usize) -> Option<u32> {
+/// A branch that is written before the syllable: `10-2조`, `제10의2조`. Where something is joined to the number and is no
+/// branch, the number alone would name another article, so nothing is read.
+fn joined(chars: &[char], start: usize, end: usize, jo: usize) -> Option<Option<(usize, usize, Article)>> {
+    let joint = start.checked_sub(1).map(|at| chars[at])?;
+    let number = |at: &usize| chars[*at].is_ascii_digit();
+    let first = (0..start - 1).rev().take_while(number).last();
+    let dash = matches!(joint, '-' | '‐' | '‑' | '–');
+    if !dash && !(matches!(joint, '의' | '之') && first.is_some()) {
+        return None;
+    }
+    let read = || {
+        let first = first?;
+        let before = first.checked_sub(1).map(|at| chars[at]);
+        if matches!(before, Some('-' | '–' | '.'))
+            || end != jo
+            || !chars[start..end].iter().all(char::is_ascii_digit)
+        {
+            return None;
+        }
+        let mark =
+            (0..first).rev().find(|at| chars[*at] != ' ').filter(|at| matches!(chars[*at], '제' | '第'));
+        let article =
+            Article { number: value(&chars[first..start - 1])?, branch: value(&chars[start..end])? };
+        Some((mark.unwrap_or(first), jo + 1, article))
+    };
+    Some(read())
+}
+
+/// The branch after the syllable, and where it ends.
+fn branch(chars: &[char], jo: usize) -> Option<(u32, usize)> {
     let mut at = jo + 1;
     at += chars.get(at..)?.iter().take_while(|char| **char == ' ').count();
     if !matches!(chars.get(at), Some('의' | '之')) {
@@ -88,10 +166,10 @@ fn branch(chars: &[char], jo: usize) -> Option<u32> {
     if matches!(chars.get(at + digits.len()), Some('항' | '호' | '배' | '%' | '개')) {
         return None;
     }
-    value(&digits)
+    Some((value(&digits)?, at + digits.len()))
 }
 
-fn english(chars: &[char], at: usize) -> Option<Article> {
+fn english(chars: &[char], at: usize) -> Option<(usize, usize, Article)> {
     if at > 0 && chars[at - 1].is_alphanumeric() {
         return None;
     }
@@ -99,7 +177,8 @@ fn english(chars: &[char], at: usize) -> Option<Article> {
     let lower = rest.to_lowercase();
     let word = ["article ", "section ", "clause "].iter().find(|word| lower.starts_with(*word))?;
     let digits: Vec<char> = rest.chars().skip(word.len()).take_while(char::is_ascii_digit).collect();
-    Some(Article { number: value(&digits)?, branch: 0 })
+    let end = at + word.len() + digits.len();
+    Some((at, end, Article { number: value(&digits)?, branch: 0 }))
 }
 
 /// A number in digits or in words (십이, 十二); at most four digits.
@@ -234,6 +313,11 @@ mod tests {
         check("제5조의 2항", "제5조");
         check("Article 7 and section 12", "제7조 제12조");
         check("제5조, 제5조", "제5조");
+        check("10-2조와 제10의2조", "제10조의2");
+        check("제 10-2조 2항", "제10조의2");
+        check("2026-10-2조", "");
+        check("-3조", "");
+        check("부칙 제1조와 제4조", "제4조");
     }
 
     #[test]

@@ -75,8 +75,11 @@ pub(super) fn previous(turn: &Turn<'_>) -> Decision {
 /// `question`, `summary` or `chitchat`.
 pub(super) fn classify(turn: &Turn<'_>) -> Decision {
     let question = turn.question.as_str();
+    let is_for_memory = |wish: &Wish| matches!(wish, Wish::Remember(_) | Wish::Recall(_) | Wish::Forget(_));
     let (choice, reason) = if is_small_talk(question) {
         ("chitchat", ["인사나 대화입니다", "small talk"])
+    } else if wish::wishes(question).iter().any(is_for_memory) {
+        ("chitchat", ["기억해 둘 것이나 잊을 것입니다", "something to remember or to forget"])
     } else if talk::wants_a_summary(question) && !talk::is_about_documents(question) {
         ("summary", ["요약을 바랍니다", "asks to sum up"])
     } else if recalls(question) {
@@ -96,7 +99,10 @@ pub(super) fn classify(turn: &Turn<'_>) -> Decision {
 pub(super) fn sufficiency(turn: &Turn<'_>) -> Decision {
     let sources = sources(turn);
     let question = turn.question.as_str();
-    let found = quotes::answers(question, &sources);
+    let mut found = quotes::answers(question, &sources);
+    found.missing.retain(|part| !turn.notes.iter().any(|note| note.contains(part.as_str())));
+    // What is known not to be there is not looked for again.
+    let settled = !turn.notes.is_empty() && found.missing.is_empty();
     let lower = question.to_lowercase();
     let standard =
         wish::is_about_standard(&lower) && !sources.iter().any(|source| source.kind == SourceKind::Standard);
@@ -107,6 +113,8 @@ pub(super) fn sufficiency(turn: &Turn<'_>) -> Decision {
             Language::Korean => "표준계약서".to_owned(),
             Language::English => "standard contract".to_owned(),
         })
+    } else if found.picks.is_empty() && settled {
+        None
     } else if found.picks.is_empty() {
         Some(one_line(question))
     } else {
@@ -164,8 +172,10 @@ pub(super) fn rewrite(turn: &Turn<'_>) -> Decision {
     }
 }
 
-/// What may be quoted: passages, and what tools of this turn brought.
+/// What may be quoted: what came with the question, passages, and what tools of this turn brought.
 pub(super) fn sources<'a>(turn: &Turn<'a>) -> Vec<Source<'a>> {
+    let given =
+        turn.attached.iter().map(|text| Source { title: "", text, kind: SourceKind::Own, cite: Cite::Given });
     let passages = turn.passages.iter().map(|passage| Source {
         title: &passage.title,
         text: &passage.text,
@@ -178,7 +188,7 @@ pub(super) fn sources<'a>(turn: &Turn<'a>) -> Vec<Source<'a>> {
         kind: SourceKind::of_title(&result.name),
         cite: Cite::Tool(&result.name),
     });
-    passages.chain(results).collect()
+    given.chain(passages).chain(results).collect()
 }
 
 /// Greetings, thanks, statements about oneself, questions about the program.

@@ -9,12 +9,15 @@
 mod answer;
 mod arithmetic;
 mod article;
+mod asked;
 mod calls;
 mod decide;
 mod facts;
 mod lean;
 mod memory;
+mod place;
 mod quotes;
+mod rank;
 mod results;
 mod say;
 mod schema;

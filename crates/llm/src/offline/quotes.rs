@@ -1,32 +1,22 @@
 //! Picks the sentences of the material that share most with a question. Nothing is written here: every pick is a
 //! slice of what was given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::article::{Article, articles};
+use super::article::articles;
+use super::asked::Asked;
 use super::lean;
+use super::place::{Place, places};
+use super::rank::Index;
 use super::talk;
-use super::text::{held, sentences, wanted};
+use super::text::{content_words, holds, sentences, wanted};
 use super::wish::{self, Wish, wishes};
-
-/// How much of a question's weight a sentence must share to be quoted. Set by trial on the sample documents: 0.5
-/// leaves some of their questions unanswered; less than this answers no more of them and quotes on thinner ground.
-const ENOUGH: f64 = 0.4;
-
-/// What a sentence gains by holding a number in the unit that was asked for.
-const UNIT_BONUS: f64 = 0.1;
-
-/// How much a feature counts that stands in the title of a passage and not in the sentence itself.
-const TITLE_SHARE: f64 = 0.5;
 
 /// The longest quote in bytes; what is longer is cut at a character and is still word for word.
 const LONGEST: usize = 1200;
 
 /// The most sentences of one article that are quoted.
 const ARTICLE_SENTENCES: usize = 8;
-
-/// The most sentences that rules look at; material beyond is not read.
-const MOST_SENTENCES: usize = 4000;
 
 /// The most things that one question is taken to ask.
 const MOST_PARTS: usize = 8;
@@ -51,6 +41,8 @@ pub(super) enum Cite<'a> {
     Number(u32),
     /// The name of a tool.
     Tool(&'a str),
+    /// The text that came with the question.
+    Given,
 }
 
 /// Whose a source is.
@@ -97,28 +89,39 @@ pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
         return Found { picks: one_sided(sources), missing: Vec::new() };
     }
     let mut found = Found::default();
-    for article in articles(question).into_iter().take(MOST_PARTS) {
-        let picks = of_article(article, sources);
+    let (named, rest) = places(question);
+    for place in named.iter().take(MOST_PARTS) {
+        let picks = of_place(place, sources);
         if picks.is_empty() {
-            found.missing.push(article.to_string());
+            found.missing.push(place.to_string());
         }
         picks.into_iter().for_each(|pick| add(&mut found.picks, pick));
     }
     let index = Index::of(sources);
-    if !found.picks.is_empty() {
-        for part in beside_articles(question) {
+    if !named.is_empty() {
+        let beside = beside_articles(question);
+        for part in &beside {
             let picks = match index.best(part, |_| true) {
                 Some(pick) => vec![pick],
                 None => of_title(part, SourceKind::Own, sources),
             };
             if picks.is_empty() {
-                found.missing.push(part.to_owned());
+                found.missing.push((*part).to_owned());
             }
             picks.into_iter().for_each(|pick| add(&mut found.picks, pick));
         }
+        // Of a place that is not there its neighbours say nothing; what else the question names may still be answered.
+        if found.picks.is_empty() && beside.is_empty() && wanted(&rest).len() > 1 {
+            for kind in [SourceKind::Own, SourceKind::Standard] {
+                let pick = index.best(&rest, |source| source.kind == kind);
+                pick.into_iter().for_each(|pick| add(&mut found.picks, pick));
+            }
+        }
         return found;
     }
-    let mut found = Found::default();
+    if let Some(picks) = overview(question, sources) {
+        return Found { picks, ..found };
+    }
     for kind in [SourceKind::Own, SourceKind::Standard] {
         match index.best(question, |source| source.kind == kind) {
             Some(pick) => add(&mut found.picks, pick),
@@ -164,7 +167,7 @@ fn one_sided<'a>(sources: &[Source<'a>]) -> Vec<Pick<'a>> {
     let said = |text: &str| text.contains("」에 없는 조항") || text.contains("not in “");
     let marked = sources.iter().filter(|source| match source.cite {
         Cite::Number(_) => said(source.title),
-        Cite::Tool(_) => said(source.text),
+        Cite::Tool(_) | Cite::Given => said(source.text),
     });
     let first = marked.filter_map(|source| {
         let sentence = sentences(source.text).into_iter().next()?;
@@ -180,12 +183,34 @@ fn add<'a>(picks: &mut Vec<Pick<'a>>, pick: Pick<'a>) {
     }
 }
 
-/// The first sentences of an article: of the sources whose title, or whose first line, names it.
-fn of_article<'a>(article: Article, sources: &[Source<'a>]) -> Vec<Pick<'a>> {
+/// The first sentence under each heading of the document that a question names, where it asks for that document as a
+/// whole: "회사 휴가 정책이 뭐야?" asks for what the 휴가 규정 rules, and not for the words that introduce it.
+fn overview<'a>(question: &str, sources: &[Source<'a>]) -> Option<Vec<Pick<'a>>> {
+    const RULES: &str = "정책|규정|규칙|제도|지침|policy|policies|rules|regulation";
+    const AROUND: &str = "회사|사내|우리|저희|전체|내용|설명|정책|규정|규칙|제도|지침|company|our|policy|policies|rule|regulation";
+    if !holds(&question.to_lowercase(), RULES) || Asked::of(question).is_for_one_thing() {
+        return None;
+    }
+    let named = |word: &String| !AROUND.split('|').any(|around| word.starts_with(around));
+    let subject: Vec<String> = content_words(question).into_iter().filter(named).collect();
+    let of_subject = |source: &&Source<'_>| {
+        let heads = source.title.split_once(" › ");
+        heads.is_some_and(|(document, _)| subject.iter().all(|word| document.to_lowercase().contains(word)))
+    };
+    let mut picks: Vec<Pick<'a>> = Vec::new();
+    for source in sources.iter().filter(of_subject).take(MOST_PARTS) {
+        let first = quotable(source.text).next().map(|sentence| Pick { sentence, source: *source });
+        first.into_iter().for_each(|pick| add(&mut picks, pick));
+    }
+    (!subject.is_empty() && picks.len() > 1).then_some(picks)
+}
+
+/// The first sentences of a place: of the sources whose title, or whose first line, names it.
+fn of_place<'a>(place: &Place, sources: &[Source<'a>]) -> Vec<Pick<'a>> {
     let mut picks = Vec::new();
     for source in sources {
         let first = source.text.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
-        if !article.is_named_in(source.title) && !article.is_named_in(first) {
+        if !place.is_named_in(source.title) && !place.is_named_in(first) {
             continue;
         }
         let sentences = quotable(source.text).take(ARTICLE_SENTENCES);
@@ -213,63 +238,6 @@ fn of_title<'a>(question: &str, kind: SourceKind, sources: &[Source<'a>]) -> Vec
                 .map(move |sentence| Pick { sentence, source: *source })
         })
         .collect()
-}
-
-/// The sentences of the sources with what they hold.
-struct Index<'a> {
-    candidates: Vec<(Pick<'a>, BTreeSet<String>)>,
-    titles: BTreeMap<&'a str, BTreeSet<String>>,
-}
-
-impl<'a> Index<'a> {
-    fn of(sources: &[Source<'a>]) -> Self {
-        let picks = sources
-            .iter()
-            .flat_map(|source| quotable(source.text).map(move |sentence| Pick { sentence, source: *source }));
-        let candidates = picks.take(MOST_SENTENCES).map(|pick| (pick, held(pick.sentence))).collect();
-        let titles = sources.iter().map(|source| (source.title, held(source.title))).collect();
-        Self { candidates, titles }
-    }
-
-    /// The sentence of these sources that shares most with the question. A feature counts the more, the fewer
-    /// sentences have it.
-    fn best(&self, question: &str, of: impl Fn(&Source<'a>) -> bool) -> Option<Pick<'a>> {
-        let wanted = wanted(question);
-        let candidates: Vec<_> = self.candidates.iter().filter(|(pick, _)| of(&pick.source)).collect();
-        let mut holders: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, has) in &candidates {
-            for feature in wanted.iter().filter(|feature| has.contains(*feature)) {
-                *holders.entry(feature).or_default() += 1;
-            }
-        }
-        let total = candidates.len() as f64;
-        let weight = |feature: &str| {
-            let holders = holders.get(feature).copied().unwrap_or(0) as f64;
-            (1.0 + total / (1.0 + holders)).ln()
-        };
-        let whole: f64 = wanted.iter().map(|feature| weight(feature)).sum();
-        let units = units_asked(question);
-        let mut best: Option<(f64, Pick<'a>)> = None;
-        for (pick, has) in candidates {
-            let title = self.titles.get(pick.source.title);
-            let (mut in_sentence, mut in_title) = (0.0, 0.0);
-            for feature in &wanted {
-                if has.contains(feature) {
-                    in_sentence += weight(feature);
-                } else if title.is_some_and(|title| title.contains(feature)) {
-                    in_title += weight(feature);
-                }
-            }
-            let score = (in_sentence + TITLE_SHARE * in_title) / whole;
-            // A title alone says nothing about which of its sentences answers.
-            let enough = in_sentence > 0.0 && score >= ENOUGH;
-            let rank = score + if holds_number_in(pick.sentence, units) { UNIT_BONUS } else { 0.0 };
-            if enough && best.is_none_or(|(most, _)| rank > most) {
-                best = Some((rank, *pick));
-            }
-        }
-        best.map(|(_, pick)| pick)
-    }
 }
 
 /// The sentences of a text that may be quoted: no headings, none endless.
@@ -313,26 +281,6 @@ fn joint(text: &str) -> Option<(usize, usize)> {
     JOINTS.iter().filter_map(|joint| text.find(joint).map(|at| (at, joint.len()))).min()
 }
 
-/// The units in which a question wants its number: "며칠" asks for days, "얼마" for money.
-fn units_asked(question: &str) -> &'static [&'static str] {
-    const ASKED: [(&str, &[&str]); 7] = [
-        ("며칠", &["일"]),
-        ("몇 일", &["일"]),
-        ("몇 시간", &["시간"]),
-        ("몇 자", &["자"]),
-        ("얼마", &["원", "만 원"]),
-        ("how many days", &[" days", " day"]),
-        ("how much", &[" won", " dollars"]),
-    ];
-    let question = question.to_lowercase();
-    ASKED.iter().find(|(word, _)| question.contains(word)).map_or(&[], |(_, units)| units)
-}
-
-fn holds_number_in(sentence: &str, units: &[&str]) -> bool {
-    let digits = sentence.char_indices().filter(|(_, char)| char.is_ascii_digit());
-    digits.map(|(at, _)| &sentence[at + 1..]).any(|rest| units.iter().any(|unit| rest.starts_with(unit)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,6 +307,34 @@ mod tests {
             "Own ① 대금은 5천만 원으로 한다. | Own ② 대금은 30일 안에 지급한다. | Standard 대금은 10일 안에 지급한다."
         );
         assert_eq!(found("제9조와 제77조는?"), "Own 갑은 30일 전에 알리고 해지할 수 있다. | ? 제77조");
+    }
+
+    #[test]
+    fn of_a_place_that_is_not_there_no_neighbour_is_told() {
+        for question in
+            ["제5조의2 알려줘", "제99조 내용은?", "제5-2조 보여줘", "별지 1 보여줘", "부칙 제5조는?"]
+        {
+            let told = found(question);
+            assert!(told.starts_with("? ") && !told.contains('|'), "{question}: {told}");
+        }
+        let told = found("제99조의 대금은 언제 지급하나요?");
+        assert!(told.contains("30일 안에 지급한다") && told.ends_with("? 제99조"), "{told}");
+    }
+
+    #[test]
+    fn who_asks_for_a_whole_document_is_told_its_rules_and_not_its_preamble() {
+        let sources = [
+            source("휴가 규정", "이 규정은 회사의 본보기 문서이다.", 1),
+            source("휴가 규정 › 연차휴가", "연차휴가 15일을 준다. 반일로 나눌 수 있다.", 2),
+            source("휴가 규정 › 병가", "병가는 60일까지 쓴다.", 3),
+            source("경비 규정 › 출장비", "출장비는 실비로 한다.", 4),
+        ];
+        let told = |question: &str| {
+            let found = answers(question, &sources);
+            found.picks.iter().map(|pick| pick.sentence).collect::<Vec<_>>().join(" | ")
+        };
+        assert_eq!(told("회사 휴가 정책이 뭐야?"), "연차휴가 15일을 준다. | 병가는 60일까지 쓴다.");
+        assert_eq!(told("휴가 규정에서 병가는 며칠이야?"), "병가는 60일까지 쓴다.");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::say::Say;
 use super::text::content_words;
 use super::turn::Turn;
 use super::wish::Wish;
-use crate::message::ToolResult;
+use crate::message::{Origin, ToolResult};
 
 /// The most lines of a result that are shown.
 const MOST_LINES: usize = 20;
@@ -21,6 +21,12 @@ pub(super) fn is_search(name: &str) -> bool {
     ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"]
         .iter()
         .any(|search| name.ends_with(search))
+}
+
+/// Whether a person did not let the tool be run: nothing has failed then.
+pub(super) fn is_refused(result: &ToolResult) -> bool {
+    let said = ["사용자가 이 호출을 거절했습니다", "the person refused this call"];
+    result.failed && result.origin == Origin::Program && said.iter().any(|words| result.text.ends_with(words))
 }
 
 /// Whether a result of this turn tells what a wish is for.
@@ -68,6 +74,9 @@ pub(super) fn told(turn: &Turn<'_>, result: &ToolResult) -> Vec<String> {
     let Some(first) = lines(&result.text).next() else {
         return vec![Say::ResultEmpty.with(turn.tongue, &[name])];
     };
+    if is_refused(result) {
+        return vec![Say::Refused.with(turn.tongue, &[name])];
+    }
     if result.failed {
         return vec![match of_calculator(result) {
             Some((say, why)) => say.with(turn.tongue, &[why]),

@@ -16,6 +16,8 @@ pub(super) enum Say {
     QuoteMore,
     /// Quotes the result of a searching tool: tool, sentence.
     QuoteTool,
+    /// Quotes the text that came with the question: sentence.
+    QuoteGiven,
     /// Recalls a fact: value, sentence.
     Recall,
     /// Recalls something said: sentence.
@@ -34,6 +36,10 @@ pub(super) enum Say {
     NotFoundNear,
     /// Found nothing for a part of the question: part.
     NotFoundPart,
+    /// A place that was named is not there: place.
+    NotFoundPlace,
+    /// What was said about a search: note.
+    Noted,
     /// Greets.
     Hello,
     /// Is thanked.
@@ -74,6 +80,8 @@ pub(super) enum Say {
     ResultCut,
     /// A tool failed: tool, reason.
     Failed,
+    /// A person did not let a tool be run: tool.
+    Refused,
     /// What a memory holds: facts.
     Recalled,
     /// What was to be computed is no formula: why.
@@ -101,12 +109,13 @@ pub(super) enum Say {
 impl Say {
     /// Every sentence.
     #[cfg(test)]
-    pub(super) const ALL: [Self; 45] = [
+    pub(super) const ALL: [Self; 49] = [
         Self::Quote,
         Self::QuoteContract,
         Self::QuoteStandard,
         Self::QuoteMore,
         Self::QuoteTool,
+        Self::QuoteGiven,
         Self::Recall,
         Self::RecallSaid,
         Self::RecallSummary,
@@ -116,6 +125,8 @@ impl Say {
         Self::NotFound,
         Self::NotFoundNear,
         Self::NotFoundPart,
+        Self::NotFoundPlace,
+        Self::Noted,
         Self::Hello,
         Self::Welcome,
         Self::Bye,
@@ -136,6 +147,7 @@ impl Say {
         Self::ResultEmpty,
         Self::ResultCut,
         Self::Failed,
+        Self::Refused,
         Self::Recalled,
         Self::NoFormula,
         Self::NoValue,
@@ -185,6 +197,9 @@ impl Say {
             Self::QuoteTool => {
                 ("도구 {}의 결과에 이렇게 적혀 있습니다: \"{}\"", "The result of {} says: \"{}\"")
             }
+            Self::QuoteGiven => {
+                ("함께 주신 글에 이렇게 적혀 있습니다: \"{}\"", "The text you gave says: \"{}\"")
+            }
             Self::Recall => (
                 "{}입니다. 이 대화에서 \"{}\" 하고 말씀하셨습니다.",
                 "{}. You said in this conversation: \"{}\"",
@@ -208,6 +223,8 @@ impl Say {
                 "I did not find it in the documents. Nearest headings: {}",
             ),
             Self::NotFoundPart => ("이 부분은 찾지 못했습니다: \"{}\"", "I did not find this part: \"{}\""),
+            Self::NotFoundPlace => ("문서에서 찾지 못했습니다: {}", "I did not find it in the documents: {}"),
+            Self::Noted => ("찾아본 결과: {}", "Looked up: {}"),
             Self::Hello => ("안녕하세요.", "Hello."),
             Self::Welcome => (
                 "천만에요. 더 궁금한 것이 있으면 물어보세요.",
@@ -253,6 +270,10 @@ impl Say {
                 ("결과가 길어 앞부분만 보여 드립니다.", "The result is long; only its beginning is shown.")
             }
             Self::Failed => ("도구 {}의 호출이 실패했습니다: {}", "The tool {} failed: {}"),
+            Self::Refused => (
+                "거절하셔서 도구 {}의 호출을 하지 않았습니다.",
+                "The call of the tool {} was not made, because you refused it.",
+            ),
             Self::Recalled => ("기억하는 것: {}", "What I remember: {}"),
             Self::NoFormula => (
                 "죄송합니다. 계산식이 올바르지 않습니다: {}",

@@ -203,6 +203,7 @@ fn is_empty_word(word: &str) -> bool {
         would of to in on at for from by with and or if it its this that these those i you we he she they my your \
         our me us how what when where which who whom why many much long there have has had get \
         그 이 저 것 수 등 및 또는 그리고 나는 저는 내 제 우리 뭐 뭐야 뭔가요 무엇 무엇인가요 누구 누구인가요 어디 언제 언제까지 왜 \
+        언제야 언제예요 언제인가요 언제지 언제까지야 언제까지예요 언제까지인가요 누구야 어디야 얼마야 얼마예요 얼마지 \
         어떻게 어떤 얼마 얼마나 얼마인가요 얼마까지 며칠 며칠까지 며칠인가요 며칠이나 며칠이야 며칠이에요 몇 몇일 몇시 있나요 있어 있어요 있습니까 \
         있는지 있는 되나요 돼 돼요 됩니까 되는지 하나요 해 해요 합니까 하는지 하는 해야 한다 된다 있다 알려줘 알려 \
         알려주세요 줘 주세요 말해줘 인가요 입니까 쓸 할 될 대해 대한 관한 궁금해 궁금합니다 가능한가요 ";

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::results;
 use super::text::{Language, language};
 use crate::marks::without_marks;
 use crate::message::{Message, Origin, Part, Passage, Role, ToolCall, ToolResult};
@@ -9,6 +10,12 @@ use crate::model::ChatRequest;
 
 /// The most bytes of a message that rules look at; of a longer one the first and the last half of this.
 const MOST_READ: usize = 16 * 1024;
+
+/// The message that holds what was looked up.
+const MATERIAL: &str = "material";
+
+/// How a line begins that is said about a search, and is no word of what was found.
+const NOTED: &str = "※ ";
 
 /// How a line of an extractive summary begins that was said by the person.
 pub(super) const SAID_BY_USER: [&str; 2] = ["사용자: ", "User: "];
@@ -28,6 +35,13 @@ pub(super) struct Turn<'a> {
     pub(super) summary: Vec<String>,
     /// The material from documents.
     pub(super) passages: Vec<&'a Passage>,
+    /// Whether documents were looked up for the question, whatever was found.
+    pub(super) looked: bool,
+    /// What those who looked something up have to say about it beside the places they found, such as that an article is
+    /// not there.
+    pub(super) notes: Vec<&'a str>,
+    /// Texts of others that came with the question.
+    pub(super) attached: Vec<&'a str>,
     /// The tools called since the person spoke.
     pub(super) calls: Vec<&'a ToolCall>,
     /// What they gave back.
@@ -59,7 +73,11 @@ impl<'a> Turn<'a> {
             .map(|text| without_marks(&text))
             .collect();
         let spoken = std::iter::once(&question).chain(said.iter().rev());
-        let tongue = spoken.filter_map(|text| language(text)).next().unwrap_or(Language::English);
+        // A question without a word, such as a formula, is answered in the language that the program speaks.
+        let prompt = || of_role(messages, Role::System).map(|one| written_by(one, Origin::Program));
+        let tongue = spoken.filter_map(|text| language(text)).next();
+        let tongue = tongue.or_else(|| prompt().find_map(|text| language(&text)));
+        let tongue = tongue.unwrap_or(Language::English);
         let since = start_of_turn(messages, newest);
         let turn = &messages[since..];
         Some(Self {
@@ -67,6 +85,9 @@ impl<'a> Turn<'a> {
             answered,
             summary: summary_lines(messages).iter().map(|line| without_marks(line)).collect(),
             passages: passages(messages),
+            looked: of_role(messages, Role::System).any(|message| message.id.as_str() == MATERIAL),
+            notes: notes(messages, turn),
+            attached: attached(&messages[newest]),
             calls: turn.iter().flat_map(Message::tool_calls).collect(),
             results: turn.iter().flat_map(Message::tool_results).collect(),
             tongue,
@@ -106,7 +127,9 @@ pub(super) fn summary_lines(messages: &[Message]) -> Vec<String> {
     for message in of_role(messages, Role::System) {
         let named = message.id.as_str().contains("summar");
         for part in &message.parts {
-            let Part::Text { text, origin } = part else { continue };
+            let Part::Text { text, origin: origin @ (Origin::Program | Origin::Model) } = part else {
+                continue;
+            };
             let mut inside = named || *origin == Origin::Model;
             for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
                 if let Some(opens) = heading(line) {
@@ -169,6 +192,34 @@ fn passages(messages: &[Message]) -> Vec<&Passage> {
             _ => None,
         })
         .collect()
+}
+
+/// The lines of searching tools, or of what was found, that are marked as notes.
+fn notes<'a>(messages: &'a [Message], turn: &'a [Message]) -> Vec<&'a str> {
+    let results = turn.iter().flat_map(Message::tool_results);
+    let results =
+        results.filter(|result| results::is_search(&result.name)).map(|result| result.text.as_str());
+    let found = of_role(messages, Role::System).filter(|message| message.id.as_str() == MATERIAL);
+    let found = found.flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let mut notes: Vec<&str> = Vec::new();
+    for note in results.chain(found).flat_map(str::lines).filter_map(|line| line.strip_prefix(NOTED)) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
+/// What others wrote in a message of the person.
+fn attached(message: &Message) -> Vec<&str> {
+    let texts = message.parts.iter().filter_map(|part| match part {
+        Part::Text { text, origin: Origin::Document | Origin::Web } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
 }
 
 fn bounded(text: &str) -> String {

@@ -28,17 +28,25 @@ pub struct StartRun {
     /// The collection of documents to look in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection: Option<String>,
+    /// A text that comes with the question and that the person did not type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
 }
 
 impl StartRun {
     /// Asks an agent.
     pub fn new(agent: impl Into<String>, message: impl Into<String>) -> Self {
         let (agent, message) = (agent.into(), message.into());
-        Self { agent, message, if_busy: None, contract_id: None, collection: None }
+        Self { agent, message, if_busy: None, contract_id: None, collection: None, document: None }
     }
 
-    pub(crate) fn options(&self) -> AskOptions {
-        let (contract_id, collection) = (self.contract_id.clone(), self.collection.clone());
-        AskOptions { contract_id, collection, ..AskOptions::default() }
+    /// What comes with the question.
+    pub fn options(&self) -> AskOptions {
+        AskOptions {
+            contract_id: self.contract_id.clone(),
+            collection: self.collection.clone(),
+            document: self.document.clone(),
+            ..AskOptions::default()
+        }
     }
 }

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use super::Assistant;
 use super::state::{AssistantState, AssistantStateUpdate, NextAction};
 use crate::nodes::{
-    Caller, DECIDING, Step, Words, Work, ask_for, call_tools, material, out_of_rounds, room_beside,
-    transcript, verified, within,
+    BYTES_PER_TOKEN, Caller, DECIDING, Step, Words, Work, ask_for, call_tools, cut as cut_text, fitted,
+    last_words, material, room_beside, transcript, verified, within,
 };
 use crate::source::{Source, without_old_marks};
 use crate::state::{cut, spoken};
@@ -95,7 +95,10 @@ pub(super) async fn memory(
         format!("summing up {count} older messages"),
     );
     let summary = work.ask(&own.models, request, Words::Hidden).await?.text;
-    let window = state.summary.and(summary.trim(), own.limits.max_summaries);
+    // However much a model writes, a summary is what fits beside the conversation.
+    let most =
+        usize::try_from(own.limits.summary_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+    let window = state.summary.and(cut_text(summary.trim(), most), own.limits.max_summaries);
     let gone = Changes::remove(older.iter().map(|message| message.id.as_str()));
     let progress = state.progress.after("memory", work.calls());
     Ok(AssistantState::update().summary(window).messages(gone).progress(progress))
@@ -110,13 +113,8 @@ pub(super) async fn agent(
     let work = Work::new(cx, state.progress.language);
     let request = own.answer_request(&state)?;
     let may_call = request.tool_choice == ToolChoice::Auto;
-    let mut reply = work.ask(&own.models, request, Words::Shown).await?;
-    if !may_call {
-        reply.tool_calls.clear();
-        if reply.text.trim().is_empty() {
-            reply.text = out_of_rounds(work.language).to_owned();
-        }
-    }
+    let asked = work.ask(&own.models, request, Words::Shown).await;
+    let reply = if may_call { asked? } else { last_words(&work, asked)? };
     let (text, calls) = (reply.text.clone(), !reply.tool_calls.is_empty());
     let progress = state.progress.after("agent", work.calls());
     let update = AssistantState::update().messages(reply.into_message(work.cx.new_id())).progress(progress);
@@ -196,7 +194,8 @@ impl Assistant {
         messages.extend(within(without_old_marks(&state.messages), room, language));
         let rounds_left = state.progress.tool_rounds < self.limits.max_tool_rounds && !tools.is_empty();
         let tool_choice = if rounds_left { ToolChoice::Auto } else { ToolChoice::None };
-        Ok(ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) })
+        let request = ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) };
+        Ok(fitted(request, self.limits.context_length, language))
     }
 
     pub(super) fn explain(&self, node: &str, state: &AssistantState) -> Vec<ChatRequest> {

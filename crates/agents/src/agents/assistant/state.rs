@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agents::{AskOptions, Chat, Turn};
 use crate::source::Source;
-use crate::state::{ByMessageId, Progress, asked_now};
+use crate::state::{ByMessageId, Progress, asked_now, read_along};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
@@ -66,14 +66,18 @@ impl AssistantState {
 
 impl Chat for AssistantState {
     fn asked(message: &str, options: &AskOptions) -> AssistantStateUpdate {
-        Self::update()
+        let update = Self::update()
             .messages(asked_now(message, options))
             .context(None)
             .next_action(None)
             .route_reason(None)
             .sources(Vec::new())
             .collection(options.collection.clone())
-            .progress(Progress::default())
+            .progress(Progress::default());
+        match read_along(options) {
+            Some(read) => update.taint(read),
+            None => update,
+        }
     }
 
     fn turn(&self) -> Turn {

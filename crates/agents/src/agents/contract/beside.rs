@@ -1,20 +1,15 @@
 //! Contracts beside their standards: the article that answers to another, what is missing, what was added.
 
-use doran_retrieval::Document;
-use doran_retrieval::contract::{Comparison, Contract, Reference, compare};
+use doran_retrieval::contract::{Contract, Reference};
 use serde::Deserialize;
 
+use super::alike::{Answering, Forms};
 use super::desk::Shelf;
 use super::findings::Findings;
 use crate::language::Language;
 
 /// Most contracts that are laid beside the standards at once.
 const MOST_CONTRACTS: usize = 20;
-/// Most standards that each of them is laid beside.
-const MOST_STANDARDS: usize = 12;
-/// Of the articles of a contract or its standard, whichever has fewer, this many must meet: one in this number. With
-/// fewer the two are not of one kind.
-const MEET: usize = 3;
 
 /// What is wanted of a contract and its standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -36,8 +31,7 @@ pub(super) fn beside(
     wanted: Beside,
     language: Language,
 ) -> Findings {
-    let forms: Vec<(&Document, Contract)> =
-        standards.documents.iter().map(|form| (form, Contract::parse(form))).take(MOST_STANDARDS).collect();
+    let forms = Forms::of(standards);
     let mut findings = Findings::default();
     let mut seen = 0;
     for own in &contracts.documents {
@@ -51,17 +45,40 @@ pub(super) fn beside(
             findings.unread += 1;
             continue;
         }
-        let Some((form, standard, found)) = most_alike(&forms, own, &contract) else { continue };
+        let title = &own.title;
+        let Some(Answering { document: form, standard, found }) = forms.answering(own, &contract) else {
+            findings.notes.push(language.pick(
+                format!("「{title}」과(와) 견줄 같은 종류의 표준계약서가 없습니다."),
+                format!("There is no standard contract of the same kind as “{title}”."),
+            ));
+            if let Some(at) = asked {
+                let ours = &contract.articles[at];
+                findings.add(own, &contract, ours, ours.range.clone(), None);
+            }
+            continue;
+        };
         let lacks = |title: &str| {
             Some(language.pick(format!("「{title}」에 없는 조항"), format!("not in “{title}”")))
         };
         match (wanted, asked) {
             (Beside::Missing, _) => {
+                if found.missing.is_empty() {
+                    findings.notes.push(language.pick(
+                        format!("「{title}」에 빠진 조항이 없습니다 (「{}」과(와) 견줌).", form.title),
+                        format!("“{title}” lacks no article (beside “{}”).", form.title),
+                    ));
+                }
                 for article in found.missing.iter().filter_map(|number| standard.article(*number)) {
-                    findings.add(form, standard, article, article.range.clone(), lacks(&own.title));
+                    findings.add(form, standard, article, article.range.clone(), lacks(title));
                 }
             }
             (Beside::Extra, _) => {
+                if found.extra.is_empty() {
+                    findings.notes.push(language.pick(
+                        format!("「{title}」에 더 있는 조항이 없습니다 (「{}」과(와) 견줌).", form.title),
+                        format!("“{title}” has no article beyond “{}”.", form.title),
+                    ));
+                }
                 for article in found.extra.iter().filter_map(|number| contract.article(*number)) {
                     findings.add(own, &contract, article, article.range.clone(), lacks(&form.title));
                 }
@@ -74,7 +91,7 @@ pub(super) fn beside(
                 let alone = if theirs.is_none() { lacks(&form.title) } else { None };
                 findings.add(own, &contract, ours, ours.range.clone(), alone);
                 if let Some(theirs) = theirs {
-                    let (title, number) = (&own.title, ours.number);
+                    let number = ours.number;
                     let remark = language.pick(
                         format!("「{title}」 {number}에 해당"),
                         format!("answers to {number} of “{title}”"),
@@ -84,8 +101,21 @@ pub(super) fn beside(
             }
         }
     }
-    findings.unread += contracts.left_out;
+    findings.unread += contracts.left_out + standards.left_out;
     findings
+}
+
+/// The standards that answer to the contracts; of so many kinds as there are contracts.
+pub(super) fn standards_of(contracts: &Shelf, standards: &Shelf) -> Shelf {
+    let forms = Forms::of(standards);
+    let mut near = Shelf::default();
+    for own in contracts.documents.iter().take(MOST_CONTRACTS) {
+        let Some(answering) = forms.answering(own, &Contract::parse(own)) else { continue };
+        if near.documents.iter().all(|known| known.id != answering.document.id) {
+            near.documents.push(answering.document.clone());
+        }
+    }
+    near
 }
 
 /// The article that a number or a title names.
@@ -94,27 +124,4 @@ fn article(contract: &Contract, query: &str) -> Option<usize> {
     let by_title = || contract.titled(query).into_iter().next().map(|(article, _)| article);
     let named = by_number.or_else(by_title)?;
     contract.articles.iter().position(|article| std::ptr::eq(article, named))
-}
-
-type Form<'a> = (&'a Document, Contract);
-
-/// The standard that a contract is most like, if it is of one kind with any.
-fn most_alike<'a>(
-    forms: &'a [Form<'a>],
-    own: &Document,
-    contract: &Contract,
-) -> Option<(&'a Document, &'a Contract, Comparison)> {
-    let mut best: Option<(f64, (&Document, &Contract, Comparison))> = None;
-    for (form, standard) in forms.iter().filter(|(form, _)| form.id != own.id) {
-        let found = compare((standard, form), (contract, own));
-        let fewer = standard.articles.len().min(contract.articles.len());
-        if found.matched.is_empty() || found.matched.len() * MEET < fewer {
-            continue;
-        }
-        let score: f64 = found.matched.iter().map(|pair| pair.score).sum();
-        if best.as_ref().is_none_or(|(most, _)| score > *most) {
-            best = Some((score, (form, standard, found)));
-        }
-    }
-    best.map(|(_, found)| found)
 }

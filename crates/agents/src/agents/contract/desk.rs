@@ -1,5 +1,6 @@
 //! The documents that a turn is about: the user's contracts and the standards, each shelf for itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use doran_retrieval::contract::Contract;
@@ -33,6 +34,13 @@ pub(super) enum Whose {
 pub(super) struct Shelf {
     pub(super) documents: Vec<Document>,
     pub(super) left_out: usize,
+}
+
+impl Shelf {
+    /// How many kinds of documents there are.
+    pub(super) fn kinds(&self) -> usize {
+        self.documents.iter().map(|document| &document.kind).collect::<BTreeSet<_>>().len()
+    }
 }
 
 impl Desk {

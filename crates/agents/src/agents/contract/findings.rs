@@ -6,6 +6,7 @@ use doran_retrieval::contract::{Article, Contract, Reference, references};
 use doran_retrieval::{Document, Passage};
 use serde::{Deserialize, Serialize};
 
+use super::appendix::Attached;
 use crate::source::{Source, SourceKind};
 
 /// Most articles found by a title in one contract.
@@ -23,9 +24,20 @@ pub(super) struct Findings {
     /// Articles that were found as well and are not among these.
     #[serde(default)]
     pub(super) left_out: usize,
+    /// What has to be said though there is no place to show for it, such as that nothing is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
     /// Contracts that were not looked at.
     #[serde(default)]
     pub(super) unread: usize,
+}
+
+/// A place in a document, and what it is called.
+struct Place {
+    headings: Vec<String>,
+    article: String,
+    clause: Option<String>,
+    range: Range<usize>,
 }
 
 /// The place that a reference names, in each of the documents that have it.
@@ -35,6 +47,24 @@ pub(super) fn located(documents: &[Document], reference: &Reference) -> Findings
         let contract = Contract::parse(document);
         if let Some((article, range)) = contract.locate(reference) {
             findings.add(document, &contract, article, range, None);
+        }
+    }
+    findings
+}
+
+/// What is attached to the documents under this name.
+pub(super) fn attached(documents: &[Document], name: &Attached) -> Findings {
+    let mut findings = Findings::default();
+    for document in documents {
+        let contract = Contract::parse(document);
+        for appendix in contract.appendices.iter().filter(|appendix| name.names(appendix)) {
+            let Some(article) = name.article(appendix) else { continue };
+            let heading = format!("{} {}", appendix.label, appendix.title).trim().to_owned();
+            let number = article.map(|article| article.number.to_string());
+            let headings = std::iter::once(heading).chain(article.map(Article::heading)).collect();
+            let range = article.map_or(&appendix.range, |article| &article.range).clone();
+            let called = std::iter::once(appendix.label.clone()).chain(number).collect::<Vec<_>>().join(" ");
+            findings.place(document, &contract, Place { headings, article: called, clause: None, range });
         }
     }
     findings
@@ -70,21 +100,27 @@ impl Findings {
         range: Range<usize>,
         remark: Option<String>,
     ) {
+        let clause =
+            article.clauses.iter().find(|clause| clause.range == range).map(|clause| clause.label.clone());
+        let headings = contract.headings(article).into_iter().chain(remark).collect();
+        let article = article.number.to_string();
+        self.place(document, contract, Place { headings, article, clause, range });
+    }
+
+    fn place(&mut self, document: &Document, contract: &Contract, place: Place) {
+        let Place { headings, article, clause, range } = place;
         let Some(text) = document.text.get(range.clone()) else { return };
         if self.found.len() >= MOST_FOUND {
             self.left_out += 1;
             return;
         }
         let text = text.trim_end();
-        let clause =
-            article.clauses.iter().find(|clause| clause.range == range).map(|clause| clause.label.clone());
-        let place = contract.headings(article).into_iter().chain(remark);
         self.found.push(Source {
             number: 0,
             document: document.id.to_string(),
-            title: std::iter::once(document.title.clone()).chain(place).collect::<Vec<_>>().join(" › "),
+            title: std::iter::once(document.title.clone()).chain(headings).collect::<Vec<_>>().join(" › "),
             kind: SourceKind::of(&document.kind),
-            article: Some(article.number.to_string()),
+            article: Some(article),
             clause,
             page: document.page_of(range.start),
             passage: doran_retrieval::PassageId::at(&document.id, range.start).to_string(),

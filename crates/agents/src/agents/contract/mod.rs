@@ -9,6 +9,8 @@
 //!                                                       evaluator ◀────────┘
 //! ```
 
+mod alike;
+mod appendix;
 mod beside;
 mod desk;
 mod findings;

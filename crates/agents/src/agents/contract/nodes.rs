@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use doran_engine::state::Changes;
 use doran_engine::{Cx, NodeError, Snap};
-use doran_llm::{Message, ToolCall, ToolResult};
+use doran_llm::{Message, Origin, ToolCall, ToolResult};
 use serde_json::json;
 
 use super::Contracts;
@@ -19,6 +19,7 @@ use crate::language::Language;
 use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, sorted, tenant, verified_as};
 use crate::source::{Source, SourceKind};
 use crate::state::spoken;
+use crate::tools::Taint;
 
 /// Messages that stay in the working state: this turn and the one before.
 const KEPT_MESSAGES: usize = 4;
@@ -105,7 +106,7 @@ pub(super) async fn planner(
     let first = state.iteration_count == 0 && state.tool_history.is_empty();
     let mut rules = if first { proposed(&state.user_message, &titles) } else { Vec::new() };
     rules.retain(|call| own.may_call(&call.name));
-    let request = own.plan_request(&state, &rules, documents)?;
+    let request = own.plan_request(&state, &rules, &documents)?;
     let reply = work.ask(&own.models, request, Words::Hidden).await?;
     let wanted: Vec<ToolCall> = rules.into_iter().chain(reply.tool_calls).collect();
     let asked = !wanted.is_empty();
@@ -121,7 +122,11 @@ pub(super) async fn planner(
     };
     work.thinking(Step::ToolSelected, ko, en);
     let progress = state.progress.after("planner", work.calls());
-    Ok(ContractState::update().next_tools(next).all_tools_skipped(skipped).progress(progress))
+    let update = ContractState::update().next_tools(next).all_tools_skipped(skipped).progress(progress);
+    // The model has read the names of the documents, and chose with them before it.
+    let read = if documents.is_empty() { Taint::default() } else { Taint::from_origin(Origin::Document) };
+    let taint = state.taint.and(read);
+    Ok(if taint == state.taint { update } else { update.taint(taint) })
 }
 
 /// Runs the tools one after another.
@@ -159,12 +164,14 @@ async fn execute(
     let mut explored = state.explored_articles.clone();
     let mut unexplored = state.unexplored_articles.clone();
     let mut taint = state.taint;
+    let mut ran = Vec::new();
     for calls in batches {
         let caller = Caller { toolbox: &toolbox, read: &state.messages, taint, sessions: &sessions };
         let called = call_tools(&work, &caller, calls).await?;
         taint = taint.and(called.taint);
         sessions.extend(called.sessions.clone());
         changed.extend(called.sessions);
+        ran.extend(called.ran);
         for ((call, result), data) in calls.iter().zip(called.results).zip(called.data) {
             let findings: Findings = serde_json::from_value(data).unwrap_or_default();
             for source in findings.found {
@@ -174,13 +181,12 @@ async fn execute(
             unexplored.extend(findings.refers_to);
             let ToolResult { text, failed, origin, .. } = result;
             let (iteration, call) = (state.iteration_count, call.clone());
-            history.push(ToolRun { iteration, call, text, failed, origin });
+            history.push(ToolRun { iteration, call, text, failed, origin, notes: findings.notes });
         }
     }
     each_once(&mut explored);
     each_once(&mut unexplored);
     unexplored.retain(|article| !explored.contains(article));
-    let names: Vec<&str> = state.next_tools.iter().map(|call| call.name.as_str()).collect();
     let update = ContractState::update();
     let update = if changed.is_empty() { update } else { update.sessions(changed) };
     Ok(update
@@ -190,7 +196,7 @@ async fn execute(
         .unexplored_articles(unexplored)
         .next_tools(Vec::new())
         .taint(taint)
-        .progress(state.progress.after(node, 0).with_tools(names)))
+        .progress(state.progress.after(node, 0).with_tools(ran.iter().map(String::as_str))))
 }
 
 /// An answer, and what of the messages before it stays.

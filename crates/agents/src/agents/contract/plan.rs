@@ -4,6 +4,7 @@ use doran_llm::ToolCall;
 use doran_retrieval::contract::references;
 use serde_json::json;
 
+use super::appendix::Attached;
 use super::state::{ContractState, signature};
 
 /// Most calls of one round.
@@ -12,6 +13,12 @@ const MOST_CALLS: usize = 8;
 /// Calls that the question itself names: articles by number, articles by a quoted or known title.
 pub(super) fn proposed(question: &str, titles: &[String]) -> Vec<ToolCall> {
     let mut calls = Vec::new();
+    let mut question = question.to_owned();
+    while let Some((attached, range)) = Attached::find(&question) {
+        calls.push(call("get_article_by_index", json!({ "article": attached.to_string() })));
+        question.replace_range(range, " ");
+    }
+    let question = question.as_str();
     for reference in references(question).iter().filter(|reference| reference.law.is_none()) {
         calls.push(call("get_article_by_index", json!({ "article": reference.to_string() })));
     }
@@ -109,6 +116,15 @@ mod tests {
             &[r#"get_article_by_title({"title":"손해배상의 예정"})"#],
         );
         check("안녕하세요", &["목적"], &[]);
+        check("별지 1 보여줘", &[], &[r#"get_article_by_index({"article":"별지 1"})"#]);
+        check(
+            "부칙 제1조와 제3조는?",
+            &[],
+            &[
+                r#"get_article_by_index({"article":"부칙 제1조"})"#,
+                r#"get_article_by_index({"article":"제3조"})"#,
+            ],
+        );
     }
 
     #[test]
@@ -119,6 +135,7 @@ mod tests {
             text: String::new(),
             failed: false,
             origin: doran_llm::Origin::Document,
+            notes: Vec::new(),
         };
         let state = ContractState { tool_history: vec![done], ..ContractState::default() };
         let wanted = ["5조", "제6조", "제 6 조", "제7조"]

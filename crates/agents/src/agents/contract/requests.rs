@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::Contracts;
 use super::desk::Desk;
 use super::state::{ContractState, ToolRun, signature};
-use super::tools::TOOLS;
+use super::tools::{NOTED, TOOLS};
 use crate::language::Language;
 use crate::nodes::{DECIDING, fitted, room_beside, within};
 use crate::prompt::PlanPrompt;
@@ -102,7 +102,7 @@ impl Contracts {
         &self,
         state: &ContractState,
         rules: &[ToolCall],
-        documents: Vec<String>,
+        documents: &[String],
     ) -> Result<ChatRequest, NodeError> {
         let plan = PlanPrompt {
             missing_info: state.missing_info.clone().unwrap_or_default(),
@@ -110,15 +110,17 @@ impl Contracts {
             done: state.tool_history.iter().map(|run| signature(&run.call)).collect(),
             explored: state.explored_articles.clone(),
             unexplored: state.unexplored_articles.clone(),
-            documents,
             more: self.more_names(),
         };
-        let system = self.prompts.plan(state.progress.language, plan)?;
+        let language = state.progress.language;
+        let system = self.prompts.plan(language, plan)?;
+        let mut messages = worked(state, system);
+        messages.splice(1..1, named(documents, language));
         let request = ChatRequest {
             purpose: Purpose::Plan,
             tools: self.specs(state)?,
             tool_choice: ToolChoice::Auto,
-            ..ChatRequest::new(worked(state, system))
+            ..ChatRequest::new(messages)
         };
         Ok(fitted(request, self.context_length, state.progress.language))
     }
@@ -146,6 +148,7 @@ impl Contracts {
         let system = self.prompts.contract(language, previous, !more.is_empty())?;
         let mut messages = vec![Message::system("system", system)];
         messages.extend(kept_apart(&state.collected_info, language));
+        messages.extend(beside_places(state, language));
         if previous {
             messages.extend(state.previous_turn());
         }
@@ -164,7 +167,7 @@ impl Contracts {
         let request = match node {
             "scope_validator" => self.scope_request(state),
             "check_previous_context" => self.previous_request(state),
-            "planner" => self.plan_request(state, &[], Vec::new()),
+            "planner" => self.plan_request(state, &[], &[]),
             "evaluator" => self.evaluate_request(state),
             "respond" => self.answer_request(state),
             _ => return Vec::new(),
@@ -186,6 +189,18 @@ fn worked(state: &ContractState, system: String) -> Vec<Message> {
     messages
 }
 
+/// The names of the documents. Whoever wrote a document wrote its name, so they are material and no words of a prompt.
+fn named(documents: &[String], language: Language) -> Option<Message> {
+    let heading = language.pick("[계약서 목록]", "[The contracts]").to_owned();
+    let names = documents.iter().map(|name| format!("- {name}")).collect::<Vec<_>>().join("\n");
+    let parts = vec![
+        Part::Text { text: heading, origin: Origin::Program },
+        Part::Text { text: names, origin: Origin::Document },
+    ];
+    let message = Message { id: MessageId::new("documents"), role: Role::System, parts };
+    (!documents.is_empty()).then_some(message)
+}
+
 fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {
     let calls = runs.iter().map(|run| Part::ToolCall(run.call.clone())).collect();
     let results = runs.iter().map(|run| ToolResult {
@@ -199,6 +214,30 @@ fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {
         Message { id: MessageId::new("calls"), role: Role::Assistant, parts: calls },
         Message::tool_output("results", results),
     ]
+}
+
+/// What has to be said beside the places: that nothing was found, or what those who looked noted.
+fn beside_places(state: &ContractState, language: Language) -> Option<Message> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in state.tool_history.iter().flat_map(|run| &run.notes).map(|note| format!("{NOTED}{note}")) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    let looked = state.tool_history.iter().any(|run| TOOLS.contains(&run.call.name.as_str()));
+    let heading = language.pick("[찾아본 결과]", "[What was looked up]");
+    let nothing = language.pick("찾은 조항이 없습니다.", "No article was found.");
+    let text = match (state.collected_info.is_empty(), notes.is_empty()) {
+        (true, true) if looked => format!("{heading}\n{nothing}"),
+        (_, true) => return None,
+        (_, false) => heading.to_owned(),
+    };
+    let mut parts = vec![Part::Text { text, origin: Origin::Program }];
+    if !notes.is_empty() {
+        // They hold names of documents.
+        parts.push(Part::Text { text: format!("\n{}", notes.join("\n")), origin: Origin::Document });
+    }
+    Some(Message { id: MessageId::new("material"), role: Role::System, parts })
 }
 
 /// What was collected, the user's contract and the standard contract each under its own heading.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::agents::{AskOptions, Chat, Turn};
 use crate::source::{Source, unmarked};
-use crate::state::{ByMessageId, Progress, asked_now};
+use crate::state::{ByMessageId, Progress, asked_now, read_along};
 use crate::tools::Taint;
 
 /// The state of a conversation about contracts.
@@ -74,6 +74,9 @@ pub struct ToolRun {
     /// Whose words it gave.
     #[serde(default = "of_documents", skip_serializing_if = "is_of_documents")]
     pub origin: Origin,
+    /// What has to be said about it beside the places it gave.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What its own tools give.
@@ -143,7 +146,7 @@ pub(crate) fn signature(call: &ToolCall) -> String {
 
 impl Chat for ContractState {
     fn asked(message: &str, options: &AskOptions) -> ContractStateUpdate {
-        Self::update()
+        let update = Self::update()
             .messages(asked_now(message, options))
             .user_message(message)
             .contract_id(options.contract_id.clone())
@@ -160,7 +163,11 @@ impl Chat for ContractState {
             .decision_log(Vec::new())
             .final_response(None)
             .sources(Vec::new())
-            .progress(Progress::default())
+            .progress(Progress::default());
+        match read_along(options) {
+            Some(read) => update.taint(read),
+            None => update,
+        }
     }
 
     fn turn(&self) -> Turn {

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::beside::{Beside, beside};
+use super::appendix::Attached;
+use super::beside::{Beside, beside, standards_of};
 use super::desk::{Desk, Shelf, Whose};
-use super::findings::{Findings, located, titled};
+use super::findings::{Findings, attached, located, titled};
 use crate::tools::{About, Call, Class, Language, Output, Policy, Tool, ToolError, Toolbox, ToolboxError};
 
 /// Most passages a search gives.
@@ -61,8 +62,8 @@ impl Kind {
             ),
             Self::ByIndex => (
                 "get_article_by_index",
-                "Reads one article of the user's contract by its number, such as 제5조, 제10조의2, 제5조 제2항 or Article 5.",
-                "사용자 계약서의 조항을 조 번호로 읽습니다",
+                "Reads one article of the user's contract by its number, such as 제5조, 제10조의2, 제5조 제2항 or Article 5, or what is attached to it, such as 별지 1, 부칙 or Exhibit A.",
+                "사용자 계약서의 조항을 조 번호로, 별지와 부칙은 이름으로 읽습니다",
                 json!({
                     "type": "object",
                     "properties": { "article": { "type": "string", "description": "the number of the article, e.g. 제5조", "minLength": 1, "maxLength": 100 } },
@@ -159,10 +160,15 @@ impl Tool for Reader {
     }
 }
 
+/// Stands before a note.
+pub(super) const NOTED: &str = "※ ";
+
 /// What the model is told: the places with their words, and what is not among them.
 fn told(findings: &Findings, language: Language) -> String {
     let mut parts: Vec<String> =
         findings.found.iter().map(|source| format!("[{}]\n{}", source.title, source.quote)).collect();
+    // Marked, so that they are told from the words of articles.
+    parts.extend(findings.notes.iter().map(|note| format!("{NOTED}{note}")));
     if parts.is_empty() {
         parts.push(language.pick("찾은 조항이 없습니다.", "No article was found.").to_owned());
     }
@@ -229,15 +235,24 @@ impl Reader {
         arguments: &IndexArguments,
         language: Language,
     ) -> Result<Findings, ToolError> {
-        let reference = Reference::parse(&arguments.article).ok_or_else(|| {
-            let asked = &arguments.article;
-            ToolError::BadArguments(language.pick(
-                format!("`{asked}`은(는) 조 번호가 아닙니다. 제5조처럼 적어 주세요"),
-                format!("`{asked}` is no number of an article; write it like 제5조 or Article 5"),
-            ))
-        })?;
+        let attachment = Attached::find(&arguments.article).map(|(attachment, _)| attachment);
+        let reference = Reference::parse(&arguments.article);
         let shelf = self.documents(tenant, Whose::User, language).await?;
-        Ok(Findings { unread: shelf.left_out, ..located(&shelf.documents, &reference) })
+        let (found, asked) = match (attachment, reference) {
+            (Some(attachment), _) => (attached(&shelf.documents, &attachment), attachment.to_string()),
+            (None, Some(reference)) => (located(&shelf.documents, &reference), reference.to_string()),
+            (None, None) => {
+                let asked = &arguments.article;
+                return Err(ToolError::BadArguments(language.pick(
+                    format!("`{asked}`은(는) 조 번호가 아닙니다. 제5조나 별지 1처럼 적어 주세요"),
+                    format!(
+                        "`{asked}` is no number of an article; write it like 제5조, Article 5 or Exhibit A"
+                    ),
+                )));
+            }
+        };
+        let notes = if found.found.is_empty() { vec![absent(&shelf, &asked, language)] } else { Vec::new() };
+        Ok(Findings { unread: shelf.left_out, notes, ..found })
     }
 
     async fn by_title(
@@ -261,19 +276,56 @@ impl Reader {
             let contracts = self.documents(tenant, Whose::User, language).await?;
             let findings = beside(&contracts, &standards, &arguments.query, wanted, language);
             // An article that no contract of the user has may still be one of the standard.
-            if !findings.found.is_empty() || wanted != Beside::Same {
+            if !findings.found.is_empty() || !findings.notes.is_empty() || wanted != Beside::Same {
                 return Ok(findings);
             }
         }
-        let by_number =
-            Reference::parse(&arguments.query).map(|reference| located(&standards.documents, &reference));
-        let by_title = || titled(&standards.documents, &arguments.query);
-        let findings = by_number.filter(|found| !found.found.is_empty()).unwrap_or_else(by_title);
-        if !findings.found.is_empty() {
-            return Ok(Findings { unread: standards.left_out, ..findings });
+        let reference = Reference::parse(&arguments.query);
+        let contracts = self.desk.documents(tenant, Whose::User).await.map_err(away)?;
+        let near = standards_of(&contracts, &standards);
+        let kinds = standards.kinds();
+        // Standards of other kinds have an article of the same number too, on another matter.
+        for (shelf, counts_alike) in [(&near, true), (&standards, kinds == 1)] {
+            let numbered = reference.as_ref().filter(|_| counts_alike);
+            let by_number =
+                numbered.map(|reference| located(&shelf.documents, reference)).unwrap_or_default();
+            for findings in [by_number, titled(&shelf.documents, &arguments.query)] {
+                if !findings.found.is_empty() {
+                    return Ok(Findings { unread: standards.left_out, ..findings });
+                }
+            }
+        }
+        if let Some(reference) = &reference {
+            let note = language.pick(
+                format!("표준계약서 {kinds}종 가운데 어느 것의 {reference}인지 알 수 없습니다. 표준계약서의 이름을 함께 적어 주세요."),
+                format!("There are {kinds} kinds of standard contracts; name the one whose {reference} is meant."),
+            );
+            let absent = language.pick(
+                format!("표준계약서에 없는 조항입니다: {reference}"),
+                format!("Not in the standard contract: {reference}"),
+            );
+            let note = if near.documents.is_empty() && kinds > 1 { note } else { absent };
+            return Ok(Findings { notes: vec![note], unread: standards.left_out, ..Findings::default() });
         }
         let search = SearchArguments { query: arguments.query.clone(), whose: Some(Whose::Standard) };
         self.search(tenant, search, language).await
+    }
+}
+
+/// What is said of a place that no contract has.
+fn absent(shelf: &Shelf, asked: &str, language: Language) -> String {
+    match shelf.documents.as_slice() {
+        [only] => language.pick(
+            format!("「{}」에 없는 조항이라 찾지 못했습니다: {asked}", only.title),
+            format!("Not in “{}”: {asked}", only.title),
+        ),
+        all => {
+            let count = all.len();
+            language.pick(
+                format!("계약서 {count}건 어디에도 없는 조항이라 찾지 못했습니다: {asked}"),
+                format!("In none of {count} contracts: {asked}"),
+            )
+        }
     }
 }
 

@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Docqa;
-use super::fit::{self, Plan, cut, estimate, pieces, plan};
+use super::fit::{self, Plan, estimate, pieces, plan};
 use super::state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
 use crate::nodes::{
-    Caller, DECIDING, Step, Words, Work, ask_for, call_tools, material, out_of_rounds, room_beside,
+    Caller, DECIDING, Step, Words, Work, ask_for, call_tools, cut, fitted, last_words, material, room_beside,
     transcript, verified, within,
 };
 use crate::source::{Source, without_old_marks};
@@ -40,7 +40,12 @@ pub(super) async fn classify_query(
     let work = Work::new(cx, language);
     let decided = ask_for::<Classified>(&work, &own.models, None, own.classify_request(&state)?).await?;
     let kind = decided.map_or(QueryType::Question, |classified| classified.r#type);
-    work.thinking(Step::Routing, kind.as_str(), kind.as_str());
+    let (ko, en) = match kind {
+        QueryType::Question => ("문서에서 답을 찾을 질문입니다", "a question for the documents"),
+        QueryType::Summary => ("나눈 대화를 요약합니다", "a summary of the conversation"),
+        QueryType::Chitchat => ("문서 없이 답할 이야기입니다", "small talk, no documents"),
+    };
+    work.thinking(Step::Routing, ko, en);
     let mut progress = state.progress.after("classifyQuery", work.calls());
     progress.language = language;
     Ok(DocqaState::update().query_type(Some(kind)).current_step("classifyQuery").progress(progress))
@@ -76,13 +81,8 @@ pub(super) async fn generate_answer(
     let reply = loop {
         let request = own.answer_request(&state, &round.said, progress.tool_rounds)?;
         let (may_call, read) = (request.tool_choice == ToolChoice::Auto, request.messages.clone());
-        let mut reply = work.ask(&own.models, request, Words::Shown).await?;
-        if !may_call {
-            reply.tool_calls.clear();
-            if reply.text.trim().is_empty() {
-                reply.text = out_of_rounds(work.language).to_owned();
-            }
-        }
+        let asked = work.ask(&own.models, request, Words::Shown).await;
+        let reply = if may_call { asked? } else { last_words(&work, asked)? };
         if reply.tool_calls.is_empty() {
             break reply;
         }
@@ -198,7 +198,8 @@ impl Docqa {
         messages.extend(within(said, room, language));
         let may_call = !tools.is_empty() && rounds < self.limits.max_tool_rounds;
         let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
-        Ok(ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) })
+        let request = ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) };
+        Ok(fitted(request, self.limits.context_length, language))
     }
 
     /// Sums up a piece of the conversation on top of a summary of what came before.

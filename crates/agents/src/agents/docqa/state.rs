@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agents::{AskOptions, Chat, Turn};
 use crate::source::Source;
-use crate::state::{ByMessageId, Progress, asked_now};
+use crate::state::{ByMessageId, Progress, asked_now, read_along};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
@@ -87,7 +87,7 @@ impl DocqaState {
 
 impl Chat for DocqaState {
     fn asked(message: &str, options: &AskOptions) -> DocqaStateUpdate {
-        Self::update()
+        let update = Self::update()
             .messages(asked_now(message, options))
             .query_type(None)
             .documents(Vec::new())
@@ -96,7 +96,11 @@ impl Chat for DocqaState {
             .compressed(None)
             .full_answer(None)
             .collection(options.collection.clone())
-            .progress(Progress::default())
+            .progress(Progress::default());
+        match read_along(options) {
+            Some(read) => update.taint(read),
+            None => update,
+        }
     }
 
     fn turn(&self) -> Turn {

@@ -10,7 +10,7 @@ use super::React;
 use super::state::{ErrorCode, ReactState, ReactStateUpdate};
 use super::words::{friendly, not_run};
 use crate::nodes::{Caller, TRIES, Words, Work, call_tools, fitted};
-use crate::state::spoken;
+use crate::state::{spoken, with_document};
 
 /// Takes the question in.
 pub(super) async fn input(
@@ -19,7 +19,7 @@ pub(super) async fn input(
     cx: Cx,
 ) -> Result<ReactStateUpdate, NodeError> {
     let text = state.user_message.clone().unwrap_or_default();
-    let message = Message::user(cx.new_id(), text.clone());
+    let message = with_document(Message::user(cx.new_id(), text.clone()), state.document.as_deref());
     let mut said = state.messages.clone();
     said.push(message.clone());
     let mut progress = state.progress.after("input", 0);

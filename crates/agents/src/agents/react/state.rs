@@ -7,7 +7,7 @@ use doran_llm::{Message, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 
 use crate::agents::{AskOptions, Chat, Turn};
-use crate::state::{ByMessageId, Progress, said_before};
+use crate::state::{ByMessageId, Progress, read_along, said_before};
 use crate::tools::Taint;
 
 /// The state of a conversation with the react agent.
@@ -19,6 +19,9 @@ pub struct ReactState {
     pub messages: Vec<Message>,
     /// What the person typed.
     pub user_message: Option<String>,
+    /// A text that came with it and that they did not type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
     /// What the model said last.
     pub ai_message: Option<Message>,
     /// The tool calls it asked for.
@@ -95,8 +98,9 @@ impl Chat for ReactState {
     fn asked(message: &str, options: &AskOptions) -> ReactStateUpdate {
         let before = said_before(options);
         let update = if before.is_empty() { Self::update() } else { Self::update().messages(before) };
-        update
+        let update = update
             .user_message(Some(message.to_owned()))
+            .document(options.document.clone())
             .ai_message(None)
             .tool_execution_requests(Vec::new())
             .tool_execution_results(Vec::new())
@@ -106,7 +110,11 @@ impl Chat for ReactState {
             .error_code(None)
             .response(None)
             .execution_time(None)
-            .progress(Progress::default())
+            .progress(Progress::default());
+        match read_along(options) {
+            Some(read) => update.taint(read),
+            None => update,
+        }
     }
 
     fn turn(&self) -> Turn {

@@ -192,7 +192,7 @@ fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
                 .split("], ")
                 .all(|near| near.rsplit_once(" [").is_some_and(|(title, _)| anywhere(title))),
             // An article is named in one spelling whatever the question's.
-            Say::NotFoundPart => anywhere(&slots[0]) || slots[0].starts_with('제'),
+            Say::NotFoundPart | Say::NotFoundPlace => anywhere(&slots[0]) || slots[0].starts_with('제'),
             _ => slots.iter().all(|slot| anywhere(slot)),
         };
         fits(line, &pieces, &mut Vec::new(), &held)

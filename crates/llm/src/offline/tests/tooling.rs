@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{call_told, calling, contract_tools, result_of, said, told, tool, tools};
-use crate::message::{Message, Passage, ToolCall, ToolResult};
+use crate::message::{Message, Origin, Passage, ToolCall, ToolResult};
 use crate::model::{ChatRequest, ModelError, Purpose, ToolChoice};
 use crate::offline::{Given, given};
 
@@ -45,6 +45,25 @@ fn a_result_is_told_as_it_stands() {
         "위키백과에 이렇게 적혀 있습니다: \"이순신은 조선의 무신이다.\"\n위키백과에 이렇게 적혀 있습니다: \"1545년에 태어났다.\""
     );
     assert_eq!(after(asked("`print(2)` 실행해줘"), "2\n3\n", false), "실행 결과: 2\n  3");
+}
+
+#[test]
+fn a_call_that_the_person_refused_has_not_failed() {
+    for (words, told) in [
+        ("사용자가 이 호출을 거절했습니다", "거절하셔서 도구 read_file의 호출을 하지 않았습니다."),
+        ("the person refused this call", "거절하셔서 도구 read_file의 호출을 하지 않았습니다."),
+    ] {
+        let call =
+            ToolCall { id: "c".into(), name: "read_file".into(), arguments: json!({ "path": "a.txt" }) };
+        let refused =
+            ToolResult { origin: Origin::Program, ..result_of(&call, &format!("Error: {words}"), true) };
+        let messages = vec![
+            Message::user("u", "a.txt 파일 읽어줘"),
+            super::calling(&[call]),
+            Message::tool_output("t", [refused]),
+        ];
+        assert_eq!(said(&ChatRequest::new(messages)), told);
+    }
 }
 
 #[test]

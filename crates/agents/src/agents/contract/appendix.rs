@@ -1,0 +1,115 @@
+//! What is attached to a contract, by its name: `별지 1`, `별표`, `부칙 제1조`, `Exhibit A`.
+
+use std::fmt;
+use std::ops::Range;
+
+use doran_retrieval::ArticleNumber;
+use doran_retrieval::contract::{Appendix, Article, references};
+
+/// The name of an appendix, with an article of it where one is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attached {
+    label: String,
+    article: Option<ArticleNumber>,
+}
+
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)?;
+        self.article.map_or(Ok(()), |article| write!(f, " {article}"))
+    }
+}
+
+impl Attached {
+    /// The first appendix that a text names, and where it stands.
+    pub(super) fn find(text: &str) -> Option<(Self, Range<usize>)> {
+        const KOREAN: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "부칙"];
+        const ENGLISH: [&str; 4] = ["Exhibit ", "Appendix ", "Schedule ", "Annex "];
+        let mut places: Vec<(usize, &str)> = KOREAN
+            .iter()
+            .chain(&ENGLISH)
+            .flat_map(|word| text.match_indices(*word))
+            .filter(|(at, _)| !text[..*at].ends_with(char::is_alphanumeric))
+            .collect();
+        places.sort_unstable();
+        places.into_iter().find_map(|(start, word)| read(text, start, word, ENGLISH.contains(&word)))
+    }
+
+    /// Whether this is the name of an appendix, however that is spaced: `[별지 제1호]` is `별지 1`.
+    pub(super) fn names(&self, appendix: &Appendix) -> bool {
+        let bare = |text: &str| -> String {
+            let kept = text.chars().filter(|char| char.is_alphanumeric() && !matches!(char, '제' | '호'));
+            kept.flat_map(char::to_lowercase).collect()
+        };
+        let (label, wanted) = (bare(&appendix.label), bare(&self.label));
+        let numbered = wanted.ends_with(|char: char| char.is_ascii_digit()) || wanted.is_ascii();
+        label == wanted || (!numbered && label.starts_with(&wanted))
+    }
+
+    /// The article of the appendix that is meant; none where the whole of it is.
+    pub(super) fn article<'a>(&self, appendix: &'a Appendix) -> Option<Option<&'a Article>> {
+        match self.article {
+            None => Some(None),
+            Some(number) => appendix.articles.iter().find(|article| article.number == number).map(Some),
+        }
+    }
+}
+
+fn read(text: &str, start: usize, word: &str, english: bool) -> Option<(Attached, Range<usize>)> {
+    let after = &text[start + word.len()..];
+    let tail = after.trim_start_matches(' ');
+    let tail = tail.strip_prefix('제').unwrap_or(tail).trim_start_matches(' ');
+    let digits = tail.len() - tail.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+    let letter = english
+        && tail.starts_with(|char: char| char.is_ascii_uppercase())
+        && !tail[1..].starts_with(char::is_alphanumeric);
+    // 부칙 제1조 is an article of it, and no number of its own.
+    let numbered = (1..=3).contains(&digits) && !tail[digits..].trim_start().starts_with('조');
+    let length = if numbered { digits } else { usize::from(letter) };
+    if english && length == 0 {
+        return None;
+    }
+    let label = format!("{} {}", word.trim_end(), &tail[..length]).trim().to_owned();
+    let end = if length > 0 { text.len() - tail.len() + length } else { start + word.len() };
+    let end = end + if numbered && text[end..].starts_with('호') { '호'.len_utf8() } else { 0 };
+    let rest = &text[end..];
+    let blank = rest.len() - rest.trim_start().len();
+    let inner = references(rest).into_iter().next().filter(|inner| inner.range.start == blank);
+    let range = start..inner.as_ref().map_or(end, |inner| end + inner.range.end);
+    Some((Attached { label, article: inner.map(|inner| inner.article) }, range))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_appendix_is_read_however_it_is_written() {
+        for (text, name, rest) in [
+            ("별지 1 보여줘", "별지 1", " 보여줘"),
+            ("별지 제1호 보여줘", "별지 1", " 보여줘"),
+            ("계약의 별표를 보여줘", "별표", "계약의 를 보여줘"),
+            ("부칙 내용은?", "부칙", " 내용은?"),
+            ("부칙 제1조 알려줘", "부칙 제1조", " 알려줘"),
+            ("What is in Exhibit A?", "Exhibit A", "What is in ?"),
+        ] {
+            let (found, range) = Attached::find(text).expect(text);
+            let mut left = text.to_owned();
+            left.replace_range(range, "");
+            assert_eq!((found.to_string().as_str(), left.as_str()), (name, rest));
+        }
+        for text in ["개별지표는?", "Schedule a meeting", "제5조는?"] {
+            assert_eq!(Attached::find(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_that_of_its_appendix_and_of_no_other() {
+        let names = |name: &str, label: &str| {
+            let (label, title, range, articles) = (label.to_owned(), String::new(), 0..0, Vec::new());
+            Attached::find(name).expect(name).0.names(&Appendix { label, title, range, articles })
+        };
+        assert!(names("별지 1", "별지 제1호") && names("별지", "별지 1") && names("Exhibit A", "Exhibit A"));
+        assert!(!names("별지 1", "별지 12") && !names("Exhibit A", "Exhibit B") && !names("별지", "별표 1"));
+    }
+}

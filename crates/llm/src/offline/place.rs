@@ -1,0 +1,146 @@
+//! Places that a question names: articles by number, and what is attached to a contract ("별지 1", "부칙", "Exhibit A").
+
+use std::fmt;
+
+use super::article::{Article, articles_with_supplements, cut_out};
+
+/// A place by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// An article of the main part.
+    Article(Article),
+    /// What is attached, and an article of it where one is named.
+    Appendix { label: String, article: Option<Article> },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Article(article) => write!(f, "{article}"),
+            Self::Appendix { label, article: None } => write!(f, "{label}"),
+            Self::Appendix { label, article: Some(article) } => write!(f, "{label} {article}"),
+        }
+    }
+}
+
+impl Place {
+    /// Whether a heading or text names this very place.
+    pub(super) fn is_named_in(&self, text: &str) -> bool {
+        match self {
+            Self::Article(article) => article.is_named_in(text),
+            Self::Appendix { label, article } => {
+                let within = article.is_none_or(|article| articles_with_supplements(text).contains(&article));
+                within && names(text, label)
+            }
+        }
+    }
+}
+
+/// The places that a question names, in order, and the question without them.
+pub(super) fn places(question: &str) -> (Vec<Place>, String) {
+    let (articles, rest) = cut_out(question);
+    let mut found: Vec<Place> = Vec::new();
+    let mut left = rest;
+    while let Some((label, article, start, end)) = appendix(&left) {
+        let place = Place::Appendix { label, article };
+        if !found.contains(&place) {
+            found.push(place);
+        }
+        left.replace_range(start..end, " ");
+    }
+    (articles.into_iter().map(Place::Article).chain(found).collect(), left)
+}
+
+/// The first appendix in a text: what it is called, an article of it, and where that stands.
+fn appendix(text: &str) -> Option<(String, Option<Article>, usize, usize)> {
+    const KOREAN: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "부칙"];
+    const ENGLISH: [&str; 4] = ["Exhibit ", "Appendix ", "Schedule ", "Annex "];
+    let korean = KOREAN.iter().filter_map(|word| text.find(word).map(|at| (at, *word)));
+    let english = ENGLISH.iter().filter_map(|word| text.find(word).map(|at| (at, *word)));
+    let (start, word) = korean.chain(english).min()?;
+    let inside = text[..start].ends_with(char::is_alphanumeric);
+    let after = &text[start + word.len()..];
+    if inside {
+        return shifted(text, start + word.len());
+    }
+    let tail = after.trim_start_matches(' ');
+    let tail = tail.strip_prefix('제').unwrap_or(tail).trim_start_matches(' ');
+    let digits = tail.len() - tail.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+    let letter = tail.starts_with(|char: char| char.is_ascii_uppercase())
+        && !tail[1..].starts_with(char::is_alphanumeric);
+    let numbered = (1..=3).contains(&digits) && !tail[digits..].trim_start().starts_with('조');
+    let length = if numbered { digits } else { usize::from(letter) };
+    if ENGLISH.contains(&word) && length == 0 {
+        return shifted(text, start + word.len());
+    }
+    let label = format!("{} {}", word.trim_end(), &tail[..length]).trim().to_owned();
+    let mut end = if length > 0 { text.len() - tail.len() + length } else { start + word.len() };
+    end += if numbered && text[end..].starts_with('호') { '호'.len_utf8() } else { 0 };
+    // An article that follows at once is one of the appendix.
+    let article = articles_with_supplements(&text[end..])
+        .into_iter()
+        .next()
+        .filter(|article| text[end..].trim_start().starts_with(&article.to_string()));
+    end += article.map_or(0, |article| {
+        let rest = &text[end..];
+        rest.len() - rest.trim_start().len() + article.to_string().len()
+    });
+    Some((label, article, start, end))
+}
+
+/// What stands further on.
+fn shifted(text: &str, from: usize) -> Option<(String, Option<Article>, usize, usize)> {
+    let (label, article, start, end) = appendix(&text[from..])?;
+    Some((label, article, from + start, from + end))
+}
+
+/// Whether a text names an appendix, however it is spaced: `[별지 제1호]` is `별지 1`.
+fn names(text: &str, label: &str) -> bool {
+    let bare = |text: &str| -> String {
+        text.chars().filter(|char| !char.is_whitespace() && !matches!(char, '제' | '호')).collect()
+    };
+    let (text, label) = (bare(text), bare(label));
+    text.match_indices(&label).any(|(at, _)| {
+        !text[at + label.len()..].starts_with(|char: char| {
+            char.is_ascii_digit() && label.ends_with(|last: char| last.is_ascii_digit())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(question: &str, expected: &[&str], rest: &str) {
+        let (found, left) = places(question);
+        let found: Vec<String> = found.iter().map(Place::to_string).collect();
+        assert_eq!(found, expected, "{question}");
+        assert_eq!(left.split_whitespace().collect::<Vec<_>>().join(" "), rest, "{question}");
+    }
+
+    #[test]
+    fn articles_and_appendices_are_read_with_what_is_left() {
+        check("제2조의2 알려줘", &["제2조의2"], "알려줘");
+        check("제99조 손해배상은?", &["제99조"], "손해배상은?");
+        check("별지 1 보여줘", &["별지 1"], "보여줘");
+        check("별지 제1호 보여줘", &["별지 1"], "보여줘");
+        check("별표 보여줘", &["별표"], "보여줘");
+        check("부칙 내용은?", &["부칙"], "내용은?");
+        check("부칙 제1조 알려줘", &["부칙 제1조"], "알려줘");
+        check("What is in Exhibit A?", &["Exhibit A"], "What is in ?");
+        check("개별지표는?", &[], "개별지표는?");
+        check("Schedule a meeting", &[], "Schedule a meeting");
+    }
+
+    #[test]
+    fn a_heading_names_its_place_and_no_other() {
+        let named = |question: &str, heading: &str| places(question).0[0].is_named_in(heading);
+        assert!(named("별지 1 보여줘", "계약서 › 별지 1 과업 내용"));
+        assert!(named("별지 1 보여줘", "계약서 › 별지 제1호 과업 내용"));
+        assert!(!named("별지 1 보여줘", "계약서 › 별지 12 과업 내용"));
+        assert!(named("부칙 제1조", "계약서 › 부칙 › 제1조(시행일)"));
+        assert!(!named("부칙 제1조", "계약서 › 제1조(목적)"));
+        assert!(!named("제1조", "계약서 › 부칙 › 제1조(시행일)"));
+        assert!(named("Exhibit A", "Agreement › Exhibit A Services"));
+    }
+}
