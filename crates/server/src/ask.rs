@@ -1,6 +1,7 @@
 //! Asking an agent, whichever dialect the question came in: checks, the start of the run, and what came of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use doran_agents::retrieval::{LibraryError, is_collection_name};
 use doran_agents::{Agent, AskOptions, Earlier, Turn};
@@ -18,6 +19,9 @@ use crate::why::Why;
 
 /// The most characters of a title made from a question.
 const TITLE: usize = 60;
+
+/// How often a run that stands in line is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Where a thread keeps the hash of the request that made it.
 pub(crate) const MADE_BY: &str = "made_by";
@@ -61,6 +65,20 @@ pub(crate) async fn begin(app: &App, mut ask: Ask<'_>) -> Result<Begun, ApiError
     // It was answered in between.
     ask.if_busy = IfBusy::Enqueue;
     start(app, &ask).await.map(Begun::Run)
+}
+
+/// What the thread waits for, once it is known that the run cannot begin before. Never ends for one that began.
+pub(crate) async fn held_up(app: &App, run: &RunKey, thread: &ThreadKey) -> Waits {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        match app.runtime.store().run(run).await {
+            Ok(row) if row.status == Status::Queued => {}
+            Ok(_) | Err(_) => return std::future::pending().await,
+        }
+        if let Ok(Some(waits)) = waiting(app, thread).await {
+            return waits;
+        }
+    }
 }
 
 async fn waiting(app: &App, thread: &ThreadKey) -> Result<Option<Waits>, ApiError> {
@@ -114,18 +132,25 @@ pub(crate) struct Came {
     pub(crate) row: RunRow,
     /// What the person sees, once the run is over, its sources counted as people count them.
     pub(crate) turn: Option<Turn>,
+    /// What the thread waits for, where the run stands in line behind one that waits for a person.
+    pub(crate) waits: Option<Waits>,
 }
 
 /// Waits until the run is over or asks something, or the time of the limits is over. The run goes on either way.
 pub(crate) async fn wait(app: &App, agent: &str, run: &RunHandle) -> Result<Came, ApiError> {
+    let key = run.key();
     let waited = tokio::select! {
         biased;
         () = app.draining.cancelled() => return Err(Code::Stopping.into()),
         waited = tokio::time::timeout(app.limits.wait, run.wait()) => waited,
+        waits = held_up(app, &key, run.thread()) => {
+            let row = app.runtime.store().run(&key).await.map_err(EngineError::from)?;
+            return Ok(Came { row, turn: None, waits: Some(waits) });
+        }
     };
     let row = match waited {
         Ok(row) => row?,
-        Err(_) => app.runtime.store().run(&run.key()).await.map_err(EngineError::from)?,
+        Err(_) => app.runtime.store().run(&key).await.map_err(EngineError::from)?,
     };
     let turn = match row.status {
         Status::Finished => Some(match run.final_state(agent) {
@@ -134,7 +159,7 @@ pub(crate) async fn wait(app: &App, agent: &str, run: &RunHandle) -> Result<Came
         }),
         _ => None,
     };
-    Ok(Came { row, turn: turn.map(Turn::counted) })
+    Ok(Came { row, turn: turn.map(Turn::counted), waits: None })
 }
 
 /// The turn that a finished run ended with, by the state after its last entry, its sources numbered as the agent did.

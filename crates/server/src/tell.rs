@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use doran_agents::{Cited, Source};
-use doran_engine::{EngineError, RunKey, Until, Watch};
+use doran_engine::{EngineError, RunHandle, RunKey, ThreadKey, Until, Watch};
 use serde_json::{Value, json};
 
 use crate::App;
@@ -32,7 +32,7 @@ pub(crate) struct Tale {
     app: App,
     agent: String,
     run: RunKey,
-    thread: String,
+    place: ThreadKey,
     watch: Watch,
     fold: Fold,
     cited: Cited,
@@ -41,24 +41,28 @@ pub(crate) struct Tale {
     /// What the turn rests on, once it is over.
     rests_on: Vec<Source>,
     ready: VecDeque<Told>,
+    /// Whether the run began.
+    begun: bool,
     over: bool,
 }
 
 impl Tale {
     /// The run from its beginning.
-    pub(crate) async fn of(app: &App, agent: &str, run: RunKey, thread: &str) -> Result<Self, ApiError> {
+    pub(crate) async fn of(app: &App, agent: &str, run: &RunHandle) -> Result<Self, ApiError> {
+        let (place, run) = (run.thread().clone(), run.key());
         let watch = app.runtime.watch(&run, 0, Until::Rest).await?;
         Ok(Self {
             app: app.clone(),
             agent: agent.to_owned(),
             run,
-            thread: thread.to_owned(),
+            place,
             watch,
             fold: Fold::default(),
             cited: Cited::default(),
             sources: None,
             rests_on: Vec::new(),
             ready: VecDeque::new(),
+            begun: false,
             over: false,
         })
     }
@@ -86,9 +90,15 @@ impl Tale {
             biased;
             () = self.app.draining.cancelled() => return self.end(End::Left),
             event = self.watch.next() => event,
+            waits = ask::held_up(&self.app, &self.run, &self.place), if !self.begun => {
+                self.over = true;
+                self.ready.push_back(Told::Asks(waits.questions));
+                return;
+            }
         };
+        self.begun = true;
         let event = match event {
-            Ok(Some(event)) => Event::of(&self.thread, &event),
+            Ok(Some(event)) => Event::of(self.place.thread.as_str(), &event),
             Ok(None) => {
                 self.over = true;
                 return;

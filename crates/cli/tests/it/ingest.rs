@@ -293,6 +293,25 @@ fn links_in_a_folder_are_left_out_and_named() {
     assert_eq!(text(&output.stdout).lines().count(), 1);
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn the_name_of_a_file_commands_no_terminal() {
+    let here = fresh("ingest-escapes");
+    write(&here.join("글/a\u{1b}]0;제목\u{7}\u{1b}[2Jb.md"), "하나를 적는다.");
+    let output = told(&here, &["ingest", "글", "--json"], "");
+    if !has_jail(&text(&output.stdout)) {
+        return;
+    }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let Some(child) = crate::program::in_terminal(&here, "documents list") else { return };
+    let shown = child.wait_with_output().expect("it ends");
+    let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(screen.contains("a]0;제목[2Jb.md"), "{screen:?}");
+    assert!(!screen.contains('\u{1b}') && !screen.contains('\u{7}'), "{screen:?}");
+    let piped = text(&told(&here, &["documents", "list"], "").stdout);
+    assert!(piped.contains("\u{1b}[2J"), "a program gets the name as it is: {piped:?}");
+}
+
 /// The record of the only document.
 fn record(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));

@@ -58,6 +58,14 @@ pub(super) async fn chat(
     let came = ask::wait(&app, agent, &run).await?;
     let seconds = begun.elapsed().as_secs_f64();
     let mut answer = json!({ "sessionId": session, "runId": run.id().to_string(), "executionTime": seconds });
+    if let Some(waits) = came.waits {
+        // The question stands in line, and is answered once the run before it was.
+        answer["response"] = Value::Null;
+        answer["status"] = json!("paused");
+        answer["accepted"] = json!(true);
+        answer["questions"] = json!(waits.questions);
+        return Ok(json(answer));
+    }
     match (came.turn, came.row.status) {
         (Some(turn), _) => {
             answer["response"] = json!(turn.response);

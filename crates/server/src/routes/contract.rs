@@ -3,6 +3,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use doran_agents::Language;
 use doran_engine::store::IfBusy;
 use serde_json::{Value, json};
 
@@ -41,6 +42,7 @@ pub(super) async fn chat(
     }
     let thread = asked.thread(&caller, key.as_deref())?;
     let name = thread.thread.to_string();
+    let language = Language::of(asked.message()).unwrap_or_default();
     let ask = Ask {
         agent: AGENT,
         options: asked.options(&app, &thread).await?,
@@ -53,7 +55,7 @@ pub(super) async fn chat(
         Begun::Run(run) => run,
         Begun::Waits(Waits { run, questions }) => {
             let about = json!({ "threadId": name, "runId": run.run.to_string() });
-            let mut waits = interrupt(&questions);
+            let mut waits = interrupt(&questions, language);
             waits["accepted"] = false.into();
             let told = vec![start(&about), Frame::new("interrupt", &waits)];
             return sse::frames(&app, caller, move |frames| async move {
@@ -61,13 +63,13 @@ pub(super) async fn chat(
             });
         }
     };
-    let mut tale = Tale::of(&app, AGENT, run.key(), &name).await?;
+    let mut tale = Tale::of(&app, AGENT, &run).await?;
     let about = json!({ "threadId": name, "runId": run.id().to_string() });
     let first = start(&about);
     sse::frames(&app, caller, move |frames| async move {
         let mut listens = frames.send(first).await;
         while listens && let Some(told) = tale.next().await {
-            listens = frames.send_all(frame(told, &about)).await;
+            listens = frames.send_all(frame(told, &about, language)).await;
         }
     })
 }
@@ -76,8 +78,9 @@ fn start(about: &Value) -> Frame {
     Frame::new("start", &typed("start", "".into(), about.clone()))
 }
 
-fn interrupt(questions: &[Question]) -> Value {
-    let asked = questions.iter().map(|asked| asked.question["ko"].as_str().unwrap_or_default());
+fn interrupt(questions: &[Question], language: Language) -> Value {
+    let spoken = language.pick("ko", "en");
+    let asked = questions.iter().map(|asked| asked.question[spoken].as_str().unwrap_or_default());
     let content = asked.collect::<Vec<_>>().join("\n");
     typed("interrupt", content.into(), json!({ "questions": questions }))
 }
@@ -89,7 +92,7 @@ fn typed(kind: &str, content: Value, mut data: Value) -> Value {
     data
 }
 
-fn frame(told: Told, about: &Value) -> Vec<Frame> {
+fn frame(told: Told, about: &Value, language: Language) -> Vec<Frame> {
     let (name, data) = match told {
         Told::Words(words) => ("token", typed("token", words.into(), json!({}))),
         Told::Void => ("restart", typed("restart", "".into(), json!({}))),
@@ -100,19 +103,27 @@ fn frame(told: Told, about: &Value) -> Vec<Frame> {
             Some("tool_result") => ("tool_result", typed("tool_result", news["text"].clone(), news)),
             Some(_) | None => return Vec::new(),
         },
-        Told::Asks(questions) => ("interrupt", interrupt(&questions)),
+        Told::Asks(questions) => ("interrupt", interrupt(&questions, language)),
         Told::Over(End::Finished) => ("done", typed("done", "".into(), about.clone())),
         Told::Over(End::Failed { code, message } | End::Unanswered { code, words: message }) => {
             let Advice { en, ko } = advice(&code);
             let data = json!({ "errorCode": code, "message": message, "en": en, "ko": ko });
             ("error", typed("error", message.into(), data))
         }
-        Told::Over(End::Cancelled) => ended("run_cancelled", "실행이 취소되었습니다"),
-        Told::Over(End::Left) => ended("stopping", "서버가 멈춥니다. 실행은 그 대화에서 이어집니다"),
+        Told::Over(End::Cancelled) => {
+            ended("run_cancelled", language.pick("실행이 취소되었습니다", "the run was cancelled"))
+        }
+        Told::Over(End::Left) => ended(
+            "stopping",
+            language.pick(
+                "서버가 멈춥니다. 실행은 그 대화에서 이어집니다",
+                "the server stops; the run goes on in its thread",
+            ),
+        ),
     };
     vec![Frame::new(name, &data)]
 }
 
-fn ended(code: &str, ko: &str) -> (&'static str, Value) {
-    ("error", typed("error", ko.into(), json!({ "errorCode": code })))
+fn ended(code: &str, why: &str) -> (&'static str, Value) {
+    ("error", typed("error", why.into(), json!({ "errorCode": code })))
 }

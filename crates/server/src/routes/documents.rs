@@ -195,6 +195,15 @@ impl TryFrom<Vec<(String, String)>> for Find {
         let mut find = Self::default();
         let mut has_question = false;
         for (name, value) in pairs {
+            let is_twice = match name.as_str() {
+                "q" => has_question,
+                "limit" => find.limit.is_some(),
+                "collection" => find.collection.is_some(),
+                _ => false,
+            };
+            if is_twice {
+                return Err(format!("duplicate field `{name}`"));
+            }
             match name.as_str() {
                 "q" => (find.q, has_question) = (value, true),
                 "limit" => find.limit = Some(value.parse().map_err(|error| format!("limit: {error}"))?),
@@ -312,7 +321,7 @@ fn sorted(error: LibraryError) -> ApiError {
     let code = match &error {
         LibraryError::Empty | LibraryError::BadName | LibraryError::BadCollection => Code::BadInput,
         LibraryError::TooLarge { .. } => Code::TooLarge,
-        LibraryError::Busy(_) => Code::Overloaded,
+        LibraryError::Busy(_) | LibraryError::Leaving => Code::Overloaded,
         LibraryError::Full(_) => Code::DiskFull,
         LibraryError::Unknown(_) => Code::NotFound,
         LibraryError::Disk { .. } => {

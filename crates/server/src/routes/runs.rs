@@ -23,6 +23,8 @@ use crate::{body, sse};
 
 /// No run has more events; a larger number is a mistake.
 const MOST_EVENTS: u64 = 1 << 40;
+/// The most bytes of a note beside an answer.
+const NOTE: usize = 4096;
 /// The most runs a list gives.
 const MOST: usize = 200;
 /// How long the end of a cancelled run is waited for.
@@ -82,6 +84,9 @@ async fn outcome(app: &App, agent: &str, run: &RunHandle) -> Result<Response, Ap
         && let Ok(Value::Object(turn)) = serde_json::to_value(turn)
     {
         shown.extend(turn);
+    }
+    if let Some(waits) = came.waits {
+        shown["questions"] = json!(waits.questions);
     }
     if came.row.status == Status::Paused {
         let asked = app.runtime.questions(&came.row.thread).await?;
@@ -216,7 +221,11 @@ async fn fitting(
         let Some(answer) = answers.get_mut(&asked.id) else { continue };
         let approves = match answer {
             Value::Bool(approves) => Some(*approves),
-            Value::Object(fields) if fields.len() == 1 => fields.get("approve").and_then(Value::as_bool),
+            Value::Object(fields)
+                if fields.iter().all(|(name, value)| name == "approve" || is_note(name, value)) =>
+            {
+                fields.get("approve").and_then(Value::as_bool)
+            }
             _ => None,
         };
         let Some(approves) = approves else {
@@ -232,9 +241,19 @@ async fn fitting(
                 ),
             ));
         };
+        // What the person noted stays in the log.
+        let note = answer.get("note").filter(|note| note.as_str() != Some("")).cloned();
         *answer = json!({ "approve": approves });
+        if let Some(note) = note {
+            answer["note"] = note;
+        }
     }
     Ok(answers)
+}
+
+/// Whether this field of an answer is what a person wrote beside it, as the page lets them.
+fn is_note(name: &str, value: &Value) -> bool {
+    name == "note" && value.as_str().is_some_and(|note| note.len() <= NOTE)
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/cancel`: ends the run. Durable when answered.

@@ -104,7 +104,7 @@ async fn a_stream_cut_at_a_thousand_places_is_rebuilt_whole() {
         let told = serde_json::to_string(&log).expect("JSON");
         let words = serde_json::to_string(last["text"].as_str().expect("words")).expect("JSON");
         // The log has the numbers that the agent gave its sources, the answer those that people count.
-        for part in words.trim_matches('"').split(|char: char| char == '[' || char == ']') {
+        for part in words.trim_matches('"').split(['[', ']']) {
             let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
             assert!(is_number || told.contains(part), "{agent}: the answer is not in the log: {part}");
         }

@@ -16,7 +16,7 @@ fn escaped(words: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_search_takes_words_two_names_and_a_number_and_nothing_else() {
+async fn a_search_takes_words_names_and_a_number_and_nothing_else() {
     let app = shared("searches").await;
     let mut table = String::new();
     for query in [
@@ -32,6 +32,7 @@ async fn a_search_takes_words_two_names_and_a_number_and_nothing_else() {
         "q=a&limit=99999999999999999999999".to_owned(),
         "q=a&limit=x".to_owned(),
         "q=a&q=b".to_owned(),
+        "q=a&kind=x".to_owned(),
         "limit=3".to_owned(),
         format!("q={}", "a".repeat(8 * 1024 + 1)),
     ] {
@@ -51,6 +52,7 @@ async fn a_search_takes_words_two_names_and_a_number_and_nothing_else() {
         400 bad_input ← q=a&limit=99999999999999999999999
         400 bad_input ← q=a&limit=x
         400 bad_input ← q=a&q=b
+        400 bad_input ← q=a&kind=x
         400 bad_input ← limit=3
         400 bad_input ← q=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
     "#]]

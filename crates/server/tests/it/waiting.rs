@@ -27,6 +27,8 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
         (json!({ "approve": true }), true),
         (json!(false), false),
         (json!({ "approve": false }), false),
+        (json!({ "approve": true, "note": "" }), true),
+        (json!({ "approve": false, "note": "금액을 다시 보세요" }), false),
     ]
     .into_iter()
     .enumerate()
@@ -41,6 +43,8 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
             json!({ "approve": 1 }),
             json!({ "approve": "yes" }),
             json!({ "approve": true, "always": true }),
+            json!({ "approve": true, "note": 1 }),
+            json!({ "note": "네" }),
             json!([true]),
         ] {
             let body = json!({ "answers": { id.clone(): wrong } }).to_string();
@@ -48,10 +52,11 @@ async fn only_a_clear_answer_is_taken_and_anything_else_leaves_the_question_open
             let still = fetched(&app, get(&run)).await;
             assert_eq!((&still["status"], &still["questions"][0]["id"]), (&json!("paused"), &json!(id)));
         }
+        let noted = answer["note"].as_str().unwrap_or_default().to_owned();
         let body = json!({ "answers": { id: answer } }).to_string();
         fetched(&app, post(&format!("{run}/resume"), &body)).await;
         let events = text(send(&app, get(&format!("{run}/events"))).await).await;
-        assert!(events.contains("event: finished"), "{events}");
+        assert!(events.contains("event: finished") && events.contains(&noted), "{events}");
         let said = fetched(&app, get(&format!("/api/threads/t{number}/messages"))).await.to_string();
         assert_eq!(said.contains("거절"), !runs, "{said}");
     }
@@ -115,4 +120,34 @@ async fn a_run_that_is_cancelled_is_told_with_its_end() {
     let told = fetched(&app, post(&format!("{run}/cancel"), "{}")).await;
     assert_eq!(told["status"], "cancelled", "{told}");
     assert!(told["ended"].is_i64() && told.get("cancel_requested").is_none(), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_in_line_behind_a_run_that_comes_to_wait_is_told_so() {
+    let leave = Arc::new(Notify::new());
+    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
+    let ask = json!({ "agent": "react", "message": "15 * 4는 얼마야?" }).to_string();
+    let first = send(&app, post("/api/threads/t/runs", &ask)).await;
+    let runs = async || fetched(&app, get("/api/threads/t/runs")).await["runs"].clone();
+    let asked = json!({ "model": "react", "metadata": { "thread_id": "t" }, "stream": true,
+        "messages": [{ "role": "user", "content": "안녕?" }] });
+    let bodies = [
+        ("/api/chat", json!({ "agent": "react", "message": "안녕?", "sessionId": "t" })),
+        ("/api/contract/chat", json!({ "message": "제5조는?", "sessionId": "t" })),
+        ("/v1/chat/completions", asked),
+    ];
+    let asking = bodies.map(|(path, body)| {
+        let (app, request) = (app.clone(), post(path, &body.to_string()));
+        tokio::spawn(async move { text(send(&app, request).await).await })
+    });
+    crate::until(async || runs().await.as_array().map(Vec::len) == Some(4)).await;
+    leave.notify_one();
+    for told in asking {
+        let told = told.await.expect("no panic");
+        assert!(told.contains("calculator") && !told.contains("\"accepted\":false"), "{told}");
+    }
+    drop(text(first).await);
+    let queued =
+        runs().await.as_array().expect("a list").iter().filter(|run| run["status"] == "queued").count();
+    assert_eq!(queued, 3, "they are asked once the first was answered");
 }

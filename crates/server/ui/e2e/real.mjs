@@ -111,6 +111,7 @@ export const real = [
       const note = page.locator('.note.is-live')
       await note.waitFor()
       assert.match((await note.textContent()) ?? '', /아직 보내지 못했습니다/)
+      assert.doesNotMatch((await page.textContent('.turn.is-last .answer')) ?? '', /생각하는 중|서버에서 계속/)
       await shoot('unsent')
       await accessible(page, 'an unsent question')
       const context = page.context()

@@ -87,7 +87,9 @@ export async function refresh(): Promise<void> {
   if (thread === null || state !== 'ready') return
   const { signal: left } = leaving
   try {
-    const [messages, runs] = await Promise.all([api.messages(thread), api.runs(thread)])
+    // One after the other: whoever said something has a run in a list that is read later.
+    const messages = await api.messages(thread)
+    const runs = await api.runs(thread)
     if (left.aborted) return
     const { value } = conversation
     const { turns, news } = merged(value.turns, turnsOf(messages, runs))
@@ -110,8 +112,11 @@ export function merged(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Tur
     const [id, otherId] = [one.id.peek(), other.id.peek()]
     return id === null ? otherId === null && one.asked === other.asked && one.at === other.at : id === otherId
   }
-  const news = fresh.filter((turn) => !shown.some((one) => isSame(one, turn)))
-  const known = fresh.map((turn) => shown.find((one) => isSame(one, turn)) ?? turn)
+  // A question that is on its way may have arrived without our knowing.
+  const sending = shown.filter((turn) => turn.id.peek() === null && !['done', 'refused'].includes(turn.connection.peek().state))
+  const isOurs = (turn: Turn) => sending.some((one) => turn.asked === '' || turn.asked === one.asked)
+  const news = fresh.filter((turn) => !shown.some((one) => isSame(one, turn)) && !isOurs(turn))
+  const known = fresh.flatMap((turn) => shown.find((one) => isSame(one, turn)) ?? (news.includes(turn) ? turn : []))
   return { turns: [...known, ...shown.filter((turn) => !known.includes(turn))], news }
 }
 

@@ -46,4 +46,7 @@ test('turns of another tab come in between, and those that are shown stay as the
   expect(turns[2]).toBe(waiting)
   expect(news.map((turn) => turn.asked)).toEqual(['셋'])
   expect(merged(turns, fresh)).toEqual({ turns, news: [] })
+  waiting.connection.value = { state: 'lost', tries: 1 }
+  const arrived = turnsOf([message('user', '하나', 'r1'), message('user', '넷', 'r3')], [run('r1'), run('r3')])
+  expect(merged([...shown, waiting], arrived).turns).toEqual([shown[0], waiting])
 })

@@ -12,15 +12,15 @@ mod annotations;
 mod events;
 mod question;
 mod reasoning;
+mod refusal;
 mod sent;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderValue;
+use axum::response::Response;
 use doran_agents::{Language, Source};
 use doran_engine::store::{IfBusy, RunRow, Status, Usage};
 use doran_engine::{RunHandle, RunKey};
@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 
 use self::events::Ended;
 use self::question::{Said, is_korean, question, waits};
+pub(super) use self::refusal::in_their_words;
 use self::sent::Sent;
 use super::{json, path};
 use crate::App;
@@ -163,20 +164,26 @@ impl Head {
 
 async fn whole(app: &App, head: &Head, run: &RunHandle) -> Result<Response, ApiError> {
     let came = ask::wait(app, &head.model, run).await?;
-    let (words, sources) = match came.turn {
-        Some(turn) if turn.error => {
+    let thread = came.row.thread.thread.as_str();
+    let (words, sources) = match (came.turn, &came.waits) {
+        (Some(turn), _) if turn.error => {
             let code = turn.error_code.unwrap_or_default();
             return Err(ApiError::why(Code::RunFailed, why(&code, &turn.response)));
         }
-        Some(turn) => (turn.response, turn.sources),
-        None if came.row.status == Status::Paused => {
+        (Some(turn), _) => (turn.response, turn.sources),
+        (None, Some(held_up)) => (waits(&held_up.questions, thread, head.language), Vec::new()),
+        (None, None) if came.row.status == Status::Paused => {
             let asked = app.runtime.questions(&came.row.thread).await?;
             let questions: Vec<Question> = asked.iter().map(|(_, ask)| Question::of(ask)).collect();
-            (waits(&questions, came.row.thread.thread.as_str(), head.language), Vec::new())
+            (waits(&questions, thread, head.language), Vec::new())
         }
-        None => return Err(not_finished(&came.row)),
+        (None, None) => return Err(not_finished(&came.row)),
     };
-    let news = tell::news(app, &run.key(), came.row.thread.thread.as_str()).await?;
+    // A run that stands in line has done nothing yet.
+    let news = match came.waits {
+        Some(_) => Vec::new(),
+        None => tell::news(app, &run.key(), thread).await?,
+    };
     let reasoning: String = news.iter().filter_map(reasoning::line).collect();
     let mut message = json!({ "role": "assistant", "content": words, "refusal": null });
     message["annotations"] = json!(annotations::of(&words, &sources));
@@ -261,7 +268,7 @@ async fn streamed(
 ) -> Result<Response, ApiError> {
     let key = run.key();
     let thread = run.thread().thread.to_string();
-    let mut tale = Tale::of(app, &head.model, key.clone(), &thread).await?;
+    let mut tale = Tale::of(app, &head.model, run).await?;
     let app = app.clone();
     let mut sent = Sent::default();
     sse::frames(&app.clone(), caller, move |frames| async move {
@@ -379,38 +386,4 @@ fn usage(usage: &Usage) -> Value {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Says what went wrong as clients of this dialect read it, wherever below `/v1` it did.
-pub(super) async fn in_their_words(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_theirs = path == "/v1" || path.starts_with("/v1/");
-    let response = next.run(request).await;
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    let is_problem = kind.is_some_and(|kind| kind.as_bytes() == b"application/problem+json");
-    if !is_theirs || !is_problem {
-        return response;
-    }
-    let (mut parts, body) = response.into_parts();
-    let bytes = axum::body::to_bytes(body, 64 * 1024).await.unwrap_or_default();
-    let problem: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
-    let detail = |key: &str| problem[key].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
-    let kind = match parts.status {
-        StatusCode::UNAUTHORIZED => "authentication_error",
-        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-        status if status.is_client_error() => "invalid_request_error",
-        _ => "server_error",
-    };
-    let code = if text("code") == "unknown_agent" { "model_not_found".to_owned() } else { text("code") };
-    let error = json!({ "error": {
-        "message": format!("{}{}", text("title"), detail("detail")),
-        "message_ko": format!("{}{}", text("title_ko"), detail("detail_ko")),
-        "type": kind,
-        "param": null,
-        "code": code,
-    } });
-    parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    (parts, error.to_string()).into_response()
 }

@@ -63,10 +63,10 @@ function Ask({ question, isDone, isSending, give }: AskProps) {
           <input type="text" value={text} maxLength={500} disabled={isOff} onInput={(event) => setText(event.currentTarget.value)} />
         </label>
         <div class="row">
-          <button type="button" class="primary" disabled={isOff} onClick={() => give({ approve: true, note: text })}>
+          <button type="button" class="primary" disabled={isOff} onClick={() => give(judged(true, text))}>
             <Icon name="check" size={16} />{t('approve')}
           </button>
-          <button type="button" disabled={isOff} onClick={() => give({ approve: false, note: text })}>
+          <button type="button" disabled={isOff} onClick={() => give(judged(false, text))}>
             <Icon name="close" size={16} />{t('deny')}
           </button>
         </div>
@@ -84,6 +84,10 @@ function Ask({ question, isDone, isSending, give }: AskProps) {
       <div class="row"><button type="submit" class="primary" disabled={isOff || text.trim() === ''}>{t('send')}</button></div>
     </form>
   )
+}
+
+function judged(approve: boolean, note: string): Json {
+  return note.trim() === '' ? { approve } : { approve, note: note.trim() }
 }
 
 /** Arguments that are easier to judge with their line breaks. */

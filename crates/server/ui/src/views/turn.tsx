@@ -40,6 +40,8 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
   const told = useMemo(() => (run ? transcript(run, earlier) : null), [run, earlier])
   const kept = turn.said.value
   const isLive = run ? run.status === 'running' || run.status === 'waiting' : kept === null && turn.connection.value.state !== 'done'
+  // Nobody thinks about a question that has not arrived.
+  const isUnsent = id === null && turn.connection.value.state === 'lost'
   const text = kept && (run === null || run.status === 'finished') ? kept.text : (told?.text ?? kept?.text ?? '')
   const sources = useMemo(
     () => (kept && kept.sources.length > 0 ? kept.sources : (told?.sources ?? [])),
@@ -79,12 +81,12 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
           <strong>{agentName(agentOf(who), who)}</strong>
           {model && <ModelBadge model={{ ...(modelOf(who) ?? {}), ...model }} />}
         </header>
-        {(isLive || detail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
+        {!isUnsent && (isLive || detail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
           <Activity run={run} items={told?.items ?? []} isLive={isLive} load={load} />
         )}
         <ConnectionLine turn={turn} />
         {text !== '' && <Markdown text={text} sources={cited} cite={showSource} />}
-        {isLive && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
+        {isLive && !isUnsent && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
         {run?.status === 'paused' && <Questions turn={turn} questions={run.questions} />}
         {run?.status === 'cancelled' && <p class="note"><Icon name="stop" size={15} />{t('was_stopped')}</p>}
         {run?.status === 'failed' && run.failure && <Failure run={run} turn={turn} />}
