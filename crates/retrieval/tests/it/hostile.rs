@@ -160,6 +160,15 @@ mod pdf {
         let rows: String = places.iter().map(|place| format!("{place:010} 00000 n \n")).collect();
         bytes.extend_from_slice(format!("xref\n0 5\n0000000000 65535 f \n{rows}trailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n{start}\n%%EOF").as_bytes());
         check("700 MB of blanks", "a.pdf", &bytes, DIES).await;
+        // A row of a predictor that is larger than any memory.
+        for columns in ["2147483647", "9223372036854775807"] {
+            let parts = format!("/DecodeParms << /Predictor 12 /Columns {columns} >> /Length ");
+            let at = bytes.windows(8).position(|window| window == b"/Length ").expect("there");
+            let mut wide = bytes[..at].to_vec();
+            wide.extend_from_slice(parts.as_bytes());
+            wide.extend_from_slice(&bytes[at + 8..]);
+            check(columns, "a.pdf", &wide, DIES).await;
+        }
     }
 
     #[tokio::test]
@@ -183,6 +192,20 @@ mod pdf {
         check("encrypted", "a.pdf", &crate::fixture("encrypted.pdf"), Err(&[FailureKind::Encrypted])).await;
         check("truncated", "a.pdf", &crate::fixture("report.pdf")[..20_000], CORRUPT).await;
         check("pictures", "a.pdf", &crate::fixture("picture.pdf"), Err(&[FailureKind::NoText])).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hwpx_that_lacks_a_section_it_names_is_broken() {
+    let contents = "<opf:package xmlns:opf='o'><opf:manifest><opf:item href='Contents/section0.xml'/><opf:item href='Contents/section1.xml'/></opf:manifest></opf:package>";
+    let section =
+        "<hs:sec xmlns:hs='s' xmlns:hp='p'><hp:p><hp:run><hp:t>하나</hp:t></hp:run></hp:p></hs:sec>";
+    let first = ("Contents/section0.xml", section.as_bytes());
+    let hpf = ("Contents/content.hpf", contents.as_bytes());
+    check("a section is missing", "a.hwpx", &zipped(&[hpf, first]), CORRUPT).await;
+    let whole = zipped(&[hpf, first, ("Contents/section1.xml", section.as_bytes())]);
+    if let Some(found) = read(&reader(ReadLimits::default()), "a.hwpx", &whole).await {
+        assert_eq!(found.expect("text").text, "하나\n\n하나");
     }
 }
 

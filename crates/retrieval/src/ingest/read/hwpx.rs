@@ -19,7 +19,7 @@ pub(in super::super) fn hwpx(bytes: &[u8], limits: &ReadLimits) -> Result<Extrac
     }
     let mut out = Manuscript::new(limits);
     if let Some(text) = archive.optional_xml("Contents/content.hpf")? {
-        title(&text, &mut out)?;
+        contents(&text, &mut out, archive.names())?;
     }
     let (heads, lists) = match archive.optional_xml("Contents/header.xml")? {
         Some(text) => header(&text)?,
@@ -50,13 +50,23 @@ fn sections(names: &[String]) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-fn title(text: &str, out: &mut Manuscript) -> Result<(), Failure> {
+/// Reads the title, and sees to it that no section is missing that the document says it has.
+fn contents(text: &str, out: &mut Manuscript, names: &[String]) -> Result<(), Failure> {
     let mut xml = Xml::new(text);
     while let Some(piece) = xml.next()? {
-        if let Piece::Start(element) = piece
-            && element.name() == "title"
-        {
-            out.writer.title(&xml.inner_text()?);
+        let Piece::Start(element) = piece else { continue };
+        match element.name() {
+            "title" => out.writer.title(&xml.inner_text()?),
+            "item" => {
+                let href = element.get("href").unwrap_or_default();
+                let file = href.rsplit('/').next().unwrap_or_default();
+                let numbered = file.strip_prefix("section").and_then(|rest| rest.strip_suffix(".xml"));
+                let section = numbered.is_some_and(|number| number.parse::<u32>().is_ok());
+                if section && !names.contains(&format!("Contents/{file}")) {
+                    return Err(Failure::corrupt(format!("a HWPX without its {file}")));
+                }
+            }
+            _ => {}
         }
     }
     Ok(())
