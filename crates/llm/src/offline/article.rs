@@ -123,7 +123,8 @@ fn joined(chars: &[char], start: usize, end: usize, jo: usize) -> Option<Option<
     let number = |at: &usize| chars[*at].is_ascii_digit();
     let first = (0..start - 1).rev().take_while(number).last();
     let dash = matches!(joint, '-' | '‐' | '‑' | '–');
-    if !dash && !(matches!(joint, '의' | '之') && first.is_some()) {
+    let joins = dash || (matches!(joint, '의' | '之') && first.is_some());
+    if !joins {
         return None;
     }
     let read = || {
