@@ -102,6 +102,10 @@ impl Index for Refined {
         self.index.remove(tenant, document).await
     }
 
+    async fn sweep(&self) -> Result<(), RetrieveError> {
+        self.index.sweep().await
+    }
+
     async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
         self.index.tenants().await
     }

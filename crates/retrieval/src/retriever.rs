@@ -89,6 +89,11 @@ pub trait Index: Retriever {
     /// Removes a document with all its passages. Gives whether there was one.
     async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError>;
 
+    /// Forgets the words of versions that were replaced, where an index keeps them for a while.
+    async fn sweep(&self) -> Result<(), RetrieveError> {
+        Ok(())
+    }
+
     /// Whose documents are in it.
     async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError>;
 

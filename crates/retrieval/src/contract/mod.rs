@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::passage::{ArticleNumber, Document};
 
 pub use compare::{Comparison, Pair, compare};
+pub(crate) use numeral::circled;
 pub use reference::{Reference, references};
 
 /// Titles less alike than this are not offered.
@@ -107,9 +108,20 @@ impl Contract {
         self.articles.iter().find(|article| article.number == number)
     }
 
+    /// The article of a number in what is attached under a label.
+    fn attached(&self, label: &str, number: ArticleNumber) -> Option<&Article> {
+        let called =
+            |appendix: &&Appendix| appendix.label.split_whitespace().flat_map(str::chars).eq(label.chars());
+        let articles = self.appendices.iter().filter(called).flat_map(|appendix| &appendix.articles);
+        articles.into_iter().find(|article| article.number == number)
+    }
+
     /// The place that a reference names, as narrow as the contract has it: the item, else the clause, else the article.
     pub fn locate(&self, reference: &Reference) -> Option<(&Article, Range<usize>)> {
-        let article = self.article(reference.article)?;
+        let article = match &reference.appendix {
+            None => self.article(reference.article)?,
+            Some(label) => self.attached(label, reference.article)?,
+        };
         let clause =
             reference.clause.and_then(|number| article.clauses.iter().find(|clause| clause.number == number));
         let parts = clause.map_or(&article.clauses, |clause| &clause.items);

@@ -20,16 +20,16 @@ pub(super) fn digits(text: &str) -> Option<(u32, usize)> {
 
 /// The number a text starts with in digits, Hanja (`十二`) or Hangul (`십이`).
 pub(super) fn numeral(text: &str) -> Option<(u32, usize)> {
-    digits(text).or_else(|| spelled(text, hanja)).or_else(|| spelled(text, hangul))
+    digits(text).or_else(|| spelled(text, hanja, true)).or_else(|| spelled(text, hangul, false))
 }
 
 /// The number a text starts with in digits or Hanja: for places where a Hangul numeral could be the start of a word.
 pub(super) fn plain_numeral(text: &str) -> Option<(u32, usize)> {
-    digits(text).or_else(|| spelled(text, hanja))
+    digits(text).or_else(|| spelled(text, hanja, true))
 }
 
 /// The number inside a circle, up to 50.
-pub(super) fn circled(char: char) -> Option<u32> {
+pub(crate) fn circled(char: char) -> Option<u32> {
     let code = char as u32;
     match code {
         0x2460..=0x2473 => Some(code - 0x2460 + 1),
@@ -99,6 +99,7 @@ fn hangul(char: char) -> Option<Sign> {
 
 fn hanja(char: char) -> Option<Sign> {
     Some(match char {
+        '〇' | '零' => Sign::Digit(0),
         '一' | '壹' | '壱' => Sign::Digit(1),
         '二' | '貳' | '弐' => Sign::Digit(2),
         '三' | '參' => Sign::Digit(3),
@@ -115,12 +116,16 @@ fn hanja(char: char) -> Option<Sign> {
     })
 }
 
-/// Reads `이십삼`: a digit multiplies the unit after it, units fall, two digits never stand side by side.
-fn spelled(text: &str, sign: fn(char) -> Option<Sign>) -> Option<(u32, usize)> {
+/// Reads `이십삼`: a digit multiplies the unit after it, units fall. Two digits stand side by side only where they count by
+/// place, as in `二三`.
+fn spelled(text: &str, sign: fn(char) -> Option<Sign>, by_place: bool) -> Option<(u32, usize)> {
     let (mut value, mut pending, mut below, mut length) = (0, None, u32::MAX, 0);
     for char in text.chars() {
         match sign(char) {
             Some(Sign::Digit(digit)) if pending.is_none() => pending = Some(digit),
+            Some(Sign::Digit(digit)) if by_place && value == 0 && length < 12 => {
+                pending = pending.map(|before| before * 10 + digit);
+            }
             Some(Sign::Unit(unit)) if unit < below => {
                 value += pending.take().unwrap_or(1) * unit;
                 below = unit;
@@ -150,6 +155,9 @@ mod tests {
         check("백이조", Some(102));
         check("五條", Some(5));
         check("二十一條", Some(21));
+        check("二三條", Some(23));
+        check("一〇條", Some(10));
+        check("일이조", Some(1));
         check("가조", None);
         check("9999999999999", None);
     }

@@ -2,7 +2,11 @@
 
 use std::io::Cursor;
 
+use super::read::is_wide;
 use super::{Failure, FailureKind, Format};
+
+/// The endings of files that are never plain text in an older encoding.
+const OFFICE: [&str; 9] = ["hwp", "hwpx", "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx"];
 
 /// What the file is, or why it is not read.
 pub(super) fn sniff(name: &str, bytes: &[u8]) -> Result<Format, Failure> {
@@ -57,7 +61,14 @@ pub(super) fn sniff(name: &str, bytes: &[u8]) -> Result<Format, Failure> {
     if looks_binary(head) {
         return unsupported("not text");
     }
-    Ok(match extension(name).as_str() {
+    let extension = extension(name);
+    let marked = [&b"\xFF\xFE"[..], b"\xFE\xFF", b"\xEF\xBB\xBF"].iter().any(|mark| head.starts_with(mark));
+    let plain = marked || std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
+    if !plain && OFFICE.contains(&extension.as_str()) {
+        // What is left of a file that was cut or overwritten would pass for Chinese.
+        return Err(Failure::corrupt(format!("no {} file, and no text", extension.to_uppercase())));
+    }
+    Ok(match extension.as_str() {
         "csv" | "tsv" => Format::Csv,
         "htm" | "html" | "xhtml" => Format::Html,
         "md" | "markdown" | "mkd" => Format::Markdown,
@@ -107,7 +118,7 @@ fn is_binary(head: &[u8]) -> bool {
 
 /// Bytes that no text has, unless it is UTF-16.
 fn looks_binary(head: &[u8]) -> bool {
-    if head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF") {
+    if head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF") || is_wide(head) {
         return false;
     }
     let odd = head.iter().filter(|byte| matches!(byte, 1..=8 | 14..=26 | 28..=31)).count();
@@ -128,6 +139,19 @@ mod tests {
     }
 
     #[test]
+    fn wide_text_without_a_mark_is_told_from_numbers() {
+        let text = "제10조의2(비밀유지) 을은 업무상 알게 된 갑의 비밀을 제3자에게 누설하지 아니한다. 이 계약이 끝난 뒤에도 같다.";
+        for units in [u16::to_le_bytes, u16::to_be_bytes] {
+            let bytes: Vec<u8> = text.encode_utf16().flat_map(units).collect();
+            check("a.txt", &bytes, Ok(Format::Text));
+            let read = crate::ingest::extract("a.txt", &bytes, &crate::ingest::ReadLimits::default());
+            assert_eq!(read.map(|read| read.text), Ok(text.to_owned()));
+        }
+        let numbers: Vec<u8> = (0..400u16).flat_map(|number| (number % 30).to_le_bytes()).collect();
+        check("a.txt", &numbers, Err("not text"));
+    }
+
+    #[test]
     fn bytes_decide_and_names_only_among_texts() {
         check("a.txt", b"%PDF-1.7\n", Ok(Format::Pdf));
         check("a.pdf", b"just text", Ok(Format::Text));
@@ -139,6 +163,9 @@ mod tests {
         check("a.txt", b"BMW is a car", Ok(Format::Text));
         check("a.txt", b"\x01\x02\x03\x04", Err("not text"));
         check("a.hwp", b"HWP Document File V3.00 \x1a", Err("HWP 3"));
+        check("a.hwp", b"\xB0\xA1\xB3\xAA\xB4\xD9\xB6\xF3", Err("no HWP file, and no text"));
+        check("a.docx", b"abc\0def\0", Err("no DOCX file, and no text"));
+        check("a.txt", b"\xB0\xA1\xB3\xAA\xB4\xD9\xB6\xF3", Ok(Format::Text));
         check("a.svg", b"<svg xmlns='x'><script/></svg>", Err("XML"));
     }
 }

@@ -1,25 +1,31 @@
-//! Reads the numbers of articles out of what people write: `제76조의2`, `제 5 조`, `5조`, `제십조의2`, `第十條`, `Article 5`.
+//! The numbers of articles in what people write, as they are compared: whatever the width of digits or the form of
+//! syllables. The spellings are those of [`references`].
 
 use std::ops::Range;
 
+use crate::contract::{circled, references};
 use crate::passage::{ArticleNumber, Passage};
-use crate::text::letters::{Letter, letters};
+use crate::text::letters::letters;
 
 /// The articles a text names, with their places.
 pub fn articles_named(text: &str) -> Vec<(ArticleNumber, Range<usize>)> {
-    let letters = letters(text);
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < letters.len() {
-        let read = korean(&letters, at).or_else(|| english(&letters, at));
-        let Some((number, end)) = read else {
-            at += 1;
-            continue;
-        };
-        found.push((number, letters[at].start as usize..letters[end - 1].end as usize));
-        at = end;
+    let mut folded = String::with_capacity(text.len());
+    // Where what each letter came from stands, by the byte it has in the folded text.
+    let mut places: Vec<(usize, Range<usize>)> = Vec::new();
+    for letter in letters(text) {
+        let from = letter.start as usize..letter.end as usize;
+        places.push((folded.len(), from.clone()));
+        // ① is a clause and not the digit it is folded to.
+        folded.push(text[from].chars().next().filter(|char| circled(*char).is_some()).unwrap_or(letter.char));
     }
-    found
+    let at = |byte: usize| places.partition_point(|(start, _)| *start < byte);
+    let place = |range: Range<usize>| {
+        let first = places.get(at(range.start)).map_or(text.len(), |(_, from)| from.start);
+        let last = at(range.end).checked_sub(1).and_then(|last| places.get(last));
+        first..last.map_or(first, |(_, from)| from.end)
+    };
+    let named = references(&folded).into_iter();
+    named.map(|reference| (reference.article, place(reference.range))).collect()
 }
 
 /// The article a passage is, from what its source knew or from the last heading above it.
@@ -35,126 +41,6 @@ pub(crate) fn last_named(title: &str) -> Option<ArticleNumber> {
 /// The term under which an article is found.
 pub(super) fn key(number: ArticleNumber) -> Vec<u8> {
     format!("a{}_{}", number.number, number.branch).into_bytes()
-}
-
-fn korean(letters: &[Letter], start: usize) -> Option<(ArticleNumber, usize)> {
-    let ordinal = matches!(letters[start].char, '제' | '第');
-    let before = start.checked_sub(1).map(|at| letters[at].char);
-    let from = if ordinal { skip_spaces(letters, start + 1) } else { start };
-    if !ordinal && before.is_some_and(|char| char.is_ascii_digit() || matches!(char, '.' | ',' | '제' | '第'))
-    {
-        return None;
-    }
-    let (number, end) = if ordinal { any_number(letters, from)? } else { digits(letters, from)? };
-    let sign = skip_spaces(letters, end);
-    if !matches!(letters.get(sign)?.char, '조' | '條' | '条') || number == 0 {
-        return None;
-    }
-    let end = sign + 1;
-    let (branch, after) = branch(letters, end).unwrap_or((0, end));
-    if branch == 0 && !may_follow(letters, end, ordinal) {
-        return None;
-    }
-    Some((ArticleNumber { number, branch }, after))
-}
-
-/// What follows 의 in 제10조의2; `제10조의 2항` names a clause instead.
-fn branch(letters: &[Letter], end: usize) -> Option<(u32, usize)> {
-    let at = skip_spaces(letters, end);
-    if !matches!(letters.get(at)?.char, '의' | '之') {
-        return None;
-    }
-    let from = skip_spaces(letters, at + 1);
-    let (number, end) = any_number(letters, from)?;
-    // `제5조의 이행` speaks of something else: a numeral in Hangul stands close and ends its word.
-    let in_hangul = ('가'..='힣').contains(&letters[from].char);
-    let goes_on = letters.get(end).is_some_and(|letter| ('가'..='힣').contains(&letter.char));
-    if in_hangul && (goes_on || from > at + 1) {
-        return None;
-    }
-    let next = letters.get(skip_spaces(letters, end)).map(|letter| letter.char);
-    (!matches!(next, Some('항' | '호' | '명' | '개' | '가' | '년' | '일'))).then_some((number, end))
-}
-
-/// `5조 원` is money, `제1조정` another word.
-fn may_follow(letters: &[Letter], end: usize, ordinal: bool) -> bool {
-    let direct = letters.get(end).map(|letter| letter.char);
-    if direct
-        .is_some_and(|char| char.is_alphabetic() && !"의는은이가를을에와과도만로까부및란나라".contains(char))
-    {
-        return ordinal && direct.is_some_and(|char| char == '제' || char == '第');
-    }
-    let next = letters.get(skip_spaces(letters, end)).map(|letter| letter.char);
-    ordinal || !next.is_some_and(|char| "원달엔위유억만천여각".contains(char) || char.is_ascii_digit())
-}
-
-fn english(letters: &[Letter], start: usize) -> Option<(ArticleNumber, usize)> {
-    if start > 0 && letters[start - 1].char.is_alphanumeric() {
-        return None;
-    }
-    let word = ["article", "section", "clause"].into_iter().find(|word| {
-        word.chars()
-            .enumerate()
-            .all(|(at, char)| letters.get(start + at).is_some_and(|letter| letter.char == char))
-    })?;
-    let end = start + word.len();
-    let at = skip_spaces(letters, end);
-    let (number, end) = digits(letters, at)?;
-    let direct = letters.get(end).is_some_and(|letter| letter.char.is_alphanumeric());
-    (at > start + word.len() && !direct && number > 0).then_some((ArticleNumber { number, branch: 0 }, end))
-}
-
-fn skip_spaces(letters: &[Letter], mut at: usize) -> usize {
-    while letters.get(at).is_some_and(|letter| letter.char.is_whitespace()) {
-        at += 1;
-    }
-    at
-}
-
-fn any_number(letters: &[Letter], at: usize) -> Option<(u32, usize)> {
-    digits(letters, at).or_else(|| words(letters, at))
-}
-
-fn digits(letters: &[Letter], at: usize) -> Option<(u32, usize)> {
-    let count =
-        letters[at.min(letters.len())..].iter().take_while(|letter| letter.char.is_ascii_digit()).count();
-    if !(1..=5).contains(&count) {
-        return None;
-    }
-    let digits: String = letters[at..at + count].iter().map(|letter| letter.char).collect();
-    digits.parse().ok().map(|number| (number, at + count))
-}
-
-/// A number in words, Korean or Chinese, below ten thousand: 이십삼, 二十三, 二三.
-fn words(letters: &[Letter], start: usize) -> Option<(u32, usize)> {
-    let (mut total, mut digit, mut at) = (0_u32, None, start);
-    while let Some(value) = letters.get(at).and_then(|letter| value(letter.char)).filter(|_| at - start < 8) {
-        match value {
-            10 | 100 | 1000 => total += digit.take().unwrap_or(1) * value,
-            value => digit = Some(digit.unwrap_or(0) * 10 + value),
-        }
-        at += 1;
-    }
-    (at > start).then(|| (total + digit.unwrap_or(0), at))
-}
-
-fn value(char: char) -> Option<u32> {
-    Some(match char {
-        '영' | '공' | '零' | '〇' => 0,
-        '일' | '一' | '壹' | '壱' => 1,
-        '이' | '二' | '貳' | '弐' => 2,
-        '삼' | '三' | '參' => 3,
-        '사' | '四' => 4,
-        '오' | '五' => 5,
-        '육' | '륙' | '六' => 6,
-        '칠' | '七' => 7,
-        '팔' | '八' => 8,
-        '구' | '九' => 9,
-        '십' | '十' | '拾' => 10,
-        '백' | '百' => 100,
-        '천' | '千' => 1000,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -196,7 +82,6 @@ mod tests {
             "제1조정위원회",
             "조건 3조각",
             "제조업",
-            "articles 5",
             "2조 5천억",
             "이십조",
         ] {

@@ -1,8 +1,13 @@
-//! Sixty hard questions over a small corpus of ours: particles, spacing, compounds, numbers in words, typing slips,
-//! everyday words, English names with Korean endings. The passage that answers must be among the first three.
+//! Sixty hard questions over a small corpus of ours: particles, spacing, compounds, numbers in words, clauses, typing slips,
+//! everyday words, English names with Korean endings, and contracts of one form that differ in a few words. The texts go
+//! the way of every document: cut, put into an index on the disk, searched there. The passage that answers must be among
+//! the first three, and the first when its article is named.
 
 use super::*;
-use crate::passage::{ArticleNumber, PassageId};
+use crate::local::LocalIndex;
+use crate::passage::DocumentKind;
+use crate::retriever::Index;
+use crate::split;
 
 /// Name, title and text of each passage. A name such as `용역 12의2` is an article of that document.
 const PASSAGES: &[(&str, &str, &str)] = &[
@@ -214,42 +219,95 @@ const PASSAGES: &[(&str, &str, &str)] = &[
         "Handbook: termination",
         "Either party may terminate this agreement by giving thirty days' written notice.",
     ),
+    // Contracts and rules of the same form.
+    (
+        "디자인 3",
+        "디자인 제작 용역계약서 제3조(계약기간)",
+        "계약기간은 2026년 3월 1일부터 2026년 8월 31일까지로 한다. 기간 만료 15일 전까지 통지가 없으면 6개월 연장된다.",
+    ),
+    (
+        "디자인 5",
+        "디자인 제작 용역계약서 제5조(대금의 지급)",
+        "① 갑은 검수를 마친 날부터 45일 이내에 대금을 을에게 지급한다.\n② 지연하면 연 9퍼센트의 이자를 가산한다.",
+    ),
+    (
+        "디자인 7",
+        "디자인 제작 용역계약서 제7조(검수)",
+        "갑은 납품을 받은 날부터 5일 이내에 검수하고 그 결과를 을에게 통지한다.",
+    ),
+    (
+        "디자인 12",
+        "디자인 제작 용역계약서 제12조(계약의 해지)",
+        "당사자 일방이 계약을 위반하고 30일 이내에 시정하지 아니하면 상대방은 계약을 해지할 수 있다.",
+    ),
+    (
+        "디자인 13",
+        "디자인 제작 용역계약서 제13조(손해배상)",
+        "제12조에 따라 해지된 경우 책임 있는 당사자는 상대방의 손해를 배상한다. 배상액은 계약금액의 두 배를 한도로 한다.",
+    ),
+    (
+        "디자인 15",
+        "디자인 제작 용역계약서 제15조(관할법원)",
+        "이 계약에 관한 소송은 부산지방법원을 관할법원으로 한다.",
+    ),
+    (
+        "창고 2",
+        "창고 임대차계약서 제2조(보증금과 차임)",
+        "보증금은 2천만 원, 차임은 월 120만 원으로 하며, 매월 5일에 선급한다.",
+    ),
+    (
+        "창고 6",
+        "창고 임대차계약서 제6조(수선)",
+        "임대인은 지붕과 외벽의 수선만 하며, 그 밖의 수선과 소모품의 교체는 임차인이 부담한다.",
+    ),
+    (
+        "창고 8",
+        "창고 임대차계약서 제8조(해지)",
+        "다음의 경우 임대인은 계약을 해지할 수 있다.\n1. 임차인이 차임을 3기 이상 연체한 때\n2. 위험물을 보관한 때",
+    ),
+    (
+        "창고 9",
+        "창고 임대차계약서 제9조(보증금의 반환)",
+        "제8조에 따라 해지된 때에도 임대인은 명도 후 14일 이내에 보증금을 반환한다.",
+    ),
+    (
+        "옛규칙 5",
+        "옛 취업규칙(2019년) 제5조(근로시간)",
+        "근로시간은 휴게시간을 제외하고 1일 8시간, 1주 40시간으로 한다. 시업은 오전 8시, 종업은 오후 5시로 한다.",
+    ),
+    (
+        "옛규칙 8",
+        "옛 취업규칙(2019년) 제8조(연차유급휴가)",
+        "1년간 80퍼센트 이상 출근한 근로자에게 12일의 유급휴가를 준다. 휴가는 회사가 정한 시기에 준다.",
+    ),
+    (
+        "옛규칙 15",
+        "옛 취업규칙(2019년) 제15조(임금의 지급)",
+        "임금은 매월 10일에 근로자가 지정한 계좌로 지급한다. 퇴직한 때에는 30일 이내에 모든 금품을 청산한다.",
+    ),
 ];
 
 /// What is asked, and the name of the passage that answers.
 const QUESTIONS: &[(&str, &str)] = &[
     // Particles and endings.
-    ("휴가를", "취업규칙 8"),
     ("휴가는 며칠인가요", "취업규칙 8"),
-    ("해지하려면", "용역 12"),
     ("검수에서는", "용역 7"),
     ("비밀번호를 얼마마다 바꿔야 하나요", "보안 1"),
     ("임금이 지급되는 날", "취업규칙 15"),
     ("배상해야 하는 한도", "용역 13"),
     ("육아휴직을 신청하고 싶습니다", "취업규칙 10"),
-    ("백업했는지", "서버 3"),
     ("방문객에게는", "보안 4"),
     // Spacing.
     ("재택 근무 신청", "재택 1"),
     ("재택근무신청방법", "재택 1"),
     ("법인 카드 영수증", "경비 2"),
-    ("손해 배상", "용역 13"),
-    ("관할 법원", "용역 15"),
     ("계약기간만료", "용역 3"),
     ("영상정보 처리 기기", "개인 4"),
-    ("하자 담보 책임", "용역 11"),
-    ("지식 재산권", "용역 10"),
     ("출장식비한도", "경비 1"),
     // Compounds.
-    ("손해배상책임", "용역 13"),
-    ("연차휴가", "취업규칙 8"),
     ("개인정보유출신고", "개인 2"),
-    ("보증금반환", "임대 9"),
     ("대금지급기한", "용역 5"),
-    ("비밀유지의무", "용역 9"),
-    ("교육비지원", "경비 3"),
     // Numbers of articles.
-    ("취업규칙 제8조", "취업규칙 8"),
     ("취업규칙 제십조의2", "취업규칙 10의2"),
     ("취업규칙 제 10 조의 2", "취업규칙 10의2"),
     ("용역계약서 12조의2 내용", "용역 12의2"),
@@ -257,7 +315,24 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("소프트웨어 개발 용역계약서 第五條", "용역 5"),
     ("사무실 임대차계약서 8조", "임대 8"),
     ("취업규칙 제이십오조는?", "취업규칙 25"),
-    ("취업규칙 제１８조", "취업규칙 18"),
+    // Clauses, branches and other spellings of numbers.
+    ("디자인 제작 용역계약서 5조 2항", "디자인 5"),
+    ("창고 임대차계약서 8조 1호", "창고 8"),
+    ("창고 임대차계약서 8조2호", "창고 8"),
+    ("사무실 임대차계약서 8조①", "임대 8"),
+    ("소프트웨어 개발 용역계약서 12조의2 1항", "용역 12의2"),
+    ("취업규칙 10-2조", "취업규칙 10의2"),
+    ("디자인 제작 용역계약서 art. 13(1)", "디자인 13"),
+    // Of contracts of one form, the one that is meant.
+    ("디자인 계약이 해지된 경우 배상액 한도", "디자인 13"),
+    ("디자인 대금을 늦게 주면 이자가 몇 퍼센트", "디자인 5"),
+    ("디자인 용역 소송은 어느 법원", "디자인 15"),
+    ("창고 보증금은 언제 돌려주나", "창고 9"),
+    ("창고 차임은 매월 며칠에", "창고 2"),
+    ("창고 지붕 수선", "창고 6"),
+    ("옛 취업규칙에서 임금은 며칠에 지급했나", "옛규칙 15"),
+    ("2019년 취업규칙의 유급휴가 일수", "옛규칙 8"),
+    ("소프트웨어 개발 용역계약 기간이 끝나기 며칠 전에 통지", "용역 3"),
     // Slips of the finger.
     ("손헤배상", "용역 13"),
     ("게약 해지", "용역 12"),
@@ -270,10 +345,8 @@ const QUESTIONS: &[(&str, &str)] = &[
     // English names with Korean endings, and mixed scripts.
     ("VPN을 꼭 써야 하나요", "재택 2"),
     ("GitHub에다가 코드를 올려도 되나요", "보안 3"),
-    ("ＧｉｔＨｕｂ", "보안 3"),
     ("PostgreSQL은 언제 백업하나", "서버 3"),
     ("kubectl로 되돌리기", "서버 1"),
-    ("lost laptops", "book 2"),
     ("terminating agreements", "book 3"),
     // Everyday words.
     ("월급날이 언제야", "취업규칙 15"),
@@ -287,49 +360,47 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("외국 서버에 고객 정보를 올려도 되나", "개인 3"),
 ];
 
-fn index(tenant: &Tenant) -> RamKeyword {
-    let index = RamKeyword::default();
-    let mut documents: BTreeMap<&str, Vec<(&str, &str, &str)>> = BTreeMap::new();
+/// The documents, as a person would hand them in: articles one below the other, other texts under headings.
+fn documents() -> Vec<Document> {
+    let mut documents: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
     for (name, title, text) in PASSAGES {
-        let (document, within) = name.split_once(' ').expect("a name of two words");
-        documents.entry(document).or_default().push((within, title, text));
+        let (document, _) = name.split_once(' ').expect("a name of two words");
+        documents.entry(document).or_default().push((title, text));
     }
-    for (id, lines) in documents {
-        let title = lines[0].1.split(" 제").next().unwrap_or_default();
-        let document = Document::new(id, title, "");
-        let passages = lines.iter().map(|(within, title, text)| {
-            let (number, branch) = within.split_once('의').unwrap_or((within, "0"));
-            let number = ArticleNumber {
-                number: number.parse().expect("number"),
-                branch: branch.parse().expect("branch"),
-            };
-            Passage {
-                id: PassageId::at(&DocumentId::new(format!("{id} {within}")), 0),
-                document: document.id.clone(),
-                title: (*title).to_owned(),
-                text: (*text).to_owned(),
-                article: title.contains('제').then_some(number),
-                ..Passage::default()
-            }
-        });
-        index.insert(tenant, &document, &passages.collect::<Vec<_>>());
-    }
-    index
+    let written = |(id, lines): (&str, Vec<(&str, &str)>)| {
+        let articles = lines[0].0.split_once(" 제").is_some();
+        let title = if articles { lines[0].0.split(" 제").next().unwrap_or_default() } else { id };
+        let line = |(heading, text): &(&str, &str)| match heading.rsplit_once(" 제") {
+            Some((_, heading)) if articles => format!("제{heading} {text}\n\n"),
+            _ => format!("## {heading}\n\n{text}\n\n"),
+        };
+        let text: String = lines.iter().map(line).collect();
+        let kind = if title.contains("계약서") { DocumentKind::Contract } else { DocumentKind::General };
+        Document { kind, ..Document::new(id, title, text) }
+    };
+    documents.into_iter().map(written).collect()
 }
 
-#[test]
-fn sixty_hard_questions_find_their_passage_among_the_first_three() {
+#[tokio::test]
+async fn sixty_hard_questions_find_their_passage() {
     let tenant = Tenant::new("t");
-    let index = index(&tenant);
+    let place = tempfile::tempdir().expect("a directory");
+    let index = LocalIndex::open(place.path(), None).await.expect("an index");
+    for document in documents() {
+        index.put(&tenant, &document, &split(&document)).await.expect("put");
+    }
     assert_eq!(QUESTIONS.len(), 60);
     let mut missed = Vec::new();
     for (question, wanted) in QUESTIONS {
-        assert!(PASSAGES.iter().any(|(name, ..)| name == wanted), "no passage is called {wanted}");
-        let hits = index.search(&Question::new(tenant.clone(), *question, 3));
-        let names: Vec<&str> =
-            hits.iter().map(|hit| hit.passage.id.as_str().trim_end_matches("#0")).collect();
-        if !names.contains(wanted) {
-            missed.push(format!("{question}: {names:?}, not {wanted}"));
+        let found = PASSAGES.iter().find(|(name, ..)| name == wanted);
+        let (_, _, text) = found.unwrap_or_else(|| panic!("no passage is called {wanted}"));
+        let (id, _) = wanted.split_once(' ').expect("a name of two words");
+        let limit = if articles_named(question).is_empty() { 3 } else { 1 };
+        let hits = index.retrieve(&Question::new(tenant.clone(), *question, limit)).await.expect("hits");
+        let is_it = |hit: &Hit| hit.passage.document.as_str() == id && hit.passage.text.contains(text);
+        if !hits.iter().any(is_it) {
+            let titles: Vec<&str> = hits.iter().map(|hit| hit.passage.title.as_str()).collect();
+            missed.push(format!("{question}: {titles:?}, not {wanted}"));
         }
     }
     assert!(missed.is_empty(), "{} missed:\n{}", missed.len(), missed.join("\n"));

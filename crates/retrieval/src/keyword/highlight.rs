@@ -1,6 +1,6 @@
 //! Which words of a question a passage holds, and where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use serde::Serialize;
@@ -25,10 +25,15 @@ pub struct Highlight {
 pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     let mut stems = Vec::new();
     let mut pairs = Vec::new();
-    text::terms(question, |layer, term, _| match layer {
-        Layer::Stems => stems.push(term.to_owned()),
+    let mut parts = Vec::new();
+    text::terms(question, |layer, term, range| match layer {
+        Layer::Stems => {
+            stems.push(term.to_owned());
+            parts.push((term.to_owned(), range));
+        }
         Layer::Pairs => pairs.push(term.to_owned()),
     });
+    let torn = torn(question, &parts);
     for (word, _) in everyday::meant_by(&stems.clone()) {
         text::terms(&word, |layer, term, _| {
             if layer == Layer::Stems {
@@ -36,8 +41,58 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
             }
         });
     }
-    let found = places(text, Layer::Stems, &stems);
+    let found = whole(places(text, Layer::Stems, &stems), text, &torn);
     if found.is_empty() { places(text, Layer::Pairs, &pairs) } else { found }
+}
+
+/// A syllable of a longer word that was taken for a word: what stands before and after it in the question.
+type Torn = HashMap<String, Vec<(Option<char>, Option<char>)>>;
+
+/// The words of one syllable that were torn out of a longer one: 방 of 방문객.
+fn torn(question: &str, parts: &[(String, Range<usize>)]) -> Torn {
+    let mut torn = Torn::new();
+    for (term, range) in parts.iter().filter(|(term, _)| term.chars().count() == 1) {
+        let before = parts.iter().any(|(_, other)| other.end == range.start);
+        let after = parts.iter().any(|(_, other)| other.start == range.end);
+        let before = question[..range.start].chars().next_back().filter(|_| before);
+        let after = question[range.end..].chars().next().filter(|_| after);
+        torn.entry(term.clone()).or_default().push((before, after));
+    }
+    // One that stands alone somewhere is a word of its own.
+    torn.retain(|_, beside| beside.iter().all(|beside| *beside != (None, None)));
+    torn
+}
+
+/// Leaves out torn syllables that stand beside something else than in the question, and joins the others to the word
+/// that they are a part of.
+fn whole(mut found: Vec<Highlight>, text: &str, torn: &Torn) -> Vec<Highlight> {
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for Highlight { term, ranges } in &mut found {
+        let Some(wanted) = torn.get(term) else { continue };
+        ranges.retain(|range| {
+            let before = text[..range.start].chars().next_back();
+            let after = text[range.end..].chars().next();
+            let same = |(left, right): &(Option<char>, Option<char>)| {
+                left.is_some() && *left == before || right.is_some() && *right == after
+            };
+            wanted.iter().any(same)
+        });
+        joined.extend(ranges.iter().cloned());
+    }
+    for syllable in joined {
+        let mut others = found.iter_mut().filter(|other| !torn.contains_key(&other.term));
+        let beside = others.find_map(|other| {
+            other.ranges.iter_mut().find(|range| range.start == syllable.end || range.end == syllable.start)
+        });
+        if let Some(range) = beside {
+            *range = range.start.min(syllable.start)..range.end.max(syllable.end);
+            for highlight in found.iter_mut().filter(|one| torn.contains_key(&one.term)) {
+                highlight.ranges.retain(|range| *range != syllable);
+            }
+        }
+    }
+    found.retain(|highlight| !highlight.ranges.is_empty());
+    found
 }
 
 /// Why a passage was found, for people: the article that the question names by number, then the words of its text that the
@@ -123,6 +178,8 @@ mod tests {
         );
         check("월급", "임금은 매월 지급한다", "임금=임금");
         check("", "휴가", "");
+        check("방문객", "방문객은 상대방에게 알린다", "문객=방문객");
+        check("방은 몇 개", "방이 둘이다", "방=방");
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub enum LibraryError {
     /// Remove something first.
     #[error("there is no room for more than {0} bytes")]
     Full(u64),
+    /// Wait until the document of this name is gone.
+    #[error("a document of this name is being removed; try again in a moment")]
+    Leaving,
     /// There is no such document.
     #[error("there is no document `{0}`")]
     Unknown(DocumentId),
@@ -67,6 +70,7 @@ impl LibraryError {
             Self::Full(most) => {
                 format!("{most}바이트까지 둘 수 있습니다. 필요 없는 문서를 지우고 다시 올리세요")
             }
+            Self::Leaving => "같은 이름의 문서를 지우는 중입니다. 잠시 뒤에 다시 시도하세요".into(),
             Self::Unknown(id) => format!("문서 `{id}`이(가) 없습니다. 목록에서 고르세요"),
             Self::Disk { path, .. } => format!("`{}`에 쓸 수 없습니다. 디스크를 살펴보세요", path.display()),
             Self::Index(_) => "색인이 따라오지 못했습니다. 잠시 뒤 다시 시도하세요".into(),

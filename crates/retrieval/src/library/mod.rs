@@ -16,30 +16,31 @@ pub(crate) mod disk;
 mod error;
 mod record;
 mod shelf;
+mod sync;
 mod work;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedMutexGuard, watch};
+use tokio::sync::{Notify, OwnedMutexGuard, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::ingest::{ReadLimits, Reader};
 use crate::passage::{Document, DocumentId, DocumentKind, Tenant, is_collection_name};
-use crate::retriever::{Filter, Index, Listed};
-use crate::split::split;
+use crate::retriever::Index;
 pub use error::LibraryError;
 pub use record::{State, Status};
 
 use record::{Incoming, Key, Record};
-use shelf::Shelf;
+use shelf::{Leaving, Shelf};
 
 /// The most bytes of the name of a tenant.
 const NAME: usize = 256;
 
-/// About so many bytes of text are put into an index at once.
-const BATCH: usize = 4 << 20;
+/// So long a new document waits for an older one of its name to go away.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The most bytes of the name of a file.
 const FILE_NAME: usize = 16 << 10;
@@ -99,6 +100,12 @@ impl Drop for Workers {
 }
 
 impl Workers {
+    fn push(&self, task: JoinHandle<()>) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
+    }
+
     fn take(&self) -> Vec<JoinHandle<()>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -140,6 +147,10 @@ impl Library {
             }
         }
         let workers = options.workers;
+        if workers > 0 {
+            // A process that was killed may have left some.
+            shelf.leave_words();
+        }
         let (changed, _) = watch::channel(0);
         let inner = Arc::new(Inner {
             root: root.to_owned(),
@@ -236,7 +247,7 @@ impl Library {
         }
         let key = Key::of(&tenant, &collection, &name);
         let incoming = Incoming { hash: disk::hash(&bytes), bytes: bytes.len() as u64 };
-        let _writing = inner.stays(&key).await;
+        let _writing = inner.stays(&key).await?;
         let same = inner.shelf().same(&key, &incoming, &kind);
         if let Some(status) = same {
             let moved = origin.and_then(|origin| inner.shelf().moved(&key, origin));
@@ -249,8 +260,12 @@ impl Library {
         let file = disk::original(&directory, &incoming.hash);
         disk::blocking(&inner.root, move || disk::write(&file, &bytes)).await?;
         let origin = origin.map(ToOwned::to_owned);
-        let status = inner.shelf().put(Record { origin, ..Record::new(&key, name, kind, incoming) });
+        let (status, overtaken) =
+            inner.shelf().put(Record { origin, ..Record::new(&key, name, kind, incoming) });
         inner.write_record(&key).await?;
+        if let Some(overtaken) = overtaken {
+            inner.drop_version(&key, &overtaken).await;
+        }
         inner.wake.notify_one();
         inner.tell();
         Ok(status)
@@ -321,25 +336,19 @@ impl Library {
         .await
     }
 
-    /// Removes a document whole: from the index, its text and its original.
+    /// Removes a document whole: from the index, its text and its original. Where that fails it is tried again in the
+    /// background, the document is shown meanwhile, and whoever asks again learns how it stands.
     pub async fn remove(&self, tenant: &Tenant, id: &DocumentId) -> Result<(), LibraryError> {
         let inner = &self.inner;
-        let key = Key::named(tenant, id);
-        let Some((key, turn)) = inner.shelf().removing(&key) else {
-            return Err(LibraryError::Unknown(id.clone()));
-        };
-        // A worker that has this document lets go of it first, so that it cannot put it back.
-        let _turn = turn.lock().await;
-        let writing = inner.shelf().writing(&key);
-        let _writing = writing.lock().await;
-        // From here on a crash finishes the removal at the next start.
-        inner.write_record(&key).await?;
-        inner.index.remove(tenant, id).await?;
-        let path = disk::directory(&inner.root, &key);
-        disk::blocking(&inner.root, move || disk::erase(&path)).await?;
-        inner.shelf().forget(&key);
-        inner.tell();
-        Ok(())
+        let marked = inner.shelf().removing(&Key::named(tenant, id));
+        let Some((key, again)) = marked else { return Err(LibraryError::Unknown(id.clone())) };
+        if again {
+            return inner.take_away(&key).await;
+        }
+        // In a task of its own, so that a caller who leaves does not leave the document half removed.
+        let (tell, told) = oneshot::channel();
+        self.workers.push(tokio::spawn(work::take_away(inner.clone(), key, tell)));
+        told.await.unwrap_or(Err(LibraryError::Leaving))
     }
 
     /// A document that is ready, with its text.
@@ -356,84 +365,6 @@ impl Library {
         let Some(hash) = hash else { return Ok(None) };
         let path = disk::original(&disk::directory(&self.inner.root, &record.key()), hash);
         disk::blocking(&self.inner.root, move || std::fs::read(&path)).await.map(Some)
-    }
-
-    /// Puts every document that is ready into an index. Gives how many there were.
-    pub async fn rebuild(&self, index: &dyn Index) -> Result<usize, LibraryError> {
-        let records = self.inner.shelf().ready();
-        let mut done = 0;
-        for record in records {
-            let Some(document) = self.inner.document(&record).await? else { continue };
-            let (document, passages) = disk::blocking(&self.inner.root, move || {
-                let passages = split(&document);
-                Ok((document, passages))
-            })
-            .await?;
-            index.put(&record.tenant, &document, &passages).await?;
-            done += 1;
-        }
-        Ok(done)
-    }
-
-    /// Brings an index in step: puts into it what is ready and is not there, or is there in another version, and removes
-    /// from it what the library does not know, but for what is set aside. Gives how many documents that were. For an
-    /// index that forgets, or was begun anew, or missed something while another was in use; one that is in step costs a
-    /// list.
-    pub async fn sync(
-        &self,
-        index: &dyn Index,
-        aside: impl Fn(&DocumentId) -> bool + Send + Sync,
-    ) -> Result<usize, LibraryError> {
-        let mut by_tenant: BTreeMap<Tenant, Vec<Record>> = BTreeMap::new();
-        for record in self.inner.shelf().ready() {
-            by_tenant.entry(record.tenant.clone()).or_default().push(record);
-        }
-        for tenant in index.tenants().await? {
-            by_tenant.entry(tenant).or_default();
-        }
-        let mut done = 0;
-        for (tenant, records) in by_tenant {
-            let there = index.list(&tenant, &Filter::default()).await?;
-            let there: HashMap<DocumentId, Listed> =
-                there.into_iter().map(|listed| (listed.id.clone(), listed)).collect();
-            for id in there.keys().filter(|id| !aside(id)) {
-                // One that is on its way is known too: whoever reads it puts it in or takes it out.
-                if self.inner.shelf().record(&Key::named(&tenant, id)).is_none() {
-                    index.remove(&tenant, id).await?;
-                    done += 1;
-                }
-            }
-            let missing = records.into_iter().filter(|record| {
-                let ready = record.ready.as_ref();
-                !ready.is_some_and(|ready| {
-                    there.get(&record.id).is_some_and(|listed| {
-                        listed.version == ready.version
-                            && listed.kind == ready.kind
-                            && listed.passages == ready.passages
-                    })
-                })
-            });
-            let mut batch = Vec::new();
-            let mut bytes = 0;
-            for record in missing {
-                let Some(document) = self.inner.document(&record).await? else { continue };
-                bytes += document.text.len();
-                let cut = disk::blocking(&self.inner.root, move || {
-                    let passages = split(&document);
-                    Ok((document, passages))
-                });
-                batch.push(cut.await?);
-                done += 1;
-                if bytes >= BATCH {
-                    index.put_all(&tenant, &std::mem::take(&mut batch)).await?;
-                    bytes = 0;
-                }
-            }
-            if !batch.is_empty() {
-                index.put_all(&tenant, &batch).await?;
-            }
-        }
-        Ok(done)
     }
 
     async fn change(
@@ -477,18 +408,58 @@ impl Inner {
     }
 
     /// Waits until a document of this name that is going away is gone, and takes the lock on its files.
-    async fn stays(&self, key: &Key) -> OwnedMutexGuard<()> {
+    async fn stays(&self, key: &Key) -> Result<OwnedMutexGuard<()>, LibraryError> {
         let mut changes = self.changed.subscribe();
+        let patience = tokio::time::Instant::now() + PATIENCE;
         loop {
             let writing = self.shelf().writing(key);
-            let guard = writing.lock_owned().await;
-            if !self.shelf().is_leaving(key) {
-                return guard;
+            let Ok(guard) = tokio::time::timeout_at(patience, writing.lock_owned()).await else {
+                return Err(LibraryError::Leaving);
+            };
+            match self.shelf().leaving(key) {
+                None => return Ok(guard),
+                Some(Leaving::Stuck) => return Err(LibraryError::Leaving),
+                Some(Leaving::Soon) => {}
             }
             drop(guard);
-            if changes.changed().await.is_err() {
-                tokio::task::yield_now().await;
+            match tokio::time::timeout_at(patience, changes.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Err(LibraryError::Leaving),
             }
+        }
+    }
+
+    /// Takes a document that is marked as going away out of everything.
+    async fn take_away(&self, key: &Key) -> Result<(), LibraryError> {
+        let unknown = || LibraryError::Unknown(key.id.clone());
+        let turn = self.shelf().turn(key).ok_or_else(unknown)?;
+        // A worker that has this document lets go of it first, so that it cannot put it back.
+        let _turn = turn.lock().await;
+        let writing = self.shelf().writing(key);
+        let _writing = writing.lock().await;
+        if self.shelf().leaving(key).is_none() {
+            return Err(unknown());
+        }
+        // From here on a crash finishes the removal at the next start.
+        self.write_record(key).await?;
+        self.index.remove(&key.tenant, &key.id).await?;
+        let path = disk::directory(&self.root, key);
+        disk::blocking(&self.root, move || disk::erase(&path)).await?;
+        self.shelf().forget(key);
+        self.tell();
+        Ok(())
+    }
+
+    /// Removes the files of a version, if no record names it. The caller has the lock on the document's files.
+    async fn drop_version(&self, key: &Key, hash: &str) {
+        if !self.shelf().is_forgotten(key, hash) {
+            return;
+        }
+        let (directory, hash) = (disk::directory(&self.root, key), hash.to_owned());
+        let dropped = disk::blocking(&self.root, move || disk::drop_version(&directory, &hash)).await;
+        if let Err(error) = dropped {
+            // The next start removes what no record names.
+            tracing::warn!(id = %key.id, %error, "an old version could not be removed");
         }
     }
 

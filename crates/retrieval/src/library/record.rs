@@ -149,6 +149,9 @@ pub(super) struct Ready {
     pub(super) pages: usize,
     pub(super) hidden: usize,
     pub(super) kind: DocumentKind,
+    /// By which rules it was cut into passages.
+    #[serde(default)]
+    pub(super) cut: u32,
 }
 
 /// What stands in the file of a document.
@@ -199,6 +202,12 @@ impl Record {
 
     pub(super) fn key(&self) -> Key {
         Key { tenant: self.tenant.clone(), id: self.id.clone(), collection: self.collection.clone() }
+    }
+
+    /// Whether it speaks of a version.
+    pub(super) fn names(&self, hash: &str) -> bool {
+        self.incoming.as_ref().is_some_and(|new| new.hash == hash)
+            || self.ready.as_ref().is_some_and(|ready| ready.hash == hash)
     }
 
     /// The record as it stands after the process that worked on it was killed.

@@ -1,19 +1,27 @@
 //! What a worker of the library does: one document after another, from its original to the index.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use super::record::{Key, Ready, Record};
 use super::shelf::Job;
 use super::{Inner, LibraryError, disk};
 use crate::ingest::{Extracted, Failure, FailureKind};
 use crate::passage::{Document, Passage};
-use crate::split::split;
+use crate::split::{CUT, split};
+
+/// How long a removal that failed waits before it is tried again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Works until the library is dropped.
 pub(super) async fn work(inner: Arc<Inner>) {
     loop {
         let next = inner.shelf().next();
         let Some(job) = next else {
+            sweep(&inner).await;
             inner.wake.notified().await;
             continue;
         };
@@ -21,7 +29,7 @@ pub(super) async fn work(inner: Arc<Inner>) {
         inner.wake.notify_one();
         inner.tell();
         let key = job.record.key();
-        let wanted = job.wanted;
+        let (wanted, hash) = (job.wanted, job.incoming.hash.clone());
         if let Err(failure) = one(&inner, job).await {
             tracing::info!(id = %key.id, kind = failure.kind.as_str(), detail = %failure.detail, "a document was not read");
             inner.shelf().failed(&key, wanted, failure);
@@ -29,8 +37,53 @@ pub(super) async fn work(inner: Arc<Inner>) {
         if let Err(error) = inner.keep(&key).await {
             tracing::warn!(id = %key.id, %error, "where a document stands could not be written down");
         }
+        if !inner.shelf().is_wanted(&key, wanted) {
+            let writing = inner.shelf().writing(&key);
+            let _writing = writing.lock().await;
+            inner.drop_version(&key, &hash).await;
+        }
         inner.shelf().done(&key.tenant);
         inner.tell();
+    }
+}
+
+/// Lets the index forget the words of versions that were replaced, once there is nothing else to do: to write its files
+/// anew for each of a thousand changed documents would cost far more.
+async fn sweep(inner: &Inner) {
+    if !inner.shelf().sweeps() {
+        return;
+    }
+    if let Err(error) = inner.index.sweep().await {
+        tracing::warn!(%error, "words of replaced documents stay on the disk until the next start");
+    }
+    inner.shelf().swept();
+    inner.tell();
+}
+
+/// Takes a document away, and tries again for as long as that fails. The first outcome is told.
+pub(super) async fn take_away(inner: Arc<Inner>, key: Key, tell: oneshot::Sender<Result<(), LibraryError>>) {
+    let mut tell = Some(tell);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let done = inner.take_away(&key).await;
+        let failed = match &done {
+            Ok(()) | Err(LibraryError::Unknown(_)) => false,
+            Err(error) => {
+                tracing::warn!(id = %key.id, %error, "a document could not be removed; that is tried again");
+                inner.shelf().stuck(&key);
+                inner.tell();
+                true
+            }
+        };
+        if let Some(tell) = tell.take() {
+            // Whoever asked may be gone.
+            tell.send(done).ok();
+        }
+        if !failed {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -116,18 +169,14 @@ async fn index(
         pages: document.pages.len(),
         hidden,
         kind: document.kind,
+        cut: CUT,
     };
     let writing = inner.shelf().writing(key);
     let _writing = writing.lock().await;
     let old = inner.shelf().found(key, wanted, ready);
     inner.write_record(key).await.map_err(|error| disk_failed(&error))?;
     if let Some(old) = old {
-        let directory = disk::directory(&inner.root, key);
-        let dropped = disk::blocking(&inner.root, move || disk::drop_version(&directory, &old)).await;
-        if let Err(error) = dropped {
-            // The next start removes what no record names.
-            tracing::warn!(id = %key.id, %error, "an old version could not be removed");
-        }
+        inner.drop_version(key, &old).await;
     }
     Ok(())
 }

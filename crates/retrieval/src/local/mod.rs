@@ -299,6 +299,11 @@ impl Index for LocalIndex {
         blocking(move || inside.remove(&tenant, &document)).await
     }
 
+    async fn sweep(&self) -> Result<(), RetrieveError> {
+        let inside = Arc::clone(&self.inside);
+        blocking(move || inside.sweep()).await
+    }
+
     async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
         Ok(self.inside.shelves.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect())
     }

@@ -60,6 +60,20 @@ impl Inside {
         Ok(true)
     }
 
+    /// Writes every file anew that still has words of what was replaced or removed.
+    pub(super) fn sweep(&self) -> Result<(), RetrieveError> {
+        let shelves: Vec<(Tenant, Arc<RwLock<Shelf>>)> = {
+            let shelves = self.shelves.read().unwrap_or_else(PoisonError::into_inner);
+            shelves.iter().map(|(tenant, shelf)| (tenant.clone(), Arc::clone(shelf))).collect()
+        };
+        let unclean =
+            |shelf: &RwLock<Shelf>| shelf.read().unwrap_or_else(PoisonError::into_inner).unclean().is_some();
+        shelves
+            .iter()
+            .filter(|(_, shelf)| unclean(shelf))
+            .try_for_each(|(tenant, shelf)| self.tidy(tenant, shelf, true))
+    }
+
     /// Joins files of a tenant where there are many, and writes anew those that are mostly gone. Others go on writing
     /// meanwhile; what they take out is taken out of the new file too. One joins at a time, and whoever finds another at
     /// it leaves it to him. To `clean`, though, waits its turn and writes every file anew that still has words of what is

@@ -9,9 +9,9 @@ use crate::passage::{Document, DocumentKind};
 /// The articles of a document with what stands between them, in order; none if it is not written in articles.
 pub(super) fn parts(document: &Document) -> Option<Vec<Part>> {
     let contract = Contract::parse(document);
-    // Numbered headings are articles in a contract only: in other texts they are any list.
-    let believed = contract.named || document.kind != DocumentKind::General;
-    if contract.articles.is_empty() || !believed {
+    if contract.articles.is_empty()
+        || document.kind == DocumentKind::General && !is_written_in(&contract, document)
+    {
         return None;
     }
     let text = &document.text;
@@ -31,6 +31,22 @@ pub(super) fn parts(document: &Document) -> Option<Vec<Part>> {
     }
     parts.sort_by_key(|part| part.range.start);
     Some(filled(parts, &contract, text))
+}
+
+/// Whether an ordinary document is written in articles, and does not just quote one: they count from the first, or make
+/// up most of it. Numbered headings are articles in a contract only: in other texts they are any list.
+fn is_written_in(contract: &Contract, document: &Document) -> bool {
+    let Document { text, .. } = document;
+    let articles = &contract.articles;
+    let second =
+        articles.iter().map(|article| article.number).find(|number| number.branch == 0 && number.number != 1);
+    let from_first = articles.first().is_some_and(|first| first.number.number == 1)
+        && second.is_some_and(|second| second.number == 2);
+    let held: usize = articles.iter().map(|article| article.range.len()).sum();
+    let most = held * 4 >= text.trim().len() * 3;
+    let is_heading = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let opens = text[contract.preamble.clone()].lines().all(is_heading);
+    contract.named && (from_first || most && (opens || articles.len() > 1))
 }
 
 fn part(contract: &Contract, article: &Article, text: &str) -> Part {
@@ -56,7 +72,8 @@ fn between(range: Range<usize>, heading: &str) -> Part {
 fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
     let mut all = Vec::new();
     let mut at = 0;
-    let rest = |range: Range<usize>| {
+    let mut headings = Headings::default();
+    let mut rest = |range: Range<usize>| {
         // The heading of a chapter is in the titles of its articles already.
         let chapter = contract.chapters.iter().find(|chapter| range.contains(&chapter.range.start));
         let line = chapter.map(|chapter| {
@@ -75,8 +92,8 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
             .filter(|range| !text[range.clone()].trim_matches(is_mark).is_empty())
             .map(|range| Part {
                 words: range.clone(),
+                headings: headings.above(text, range.start),
                 range,
-                headings: Vec::new(),
                 article: None,
                 seams: Vec::new(),
             })
@@ -93,4 +110,29 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
         all.extend(rest(at..text.len()));
     }
     all
+}
+
+/// The Markdown headings above places of a text that are asked for in order.
+#[derive(Default)]
+struct Headings {
+    read: usize,
+    above: Vec<(usize, String)>,
+}
+
+impl Headings {
+    /// Those above a heading that stands at a place; none where no heading stands.
+    fn above(&mut self, text: &str, place: usize) -> Vec<String> {
+        let heading =
+            |line: &str| super::blocks::heading(line.trim()).map(|(level, words)| (level, words.to_owned()));
+        for (level, words) in text[self.read.min(place)..place].lines().filter_map(heading) {
+            self.above.retain(|(higher, _)| *higher < level);
+            self.above.push((level, words));
+        }
+        self.read = self.read.max(place);
+        let Some((level, _)) = text[place..].trim_start().lines().next().and_then(heading) else {
+            return Vec::new();
+        };
+        let higher = self.above.iter().filter(|(higher, _)| *higher < level);
+        higher.map(|(_, words)| words.clone()).collect()
+    }
 }

@@ -81,7 +81,7 @@ impl Found {
 }
 
 /// The level and the words of a heading line.
-fn heading(line: &str) -> Option<(usize, &str)> {
+pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
     let words = line.trim_start_matches('#');
     let level = line.len() - words.len();
     ((1..=6).contains(&level) && words.starts_with(' ')).then(|| (level, words.trim()))

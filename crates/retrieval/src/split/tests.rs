@@ -62,6 +62,30 @@ fn an_article_is_a_passage_under_its_chapter() {
 }
 
 #[test]
+fn a_quoted_article_does_not_take_over_an_ordinary_document() {
+    check(
+        "# 규정\n\n## 휴가\n\n연차는 법을 따른다.\n\n제60조(연차 유급휴가) 사용자는 15일을 준다.\n\n## 출장\n\n미리 알린다.\n\n## 주차\n\n지하 2층에 세운다.",
+        &[
+            "규정 › 휴가 | 연차는 법을 따른다.",
+            "규정 › 휴가 | 제60조(연차 유급휴가) 사용자는 15일을 준다.",
+            "규정 › 출장 | 미리 알린다.",
+            "규정 › 주차 | 지하 2층에 세운다.",
+        ],
+    );
+    // A part of rules that is written in articles ends with its heading.
+    check(
+        "# 안내\n\n## 발췌\n\n제1조(목적) 정한다.\n\n제2조(휴가) 쉰다.\n\n## 주차\n\n지하 2층에 세운다.",
+        &[
+            "규정 › 제1조(목적) | 제1조(목적) 정한다.",
+            "규정 › 제2조(휴가) | 제2조(휴가) 쉰다.",
+            "규정 › 안내 › 주차 | 지하 2층에 세운다.",
+        ],
+    );
+    // An article that is all of a document is one.
+    check("# 규정\n제60조(휴가) 사용자는 준다.", &["규정 › 제60조(휴가) | 제60조(휴가) 사용자는 준다."]);
+}
+
+#[test]
 fn a_long_article_is_cut_between_clauses() {
     let clause = "가나다라마바사 아자차카타파하. ".repeat(14);
     let text = format!("제1조(목적) 짧다.\n제2조(긴 것)\n① {clause}\n② {clause}\n③ {clause}\n제3조(끝) 끝.");

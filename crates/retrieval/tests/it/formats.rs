@@ -85,6 +85,87 @@ fn a_pdf_is_read_page_by_page() {
     }
 }
 
+/// A PDF of pages with this content each; the second is turned.
+#[cfg(feature = "pdf")]
+fn pages(contents: &[&[u8]], filter: &str) -> Vec<u8> {
+    let kids: String = (0..contents.len()).map(|at| format!("{} 0 R ", 4 + 2 * at)).collect();
+    let mut objects: Vec<Vec<u8>> = vec![
+        b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
+        format!("<< /Type /Pages /Kids [{kids}] /Count {} >>", contents.len()).into_bytes(),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>".to_vec(),
+    ];
+    for (at, content) in contents.iter().enumerate() {
+        let turn = if at == 1 { "/Rotate 90" } else { "" };
+        let page = format!(
+            "<< /Type /Page /Parent 2 0 R {turn} /MediaBox [0 0 595 842] /Contents {} 0 R /Resources << /Font << /F 3 0 R >> >> >>",
+            5 + 2 * at
+        );
+        let mut stream = format!("<< {filter} /Length {} >>\nstream\n", content.len()).into_bytes();
+        stream.extend_from_slice(content);
+        stream.extend_from_slice(b"\nendstream");
+        objects.extend([page.into_bytes(), stream]);
+    }
+    let mut bytes = b"%PDF-1.7\n".to_vec();
+    let mut places = Vec::new();
+    for (at, object) in objects.iter().enumerate() {
+        places.push(bytes.len());
+        bytes.extend_from_slice(format!("{} 0 obj\n", at + 1).as_bytes());
+        bytes.extend_from_slice(object);
+        bytes.extend_from_slice(b"\nendobj\n");
+    }
+    let (start, size) = (bytes.len(), objects.len() + 1);
+    let rows: String = places.iter().map(|place| format!("{place:010} 00000 n \n")).collect();
+    bytes.extend_from_slice(format!("xref\n0 {size}\n0000000000 65535 f \n{rows}trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF").as_bytes());
+    bytes
+}
+
+#[cfg(feature = "pdf")]
+#[test]
+fn a_page_that_lies_on_its_side_is_read_and_a_stamp_along_the_edge_is_not() {
+    let upright = "BT /F 12 Tf 72 700 Td (The first page stands and speaks of whales.) Tj ET";
+    let lying = "BT /F 12 Tf 0 1 -1 0 95 72 Tm (A wide table lists) Tj ET BT /F 12 Tf 0 1 -1 0 110 72 Tm (sharks and squids.) Tj ET";
+    let stamped = format!("{upright} BT /F 12 Tf 0 1 -1 0 20 300 Tm (draft) Tj ET");
+    let bytes = pages(&[upright.as_bytes(), lying.as_bytes(), stamped.as_bytes()], "");
+    let found = extract("a.pdf", &bytes, &ReadLimits::default()).expect("text");
+    let page = |at: usize| {
+        found.text[found.pages[at]..found.pages.get(at + 1).copied().unwrap_or(found.text.len())].trim()
+    };
+    assert_eq!(page(0), "The first page stands and speaks of whales.");
+    assert_eq!(page(1), "A wide table lists\nsharks and squids.");
+    assert_eq!(page(2), page(0));
+}
+
+#[cfg(feature = "pdf")]
+#[test]
+fn a_page_that_cannot_be_unpacked_is_not_passed_over() {
+    use std::io::Write;
+    let packed = |words: &str| {
+        let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        for line in 0..60 {
+            write!(packed, "BT /F 12 Tf 72 {} Td ({words} {line}) Tj ET\n", 800 - 12 * line).expect("packed");
+        }
+        packed.finish().expect("packed")
+    };
+    let (one, two) = (packed("whales"), packed("sharks"));
+    let whole = pages(&[&one, &two], "/Filter /FlateDecode");
+    assert!(extract("a.pdf", &whole, &ReadLimits::default()).expect("text").text.contains("sharks 59"));
+    let mut broken = two.clone();
+    for at in (10..broken.len() - 10).step_by(3) {
+        broken[at] ^= 0x15;
+    }
+    let bytes = pages(&[&one, &broken], "/Filter /FlateDecode");
+    let kind = extract("a.pdf", &bytes, &ReadLimits::default()).map_err(|failure| failure.kind);
+    assert_eq!(kind.map(|found| found.text), Err(FailureKind::Corrupt));
+}
+
+#[cfg(feature = "pdf")]
+#[test]
+fn a_pdf_that_only_its_owner_may_print_is_read() {
+    for name in ["owner-rc4.pdf", "owner-aes.pdf"] {
+        assert_eq!(read(name).text.trim(), "Receipts are kept for seven years.", "{name}");
+    }
+}
+
 #[cfg(feature = "pdf")]
 #[test]
 fn a_pdf_says_why_it_has_no_words() {

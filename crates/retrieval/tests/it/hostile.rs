@@ -167,7 +167,8 @@ mod pdf {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
         let objects = [
             format!("<< /Type /Catalog /Pages 2 0 R /X {deep} >>"),
-            "<< /Type /Pages /Kids [] /Count 0 >>".to_owned(),
+            "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+            format!("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 10 10] /X {deep} >>"),
         ];
         check("deep arrays", "a.pdf", &with_objects(&objects), DIES).await;
         let ring = [

@@ -367,7 +367,11 @@ async fn c124_an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
     if !has_jail().await {
         return;
     }
-    let index = Arc::new(Failing { inner: RamKeyword::default(), left: AtomicUsize::new(1) });
+    let index = Arc::new(Failing {
+        inner: RamKeyword::default(),
+        left: AtomicUsize::new(1),
+        removals: AtomicUsize::default(),
+    });
     let library = Library::open(&fresh("index"), index.clone(), options()).await.expect("a library");
     let words = (0..1000).map(|at| format!("문단 {at}번이다.")).collect::<Vec<_>>().join("\n\n");
     let status = library.add(new("t", "a.txt", &words)).await.expect("added");
@@ -379,6 +383,103 @@ async fn c124_an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
     assert!(found(&*index, "t", "문단").await.is_empty());
     library.retry(&Tenant::new("t"), &status.id).await.expect("tried");
     assert_eq!(settled(&library, "t").await[0].passages, 1000);
+}
+
+#[tokio::test]
+async fn a_removal_that_failed_can_be_repeated_and_locks_no_name() {
+    if !has_jail().await {
+        return;
+    }
+    let removals = AtomicUsize::new(2);
+    let index = Arc::new(Failing { inner: RamKeyword::default(), left: AtomicUsize::default(), removals });
+    let library = Library::open(&fresh("removal"), index.clone(), options()).await.expect("a library");
+    let tenant = Tenant::new("t");
+    let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+    library.settled().await;
+    assert!(matches!(library.remove(&tenant, &status.id).await, Err(LibraryError::Index(_))));
+    // It is still found, so it is still shown, and nothing else can take its name.
+    assert_eq!(found(&*index, "t", "사과").await.len(), 1);
+    assert_eq!(library.list(&tenant)[0].state, State::Removing);
+    assert!(matches!(library.add(new("t", "a.txt", "배 둘.")).await, Err(LibraryError::Leaving)));
+    // Whoever asks again hears the truth, be it an error or that somebody was faster in the background.
+    loop {
+        match library.remove(&tenant, &status.id).await {
+            Ok(()) | Err(LibraryError::Unknown(_)) => break,
+            Err(error) => assert!(matches!(error, LibraryError::Index(_)), "{error}"),
+        }
+    }
+    assert!(found(&*index, "t", "사과").await.is_empty() && library.list(&tenant).is_empty());
+    library.add(new("t", "a.txt", "배 둘.")).await.expect("the name is free");
+    assert_eq!(settled(&library, "t").await[0].state, State::Ready);
+}
+
+#[tokio::test]
+async fn a_removal_that_failed_is_tried_again_without_being_asked() {
+    if !has_jail().await {
+        return;
+    }
+    let removals = AtomicUsize::new(1);
+    let index = Arc::new(Failing { inner: RamKeyword::default(), left: AtomicUsize::default(), removals });
+    let library = Library::open(&fresh("again"), index.clone(), options()).await.expect("a library");
+    let tenant = Tenant::new("t");
+    let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+    library.settled().await;
+    let mut changes = library.watch();
+    library.remove(&tenant, &status.id).await.expect_err("the index fails once");
+    while !library.list(&tenant).is_empty() {
+        changes.changed().await.expect("a change");
+    }
+    assert!(found(&*index, "t", "사과").await.is_empty());
+}
+
+#[tokio::test]
+async fn what_was_overtaken_or_replaced_does_not_stay_on_the_disk() {
+    if !has_jail().await {
+        return;
+    }
+    let (root, place) = (fresh("overtaken"), fresh("overtaken-search"));
+    let index: Arc<LocalIndex> = Arc::new(LocalIndex::open(&place, None).await.expect("an index"));
+    let library = Library::open(&root, index.clone(), options()).await.expect("a library");
+    // Enough to be joined into one file.
+    for at in 0..12 {
+        library.add(new("t", &format!("{at}.txt"), &format!("비밀번호qq{at}qq 하나."))).await.expect("added");
+    }
+    library.settled().await;
+    for version in 0..20 {
+        library.add(new("t", "3.txt", &format!("가린 글 {version}판."))).await.expect("added");
+    }
+    library.settled().await;
+    let originals =
+        |root: &Path| files(root).iter().filter(|path| path.to_string_lossy().contains("original-")).count();
+    assert_eq!(originals(&root), 12, "one of each document");
+    let holds = |path: &PathBuf| {
+        std::fs::read(path).is_ok_and(|bytes| bytes.windows(5).any(|window| window == b"qq3qq"))
+    };
+    let left: Vec<PathBuf> = files(&root).into_iter().chain(files(&place)).filter(holds).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(found(&*index, "t", "가린 글").await, ["가린 글 19판."]);
+}
+
+#[tokio::test]
+async fn what_was_cut_by_other_rules_is_cut_again() {
+    if !has_jail().await {
+        return;
+    }
+    let (root, place) = (fresh("cut"), fresh("cut-search"));
+    let index = Arc::new(LocalIndex::open(&place, None).await.expect("an index"));
+    let library = Library::open(&root, index.clone(), options()).await.expect("a library");
+    library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+    library.settled().await;
+    let none = |_: &DocumentId| false;
+    assert_eq!(library.sync(&*index, none).await.expect("in step"), 0);
+    library.close().await;
+    let record = files(&root).into_iter().find(|path| path.ends_with("record.json")).expect("a record");
+    let older = std::fs::read_to_string(&record).expect("read").replace("\"cut\":", "\"was\":");
+    std::fs::write(&record, older).expect("written");
+    let library = Library::open(&root, index.clone(), options()).await.expect("a library");
+    assert_eq!(library.sync(&*index, none).await.expect("in step"), 1);
+    assert_eq!(library.sync(&*index, none).await.expect("in step"), 0, "that is remembered");
+    assert_eq!(found(&*index, "t", "사과").await, ["사과 하나."]);
 }
 
 #[tokio::test]
@@ -428,10 +529,16 @@ struct Stuck {
     wake: tokio::sync::Notify,
 }
 
-/// An index that fails so many times.
+/// An index that fails so many times to put, and so many to remove.
 struct Failing {
     inner: RamKeyword,
     left: AtomicUsize,
+    removals: AtomicUsize,
+}
+
+/// Counts down; gives whether there was something left.
+fn fails(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 #[async_trait]
@@ -483,15 +590,16 @@ impl Index for Failing {
         document: &Document,
         passages: &[Passage],
     ) -> Result<(), RetrieveError> {
-        let fails =
-            self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-        if fails {
+        if fails(&self.left) {
             return Err(RetrieveError::Unavailable { reason: "passage 500 of 1,000".into(), source: None });
         }
         self.inner.put(tenant, document, passages).await
     }
 
     async fn remove(&self, tenant: &Tenant, id: &DocumentId) -> Result<bool, RetrieveError> {
+        if fails(&self.removals) {
+            return Err(RetrieveError::Unavailable { reason: "the node restarts".into(), source: None });
+        }
         self.inner.remove(tenant, id).await
     }
 

@@ -312,7 +312,7 @@ fn sorted(error: LibraryError) -> ApiError {
     let code = match &error {
         LibraryError::Empty | LibraryError::BadName | LibraryError::BadCollection => Code::BadInput,
         LibraryError::TooLarge { .. } => Code::TooLarge,
-        LibraryError::Busy(_) => Code::Overloaded,
+        LibraryError::Busy(_) | LibraryError::Leaving => Code::Overloaded,
         LibraryError::Full(_) => Code::DiskFull,
         LibraryError::Unknown(_) => Code::NotFound,
         LibraryError::Disk { .. } => {

@@ -17,7 +17,7 @@ pub(super) use hwp::hwp;
 pub(super) use hwpx::hwpx;
 #[cfg(feature = "pdf")]
 pub(super) use pdf::pdf;
-pub(super) use plain::{decode, plain};
+pub(super) use plain::{decode, is_wide, plain};
 pub(super) use xlsx::xlsx;
 
 /// An office file of these parts.

@@ -104,6 +104,18 @@ fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
+/// Whether bytes are the beginning of a text in UTF-16 without a mark, and not of something else with many zeros.
+pub(in super::super) fn is_wide(head: &[u8]) -> bool {
+    let Some(encoding) = utf16(head) else { return false };
+    let (text, _) = encoding.decode_without_bom_handling(&head[..head.len() & !1]);
+    let usual = |char: &char| {
+        matches!(char, ' '..='~' | '\t' | '\n' | '\r' | '\u{a0}'..='\u{ff}' | '\u{1100}'..='\u{11ff}')
+            || matches!(char, '\u{2000}'..='\u{9fff}' | '가'..='힣' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}')
+    };
+    let known = text.chars().filter(usual).count();
+    known * 20 >= text.chars().count() * 19
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -103,6 +103,8 @@ enum Look {
     Plain,
     Percent,
     Date,
+    /// A time of day, or how long something took.
+    Time,
 }
 
 fn looks(text: &str) -> Result<Vec<Look>, Failure> {
@@ -136,6 +138,7 @@ fn look(id: usize, code: Option<&str>) -> Look {
     match (id, code) {
         (9 | 10, _) => Look::Percent,
         (14..=17 | 22 | 27..=31 | 36 | 50..=58, _) => Look::Date,
+        (18..=21 | 45..=47, _) => Look::Time,
         (_, Some(code)) => {
             // Words in quotes and colours in brackets are not about the number.
             let mut bare = String::new();
@@ -149,7 +152,10 @@ fn look(id: usize, code: Option<&str>) -> Look {
                     (Some(_), _) => {}
                 }
             }
+            let has = |char| bare.contains(char);
+            let clock = has(':') && (has('h') || has('m') || has('s')) || has('h') && has('m');
             match () {
+                () if clock && !has('y') && !has('d') => Look::Time,
                 () if bare.contains('y') && (bare.contains('m') || bare.contains('d')) => Look::Date,
                 () if bare.contains('%') => Look::Percent,
                 () => Look::Plain,
@@ -210,6 +216,7 @@ fn value(kind: &str, look: Look, words: &str, strings: &[String]) -> String {
         "b" => if words.trim() == "1" { "TRUE" } else { "FALSE" }.to_owned(),
         "" | "n" => match (look, words.trim().parse::<f64>()) {
             (Look::Date, Ok(days)) => date(days).unwrap_or_else(|| words.to_owned()),
+            (Look::Time, Ok(days)) => time(days).unwrap_or_else(|| words.to_owned()),
             (Look::Percent, Ok(share)) => format!("{}%", rounded(share * 100.0)),
             (Look::Plain, Ok(number)) if words.len() > 15 => rounded(number),
             (_, _) => words.to_owned(),
@@ -222,6 +229,16 @@ fn value(kind: &str, look: Look, words: &str, strings: &[String]) -> String {
 fn rounded(number: f64) -> String {
     let text = format!("{number:.10}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The time that a share of a day stands for. More than a day is how long something took.
+fn time(days: f64) -> Option<String> {
+    if !(0.0..1000.0).contains(&days) {
+        return None;
+    }
+    let seconds = (days * 86_400.0).round() as u64;
+    let minutes = format!("{:02}:{:02}", seconds / 3600, seconds / 60 % 60);
+    Some(if seconds.is_multiple_of(60) { minutes } else { format!("{minutes}:{:02}", seconds % 60) })
 }
 
 /// The day that a number of days since the last day of 1899 stands for. Excel believes that 1900 was a leap year.
@@ -320,5 +337,14 @@ mod tests {
             (Look::Date, Look::Date, Look::Percent, Look::Plain)
         );
         assert_eq!(value("n", Look::Percent, "0.07", &[]), "7%");
+        for code in ["h:mm", "[h]:mm", "h\"시\" mm\"분\"", "mm:ss"] {
+            assert_eq!(look(166, Some(code)), Look::Time, "{code}");
+        }
+        assert_eq!((look(20, None), look(22, None)), (Look::Time, Look::Date));
+        for (share, expected) in
+            [("0.3958333333333333", "09:30"), ("1.25", "30:00"), ("0.5000115740740741", "12:00:01")]
+        {
+            assert_eq!(value("n", Look::Time, share, &[]), expected);
+        }
     }
 }

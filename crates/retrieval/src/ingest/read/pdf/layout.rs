@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::breaks::{Breaks, End};
+
 /// A character on a page. `y` grows upwards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Glyph {
@@ -18,6 +20,12 @@ pub(super) struct Line {
     y: f32,
     size: f32,
     pieces: Vec<String>,
+    /// Where it ends, and whether a blank stands there.
+    right: (f32, bool),
+    /// The same of its first piece.
+    first: (f32, bool),
+    /// Whether it reaches the margin of its column.
+    full: bool,
 }
 
 /// What lines make together.
@@ -60,6 +68,12 @@ impl Line {
     pub(super) fn len(&self) -> usize {
         self.pieces.iter().map(String::len).sum()
     }
+
+    /// The words of a line that is not a row of a table.
+    pub(super) fn words(&self) -> Option<&str> {
+        let [words] = self.pieces.as_slice() else { return None };
+        Some(words)
+    }
 }
 
 /// The lines of a page, from top to bottom; two columns one after the other.
@@ -88,6 +102,7 @@ fn line(mut row: Vec<Glyph>) -> Option<Line> {
     let mut blank = false;
     let (mut size, mut y) = (0.0f32, 0.0);
     let mut last: Option<Glyph> = None;
+    let mut first = None;
     for glyph in row {
         if glyph.char.is_whitespace() {
             blank = true;
@@ -104,6 +119,7 @@ fn line(mut row: Vec<Glyph>) -> Option<Line> {
         let gap = end.map_or(0.0, |end| glyph.x - end) / glyph.size;
         // Cells of a table stand apart with nothing between them; justified text has a blank in every gap.
         if end.is_some() && gap > if blank { 1.6 } else { 0.9 } {
+            first = first.or(end.map(|end| (end, blank)));
             pieces.push(std::mem::take(&mut words));
         } else if end.is_some() && (blank || gap > 0.22) {
             words.push(' ');
@@ -116,7 +132,15 @@ fn line(mut row: Vec<Glyph>) -> Option<Line> {
     }
     pieces.push(words);
     pieces.retain(|piece| !piece.trim().is_empty());
-    (!pieces.is_empty()).then_some(Line { y, size, pieces })
+    let right = (end.unwrap_or_default(), blank);
+    (!pieces.is_empty()).then_some(Line {
+        y,
+        size,
+        pieces,
+        right,
+        first: first.unwrap_or(right),
+        full: false,
+    })
 }
 
 /// Leaves out a page number that stands alone above or below the text.
@@ -141,10 +165,11 @@ fn without_numbers(mut lines: Vec<Line>) -> Vec<Line> {
 }
 
 /// Text in two columns looks like a table of two long cells on almost every line.
-fn columns(lines: Vec<Line>) -> Vec<Line> {
+fn columns(mut lines: Vec<Line>) -> Vec<Line> {
     let pairs = lines.iter().filter(|line| line.pieces.len() == 2);
     let long = pairs.filter(|line| line.pieces.iter().all(|piece| piece.chars().count() >= 15)).count();
     if long < 8 || long * 10 < lines.len() * 6 {
+        fill(&mut lines);
         return lines;
     }
     let (mut left, mut right, mut rest) = (Vec::new(), Vec::new(), Vec::new());
@@ -152,29 +177,43 @@ fn columns(lines: Vec<Line>) -> Vec<Line> {
         if line.pieces.len() == 2 {
             let second = line.pieces.pop();
             right.push(Line { pieces: second.into_iter().collect(), ..line.clone() });
-            left.push(line);
+            left.push(Line { right: line.first, ..line });
         } else if left.is_empty() {
             rest.push(line);
         } else {
             left.push(line);
         }
     }
+    [&mut rest, &mut left, &mut right].into_iter().for_each(|column| fill(column));
     rest.into_iter().chain(left).chain(right).collect()
 }
 
+/// Notes which lines reach the margin: where the longest of them ends.
+fn fill(lines: &mut [Line]) {
+    let single = lines.iter().filter(|line| line.pieces.len() == 1);
+    let margin = single.map(|line| line.right.0).fold(f32::MIN, f32::max);
+    for line in lines {
+        line.full = line.right.0 > margin - 1.5 * line.size;
+    }
+}
+
 /// Headings by their size, tables by their gaps, paragraphs by the space between lines.
-pub(super) fn blocks(lines: Vec<Line>, sizes: &Sizes) -> Vec<Block> {
+pub(super) fn blocks(lines: Vec<Line>, sizes: &Sizes, breaks: &Breaks) -> Vec<Block> {
     let pitch = pitch(&lines);
     let mut blocks: Vec<Block> = Vec::new();
     let mut above: Option<(f32, usize)> = None;
+    let mut end = End { full: false, blank: false };
     for line in lines {
-        let Line { y, size, pieces } = line;
+        let Line { y, size, pieces, right: (_, blank), full, .. } = line;
         let near = above.is_some_and(|(above, _)| above - y < pitch * 1.35 && above > y);
+        let ended = std::mem::replace(&mut end, End { full, blank });
         let width = pieces.len();
         let level = sizes.level(size).filter(|_| width == 1 && pieces[0].chars().count() <= 80);
         match (blocks.last_mut(), level) {
             (Some(Block::Heading(before, words)), Some(level)) if *before == level && near => {
-                words.push(' ');
+                if !breaks.within_a_word(words, ended, &pieces[0]) {
+                    words.push(' ');
+                }
                 words.push_str(&pieces[0]);
             }
             (_, Some(level)) => blocks.push(Block::Heading(level, pieces.concat())),
@@ -185,7 +224,9 @@ pub(super) fn blocks(lines: Vec<Line>, sizes: &Sizes) -> Vec<Block> {
             }
             (_, None) if width > 1 => blocks.push(Block::Table(vec![pieces])),
             (Some(Block::Paragraph(words)), None) if near && !begins(&pieces[0]) => {
-                words.push('\n');
+                if !breaks.within_a_word(words, ended, &pieces[0]) {
+                    words.push('\n');
+                }
                 words.push_str(&pieces[0]);
             }
             (_, None) => blocks.push(Block::Paragraph(pieces.concat())),
@@ -242,9 +283,10 @@ mod tests {
 
     fn check(glyphs: &[Vec<Glyph>], expected: &[Block]) {
         let lines = lines(glyphs.concat());
-        let mut sizes = Sizes::default();
+        let (mut sizes, mut breaks) = (Sizes::default(), Breaks::default());
         lines.iter().for_each(|line| sizes.count(line));
-        assert_eq!(blocks(lines, &sizes), expected);
+        lines.iter().filter_map(Line::words).for_each(|words| breaks.count(words));
+        assert_eq!(blocks(lines, &sizes, &breaks), expected);
     }
 
     #[test]
@@ -269,6 +311,19 @@ mod tests {
                 Block::Paragraph("떨어진 문단.".into()),
                 Block::Table(vec![vec!["기기".into(), "주기".into()], vec!["의자".into(), "8년".into()]]),
             ],
+        );
+    }
+
+    #[test]
+    fn a_word_that_goes_on_in_the_next_line_stays_one() {
+        check(
+            &[
+                at(0.0, 700.0, 10.0, "이번 분기에 쓴 비"),
+                at(0.0, 685.0, 10.0, "용은 지난해의 절반"),
+                at(0.0, 670.0, 10.0, "까지 간 비용을 곧"),
+                at(0.0, 655.0, 10.0, "더 줄인다."),
+            ],
+            &[Block::Paragraph("이번 분기에 쓴 비용은 지난해의 절반까지 간 비용을 곧\n더 줄인다.".into())],
         );
     }
 

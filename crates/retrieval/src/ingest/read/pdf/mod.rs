@@ -1,13 +1,15 @@
 //! PDF, page by page. The parser gives characters and where they stand; lines, headings, paragraphs and tables are
 //! made from that here, because Korean words stick together when lines are joined by guesses about Latin ones.
 
+mod breaks;
 mod layout;
 
 use pdf_oxide::PdfDocument;
 
 use super::super::writer::Writer;
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
-use layout::{Block, Glyph, Sizes};
+use breaks::Breaks;
+use layout::{Block, Glyph, Line, Sizes};
 
 /// Reads the text of every page.
 pub(in super::super) fn pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Extracted, Failure> {
@@ -27,12 +29,12 @@ pub(in super::super) fn pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Extract
     if !tail.windows(5).any(|window| window == b"%%EOF") {
         return Err(Failure::corrupt("a PDF without its end"));
     }
-    let mut sizes = Sizes::default();
-    let mut lines = Vec::new();
+    let (mut sizes, mut breaks) = (Sizes::default(), Breaks::default());
+    let mut found_on = Vec::new();
     let mut length = 0;
     for page in 0..pages {
-        let found = layout::lines(glyphs(&document, page).map_err(|error| failure(bytes, &error))?);
-        length += found.iter().map(layout::Line::len).sum::<usize>();
+        let found = lines(&document, page).map_err(|error| failure(bytes, &error))?;
+        length += found.iter().map(Line::len).sum::<usize>();
         if length > limits.text {
             return Err(Failure::new(
                 FailureKind::TooLarge,
@@ -40,12 +42,13 @@ pub(in super::super) fn pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Extract
             ));
         }
         found.iter().for_each(|line| sizes.count(line));
-        lines.push(found);
+        found.iter().filter_map(Line::words).for_each(|words| breaks.count(words));
+        found_on.push(found);
     }
     let mut writer = Writer::new(limits);
-    for found in lines {
+    for found in found_on {
         writer.page()?;
-        for block in layout::blocks(found, &sizes) {
+        for block in layout::blocks(found, &sizes, &breaks) {
             match block {
                 Block::Heading(level, words) => {
                     if level == 1 {
@@ -61,17 +64,45 @@ pub(in super::super) fn pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Extract
     Ok(writer.finish(Format::Pdf))
 }
 
-fn glyphs(document: &PdfDocument, page: usize) -> Result<Vec<Glyph>, pdf_oxide::Error> {
-    let chars = document.extract_chars(page)?;
-    let upright = |degrees: f32| degrees.abs() < 5.0 || (degrees.abs() - 360.0).abs() < 5.0;
-    let glyphs = chars.into_iter().filter(|char| upright(char.rotation_degrees)).map(|char| Glyph {
-        char: char.char,
-        x: char.origin_x,
-        y: char.origin_y,
-        width: char.advance_width,
-        size: char.font_size,
-    });
-    Ok(glyphs.filter(|glyph| glyph.x.is_finite() && glyph.y.is_finite() && glyph.size > 0.1).collect())
+/// The lines of a page. One that cannot be unpacked is an error: the parser would take it for empty, and the rest of the
+/// file would be passed off as the whole.
+fn lines(document: &PdfDocument, page: usize) -> Result<Vec<Line>, pdf_oxide::Error> {
+    document.get_page_content_data(page)?;
+    let mut turned: [Vec<Glyph>; 4] = Default::default();
+    for char in document.extract_chars(page)? {
+        let Some(turns) = quarter_turns(char.rotation_degrees) else { continue };
+        let (x, y) = (char.origin_x, char.origin_y);
+        let (x, y) = [(x, y), (y, -x), (-x, -y), (-y, x)][turns];
+        // The parser measures along the page, where a character on its side has no width.
+        let width = if turns % 2 == 0 { char.advance_width } else { usual_width(char.char) * char.font_size };
+        let glyph = Glyph { char: char.char, x, y, width, size: char.font_size };
+        if x.is_finite() && y.is_finite() && glyph.size > 0.1 {
+            turned[turns].push(glyph);
+        }
+    }
+    let all: usize = turned.iter().map(Vec::len).sum();
+    // A stamp along the edge is no text of the page; a page that lies on its side, or a table on it, is.
+    let mut turned: Vec<Vec<Glyph>> = turned.into_iter().filter(|some| some.len() * 5 >= all).collect();
+    turned.sort_by_key(|some| std::cmp::Reverse(some.len()));
+    Ok(turned.into_iter().flat_map(layout::lines).collect())
+}
+
+/// How wide a character usually is, in parts of its height.
+fn usual_width(char: char) -> f32 {
+    match char {
+        'i' | 'j' | 'l' | 'f' | 't' | 'r' | 'I' | '.' | ',' | ':' | ';' | '\'' | '!' | '|' | '(' | ')' => 0.3,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' => 0.85,
+        'A'..='Z' => 0.67,
+        _ if char.is_ascii() => 0.55,
+        _ => 0.95,
+    }
+}
+
+/// How many quarter turns to the left a character stands at; none for one that is askew, as watermarks are.
+fn quarter_turns(degrees: f32) -> Option<usize> {
+    let turns = (degrees / 90.0).round();
+    let straight = (degrees - turns * 90.0).abs() < 5.0;
+    straight.then(|| (turns as i64).rem_euclid(4) as usize)
 }
 
 fn failure(bytes: &[u8], error: &pdf_oxide::Error) -> Failure {

@@ -11,6 +11,9 @@ use crate::passage::ArticleNumber;
 /// The most articles that `제3조부터 제9조까지` stands for.
 const MOST_IN_ROW: u32 = 50;
 
+/// What is attached to rules and counts its articles from 1 again.
+const APPENDIX: &str = "부칙";
+
 /// A place in a contract as a text names it: `제5조 제2항 제1호`, `Section 5.2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
@@ -20,6 +23,9 @@ pub struct Reference {
     pub clause: Option<u32>,
     /// The item (호).
     pub item: Option<u32>,
+    /// What is attached to the text and counts its articles anew, when it is one of those: `부칙 제1조`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub appendix: Option<String>,
     /// The statute it belongs to, when it is not an article of the text at hand: `「민법」 제750조`.
     pub law: Option<String>,
     /// Where it stands in the text, in bytes.
@@ -31,6 +37,14 @@ impl Reference {
     /// `제5조제2항`, `Article V`, `Section 5.2`, `5`.
     pub fn parse(text: &str) -> Option<Self> {
         let trimmed = text.trim().trim_matches(|char: char| "\"'“”‘’[]()<>".contains(char)).trim();
+        if let Some(inner) =
+            trimmed.strip_prefix(APPENDIX).map(|rest| rest.trim_start_matches('의').trim_start())
+            && inner.len() < trimmed.len()
+            && !inner.starts_with(APPENDIX)
+        {
+            let appendix = Some(APPENDIX.to_owned());
+            return Self::parse(inner).map(|inner| Self { appendix, range: 0..text.len(), ..inner });
+        }
         let whole = |(reference, end): (Self, usize)| {
             trimmed[end..]
                 .trim_matches(|char: char| char == '.' || char.is_whitespace())
@@ -53,6 +67,9 @@ impl ArticleNumber {
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(appendix) = &self.appendix {
+            write!(f, "{appendix} ")?;
+        }
         write!(f, "{}", self.article)?;
         if let Some(clause) = self.clause {
             write!(f, " 제{clause}항")?;
@@ -70,11 +87,15 @@ pub fn references(text: &str) -> Vec<Reference> {
     let mut found: Vec<Reference> = Vec::new();
     let mut at = 0;
     while let Some(char) = text[at..].chars().next() {
+        let numbered = matches!(char, '제' | '第')
+            || matches!(char, '0'..='9' | '０'..='９') && !continues_number(&text[..at]);
+        if let Some((row, end)) = numbered.then(|| numbers_to(text, at)).flatten() {
+            found.extend(row);
+            at = end;
+            continue;
+        }
         let starts = match char {
-            '제' | '第' => korean(text, at, Spelling::Running),
-            '0'..='9' | '０'..='９' if !continues_number(&text[..at]) => {
-                korean(text, at, Spelling::Running)
-            }
+            _ if numbered => korean(text, at, Spelling::Running),
             'A' | 'a' | 'S' | 's' | 'C' | 'c' | '§' if !continues_word(&text[..at]) => english(text, at),
             _ => None,
         };
@@ -83,6 +104,7 @@ pub fn references(text: &str) -> Vec<Reference> {
             continue;
         };
         reference.law = law_before(&text[..at]);
+        reference.appendix = text[..at].trim_end().ends_with(APPENDIX).then(|| APPENDIX.to_owned());
         at = end;
         extend_row(text, &mut found, &reference);
         found.push(reference);
@@ -105,22 +127,25 @@ fn korean(text: &str, start: usize, spelling: Spelling) -> Option<(Reference, us
     skip_blanks(text, &mut at);
     let number =
         if ordinal || spelling == Spelling::Alone { numeral(&text[at..]) } else { digits(&text[at..]) };
-    let (number, length) = number?;
+    let (number, length) = number.filter(|(number, _)| *number > 0)?;
     let spelled = digits(&text[at..]).is_none();
     at += length;
+    let inner = inner_branch(text, &mut at);
     skip_blanks(text, &mut at);
     if !take(text, &mut at, &["조", "條", "条"]) {
         return None;
     }
     let after = &text[at..];
-    if spelling == Spelling::Running && (!ordinal && is_amount(after) || is_word(after, spelled)) {
+    if spelling == Spelling::Running
+        && (!ordinal && (is_amount(after) || !is_free(after)) || is_word(after, spelled))
+    {
         return None;
     }
-    let branch = branch(text, &mut at, spelling);
+    let branch = if inner > 0 { inner } else { branch(text, &mut at, spelling) };
     let clause = part(text, &mut at, &["항", "項"]).or_else(|| circled_clause(text, &mut at));
     let item = part(text, &mut at, &["호", "號"]);
     let article = ArticleNumber { number, branch };
-    Some((Reference { article, clause, item, law: None, range: start..at }, at))
+    Some((Reference { article, clause, item, appendix: None, law: None, range: start..at }, at))
 }
 
 /// `의2`. In a sentence `제5조의 이행` is no branch, so Hangul numerals count only where nothing else can follow.
@@ -143,13 +168,71 @@ fn branch(text: &str, at: &mut usize, spelling: Spelling) -> u32 {
         }),
     };
     let Some((branch, length)) = found else { return 0 };
-    let next = text[after + length..].chars().next();
+    let next = text[after + length..].trim_start();
+    if next.starts_with(['항', '호', '項', '號']) {
+        // `제5조의 2항` names a clause.
+        *at = close;
+        return 0;
+    }
     // `제5조의 3개월` counts months.
-    if next.is_some_and(|char| "개년월일회명인원차배분".contains(char)) {
+    if next.starts_with("가지")
+        || text[after + length..].starts_with(|char| "개년월일회명인원차배분".contains(char))
+    {
         return 0;
     }
     *at = after + length;
     branch
+}
+
+/// `-2` or `의2` between the number and 조, as in 제10-2조 and 10의2조; 0 where there is none.
+fn inner_branch(text: &str, at: &mut usize) -> u32 {
+    let mut after = *at;
+    if !take(text, &mut after, &["-", "‐", "–", "의", "之"]) {
+        return 0;
+    }
+    skip_blanks(text, &mut after);
+    let Some((branch, length)) = digits(&text[after..]) else { return 0 };
+    after += length;
+    let mut sign = after;
+    skip_blanks(text, &mut sign);
+    if !take(text, &mut sign, &["조", "條", "条"]) {
+        return 0;
+    }
+    *at = after;
+    branch
+}
+
+/// Reads `제3~5조` at a place: the articles from one number to another, and where they end.
+fn numbers_to(text: &str, start: usize) -> Option<(Vec<Reference>, usize)> {
+    let mut at = start;
+    let ordinal = take(text, &mut at, &["제", "第"]);
+    skip_blanks(text, &mut at);
+    let (from, length) = digits(&text[at..])?;
+    at += length;
+    skip_blanks(text, &mut at);
+    if !take(text, &mut at, &["~", "∼", "～"]) {
+        return None;
+    }
+    skip_blanks(text, &mut at);
+    let (to, length) = digits(&text[at..])?;
+    at += length;
+    skip_blanks(text, &mut at);
+    if !take(text, &mut at, &["조", "條", "条"]) || from >= to || to - from > MOST_IN_ROW {
+        return None;
+    }
+    let after = &text[at..];
+    if !ordinal && (is_amount(after) || !is_free(after)) || is_word(after, false) {
+        return None;
+    }
+    let one = |number| Reference {
+        article: ArticleNumber { number, branch: 0 },
+        clause: None,
+        item: None,
+        appendix: None,
+        law: law_before(&text[..start]),
+        range: start..at,
+    };
+    Some(((from..=to).map(one).collect(), at))
 }
 
 /// ` 제2항`, with or without 제 and blanks.
@@ -179,7 +262,8 @@ fn circled_clause(text: &str, at: &mut usize) -> Option<u32> {
 
 /// Reads `Article V`, `Section 5.2`, `§ 5`, `Clause 5.2(a)` at a place.
 fn english(text: &str, start: usize) -> Option<(Reference, usize)> {
-    const WORDS: [&str; 7] = ["articles", "article", "sections", "section", "clauses", "clause", "sec."];
+    const WORDS: [&str; 8] =
+        ["articles", "article", "art.", "sections", "section", "sec.", "clauses", "clause"];
     let mut at = start;
     let rest = &text[at..];
     if rest.starts_with('§') {
@@ -189,7 +273,7 @@ fn english(text: &str, start: usize) -> Option<(Reference, usize)> {
             .iter()
             .find(|word| rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word)))?;
         at += word.len();
-        if !text[at..].starts_with([' ', '\u{a0}']) {
+        if !word.ends_with('.') && !text[at..].starts_with([' ', '\u{a0}']) {
             return None;
         }
     }
@@ -199,12 +283,22 @@ fn english(text: &str, start: usize) -> Option<(Reference, usize)> {
         roman(&text[at..at + length]).map(|value| (value, length))
     })?;
     at += length;
+    if number == 0 || text[at..].starts_with(|char: char| char.is_ascii_alphanumeric()) {
+        return None;
+    }
     let clause = text[at..].strip_prefix('.').and_then(digits).map(|(clause, length)| {
         at += 1 + length;
         clause
     });
+    // `Article 10(2)`, but not `Section 5(a)`.
+    let bracketed = text[at..]
+        .strip_prefix('(')
+        .and_then(digits)
+        .filter(|(_, length)| clause.is_none() && text[at + 1 + length..].starts_with(')'));
+    at += bracketed.map_or(0, |(_, length)| length + 2);
+    let clause = clause.or(bracketed.map(|(clause, _)| clause));
     let article = ArticleNumber { number, branch: 0 };
-    Some((Reference { article, clause, item: None, law: None, range: start..at }, at))
+    Some((Reference { article, clause, item: None, appendix: None, law: None, range: start..at }, at))
 }
 
 /// Reads `5` or `5.2`, which is a reference only when nothing else is said.
@@ -215,7 +309,7 @@ fn bare(text: &str) -> Option<(Reference, usize)> {
         clause
     });
     let article = ArticleNumber { number, branch: 0 };
-    Some((Reference { article, clause, item: None, law: None, range: 0..at }, at))
+    Some((Reference { article, clause, item: None, appendix: None, law: None, range: 0..at }, at))
 }
 
 /// Adds what lies between the last reference and this one when the text says `부터`, `내지` or `to`.
@@ -267,7 +361,21 @@ fn is_amount(after: &str) -> bool {
     ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "만", "교대"]
         .iter()
         .any(|unit| rest.starts_with(unit))
-        || rest.starts_with(|char: char| char.is_ascii_digit())
+        || digits(rest).is_some_and(|(_, length)| {
+            // `10조 2항` goes on with a clause.
+            !rest[length..].trim_start().starts_with(['항', '호', '목', '項', '號'])
+        })
+}
+
+/// Whether what stands close behind `5조` leaves it an article: `3조각` and `5조별` are other words.
+fn is_free(after: &str) -> bool {
+    const PARTICLES: &str = "의는은이가를을에와과도만로까부및란나라제";
+    const WORDS: [&str; 14] = [
+        "내용", "본문", "단서", "중", "상", "규정", "전문", "각호", "관련", "위반", "해석", "설명", "항목",
+        "전체",
+    ];
+    let Some(next) = after.chars().next().filter(|char| char.is_alphabetic()) else { return true };
+    PARTICLES.contains(next) || WORDS.iter().any(|word| after.starts_with(word))
 }
 
 /// Whether `조` begins another word, as in `제 이 조건`. After a numeral in words only a particle is believed.
@@ -278,8 +386,17 @@ fn is_word(after: &str, spelled: bool) -> bool {
     if spelled { !PARTICLES.contains(next) } else { WORDS.contains(next) }
 }
 
+/// Whether a number goes on from what stands before it: `1.5조`, `A5조`, and the last one of `10-2조`.
 fn continues_number(before: &str) -> bool {
-    before.chars().next_back().is_some_and(|char| char.is_alphanumeric() || ",.".contains(char))
+    let mut back = before.chars().rev();
+    match back.next() {
+        Some('-' | '‐' | '–' | '~' | '∼' | '의' | '之') => {
+            back.next().is_some_and(|char| char.is_ascii_digit())
+        }
+        Some('제' | '第' | ',' | '.') => true,
+        Some(char) => char.is_ascii_alphanumeric() || char.is_numeric(),
+        None => false,
+    }
 }
 
 fn continues_word(before: &str) -> bool {
@@ -300,92 +417,4 @@ fn skip_blanks(text: &str, at: &mut usize) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(text: &str, expected: Option<&str>) {
-        let shown = Reference::parse(text).map(|reference| reference.to_string());
-        assert_eq!(shown.as_deref(), expected, "{text}");
-    }
-
-    #[test]
-    fn one_number_has_many_spellings() {
-        for text in [
-            "제5조",
-            "제 5 조",
-            "5조",
-            "제오조",
-            "第五條",
-            "제５조",
-            " 「제5조」".trim_matches(['「', '」', ' ']),
-            "Article 5",
-            "article V",
-            "Section 5",
-            "§ 5",
-            "5",
-            "5.",
-        ] {
-            check(text, Some("제5조"));
-        }
-        check("제십조의2", Some("제10조의2"));
-        check("제10조의 2", Some("제10조의2"));
-        check("제5조제2항", Some("제5조 제2항"));
-        check("제5조 ②", Some("제5조 제2항"));
-        check("제 5 조 제 2 항 제 1 호", Some("제5조 제2항 제1호"));
-        check("Section 5.2", Some("제5조 제2항"));
-        assert_eq!(ArticleNumber::parse("제20조의3"), Some(ArticleNumber { number: 20, branch: 3 }));
-        for text in ["", "제조", "조", "다섯", "제5장", "5조 원", "계약 제5조"] {
-            check(text, None);
-        }
-    }
-
-    fn found(text: &str, expected: &str) {
-        let shown: Vec<String> = references(text)
-            .iter()
-            .map(|reference| {
-                assert!(text.get(reference.range.clone()).is_some(), "{reference:?}");
-                reference.law.as_ref().map_or(reference.to_string(), |law| format!("{law}:{reference}"))
-            })
-            .collect();
-        assert_eq!(shown.join(", "), expected, "{text}");
-    }
-
-    #[test]
-    fn references_are_found_in_sentences() {
-        found("제5조와 제 7 조의2를 비교해 줘", "제5조, 제7조의2");
-        found("5조 내용이 뭐야?", "제5조");
-        found("제5조의 이행에 관하여 제6조의 3개월", "제5조, 제6조");
-        found("제10조 제1항 및 제3항에 따라", "제10조 제1항, 제10조 제3항");
-        found("제3조부터 제5조까지", "제3조, 제4조, 제5조");
-        found(
-            "「민법」 제750조 또는 근로기준법 제23조, 이 계약 제2조",
-            "민법:제750조, 근로기준법:제23조, 제2조",
-        );
-        found("See Section 5.2 and Article IV.", "제5조 제2항, 제4조");
-    }
-
-    #[test]
-    fn every_reader_of_articles_reads_the_same_spellings() {
-        for line in include_str!("spellings.tsv").lines() {
-            let (text, expected) = line.split_once('\t').expect("two columns");
-            found(text, expected);
-        }
-    }
-
-    #[test]
-    fn sums_of_money_and_other_words_are_no_articles() {
-        for text in [
-            "5조 원",
-            "1.5조",
-            "3조 2천억 원",
-            "제3조직",
-            "제 이 조건",
-            "조 5",
-            "articles of faith",
-            "제5장",
-            "12조원",
-        ] {
-            found(text, "");
-        }
-    }
-}
+mod tests;

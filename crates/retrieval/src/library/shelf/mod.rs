@@ -9,6 +9,7 @@ use super::record::{Incoming, Key, Ready, Record, State, Status, now};
 use super::{LibraryError, LibraryOptions};
 use crate::ingest::Failure;
 use crate::passage::{DocumentId, DocumentKind, Tenant};
+use crate::split::CUT;
 
 /// All documents of the library.
 #[derive(Debug, Default)]
@@ -18,6 +19,17 @@ pub(super) struct Shelf {
     active: HashMap<Tenant, usize>,
     writing: HashMap<(Tenant, DocumentId), Arc<Mutex<()>>>,
     next_place: u64,
+    leftovers: Leftovers,
+}
+
+/// Whether the index may hold words of versions that were replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Leftovers {
+    #[default]
+    None,
+    Some,
+    /// Somebody sees to them.
+    Going,
 }
 
 #[derive(Debug)]
@@ -29,6 +41,24 @@ struct Held {
     /// Held by the worker that has the document in hand.
     turn: Arc<Mutex<()>>,
     stop: Arc<Notify>,
+    /// Its removal failed and is tried again.
+    stuck: bool,
+}
+
+/// How far a document is on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// It goes now.
+    Soon,
+    /// It could not be removed; that is tried again.
+    Stuck,
+}
+
+impl Held {
+    /// Whether it is on its way out, and nothing speaks against it.
+    fn is_leaving(&self) -> bool {
+        self.record.state == State::Removing && !self.stuck
+    }
 }
 
 /// A document to be worked on.
@@ -56,6 +86,7 @@ impl Shelf {
             wanted: 0,
             turn: Arc::new(Mutex::new(())),
             stop: Arc::new(Notify::new()),
+            stuck: false,
         };
         self.next_place += 1;
         self.held.insert(at(&key), held);
@@ -64,11 +95,15 @@ impl Shelf {
         }
     }
 
-    /// Takes a new document, or a new version of one.
-    pub(super) fn put(&mut self, record: Record) -> Status {
+    /// Takes a new document, or a new version of one. Gives the hash of a version that it overtook before that was ready.
+    pub(super) fn put(&mut self, record: Record) -> (Status, Option<String>) {
         let key = record.key();
+        let mut overtaken = None;
         match self.held.get_mut(&at(&key)) {
             Some(held) => {
+                // What is on its way into the index will be named as ready.
+                let goes_in = held.record.state == State::Indexing;
+                overtaken = held.record.incoming.take().map(|old| old.hash).filter(|_| !goes_in);
                 held.record =
                     Record { ready: held.record.ready.take(), added_at: held.record.added_at, ..record };
                 self.want(&key);
@@ -76,7 +111,8 @@ impl Shelf {
             }
             None => self.take(record),
         }
-        self.held[&at(&key)].record.status()
+        let record = &self.held[&at(&key)].record;
+        (record.status(), overtaken.filter(|hash| !record.names(hash)))
     }
 
     /// The status of a document for which these bytes are nothing new.
@@ -117,6 +153,8 @@ impl Shelf {
             keys.push(held.record.key());
         }
         self.active.clear();
+        // Nobody is left to see to them before the next start.
+        self.leftovers = Leftovers::None;
         keys.iter().for_each(|key| self.enqueue(key));
         keys
     }
@@ -151,17 +189,14 @@ impl Shelf {
     }
 
     pub(super) fn list(&self, tenant: &Tenant) -> Vec<Status> {
-        let own = self
-            .held
-            .iter()
-            .filter(|((whose, _), held)| whose == tenant && held.record.state != State::Removing);
+        let own = self.held.iter().filter(|((whose, _), held)| whose == tenant && !held.is_leaving());
         let mut own: Vec<&Held> = own.map(|(_, held)| held).collect();
         own.sort_by_key(|held| std::cmp::Reverse((held.record.changed_at, held.place)));
         own.into_iter().map(|held| held.record.status()).collect()
     }
 
     pub(super) fn status(&self, key: &Key) -> Option<Status> {
-        let held = self.held.get(&at(key)).filter(|held| held.record.state != State::Removing)?;
+        let held = self.held.get(&at(key)).filter(|held| !held.is_leaving())?;
         Some(held.record.status())
     }
 
@@ -169,8 +204,45 @@ impl Shelf {
         self.held.get(&at(key)).map(|held| held.record.clone())
     }
 
-    pub(super) fn is_leaving(&self, key: &Key) -> bool {
-        self.held.get(&at(key)).is_some_and(|held| held.record.state == State::Removing)
+    /// How far a document is on its way out; none when it stays.
+    pub(super) fn leaving(&self, key: &Key) -> Option<Leaving> {
+        let held = self.held.get(&at(key)).filter(|held| held.record.state == State::Removing)?;
+        Some(if held.stuck { Leaving::Stuck } else { Leaving::Soon })
+    }
+
+    /// The removal of a document did not succeed for now: it is shown again.
+    pub(super) fn stuck(&mut self, key: &Key) {
+        if let Some(held) = self.held.get_mut(&at(key)) {
+            held.stuck = true;
+        }
+    }
+
+    /// Whether files of a version are of no use any more.
+    pub(super) fn is_forgotten(&self, key: &Key, hash: &str) -> bool {
+        self.held.get(&at(key)).is_none_or(|held| !held.record.names(hash))
+    }
+
+    /// The index may hold words of versions that were replaced.
+    pub(super) fn leave_words(&mut self) {
+        self.leftovers = Leftovers::Some;
+    }
+
+    /// Whether somebody should see to such words now: there are some, and nothing else is to be done.
+    pub(super) fn sweeps(&mut self) -> bool {
+        let due = self.leftovers == Leftovers::Some
+            && self.active.is_empty()
+            && self.queues.values().all(BTreeSet::is_empty);
+        if due {
+            self.leftovers = Leftovers::Going;
+        }
+        due
+    }
+
+    /// That was done, or is left to the next start.
+    pub(super) fn swept(&mut self) {
+        if self.leftovers == Leftovers::Going {
+            self.leftovers = Leftovers::None;
+        }
     }
 
     /// The records of what can be found.
@@ -183,7 +255,8 @@ impl Shelf {
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        self.active.values().all(|count| *count == 0)
+        self.leftovers == Leftovers::None
+            && self.active.values().all(|count| *count == 0)
             && self.held.values().all(|held| !held.record.state.is_pending())
     }
 
@@ -214,15 +287,22 @@ impl Shelf {
         self.status(key)
     }
 
-    /// Marks a document as going away, and gives what its worker holds.
-    pub(super) fn removing(&mut self, key: &Key) -> Option<(Key, Arc<Mutex<()>>)> {
-        self.status(key)?;
+    /// Marks a document as going away. Gives its key, and whether it was going already.
+    pub(super) fn removing(&mut self, key: &Key) -> Option<(Key, bool)> {
         let held = self.held.get_mut(&at(key))?;
+        let again = held.record.state == State::Removing;
         held.record.state = State::Removing;
-        let found = (held.record.key(), held.turn.clone());
-        self.want(key);
-        self.unqueue(key);
-        Some(found)
+        let key = held.record.key();
+        if !again {
+            self.want(&key);
+            self.unqueue(&key);
+        }
+        Some((key, again))
+    }
+
+    /// What the worker of a document holds.
+    pub(super) fn turn(&self, key: &Key) -> Option<Arc<Mutex<()>>> {
+        self.held.get(&at(key)).map(|held| held.turn.clone())
     }
 
     pub(super) fn forget(&mut self, key: &Key) {
@@ -296,7 +376,19 @@ impl Shelf {
             held.record.attempts = 0;
         }
         let coming = held.record.incoming.as_ref().map(|new| new.hash.clone());
+        if old.is_some() {
+            self.leftovers = Leftovers::Some;
+        }
         old.map(|old| old.hash).filter(|old| *old != hash && Some(old) != coming.as_ref())
+    }
+
+    /// A version was cut into passages by the rules that hold now. Gives the key of its record, if that is news.
+    pub(super) fn cut(&mut self, key: &Key, version: &str, passages: usize) -> Option<Key> {
+        let record = &mut self.held.get_mut(&at(key))?.record;
+        let ready = record.ready.as_mut().filter(|ready| ready.version == version)?;
+        let news = (ready.cut, ready.passages) != (CUT, passages);
+        (ready.cut, ready.passages) = (CUT, passages);
+        news.then(|| record.key())
     }
 
     pub(super) fn failed(&mut self, key: &Key, wanted: u64, failure: Failure) {
@@ -337,49 +429,4 @@ impl Shelf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn queued(tenant: &str, name: &str) -> Record {
-        let key = Key::of(&Tenant::new(tenant), "", name);
-        Record::new(&key, name.into(), DocumentKind::General, Incoming { hash: name.into(), bytes: 10 })
-    }
-
-    #[test]
-    fn a_tenant_with_many_documents_does_not_keep_others_waiting() {
-        let mut shelf = Shelf::default();
-        for name in ["a1", "a2", "a3"] {
-            shelf.put(queued("a", name));
-        }
-        shelf.put(queued("b", "b1"));
-        let order: Vec<String> = std::iter::from_fn(|| shelf.next()).map(|job| job.record.name).collect();
-        assert_eq!(order, ["a1", "b1", "a2", "a3"]);
-    }
-
-    #[test]
-    fn a_worker_that_was_overtaken_changes_nothing() {
-        let mut shelf = Shelf::default();
-        shelf.put(queued("a", "x"));
-        let job = shelf.next().expect("a job");
-        let key = job.record.key();
-        assert_eq!(shelf.hold(&key, State::Cancelled).map(|status| status.state), Some(State::Cancelled));
-        assert!(!shelf.indexing(&key, job.wanted));
-        shelf.failed(&key, job.wanted, Failure::new(crate::ingest::FailureKind::Corrupt, ""));
-        assert_eq!(shelf.status(&key).map(|status| status.state), Some(State::Cancelled));
-        assert_eq!(shelf.again(&key, &[State::Cancelled]).map(|status| status.state), Some(State::Queued));
-        assert!(shelf.next().is_some() && shelf.next().is_none());
-    }
-
-    #[test]
-    fn there_is_an_end_to_what_a_tenant_may_hand_in() {
-        let options = LibraryOptions { waiting: 1, bytes: 25, ..LibraryOptions::default() };
-        let mut shelf = Shelf::default();
-        shelf.put(queued("a", "x"));
-        let incoming = Incoming { hash: "y".into(), bytes: 10 };
-        let key = |tenant: &str| Key::of(&Tenant::new(tenant), "", "y");
-        assert!(matches!(shelf.admits(&key("a"), &incoming, &options), Err(LibraryError::Busy(1))));
-        assert!(shelf.admits(&key("b"), &incoming, &options).is_ok(), "one tenant's queue is not another's");
-        let large = Incoming { hash: "y".into(), bytes: 26 };
-        assert!(matches!(shelf.admits(&key("b"), &large, &options), Err(LibraryError::Full(25))));
-    }
-}
+mod tests;

@@ -106,19 +106,25 @@ fn korean_article(words: &str) -> Option<Line> {
     let tail = rest.trim_start_matches(|char: char| char.is_whitespace() || "*_".contains(char));
     let tight = tail.len() == rest.len();
     if let Some((title, after)) = bracketed(tail) {
-        if refers_on(after) {
+        if goes_on(after) || is_listed(after) {
             return None;
         }
         let body = words.len()
             - after.trim_start_matches(|char: char| char.is_whitespace() || "*_:.".contains(char)).len();
-        return Some(Line::Article { number, title: Some(range_of(words, title)), body, sure: true });
+        // `제5조(목적) 제2항에 따른` is a mention unless this article is the next one.
+        let sure = !is_part(after);
+        return Some(Line::Article { number, title: Some(range_of(words, title)), body, sure });
     }
     if tail.is_empty() {
         return Some(Line::Article { number, title: None, body: words.len(), sure: true });
     }
     // `제5조에 따라` goes on with a particle; a heading leaves a blank, a dot or a circled number.
     let parted = !tight || tail.starts_with(|char: char| ".:-–·".contains(char) || circled(char).is_some());
-    if !parted || refers_on(tail) {
+    if !parted
+        || is_listed(tail)
+        || is_part(tail)
+        || ordinal_of(tail).is_some_and(|rest| rest.starts_with('조'))
+    {
         return None;
     }
     let tail = tail.trim_start_matches(|char: char| ".:-–· ".contains(char));
@@ -134,19 +140,36 @@ fn korean_article(words: &str) -> Option<Line> {
     Some(Line::Article { number, title: None, body: words.len() - tail.len(), sure: false })
 }
 
-/// Whether what follows an article's number or title makes it a mention: `제5조(목적)에 따라`, `제5조 제2항의`.
-fn refers_on(after: &str) -> bool {
-    const PARTICLES: &str = "에의을를와과은는가로으및까부또내";
-    let tight = after.starts_with(|char: char| PARTICLES.contains(char));
+/// Whether what stands close behind an article's title makes it a mention: `제5조(목적)에 따라`. A text may begin there too,
+/// with a word whose first syllable is a particle: `제5조(의무)을은`, `제6조(대금)가격은`.
+fn goes_on(after: &str) -> bool {
+    const ALONE: [&str; 14] =
+        ["의", "을", "를", "와", "과", "은", "는", "가", "이", "로", "와의", "과의", "만", "도"];
+    const BEGUN: [&str; 8] = ["에", "으로", "로서", "로써", "까지", "부터", "및", "또는"];
+    let length = after.find(|char: char| !('가'..='힣').contains(&char)).unwrap_or(after.len());
+    let word = &after[..length];
+    ALONE.contains(&word) || BEGUN.iter().any(|start| word.starts_with(start))
+}
+
+/// Whether what follows an article makes it one of several that are named: `제5조 및 제6조`, `제5조 의 규정`.
+fn is_listed(after: &str) -> bool {
+    const WORDS: [&str; 9] = ["및 ", "또는 ", "내지 ", "부터 ", "에 ", "의 ", "를 ", "는 ", "~"];
     let rest = after.trim_start();
-    let clause = rest
-        .strip_prefix('제')
-        .and_then(|rest| plain_numeral(rest.trim_start()).map(|(_, n)| &rest.trim_start()[n..]));
-    let mention = clause.is_some_and(|rest| rest.trim_start().starts_with(['항', '호', '조']));
-    let joined = ["및 ", "또는 ", "내지 ", "부터 ", "에 ", "의 ", "각 호", "각호", "~"]
-        .iter()
-        .any(|word| rest.starts_with(word));
-    tight || mention || joined || rest.starts_with(',')
+    rest.starts_with(',') || WORDS.iter().any(|word| rest.starts_with(word))
+}
+
+/// Whether what follows an article names a part of it: `제2항에 따른`, `각 호의`.
+fn is_part(after: &str) -> bool {
+    let rest = after.trim_start();
+    ordinal_of(rest).is_some_and(|rest| rest.starts_with(['항', '호']))
+        || rest.starts_with("각 호")
+        || rest.starts_with("각호")
+}
+
+/// What stands behind `제2` at the beginning of a text.
+fn ordinal_of(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix('제')?.trim_start();
+    plain_numeral(rest).map(|(_, length)| rest[length..].trim_start())
 }
 
 fn english_article(words: &str, word: &str) -> Option<Line> {
@@ -206,12 +229,17 @@ fn english_heading(words: &str, tail: &str, number: ArticleNumber) -> Option<Lin
 
 fn appendix(words: &str) -> Option<Line> {
     const KOREAN: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "첨부"];
+    const SPECIAL: [&str; 5] = ["특약사항", "특약", "특기사항", "특별약관", "특수조건"];
     const ENGLISH: [&str; 5] = ["appendix", "exhibit", "schedule", "annex", "attachment"];
     if words.len() > TITLE || ends_sentence(words) || is_contents(words) {
         return None;
     }
     let inner = words.trim_start_matches(|char: char| opens(char) || char.is_whitespace());
     let opened = inner.len() < words.len();
+    let alone = inner.trim_end_matches(|char: char| is_edge(char) || closes(char));
+    if alone.len() <= 40 && SPECIAL.contains(&alone.split_whitespace().collect::<String>().as_str()) {
+        return Some(label_and_title(words, inner, alone.len(), ""));
+    }
     let squeezed: String = inner.chars().filter(|char| !char.is_whitespace()).take(3).collect();
     if squeezed.starts_with("부칙") {
         let length = inner.find('칙')? + '칙'.len_utf8();
@@ -351,73 +379,4 @@ fn range_of(outer: &str, inner: &str) -> Range<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(line: &str, style: Style, expected: &str) {
-        let shown = match read(line, style) {
-            Line::Chapter { number, title } => format!("chapter {number} `{}`", &line[title]),
-            Line::Article { number, title, body, .. } => {
-                format!("{number} `{}` + `{}`", title.map_or("-", |title| &line[title]), &line[body..])
-            }
-            Line::Appendix { label, title } => format!("appendix `{}` `{}`", &line[label], &line[title]),
-            Line::Closing => "closing".into(),
-            Line::Other => "other".into(),
-        };
-        assert_eq!(shown, expected, "{line}");
-    }
-
-    #[test]
-    fn an_article_may_be_headed_in_any_usual_bracket() {
-        for line in [
-            "제5조(손해배상)",
-            "제 5 조 【손해배상】",
-            "## 제5조 [손해배상]",
-            "**제5조〈손해배상〉**",
-            "제5조 손해배상",
-            "제5조（손해배상）",
-            "第五條 (손해배상)",
-        ] {
-            check(line, Style::Korean, "제5조 `손해배상` + ``");
-        }
-        check("제1조(목적) 이 계약은 …", Style::Korean, "제1조 `목적` + `이 계약은 …`");
-        check("제10조의2(비밀유지) ① 갑은", Style::Korean, "제10조의2 `비밀유지` + `① 갑은`");
-        check("제3조 ① 갑은 을에게 돈을 준다.", Style::Korean, "제3조 `-` + `① 갑은 을에게 돈을 준다.`");
-        check("제7조", Style::Korean, "제7조 `-` + ``");
-    }
-
-    #[test]
-    fn a_mention_at_the_start_of_a_line_is_no_article() {
-        for line in [
-            "제5조에 따라 배상한다.",
-            "제5조(손해배상)에 따라",
-            "제5조 제2항에 따른 통지는",
-            "제5조, 제6조",
-            "제5조 및 제6조",
-            "제1조(목적) ........ 3",
-            "[별지1]에 기재된 것을 말한다.",
-            "별지에 따른다.",
-            "첨부 파일을 보낸다.",
-            "Article 5 of the Act",
-            "Section 5.2 Renewal",
-        ] {
-            check(line, Style::Korean, "other");
-        }
-        check("Article 5 of the Act", Style::Article, "other");
-        check("Section 5.2 Renewal", Style::Section, "other");
-    }
-
-    #[test]
-    fn chapters_appendices_and_english_headings_are_read() {
-        check("제2장 용역의 수행", Style::Korean, "chapter 2 `용역의 수행`");
-        check("# 제 1 장 총칙", Style::Korean, "chapter 1 `총칙`");
-        check("[별지1] 대상데이터", Style::Korean, "appendix `별지1` `대상데이터`");
-        check("<별지 제1호 서식>", Style::Korean, "appendix `별지 제1호 서식` ``");
-        check("부   칙", Style::Korean, "appendix `부   칙` ``");
-        check("ARTICLE V – TERM", Style::Article, "제5조 `TERM` + ``");
-        check("Section 3. Fees. The Client pays.", Style::Section, "제3조 `Fees` + `The Client pays.`");
-        check("5. Term", Style::Numbered, "제5조 `Term` + ``");
-        check("Exhibit A – Services", Style::Numbered, "appendix `Exhibit A` `Services`");
-        check("IN WITNESS WHEREOF, the parties", Style::Numbered, "closing");
-    }
-}
+mod tests;

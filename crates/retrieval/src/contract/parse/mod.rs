@@ -16,7 +16,14 @@ pub(super) fn parse(text: &str) -> Contract {
     let Some(style) = style(text) else {
         return Contract { preamble: 0..text.len(), ..Contract::default() };
     };
-    let mut reading = Reading { text, place: Place::Preamble, contract: Contract::default(), end: 0 };
+    let mut reading = Reading {
+        text,
+        place: Place::Preamble,
+        contract: Contract::default(),
+        end: 0,
+        level: None,
+        heading: None,
+    };
     reading.contract.named = style != Style::Numbered;
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -66,6 +73,8 @@ enum Place {
     Appendix,
     AppendixArticle,
     Closing,
+    /// Under a heading that begins nothing of a contract.
+    Between,
 }
 
 struct Reading<'a> {
@@ -74,23 +83,37 @@ struct Reading<'a> {
     contract: Contract,
     /// Where the last words so far end.
     end: usize,
+    /// The level of the Markdown heading that the open article is, or that it stands under.
+    level: Option<usize>,
+    /// The first Markdown heading inside the open article, if no article follows: where the words before it end.
+    heading: Option<usize>,
 }
 
 impl Reading<'_> {
     fn line(&mut self, start: usize, line: &str, style: Style) {
         let owned = |range: Range<usize>| line[range].trim().to_owned();
-        match read(line, style) {
+        let level = heading_level(line);
+        let read = read(line, style);
+        if level.is_some() && matches!(read, Line::Other) {
+            self.heading(level);
+        }
+        match read {
             Line::Chapter { number, title } => {
+                self.heading = None;
                 self.close();
                 self.close_chapter();
                 let begin = start + super::line::indent(line);
                 let chapter = Chapter { number, title: owned(title), range: begin..start + line.len() };
                 self.contract.chapters.push(chapter);
+                self.level = level.or(self.level);
                 self.place = Place::Chapter;
             }
             Line::Article { number, title, body, sure } => {
                 let Some(place) = self.admits(number, sure) else { return };
+                // What stood under a heading before it was part of the article after all.
+                self.heading = None;
                 self.close();
+                self.level = level.or(self.level);
                 let begin = start + super::line::indent(line);
                 let article = Article {
                     number,
@@ -144,6 +167,23 @@ impl Reading<'_> {
         (follows(last, number) || sure && number > last).then_some(place)
     }
 
+    /// A Markdown heading that begins nothing of a contract ends an article that stands under one as high. A lower one ends
+    /// the last article only: within others it is a part of them.
+    fn heading(&mut self, level: Option<usize>) {
+        let inside = matches!(self.place, Place::Article | Place::AppendixArticle);
+        if inside && self.level.is_some() && level <= self.level {
+            self.heading = None;
+            self.close();
+            self.close_chapter();
+            self.place = Place::Between;
+        } else if inside && self.heading.is_none() {
+            self.heading = Some(self.end);
+        }
+        if self.place != Place::Article && self.place != Place::AppendixArticle {
+            self.level = level;
+        }
+    }
+
     fn only_headings(&self) -> bool {
         let articles = &self.contract.articles;
         articles.len() > 1 && articles.iter().all(|article| self.text[article.body.clone()].trim().is_empty())
@@ -155,16 +195,17 @@ impl Reading<'_> {
             Place::Appendix | Place::AppendixArticle => {
                 self.contract.appendices.last_mut().map(|appendix| &mut appendix.articles)
             }
-            Place::Preamble | Place::Chapter | Place::Closing => None,
+            Place::Preamble | Place::Chapter | Place::Closing | Place::Between => None,
         }
     }
 
     /// Ends what is open where the words so far end.
     fn close(&mut self) {
-        let (end, text) = (self.end, self.text);
+        let end = self.heading.take().unwrap_or(self.end);
+        let text = self.text;
         match self.place {
             Place::Preamble => self.contract.preamble = 0..end,
-            Place::Chapter => {}
+            Place::Chapter | Place::Between => {}
             Place::Article | Place::AppendixArticle => {
                 if let Some(article) = self.articles().and_then(|articles| articles.last_mut()) {
                     end_article(article, text, end);
@@ -212,6 +253,13 @@ fn end_article(article: &mut Article, text: &str, end: usize) {
     let blank = text[start..article.range.end].len() - text[start..article.range.end].trim_start().len();
     article.body = start + blank..article.range.end;
     article.clauses = clauses(text, article.body.clone());
+}
+
+/// The level of a line that is a Markdown heading.
+fn heading_level(line: &str) -> Option<usize> {
+    let words = line.trim_start().trim_start_matches('#');
+    let level = line.trim_start().len() - words.len();
+    ((1..=6).contains(&level) && words.starts_with(' ')).then_some(level)
 }
 
 /// Whether a number is the next one: 5 → 6, 5 → 5의2, 5의2 → 5의3, 5의3 → 6.
@@ -294,90 +342,4 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Prints the structure, one line a part, with the first and last words of its range.
-    fn drawn(text: &str) -> String {
-        let contract = parse(text);
-        let mut lines = Vec::new();
-        let ends = |range: &Range<usize>| {
-            let words = text[range.clone()].replace('\n', "/");
-            let chars: Vec<char> = words.chars().collect();
-            match chars.len() {
-                0..=16 => words,
-                _ => format!(
-                    "{}…{}",
-                    chars[..8].iter().collect::<String>(),
-                    chars[chars.len() - 6..].iter().collect::<String>()
-                ),
-            }
-        };
-        for chapter in &contract.chapters {
-            lines.push(format!("장 {} {} [{}]", chapter.number, chapter.title, ends(&chapter.range)));
-        }
-        let article = |article: &Article, lines: &mut Vec<String>| {
-            lines.push(format!("{} [{}]", article.heading(), ends(&article.range)));
-            for clause in &article.clauses {
-                lines.push(format!("  {} [{}]", clause.label, ends(&clause.range)));
-                for item in &clause.items {
-                    lines.push(format!("    {} [{}]", item.label, ends(&item.range)));
-                    lines.extend(
-                        item.items.iter().map(|item| format!("      {} [{}]", item.label, ends(&item.range))),
-                    );
-                }
-            }
-        };
-        contract.articles.iter().for_each(|one| article(one, &mut lines));
-        if let Some(closing) = &contract.closing {
-            lines.push(format!("끝 [{}]", ends(closing)));
-        }
-        for appendix in &contract.appendices {
-            lines.push(format!("부 {} {} [{}]", appendix.label, appendix.title, ends(&appendix.range)));
-            appendix.articles.iter().for_each(|one| article(one, &mut lines));
-        }
-        lines.join("\n")
-    }
-
-    #[test]
-    fn a_korean_contract_is_taken_apart() {
-        let text = "# 용역계약서\n\n갑과 을은 다음과 같이 계약한다.\n\n제1장 총칙\n\n제1조(목적) 이 계약은 갑과 을의 권리를 정한다.\n\n\
-                    제2조【정의】\n① 말의 뜻은 다음과 같다.\n 1. \"자료\"란 문서를 말한다.\n   가. 종이\n   나. 파일\n 2. \"결과\"란 산출물이다.\n\
-                    ② 그 밖의 말은 제1항에 따른다.\n\n제2장 이행\n제3조 (기간) 1년으로 한다.\n제3조의2(연장) 1. 한 번\n2. 두 번\n\n\
-                    이 계약을 증명하기 위하여 서명한다.\n갑: (인)\n\n부칙\n제1조(시행일) 오늘부터.\n\n[별지1] 산출물\n| 제9조(표) | 값 |\n";
-        assert_eq!(
-            drawn(text),
-            "장 1 총칙 [제1장 총칙//…에 따른다.]\n장 2 이행 [제2장 이행/제…2. 두 번]\n\
-             제1조(목적) [제1조(목적) …를 정한다.]\n제2조(정의) [제2조【정의】/…에 따른다.]\n  ① [① 말의 뜻은 …산출물이다.]\n    1. [1. \"자료\"란… 나. 파일]\n      가. [가. 종이]\n      나. [나. 파일]\n    2. [2. \"결과\"란 산출물이다.]\n  ② [② 그 밖의 말…에 따른다.]\n\
-             제3조(기간) [제3조 (기간)…으로 한다.]\n제3조의2(연장) [제3조의2(연장…2. 두 번]\n  1. [1. 한 번]\n  2. [2. 두 번]\n\
-             끝 [이 계약을 증명…갑: (인)]\n부 부칙  [부칙/제1조(시… 오늘부터.]\n제1조(시행일) [제1조(시행일) 오늘부터.]\n부 별지1 산출물 [[별지1] 산출… | 값 |]"
-        );
-    }
-
-    #[test]
-    fn an_english_contract_is_taken_apart() {
-        let text = "SERVICE AGREEMENT\n\n1. Services. The Provider works.\n1.1 It works well.\n1.2 It works (a) fast.\n\n2. Fees\n(a) Monthly.\n(b) In won.\n\n3. Term\nOne year.\n\nIN WITNESS WHEREOF, signed.\n\nExhibit A – Services\nList.";
-        assert_eq!(
-            drawn(text),
-            "제1조(Services) [1. Servi… fast.]\n  1.1 [1.1 It w… well.]\n  1.2 [1.2 It w… fast.]\n제2조(Fees) [2. Fees/…n won.]\n  (a) [(a) Monthly.]\n  (b) [(b) In won.]\n제3조(Term) [3. Term/… year.]\n끝 [IN WITNE…igned.]\n부 Exhibit A Services [Exhibit …/List.]"
-        );
-        let articles = drawn("ARTICLE I – TERM\nOne year.\nSection 1.1 More.\n\nARTICLE II – FEES\nNone.");
-        assert!(articles.starts_with("제1조(TERM)") && articles.contains("제2조(FEES)"), "{articles}");
-    }
-
-    #[test]
-    fn a_table_of_contents_is_not_the_contract() {
-        let text = "제1조(목적)\n제2조(정의)\n\n제1조(목적) 정한다.\n제2조(정의) 뜻이다.\n";
-        let contract = parse(text);
-        assert_eq!(contract.articles.len(), 2);
-        assert!(text[contract.articles[0].range.clone()].ends_with("정한다."));
-    }
-
-    #[test]
-    fn a_mention_is_no_article_and_a_text_without_articles_has_none() {
-        let text = "제1조(목적) 정한다.\n제2조(기간)\n제1조의 목적에 따라 다음\n제1조(목적) 에서 정한 바\n제3조(끝) 끝.";
-        assert_eq!(parse(text).articles.iter().map(|a| a.number.number).collect::<Vec<_>>(), [1, 2, 3]);
-        assert!(parse("그냥 글이다.\n\n1. 하나\n").articles.is_empty());
-        assert!(parse("").articles.is_empty());
-    }
-}
+mod tests;

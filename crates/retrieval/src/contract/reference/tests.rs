@@ -1,0 +1,99 @@
+//! How references are read, spelling by spelling.
+
+use super::*;
+
+fn check(text: &str, expected: Option<&str>) {
+    let shown = Reference::parse(text).map(|reference| reference.to_string());
+    assert_eq!(shown.as_deref(), expected, "{text}");
+}
+
+#[test]
+fn one_number_has_many_spellings() {
+    for text in [
+        "제5조",
+        "제 5 조",
+        "5조",
+        "제오조",
+        "第五條",
+        "제５조",
+        " 「제5조」".trim_matches(['「', '」', ' ']),
+        "Article 5",
+        "article V",
+        "Section 5",
+        "§ 5",
+        "5",
+        "5.",
+    ] {
+        check(text, Some("제5조"));
+    }
+    check("제십조의2", Some("제10조의2"));
+    check("제10조의 2", Some("제10조의2"));
+    check("제10-2조", Some("제10조의2"));
+    check("10의2조", Some("제10조의2"));
+    check("부칙 제1조", Some("부칙 제1조"));
+    check("부칙", None);
+    check("제5조제2항", Some("제5조 제2항"));
+    check("제5조 ②", Some("제5조 제2항"));
+    check("제 5 조 제 2 항 제 1 호", Some("제5조 제2항 제1호"));
+    check("Section 5.2", Some("제5조 제2항"));
+    assert_eq!(ArticleNumber::parse("제20조의3"), Some(ArticleNumber { number: 20, branch: 3 }));
+    for text in ["", "제조", "조", "다섯", "제5장", "5조 원", "계약 제5조"] {
+        check(text, None);
+    }
+}
+
+fn found(text: &str, expected: &str) {
+    let shown: Vec<String> = references(text)
+        .iter()
+        .map(|reference| {
+            assert!(text.get(reference.range.clone()).is_some(), "{reference:?}");
+            reference.law.as_ref().map_or(reference.to_string(), |law| format!("{law}:{reference}"))
+        })
+        .collect();
+    assert_eq!(shown.join(", "), expected, "{text}");
+}
+
+#[test]
+fn references_are_found_in_sentences() {
+    found("제5조와 제 7 조의2를 비교해 줘", "제5조, 제7조의2");
+    found("5조 내용이 뭐야?", "제5조");
+    found("제5조의 이행에 관하여 제6조의 3개월", "제5조, 제6조");
+    found("제10조 제1항 및 제3항에 따라", "제10조 제1항, 제10조 제3항");
+    found("제3조부터 제5조까지", "제3조, 제4조, 제5조");
+    found("「민법」 제750조 또는 근로기준법 제23조, 이 계약 제2조", "민법:제750조, 근로기준법:제23조, 제2조");
+    found("See Section 5.2 and Article IV.", "제5조 제2항, 제4조");
+    found("제3~5조와 7조", "제3조, 제4조, 제5조, 제7조");
+    found("부칙 제1조와 제1조", "부칙 제1조, 제1조");
+    found("제3조의 2항", "제3조 제2항");
+    found("10조 2항 1호", "제10조 제2항 제1호");
+    found("art. 10(2)", "제10조 제2항");
+}
+
+#[test]
+fn every_reader_of_articles_reads_the_same_spellings() {
+    for line in include_str!("../spellings.tsv").lines() {
+        let (text, expected) = line.split_once('\t').expect("two columns");
+        let read: Vec<String> = references(text).iter().map(|found| found.article.to_string()).collect();
+        assert_eq!(read.join(" "), expected, "{text}");
+    }
+}
+
+#[test]
+fn sums_of_money_and_other_words_are_no_articles() {
+    for text in [
+        "5조 원",
+        "1.5조",
+        "3조 2천억 원",
+        "제3조직",
+        "제 이 조건",
+        "조 5",
+        "articles of faith",
+        "제5장",
+        "12조원",
+        "10-20조 원",
+        "3조각",
+        "5조별로",
+    ] {
+        found(text, "");
+    }
+}
