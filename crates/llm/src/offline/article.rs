@@ -77,12 +77,36 @@ fn each_once(found: impl Iterator<Item = (usize, usize, Article)>) -> Vec<Articl
 
 /// Where articles are named: from, to, and which.
 fn found(chars: &[char]) -> Vec<(usize, usize, Article)> {
-    let found = (0..chars.len()).filter_map(|at| match chars[at] {
-        '조' | '條' | '条' => korean(chars, at),
-        'a' | 'A' | 'c' | 'C' | 's' | 'S' => english(chars, at),
-        _ => None,
+    let found = (0..chars.len()).flat_map(|at| match chars[at] {
+        '조' | '條' | '条' => korean(chars, at).map_or_else(Vec::new, |found| row(chars, found)),
+        'a' | 'A' | 'c' | 'C' | 's' | 'S' | '§' => english(chars, at).into_iter().collect(),
+        _ => Vec::new(),
     });
     found.collect()
+}
+
+/// An article with those before it in a row: `제3~5조` is three.
+fn row(chars: &[char], last: (usize, usize, Article)) -> Vec<(usize, usize, Article)> {
+    const MOST: u32 = 30;
+    let (start, end, article) = last;
+    let joined = start > 0 && matches!(chars[start - 1], '~' | '∼' | '〜' | '～');
+    let number = |at: &usize| chars[*at].is_ascii_digit();
+    let first = (0..start.saturating_sub(1)).rev().take_while(number).last().filter(|_| joined);
+    let from = first.and_then(|first| Some((first, value(&chars[first..start - 1])?)));
+    match from {
+        Some((first, from))
+            if article.branch == 0 && from < article.number && article.number - from <= MOST =>
+        {
+            let start = mark_before(chars, first).unwrap_or(first);
+            (from..=article.number).map(|number| (start, end, Article { number, branch: 0 })).collect()
+        }
+        _ => vec![last],
+    }
+}
+
+/// Where 제 stands before a number.
+fn mark_before(chars: &[char], number: usize) -> Option<usize> {
+    (0..number).rev().find(|at| chars[*at] != ' ').filter(|at| matches!(chars[*at], '제' | '第'))
 }
 
 /// Whether what stands before an article names the supplement that it belongs to.
@@ -99,13 +123,12 @@ fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, Article)> {
     if let Some(article) = joined(chars, start, end, jo) {
         return article;
     }
-    let mark = (0..start).rev().find(|at| chars[*at] != ' ').filter(|at| matches!(chars[*at], '제' | '第'));
+    let mark = mark_before(chars, start);
     let marked = mark.is_some();
     let plain = chars[start..end].iter().all(char::is_ascii_digit);
     let next = chars.get(jo + 1);
     // "5조" is an article, "5조 원" and "5조원" are money, and words such as "사조" are neither.
-    let money = matches!(chars.get(jo + 1..jo + 2), Some(['원']))
-        || matches!(chars.get(jo + 1..jo + 3), Some([' ', '원']));
+    let money = is_money(&chars[jo + 1..]);
     let spaced = end != jo;
     if !marked && (!plain || money || spaced || next.is_some_and(|next| matches!(next, '각' | '합' | '건')))
     {
@@ -116,6 +139,17 @@ fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, Article)> {
     Some((mark.unwrap_or(start), end, Article { number, branch }))
 }
 
+/// Whether what follows makes an amount of it: `5조 원`, `2조 5천억`; but `10조 2항` is a clause.
+fn is_money(after: &[char]) -> bool {
+    let mut rest = after.iter().skip_while(|char| **char == ' ').peekable();
+    if rest.peek() == Some(&&'원') {
+        return true;
+    }
+    let counts = rest.peek().is_some_and(|char| char.is_ascii_digit());
+    let unit = rest.find(|char| !char.is_ascii_digit() && **char != ' ');
+    counts && !matches!(unit, Some('항' | '호' | '목'))
+}
+
 /// A branch that is written before the syllable: `10-2조`, `제10의2조`. Where something is joined to the number and is no
 /// branch, the number alone would name another article, so nothing is read.
 fn joined(chars: &[char], start: usize, end: usize, jo: usize) -> Option<Option<(usize, usize, Article)>> {
@@ -123,7 +157,8 @@ fn joined(chars: &[char], start: usize, end: usize, jo: usize) -> Option<Option<
     let number = |at: &usize| chars[*at].is_ascii_digit();
     let first = (0..start - 1).rev().take_while(number).last();
     let dash = matches!(joint, '-' | '‐' | '‑' | '–');
-    if !dash && !(matches!(joint, '의' | '之') && first.is_some()) {
+    let joins = dash || (matches!(joint, '의' | '之') && first.is_some());
+    if !joins {
         return None;
     }
     let read = || {
@@ -135,8 +170,10 @@ fn joined(chars: &[char], start: usize, end: usize, jo: usize) -> Option<Option<
         {
             return None;
         }
-        let mark =
-            (0..first).rev().find(|at| chars[*at] != ' ').filter(|at| matches!(chars[*at], '제' | '第'));
+        let mark = mark_before(chars, first);
+        if mark.is_none() && is_money(&chars[jo + 1..]) {
+            return None;
+        }
         let article =
             Article { number: value(&chars[first..start - 1])?, branch: value(&chars[start..end])? };
         Some((mark.unwrap_or(first), jo + 1, article))
@@ -175,9 +212,10 @@ fn english(chars: &[char], at: usize) -> Option<(usize, usize, Article)> {
     }
     let rest: String = chars[at..].iter().take(24).collect();
     let lower = rest.to_lowercase();
-    let word = ["article ", "section ", "clause "].iter().find(|word| lower.starts_with(*word))?;
-    let digits: Vec<char> = rest.chars().skip(word.len()).take_while(char::is_ascii_digit).collect();
-    let end = at + word.len() + digits.len();
+    let words = ["article ", "section ", "clause ", "art. ", "art.", "§ ", "§"];
+    let length = words.iter().find(|word| lower.starts_with(*word))?.chars().count();
+    let digits: Vec<char> = rest.chars().skip(length).take_while(char::is_ascii_digit).collect();
+    let end = at + length + digits.len();
     Some((at, end, Article { number: value(&digits)?, branch: 0 }))
 }
 
@@ -189,6 +227,11 @@ fn value(chars: &[char]) -> Option<u32> {
     if chars.iter().all(char::is_ascii_digit) {
         let text: String = chars.iter().collect();
         return text.parse().ok().filter(|number| (1..=9999).contains(number));
+    }
+    // Digit by digit: 二三 is 23.
+    if chars.len() > 1 && chars.iter().all(|char| word_digit(*char).is_some_and(|value| value < 10)) {
+        let digits = chars.iter().filter_map(|char| word_digit(*char));
+        return Some(digits.fold(0, |total, digit| total * 10 + digit)).filter(|number| *number <= 9999);
     }
     let (mut total, mut digit) = (0, None);
     for char in chars {

@@ -11,6 +11,9 @@ use crate::language::Language;
 /// Most contracts that are laid beside the standards at once.
 const MOST_CONTRACTS: usize = 20;
 
+/// Most contracts whose standards are chosen for a plain look-up in a standard.
+const MOST_LOOKED_FOR: usize = 5;
+
 /// What is wanted of a contract and its standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,11 +108,14 @@ pub(super) fn beside(
     findings
 }
 
-/// The standards that answer to the contracts; of so many kinds as there are contracts.
+/// The standards that answer to the contracts, where there are several kinds to choose from.
 pub(super) fn standards_of(contracts: &Shelf, standards: &Shelf) -> Shelf {
-    let forms = Forms::of(standards);
     let mut near = Shelf::default();
-    for own in contracts.documents.iter().take(MOST_CONTRACTS) {
+    if standards.kinds() < 2 {
+        return near;
+    }
+    let forms = Forms::of(standards);
+    for own in contracts.documents.iter().take(MOST_LOOKED_FOR) {
         let Some(answering) = forms.answering(own, &Contract::parse(own)) else { continue };
         if near.documents.iter().all(|known| known.id != answering.document.id) {
             near.documents.push(answering.document.clone());
