@@ -195,7 +195,9 @@ pub(super) fn whole(description: &Description, shop: &Shop) -> Result<(), Descri
         }
     }
     match description.nodes.iter().find(|form| !may_end(description, form)) {
-        Some(form) => Err(wrong(agent, form, "nothing leads from it to `end`: it would run until a limit stops it")),
+        Some(form) => {
+            Err(wrong(agent, form, "nothing leads from it to `end`: it would run until a limit stops it"))
+        }
         None => Ok(()),
     }
 }
