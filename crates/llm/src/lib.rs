@@ -36,7 +36,7 @@ pub use offline::{OFFLINE_MODEL, OfflineModel};
 pub use priced::Priced;
 pub use provider::{
     ByRole, DialectKind, Found, HttpEmbedder, KeyNeed, ModelConfig, ModelId, ModelIdError, OpenError, Place,
-    Streaming, VENDORS, Vendor, discover, discover_at, list_models, open, vendor,
+    Streaming, VENDORS, Vendor, discover, discover_at, list_models, mark_with, open, vendor,
 };
 pub use replay::{Cache, Cached, Recording, Replaying};
 pub use retry::{Retries, Retrying};

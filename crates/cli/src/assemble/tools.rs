@@ -82,6 +82,9 @@ fn builtin(config: &Config, keep: Keep) -> anyhow::Result<Builtin> {
         python: python(config, keep)?,
         ..Builtin::default()
     };
+    if keep == Keep::InDataDir {
+        doran_llm::mark_with(kept_key(&config.data_dir.join("marks.key"))?);
+    }
     builtin.egress.proxy.clone_from(&tools.proxy);
     if let Some(zone) = &tools.time_zone {
         builtin.home.clone_from(zone);
@@ -113,13 +116,13 @@ fn python(config: &Config, keep: Keep) -> anyhow::Result<Option<Key>> {
     }
     Ok(Some(match keep {
         Keep::Nothing => Key::of_this_process(),
-        Keep::InDataDir => Key::new(python_key(&config.data_dir.join("python.key"))?),
+        Keep::InDataDir => Key::new(kept_key(&config.data_dir.join("python.key"))?),
     }))
 }
 
-/// The bytes that sign variables of Python, made once.
-#[cfg(feature = "python")]
-fn python_key(path: &Path) -> Result<[u8; 32], Both> {
+/// Secret bytes of this data directory, made once: they sign variables of Python, and key the marks around quoted
+/// material.
+fn kept_key(path: &Path) -> Result<[u8; 32], Both> {
     let shown = path.display();
     let cannot = || both!("`{shown}`을(를) 읽거나 쓸 수 없습니다", "cannot read or write `{shown}`");
     match fs::read(path) {

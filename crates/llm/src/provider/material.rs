@@ -1,13 +1,13 @@
 //! Words that are material, marked as such.
 //!
 //! What comes from a document, the web or a tool stands between marks that its author cannot forge: each mark carries
-//! letters that are computed from the words inside and from a key that only this process knows, so nobody can write a
-//! text that holds its own. While the program runs the same words always get the same marks, so that what a vendor has
-//! cached stays cached.
+//! letters that are computed from the words inside and from a key that only this program knows, so nobody can write a
+//! text that holds its own. The same words always get the same marks, so that what a vendor has cached stays cached, and
+//! a request that is made again after a crash is the same request; for that the key must outlive the process.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
@@ -87,15 +87,24 @@ fn text(text: &str, origin: Origin) -> String {
     marked(&format!("data origin=\"{origin}\""), "data", text)
 }
 
-/// Drawn once by each process. The standard library asks the system for what its hash maps are keyed with.
-static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
+static KEY: OnceLock<[u8; 32]> = OnceLock::new();
+
+/// Gives the key of the marks around quoted material: secret bytes that stay the same from start to start. The first
+/// one counts, and none is taken any more once something was marked: then the process has drawn one of its own.
+pub fn mark_with(key: [u8; 32]) {
+    // A second one comes from a second house in one process, which may use the first.
+    KEY.set(key).ok();
+}
+
+/// Drawn by a process that was given none. The standard library asks the system for what its hash maps are keyed with.
+fn drawn() -> [u8; 32] {
     let drawn: Vec<u8> = (0..4_u8).flat_map(|nth| RandomState::new().hash_one(nth).to_le_bytes()).collect();
     Sha256::digest(drawn).into()
-});
+}
 
 /// The letters of the marks around a text.
 pub(crate) fn mark(text: &str) -> String {
-    let digest = Sha256::new().chain_update(*KEY).chain_update(text.as_bytes()).finalize();
+    let digest = Sha256::new().chain_update(KEY.get_or_init(drawn)).chain_update(text.as_bytes()).finalize();
     digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 

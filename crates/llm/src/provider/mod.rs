@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 pub use self::by_role::ByRole;
 use self::dialect::Dialect;
 pub use self::discover::{Found, discover, discover_at, list_models};
+pub use self::material::mark_with;
 pub use self::openai::HttpEmbedder;
 use self::remote::Remote;
 use self::vendors::KeyHeader;
