@@ -230,7 +230,7 @@ impl Shelf {
                 pairs.extend(kinds.iter().map(|kind| ("kind", kind.as_str())));
                 let mut found = server.get(&format!("/api/search?{}", query(&pairs))).await?;
                 let hits: Vec<Value> = serde_json::from_value(found["hits"].take())?;
-                hits.into_iter().map(hit).collect()
+                hits.iter().map(hit).collect()
             }
         }
     }
@@ -264,7 +264,7 @@ fn query(pairs: &[(&str, &str)]) -> String {
 }
 
 /// A hit as the server tells it.
-fn hit(told: Value) -> anyhow::Result<Hit> {
+fn hit(told: &Value) -> anyhow::Result<Hit> {
     let number = |name: &str| told[name].as_u64().and_then(|number| usize::try_from(number).ok());
     let article = told["article"].as_str().and_then(|text| Some(articles_named(text).first()?.0));
     let range = number("start").unwrap_or_default()..number("end").unwrap_or_default();

@@ -142,7 +142,7 @@ fn a_page_that_cannot_be_unpacked_is_not_passed_over() {
     let packed = |words: &str| {
         let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
         for line in 0..60 {
-            write!(packed, "BT /F 12 Tf 72 {} Td ({words} {line}) Tj ET\n", 800 - 12 * line).expect("packed");
+            writeln!(packed, "BT /F 12 Tf 72 {} Td ({words} {line}) Tj ET", 800 - 12 * line).expect("packed");
         }
         packed.finish().expect("packed")
     };
