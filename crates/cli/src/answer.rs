@@ -177,11 +177,12 @@ impl Answer {
         text
     }
 
-    /// The answer for programs.
+    /// The answer for programs, its sources numbered as people count.
     pub(crate) fn json(&self, thread: &str, seconds: f64, language: Language) -> Value {
+        let (cited, response) = Cited::all(&self.text, self.sources.iter().map(|source| source.number));
         let mut shown = json!({
-            "response": self.text, "sessionId": thread, "toolsUsed": self.progress.tools_used,
-            "sources": self.sources, "modelCalls": self.progress.model_calls, "path": self.path(),
+            "response": response, "sessionId": thread, "toolsUsed": self.progress.tools_used,
+            "sources": cited.counted(&self.sources), "modelCalls": self.progress.model_calls, "path": self.path(),
             "executionTime": seconds,
         });
         if let Some(failure) = &self.failure {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -208,6 +208,22 @@ impl Cx {
         E: Into<NodeError>,
         F: Future<Output = Result<T, E>>,
     {
+        self.once_about(name, Map::new(), call)
+    }
+
+    /// [`once`](Cx::once), with what a person has to know to say whether it happened: these fields stand in the question,
+    /// beside `call` and `key`.
+    pub fn once_about<T, E, F>(
+        &self,
+        name: &str,
+        about: Map<String, Value>,
+        call: impl FnOnce(String) -> F,
+    ) -> impl Future<Output = Result<T, NodeError>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
         let (cx, mut key) = (self.clone(), self.key_of(name));
         async move {
             loop {
@@ -225,12 +241,12 @@ impl Cx {
                     Some(Settled { result: Some(result), .. }) => {
                         // What is recorded stays, so it is looked at before.
                         if let Err(error) = serde_json::from_value::<T>(result.clone()) {
-                            return Err(cx.ask_outcome(&key, Some(&error)));
+                            return Err(cx.ask_outcome(&key, about, Some(&error)));
                         }
                         cx.record(&key, Stage::Done, log::bytes(&result)).await?;
                     }
                     Some(Settled { retry: true, .. }) => key.push('+'),
-                    _ => return Err(cx.ask_outcome(&key, None)),
+                    _ => return Err(cx.ask_outcome(&key, about, None)),
                 }
             }
             failpoint::hit("tool.before_intent");
@@ -251,7 +267,7 @@ impl Cx {
                         cx.record(&key, Stage::Failed, log::bytes(&error.to_string())).await?;
                         Err(error)
                     }
-                    Kind::Permanent | Kind::Transient => Err(cx.ask_outcome(&key, None)),
+                    Kind::Permanent | Kind::Transient => Err(cx.ask_outcome(&key, about, None)),
                     Kind::Paused | Kind::Cancelled | Kind::Limit | Kind::Store => Err(error),
                 },
             }
@@ -463,9 +479,14 @@ impl Cx {
         }
     }
 
-    fn ask_outcome(&self, key: &str, misfit: Option<&serde_json::Error>) -> NodeError {
-        let call = key.split('#').next().unwrap_or(key);
-        let question = serde_json::json!({ "call": call, "key": self.stable_key(key) });
+    fn ask_outcome(
+        &self,
+        key: &str,
+        mut question: Map<String, Value>,
+        misfit: Option<&serde_json::Error>,
+    ) -> NodeError {
+        question.insert("call".into(), key.split('#').next().unwrap_or(key).into());
+        question.insert("key".into(), self.stable_key(key).into());
         let problem = match misfit {
             Some(error) => Some(format!("the result does not fit: {error}")),
             None => self.has(&outcome_key(key)).then(|| {
@@ -473,7 +494,7 @@ impl Cx {
             }),
         };
         self.scratch().recorded.remove(&outcome_key(key));
-        self.pause(&outcome_key(key), AskKind::EffectUnknown, question, problem)
+        self.pause(&outcome_key(key), AskKind::EffectUnknown, Value::Object(question), problem)
     }
 
     async fn record(&self, key: &str, stage: Stage, body: Vec<u8>) -> Result<(), NodeError> {

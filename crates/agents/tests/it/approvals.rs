@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use doran_agents::Settings;
-use doran_agents::tools::{Class, Policy, Toolbox};
+use doran_agents::tools::{Class, Policy, ToolError, Toolbox};
+use doran_engine::log::AskKind;
 use doran_engine::store::RamStore;
 use doran_llm::{Script, ScriptedModel};
 use expect_test::expect;
@@ -160,4 +161,31 @@ async fn a_denied_tool_is_neither_offered_nor_run() {
     stage.ask("커피 주문해줘").await;
     assert_eq!(used.order.load(Ordering::SeqCst), 0);
     assert!(model.requests()[0].tools.iter().all(|tool| tool.name != "order"));
+}
+
+#[tokio::test]
+async fn what_became_of_a_call_that_was_cut_off_is_asked_with_its_name_and_arguments() {
+    let send = Counter::new("send", Class::Once, |_| Err(ToolError::TimedOut("late".into())));
+    let sent = send.runs.clone();
+    let mut toolbox = Toolbox::new();
+    toolbox.add(Arc::new(send), Policy::Allow).expect("a tool");
+    let model = ScriptedModel::new([Script::call("send", json!({ "to": "a" })), Script::text("보냈습니다.")]);
+    let parts = parts(Arc::new(model.clone()), toolbox);
+    let stage = stage("react", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    stage.start("메일을 보내줘").await.wait().await.expect("a rest");
+    let asked = async || stage.runtime.questions(&thread()).await.expect("questions").pop().expect("one").1;
+    let first = asked().await;
+    assert_eq!(first.kind, AskKind::EffectUnknown);
+    let question = &first.question;
+    assert_eq!((&question["type"], &question["name"]), (&json!("tool_unknown"), &json!("send")));
+    assert_eq!(question["arguments"], json!({ "to": "a" }));
+    assert!(question["ko"].as_str().is_some_and(|words| words.contains("두 번 하면 안 되는")), "{question}");
+    answer(&stage, &json!({ "retry": true })).await;
+    assert_eq!(sent.load(Ordering::SeqCst), 2, "made once more because a person said so");
+    assert_ne!(asked().await.id, first.id, "and asked about once more");
+    answer(&stage, &json!({ "result": null })).await;
+    assert_eq!(sent.load(Ordering::SeqCst), 2);
+    let results = model.requests().pop().expect("asked").messages.pop().expect("a result");
+    assert_eq!(results.tool_results().next().expect("a result").text, "실행되었습니다");
+    assert_eq!(stage.turn().await.response, "보냈습니다.");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 
 use doran_engine::ThreadId;
+use doran_engine::log::AskKind;
 use doran_llm::Kind;
 use doran_server::api::{Event, Question, StartRun};
 use serde_json::{Value, json};
@@ -283,6 +284,11 @@ impl Talk<'_> {
         for asked in questions {
             let is_approval = asked.question["type"] == "approve_tool";
             self.output.note(&put(asked, self.output.language));
+            if asked.kind == AskKind::EffectUnknown {
+                let Some(settled) = self.settled().await? else { return Ok(None) };
+                answers.insert(asked.id.clone(), settled);
+                continue;
+            }
             let hint = match (is_approval, self.output.language) {
                 (true, Language::Korean) => "[예/아니요] ",
                 (true, Language::English) => "[y/N] ",
@@ -290,12 +296,45 @@ impl Talk<'_> {
             };
             let Some(line) = self.next(hint).await? else { return Ok(None) };
             let line = line.trim();
-            let yes = matches!(line.to_lowercase().as_str(), "y" | "yes" | "예" | "네" | "ㅇ" | "응");
+            let yes = is_yes(&line.to_lowercase());
             answers
                 .insert(asked.id.clone(), if is_approval { json!({ "approve": yes }) } else { json!(line) });
         }
         Ok(Some(answers))
     }
+
+    /// What became of a call that must not be repeated. Nothing is taken for an answer that is not clearly one.
+    async fn settled(&mut self) -> anyhow::Result<Option<Value>> {
+        self.output.tell(&both!(
+            "  `예`, 또는 `예 결과`: 실행되었다 · `아니요`: 실행되지 않았다. 지금 실행한다",
+            "  `y`, or `y RESULT`: it happened · `n`: it did not, and is made now"
+        ));
+        let hint = match self.output.language {
+            Language::Korean => "[예/아니요] ",
+            Language::English => "[y/n] ",
+        };
+        loop {
+            let Some(line) = self.next(hint).await? else { return Ok(None) };
+            if let Some(settled) = settles(&line) {
+                return Ok(Some(settled));
+            }
+        }
+    }
+}
+
+/// The answer in a line that begins with a yes, with what the call gave behind it, or is a no.
+fn settles(line: &str) -> Option<Value> {
+    let (first, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
+    match (first.to_lowercase().as_str(), rest.trim()) {
+        (word, "") if is_yes(word) => Some(json!({ "result": null })),
+        (word, result) if is_yes(word) => Some(json!({ "result": result })),
+        ("n" | "no" | "아니요" | "아니오" | "아니" | "ㄴ", "") => Some(json!({ "retry": true })),
+        _ => None,
+    }
+}
+
+fn is_yes(word: &str) -> bool {
+    matches!(word, "y" | "yes" | "예" | "네" | "ㅇ" | "응")
 }
 
 /// What a run asks, in the language of the person.
@@ -374,4 +413,25 @@ fn lines() -> Receiver<std::io::Result<String>> {
         }
     });
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_word_says_what_became_of_a_call() {
+        for (line, expected) in [
+            ("예", Some(json!({ "result": null }))),
+            ("  Y  ", Some(json!({ "result": null }))),
+            ("yes 메일 3통을 보냄", Some(json!({ "result": "메일 3통을 보냄" }))),
+            ("아니요", Some(json!({ "retry": true }))),
+            ("n", Some(json!({ "retry": true }))),
+            ("no idea", None),
+            ("", None),
+            ("yesterday", None),
+        ] {
+            assert_eq!(settles(line), expected, "{line}");
+        }
+    }
 }

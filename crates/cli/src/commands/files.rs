@@ -60,8 +60,12 @@ impl LeftOut {
             shown.extend((names.len() > NAMES).then(|| format!("… +{}", names.len() - NAMES)));
             (!shown.is_empty()).then(|| shown.join(", "))
         };
-        let hidden = some(&self.hidden)
-            .map(|names| both!("숨은 파일이라 건너뛰었습니다: {names}", "left out, because hidden: {names}"));
+        let hidden = some(&self.hidden).map(|names| {
+            both!(
+                "숨은 파일이거나 다른 프로그램의 임시 파일이라 건너뛰었습니다: {names}",
+                "left out, because hidden or another program's scratch: {names}"
+            )
+        });
         let links = some(&self.links).map(|names| {
             both!(
                 "링크라 건너뛰었습니다. 넣으려면 그 경로를 직접 적으세요: {names}",
@@ -117,7 +121,7 @@ impl Gathered {
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
             let path = entry.path();
-            if entry.file_name().to_string_lossy().starts_with('.') {
+            if is_hidden(&entry.file_name().to_string_lossy()) {
                 self.left_out.hidden.push(path.display().to_string());
             } else if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
                 self.left_out.links.push(path.display().to_string());
@@ -127,6 +131,13 @@ impl Gathered {
         }
         Ok(())
     }
+}
+
+/// Whether people do not see such a file: hidden ones, what an office program lays beside an open file, and what Windows keeps
+/// in a folder.
+fn is_hidden(name: &str) -> bool {
+    let kept = ["thumbs.db", "desktop.ini"].iter().any(|kept| name.eq_ignore_ascii_case(kept));
+    name.starts_with('.') || name.starts_with("~$") || kept
 }
 
 /// Gives every file the name it goes by in a collection that has `known` already. `exists` says whether a file is still
@@ -241,7 +252,7 @@ mod tests {
         let names = |count: usize| (0..count).map(|nth| format!("f{nth}")).collect::<Vec<_>>();
         let left_out = LeftOut { hidden: names(1), links: names(7), other: Vec::new() };
         let told: Vec<String> = left_out.told().iter().map(ToString::to_string).collect();
-        assert_eq!(told[0], "left out, because hidden: `f0`");
+        assert_eq!(told[0], "left out, because hidden or another program's scratch: `f0`");
         assert!(told[1].ends_with("`f4`, … +2") && told[1].contains("links"), "{told:?}");
         assert_eq!(told.len(), 2);
     }

@@ -27,6 +27,7 @@ fn files_are_taken_in_found_and_answered_from() {
     fs::copy(Path::new(SAMPLES).join("ko/복리후생.hwpx"), folder.join("안/복지.hwpx")).expect("a file");
     fs::write(folder.join("깨짐.docx"), "PK\u{3}\u{4}nothing").expect("a file");
     fs::write(folder.join(".숨김.md"), "숨은 글").expect("a file");
+    fs::write(folder.join("~$보고서.docx"), "\u{6}Kim").expect("a file");
 
     let output = told(&here, &["ingest", "규정", "--json", "--lang", "ko"], "");
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -49,7 +50,8 @@ fn files_are_taken_in_found_and_answered_from() {
     );
     assert_eq!(stdout.lines().count(), 3, "{stdout}");
     assert!(stderr.contains("문서 2개를 찾을 수 있습니다") && stderr.contains("실패 1개"), "{stderr}");
-    assert!(stderr.contains("숨은 파일이라 건너뛰었습니다: `규정/.숨김.md`"), "{stderr}");
+    assert!(stderr.contains("임시 파일이라 건너뛰었습니다") && stderr.contains("규정/.숨김.md"), "{stderr}");
+    assert!(stderr.contains("규정/~$보고서.docx"), "{stderr}");
     assert!(stderr.contains("본보기 문서는 더 찾지 않습니다"), "{stderr}");
 
     let found = text(&told(&here, &["search", "방문 차량 주차"], "").stdout);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use doran_engine::log;
+use doran_engine::log::{self, AskKind};
 use doran_engine::runtime::Piece;
 use doran_engine::store::{Entry, EntryKind, RunFailure, StoreError, Usage};
 use serde::de::DeserializeOwned;
@@ -143,7 +143,9 @@ pub struct Question {
     pub id: String,
     /// Who asks.
     pub node: String,
-    /// What. One about a tool says in `answer` how a yes is written.
+    /// Why: `ask`, `breakpoint` or `effect_unknown`.
+    pub kind: AskKind,
+    /// What. One about a tool says in `answer` how it is answered.
     pub question: Value,
     /// Why the last answer was not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,14 +154,17 @@ pub struct Question {
 
 impl Question {
     pub(crate) fn of(ask: &log::Question) -> Self {
-        let log::Question { id, node, mut question, problem, .. } = ask.clone();
-        if question["type"] == "approve_tool"
-            && let Some(question) = question.as_object_mut()
-        {
-            // An example, for whoever answers without having read about it.
-            question.entry("answer").or_insert_with(|| json!({ "approve": true }));
+        let log::Question { id, node, kind, mut question, problem } = ask.clone();
+        // An example, for whoever answers without having read about it.
+        let example = match kind {
+            AskKind::EffectUnknown => Some(json!({ "result": "…" })),
+            _ if question["type"] == "approve_tool" => Some(json!({ "approve": true })),
+            _ => None,
+        };
+        if let (Some(example), Some(question)) = (example, question.as_object_mut()) {
+            question.entry("answer").or_insert(example);
         }
-        Self { id, node, question, problem }
+        Self { id, node, kind, question, problem }
     }
 }
 

@@ -7,6 +7,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use doran_engine::log::AskKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, Status, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, Until};
 use serde::Deserialize;
@@ -215,10 +216,17 @@ async fn fitting(
     mut answers: BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, Value>, ApiError> {
     for (of, asked) in app.runtime.questions(&row.thread).await? {
-        if of.run != row.run || asked.question["type"] != "approve_tool" {
+        if of.run != row.run {
             continue;
         }
         let Some(answer) = answers.get_mut(&asked.id) else { continue };
+        if asked.kind == AskKind::EffectUnknown {
+            settles(&asked.id, answer)?;
+            continue;
+        }
+        if asked.question["type"] != "approve_tool" {
+            continue;
+        }
         let approves = match answer {
             Value::Bool(approves) => Some(*approves),
             Value::Object(fields)
@@ -249,6 +257,26 @@ async fn fitting(
         }
     }
     Ok(answers)
+}
+
+/// Whether it says what became of a call.
+fn settles(id: &str, answer: &Value) -> Result<(), ApiError> {
+    let fields = answer.as_object().filter(|fields| fields.len() == 1);
+    let clear = fields.is_some_and(|fields| {
+        fields.contains_key("result") || fields.get("retry") == Some(&Value::Bool(true))
+    });
+    if clear {
+        return Ok(());
+    }
+    Err(ApiError::because(
+        Code::BadInput,
+        format!(
+            "`{id}` takes `{{\"result\": …}}` if the call happened, or `{{\"retry\": true}}` if it did not and may be made; it is still open"
+        ),
+        format!(
+            "`{id}`에는 호출이 일어났으면 `{{\"result\": …}}`, 일어나지 않아 불러도 되면 `{{\"retry\": true}}`로 답합니다. 물음은 아직 열려 있습니다"
+        ),
+    ))
 }
 
 /// Whether this field of an answer is what a person wrote beside it, as the page lets them.

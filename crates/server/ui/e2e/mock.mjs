@@ -77,13 +77,13 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
       if (act.ask) {
         run.status = 'paused'
         const answer = new Promise((resolve) => { run.answered = resolve })
-        tell(run, { type: 'paused', questions: [{ id: `q-${run.id}`, node: act.node, question: act.ask }] })
+        tell(run, { type: 'paused', questions: [{ id: `q-${run.id}`, node: act.node, kind: act.kind ?? 'ask', question: act.ask }] })
         const answers = await answer
         if (run.status === 'cancelled') return
         run.status = 'running'
         tell(run, { type: 'resumed', answers })
-        const { approve } = Object.values(answers)[0] ?? {}
-        act.events = approve ? act.approved : act.denied
+        const { approve, retry } = Object.values(answers)[0] ?? {}
+        act.events = approve || retry ? act.approved : act.denied
         for (const shown of act.events) tell(run, { type: 'delta', node: act.node, attempt, index: index++, data: shown })
         await sleep(pace * 8)
       }

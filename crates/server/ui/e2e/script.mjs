@@ -94,6 +94,15 @@ const APPROVE = [
   { node: 'agent', next: [], text: '로또 한 장이 1등일 확률은 **8,145,060분의 1**입니다.', models: [call('answer', 300, 24, 16)] },
 ]
 
+const UNKNOWN = [
+  ...CALC.slice(0, 3),
+  { node: 'tools', next: ['agent'], events: [], kind: 'effect_unknown',
+    ask: { type: 'tool_unknown', call: 'tool-0', name: 'send_mail', arguments: { to: 'kim@example.com' }, ko: '호출이 끊겼습니다.', en: 'The call was cut off.' },
+    approved: [{ type: 'tool_call', call: 'c8', name: 'send_mail', arguments: { to: 'kim@example.com' } }, { type: 'tool_result', call: 'c8', name: 'send_mail', text: '다시 보냈음', failed: false, ms: 41 }],
+    denied: [{ type: 'tool_call', call: 'c8', name: 'send_mail', arguments: { to: 'kim@example.com' } }, { type: 'tool_result', call: 'c8', name: 'send_mail', text: '사람이 말한 결과', failed: false, ms: 0 }], update: {} },
+  { node: 'agent', next: [], text: '메일을 보냈습니다.', models: [call('answer', 300, 24, 16)] },
+]
+
 const LONG = '긴 답을 천천히 씁니다. ' + Array.from({ length: 120 }, (_, at) => `문장 ${at + 1}은 여기에 있습니다.`).join(' ')
 
 export function scriptFor(agent, message) {
@@ -101,6 +110,7 @@ export function scriptFor(agent, message) {
   if (/HOSTILE/.test(message)) return copy([{ node: 'agent', next: [], events: [{ type: 'thinking', step: 'planning', content: HOSTILE }, { type: 'tool_call', call: 'h', name: '<b>tool</b>', arguments: { html: HOSTILE } }, { type: 'tool_result', call: 'h', name: '<b>tool</b>', text: HOSTILE, failed: false, ms: 1 }, { type: 'sources', sources: [{ ...SOURCES[0], title: '<img src=x onerror="window.__hit=1">', quote: HOSTILE }] }], text: `${HOSTILE} [1]`, sources: [{ ...SOURCES[0], title: '<img src=x onerror="window.__hit=1">', quote: HOSTILE }], models: [call('answer', 1, 1, 1)] }])
   if (/HUGE/.test(message)) return copy([{ node: 'agent', next: [], text: `${'>'.repeat(50_000)}\n\n\`\`\`\n${'line\n'.repeat(100_000)}\`\`\`\n`.replace(/ /g, ''), models: [call('answer', 1, 1, 1)] }])
   if (/TWICE/.test(message)) return copy([{ node: 'agent', next: ['check'], text: '첫 번째 말입니다.' }, { node: 'check', next: [], text: LONG }])
+  if (/메일|mail/.test(message)) return copy(UNKNOWN)
   if (/승인|approve/.test(message)) return copy(APPROVE)
   if (/실패|fail/.test(message)) return copy([CALC[0], CALC[1], { node: 'agent', fail: { code: 'model_failed', message: 'openai: 429 Too Many Requests (3번 시도)' } }])
   if (/길게|long/.test(message)) return copy([CALC[0], CALC[1], { node: 'agent', next: [], text: LONG, models: [call('answer', 400, 900, 900)] }])

@@ -78,6 +78,25 @@ export const scripted = [
     },
   },
   {
+    name: 'what became of a call that was cut off is asked, and only a clear answer is sent',
+    async run({ page, shoot }) {
+      for (const [button, told] of [['.primary', '사람이 말한 결과'], ['button:not(.primary)', '다시 보냈음']]) {
+        await ready(page)
+        await ask(page, '메일을 보내줘')
+        await page.waitForSelector('.approval')
+        assert.match((await page.textContent('.approval')) ?? '', /send_mail 호출이 실행되었나요/)
+        assert.match((await page.textContent('.approval pre')) ?? '', /kim@example\.com/)
+        await shoot('unknown-outcome')
+        await accessible(page, 'an unknown outcome')
+        await page.click(`.approval .row ${button}`)
+        await finished(page)
+        await page.click('.activity-line')
+        assert.match((await page.textContent('.tool')) ?? '', new RegExp(told))
+        await page.keyboard.press('Control+k')
+      }
+    },
+  },
+  {
     name: 'a huge answer leaves the page alive',
     async run({ page, server }) {
       server.settings.pace = 0

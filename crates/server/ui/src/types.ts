@@ -68,6 +68,7 @@ export interface RunInfo {
 export interface Question {
   id: string
   node: string
+  kind: 'ask' | 'breakpoint' | 'effect_unknown'
   question: Json
   problem?: string
 }

@@ -30,7 +30,7 @@ test('a message of an earlier turn that is shortened is not said again', () => {
 })
 
 test('a run that waits asks, and goes on with the answer', () => {
-  const asks: RunEvent = { n: 3, type: 'paused', questions: [{ id: 'q', node: 'tools', question: { type: 'approve_tool' } }] }
+  const asks: RunEvent = { n: 3, type: 'paused', questions: [{ id: 'q', node: 'tools', kind: 'ask', question: { type: 'approve_tool' } }] }
   const paused = after(started, step(2, 'agent', ['tools']), asks)
   expect([paused.status, paused.questions.length]).toEqual(['paused', 1])
   const resumed = fold(paused, { n: 4, type: 'resumed', answers: { q: { approve: true } } })
@@ -71,8 +71,8 @@ test('a failed node is lit as failed', () => {
 
 test('a tool that a person said no to is denied, not failed', () => {
   const asks: RunEvent = { n: 2, type: 'paused', questions: [
-    { id: 'q1', node: 'tools', question: { type: 'approve_tool', call: 'c1', name: 'calculator' } },
-    { id: 'q2', node: 'tools', question: { type: 'approve_tool', call: 'c2', name: 'calculator' } },
+    { id: 'q1', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: 'c1', name: 'calculator' } },
+    { id: 'q2', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: 'c2', name: 'calculator' } },
   ] }
   const answers: RunEvent = { n: 3, type: 'resumed', answers: { q1: { approve: false }, q2: { approve: true } } }
   const done = step(4, 'tools', [])

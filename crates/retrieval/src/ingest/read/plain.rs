@@ -1,11 +1,13 @@
 //! Plain text and Markdown, in whatever encoding they were written.
 
+use std::ops::Range;
+
 use encoding_rs::{EUC_KR, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::super::words::clean;
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
 
-/// Reads text. The first Markdown heading is the title; form feeds begin pages.
+/// Reads text. The first Markdown heading is the title, or the `title` above the text; form feeds begin pages.
 pub(in super::super) fn plain(
     format: Format,
     bytes: &[u8],
@@ -21,10 +23,51 @@ pub(in super::super) fn plain(
     }
     let feeds: Vec<usize> = text.match_indices('\u{c}').map(|(at, _)| at + 1).take(limits.pages).collect();
     let pages = if feeds.is_empty() { Vec::new() } else { [0].into_iter().chain(feeds).collect() };
-    let heading = text.lines().find(|line| !line.trim().is_empty()).and_then(|line| line.strip_prefix("# "));
-    let title = heading.filter(|_| format == Format::Markdown).map(|title| title.trim().to_owned());
+    let mut title = None;
+    if format == Format::Markdown {
+        let fields = fields(&text);
+        title = fields.as_ref().and_then(|fields| titled(&text[fields.clone()]));
+        let body = fields.as_ref().map_or(0, |fields| fields.end + FENCE.len());
+        let first = text[body..].lines().find(|line| !line.trim().is_empty());
+        let heading = first.and_then(|line| line.strip_prefix("# ")).map(|title| title.trim().to_owned());
+        title = heading.or(title);
+        if let Some(fields) = fields {
+            // The fences would make the last field a heading.
+            text.replace_range(fields.end..fields.end + FENCE.len(), "   ");
+            text.replace_range(..FENCE.len(), "   ");
+        }
+    }
     // A form feed is a blank line to whoever splits the text, and takes as many bytes.
     Ok(Extracted { format, title, text: text.replace('\u{c}', "\n"), pages, hidden })
+}
+
+/// What stands before and after the fields above a Markdown text.
+const FENCE: &str = "---";
+/// More lines than this are no fields above a text.
+const FIELDS: usize = 100;
+
+/// Where the fields above a Markdown text are, between their fences; `None` if it begins otherwise, with a rule for one.
+fn fields(text: &str) -> Option<Range<usize>> {
+    let mut lines = text.split_inclusive('\n');
+    let mut at = lines.next().filter(|line| line.trim_end() == FENCE)?.len();
+    let start = at;
+    for line in lines.take(FIELDS) {
+        if line.trim_end() == FENCE {
+            return (at > start).then_some(start..at);
+        }
+        let is_field = line.split_once(':').is_some_and(|(name, _)| !name.trim().is_empty());
+        if !is_field && !line.starts_with([' ', '\t', '-', '#']) && !line.trim().is_empty() {
+            return None;
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn titled(fields: &str) -> Option<String> {
+    let title = fields.lines().find_map(|line| line.strip_prefix("title:"))?;
+    let title = title.trim().trim_matches(['"', '\'']).trim();
+    (!title.is_empty()).then(|| title.to_owned())
 }
 
 /// The text of bytes in UTF-8, UTF-16, CP949 or the encoding they were declared in. UTF-8 that was cut, or has a stray byte
@@ -169,6 +212,24 @@ mod tests {
         }
         let failure = plain(Format::Text, b"\x80\xFF\x81", &ReadLimits::default()).expect_err("no text");
         assert_eq!(failure.kind, FailureKind::Corrupt);
+    }
+
+    #[test]
+    fn fields_above_a_text_give_it_a_title_and_no_heading() {
+        let read = |text: &str| {
+            let found = plain(Format::Markdown, text.as_bytes(), &ReadLimits::default()).expect("text");
+            (found.title, found.text)
+        };
+        let fields = "---\ntitle: \"휴가 규정\"\ntags:\n  - 인사\n---\n\n연차는 15일이다.";
+        let (title, text) = read(fields);
+        assert_eq!(title.as_deref(), Some("휴가 규정"));
+        assert_eq!(text.len(), fields.len());
+        assert!(text.contains("인사\n   \n") && !text.contains("---"), "{text}");
+        assert_eq!(read("---\ntitle: 가\n---\n# 나\n다").0.as_deref(), Some("나"));
+        for other in ["---\n\n그냥 글이다\n\n---\n", "---\ntitle: 가\n글", "---", "---\n---\n글", "# 가"]
+        {
+            assert_eq!(read(other).1, other.trim_end(), "{other}");
+        }
     }
 
     #[test]

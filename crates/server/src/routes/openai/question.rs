@@ -81,8 +81,7 @@ pub(super) fn is_korean(text: &str) -> bool {
 /// What a person is told when the run waits for one: what it asks, and where to answer.
 pub(super) fn waits(questions: &[Question], thread: &str, language: Language) -> String {
     let place = format!("/t/{}", encoded(thread));
-    // A tool that waits has a name; what a described agent asks has not.
-    let approval = questions.iter().all(|asked| asked.question["name"].is_string());
+    let approval = questions.iter().all(|asked| asked.question["type"] == "approve_tool");
     let mut text = match (language, approval) {
         (Language::Ko, true) => {
             format!("이 실행은 승인을 기다립니다. 이 서버의 {place} 화면에서 답해 주세요.")
@@ -115,12 +114,14 @@ pub(super) fn waits(questions: &[Question], thread: &str, language: Language) ->
 
 #[cfg(test)]
 mod tests {
+    use doran_engine::log::AskKind;
     use serde_json::{Value, json};
 
     use super::*;
 
     fn check(question: Value, ko: &str, en: &str) {
-        let asked = Question { id: "q".into(), node: "n".into(), question, problem: None };
+        let kind = AskKind::Ask;
+        let asked = Question { id: "q".into(), node: "n".into(), kind, question, problem: None };
         let told = |language| waits(std::slice::from_ref(&asked), "t", language);
         assert!(told(Language::Ko).contains(ko), "{}", told(Language::Ko));
         assert!(told(Language::En).contains(en), "{}", told(Language::En));
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_tool_waits_for_an_approval_and_a_question_for_an_answer() {
-        let tool = json!({ "name": "calculator", "arguments": {}, "ko": "쓸까요?", "en": "use it?" });
+        let tool = json!({ "type": "approve_tool", "name": "calculator", "arguments": {}, "ko": "쓸까요?", "en": "use it?" });
         check(tool, "승인을 기다립니다", "waits for an approval");
         check(json!({ "ko": "며칠?", "en": "which days?" }), "답을 기다립니다", "waits for an answer");
         check(json!("며칠?"), "며칠?", "waits for an answer");

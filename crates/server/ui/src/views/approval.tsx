@@ -73,6 +73,31 @@ function Ask({ question, isDone, isSending, give }: AskProps) {
       </section>
     )
   }
+  if (question.kind === 'effect_unknown') {
+    return (
+      <section class="card approval" aria-label={t('question')}>
+        <header>
+          <Icon name="shield" />
+          <strong>{t('unknown_outcome', { name: clean(String(asked.name ?? asked.call ?? '')) })}</strong>
+        </header>
+        <p class="dim">{t('why_unknown')}</p>
+        {question.problem && <p class="bad">{clean(question.problem)}</p>}
+        {asked.arguments !== undefined && <Labelled label={t('exact_arguments')} text={pretty(asked.arguments)} />}
+        <label class="field">
+          <span>{t('what_it_gave')}</span>
+          <input type="text" value={text} maxLength={4000} disabled={isOff} onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+        <div class="row">
+          <button type="button" class="primary" disabled={isOff} onClick={() => give({ result: text.trim() === '' ? null : text.trim() })}>
+            <Icon name="check" size={16} />{t('it_happened')}
+          </button>
+          <button type="button" disabled={isOff} onClick={() => give({ retry: true })}>
+            <Icon name="retry" size={16} />{t('it_did_not')}
+          </button>
+        </div>
+      </section>
+    )
+  }
   return (
     <form class="card approval" aria-label={t('question')} onSubmit={(event) => { event.preventDefault(); give(text) }}>
       <p>{clean(words || pretty(question.question))}</p>
