@@ -132,6 +132,9 @@ pub enum BuildError {
     /// The graph starts nowhere.
     #[error("the graph starts at `{0}`, which is not a node of it")]
     UnknownStart(String),
+    /// One node was named as the start twice.
+    #[error("the graph starts at `{0}` twice")]
+    StartTwice(String),
     /// No node was named as the start.
     #[error("the graph has no start: name a node with `.start(…)`")]
     NoStart,

@@ -98,7 +98,10 @@ impl<S: State> At<S> {
             let finished = self.finished.iter().map(|ix| graph.node(*ix).name.to_string()).collect();
             let snapshot = written(&Snapshot { state: &*self.state, at, active_ms, finished });
             self.weight.state = snapshot.len() as u64;
-            if self.weight.since > 2 * self.weight.state + SMALL_LOG && readable::<Snapshot<S>>(&snapshot) {
+            // One that cannot be read back would end the thread: everything after it starts from it.
+            if self.weight.since > 2 * self.weight.state + SMALL_LOG
+                && read_snapshot::<S>(0, &snapshot).is_ok()
+            {
                 entry.snapshot = Some(snapshot);
                 self.weight.pending = true;
             }
@@ -219,6 +222,12 @@ fn fold<S: State>(graph: &Core<S>, at: &mut At<S>, entry: &Entry) -> Result<(), 
         | EntryKind::Cancelled => {}
     }
     Ok(())
+}
+
+/// Folds the body of a step of a graph inside another. One that was folded already is passed over.
+pub(crate) fn fold_inner<S: State>(graph: &Core<S>, at: &mut At<S>, body: &[u8]) -> Result<(), EngineError> {
+    let step: log::Step = read(0, body)?;
+    if step.at.step > at.position.step { fold_step(graph, at, 0, body) } else { Ok(()) }
 }
 
 /// Folds the body of a step, of the graph or of one inside it.

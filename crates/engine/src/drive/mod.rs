@@ -311,7 +311,10 @@ async fn write_step<S: State>(
 /// Writes a step of a subgraph. A cancel or a timeout may drop the node around it in the middle; the write and what is
 /// known of it must stay together, so it goes on in a task of its own.
 async fn write_inner(run: Arc<RunCx>, path: String, commit: Commit) -> Result<Option<Committed>, Halt> {
+    // Whoever begins the node again waits until this step is known to have been written or not.
+    let turn = run.inner_turn(&path).lock_owned().await;
     let writing = tokio::spawn(async move {
+        let _turn = turn;
         let body = commit.entries[0].body.clone();
         let committed = run.commit_within(Some(&path), commit).await?;
         failpoint::hit("event.before_publish");
@@ -376,8 +379,8 @@ pub(crate) async fn drive_inner<S: State>(
 ) -> Result<(Ended, Arc<S>), Halt> {
     let mut at: At<S> = At::fresh(plan::begin(&graph.topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
-    for body in run.inner_steps(path) {
-        fold::fold_step(graph, &mut at, 0, &body)
+    for body in run.inner_steps(path).await {
+        fold::fold_inner(graph, &mut at, &body)
             .map_err(|error| Halt::failed(failure::STATE_MISMATCH, error.to_string()))?;
     }
     if let Some(astray) = &at.astray {

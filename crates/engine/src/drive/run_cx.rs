@@ -88,6 +88,8 @@ pub(crate) struct RunCx {
     records: Mutex<HashMap<String, Vec<Record>>>,
     /// Steps of subgraphs inside the step in progress, by the task they run in.
     inner: Mutex<HashMap<String, Vec<Vec<u8>>>>,
+    /// Held while a step of the subgraph in a task is written.
+    inner_turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// When tasks inside a task last gave a sign of life, by the path of the outer one.
     signs: Mutex<HashMap<String, Instant>>,
     /// Bytes of inner steps since the last outer one.
@@ -139,6 +141,7 @@ impl RunCx {
             pause_after: BTreeSet::new(),
             records: Mutex::default(),
             inner: Mutex::default(),
+            inner_turns: Mutex::default(),
             signs: Mutex::default(),
             inner_bytes: AtomicU64::new(0),
             wrote_records: AtomicBool::new(false),
@@ -179,10 +182,17 @@ impl RunCx {
         if records.is_empty() { Vec::new() } else { records.get(path).cloned().unwrap_or_default() }
     }
 
-    /// Steps that a subgraph in this task finished before.
-    pub(crate) fn inner_steps(&self, path: &str) -> Vec<Vec<u8>> {
+    /// Steps that a subgraph in this task finished before. One that is being written is waited for: a try that was given
+    /// up may have left it.
+    pub(crate) async fn inner_steps(&self, path: &str) -> Vec<Vec<u8>> {
+        let _turn = self.inner_turn(path).lock_owned().await;
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.get(path).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn inner_turn(&self, path: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.inner_turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.entry(path.to_owned()).or_default().clone()
     }
 
     pub(crate) fn keep_inner(&self, path: &str, body: Vec<u8>) {
@@ -214,6 +224,7 @@ impl RunCx {
     /// The step that held them is finished.
     pub(crate) fn drop_inner(&self) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.inner_turns.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(crate) fn answered(&self, path: &str, key: &str) -> bool {

@@ -78,7 +78,11 @@ fn assemble<S: State, N: Send + Sync + 'static>(
     };
     let mut start_ix = Vec::new();
     for name in start {
-        start_ix.push(*names.get(name).ok_or_else(|| BuildError::UnknownStart(name.clone()))?);
+        let ix = *names.get(name).ok_or_else(|| BuildError::UnknownStart(name.clone()))?;
+        if start_ix.contains(&ix) {
+            return Err(BuildError::StartTwice(name.clone()));
+        }
+        start_ix.push(ix);
     }
     if start_ix.is_empty() {
         return Err(BuildError::NoStart);

@@ -240,6 +240,7 @@ impl Runtime {
         match submitted {
             // By now somebody else may have it; whoever looks for work finds it if not.
             Submitted::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
+                self.0.orphaned.store(true, std::sync::atomic::Ordering::SeqCst);
                 Ok(RunHandle::away(self.clone(), &claimed.run))
             }
             Submitted::Started(claimed) => {
@@ -301,7 +302,7 @@ impl Runtime {
             records.push((path.to_owned(), key.to_owned(), log::bytes(answer)));
         }
         let row = self.0.noted(self.0.store.signal(run, Signal::Answer { answers: records, body }).await)?;
-        self.0.pick_up(&row.thread).await?;
+        self.0.pick_up_quietly(&row.thread).await;
         Ok(self.handle(&row))
     }
 
@@ -313,7 +314,7 @@ impl Runtime {
         let active = self.0.active().get(&run.run).cloned();
         match active {
             Some(active) => active.cancel.cancel(),
-            None => self.0.pick_up(&row.thread).await?,
+            None => self.0.pick_up_quietly(&row.thread).await,
         }
         Ok(row)
     }
@@ -326,7 +327,7 @@ impl Runtime {
         let body = log::bytes(&log::Restarted { epoch: row.epoch + 1, why: "tried again".into() });
         let signal = Signal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
         let row = self.0.noted(self.0.store.signal(run, signal).await)?;
-        self.0.pick_up(&row.thread).await?;
+        self.0.pick_up_quietly(&row.thread).await;
         Ok(self.handle(&row))
     }
 

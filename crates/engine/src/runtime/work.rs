@@ -17,6 +17,9 @@ use crate::runtime::hosted::{AnyGraph, RunEnd};
 use crate::runtime::{Inner, Live, StoredOptions};
 use crate::store::{Claim, Claimed, Fence, Renewed, StoreError};
 
+/// A look for work ends when it met so many runs of graphs that are unknown here.
+const MOST_STRANGERS: usize = 4096;
+
 /// A run that this process drives.
 pub(crate) struct Active {
     pub fence: Fence,
@@ -83,6 +86,7 @@ impl Inner {
                 && let Err(error) = inner.scan_boxed().await
             {
                 tracing::warn!(%error, "could not look for runs");
+                inner.orphaned.store(true, Ordering::SeqCst);
             }
         });
         // The task cannot have been aborted before its handle is here: only the keeper does that, through `active`.
@@ -113,7 +117,8 @@ impl Inner {
             return Ok(());
         }
         let claimed = self.claimed(Some(thread), 1).await?;
-        self.drive_all(claimed);
+        let strangers = self.drive_all(claimed);
+        self.let_go(strangers);
         Ok(())
     }
 
@@ -121,17 +126,22 @@ impl Inner {
     async fn claimed(&self, only: Option<&ThreadKey>, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         let asked = Instant::now();
         let claimed = self.store.claim(&self.claim, only, limit).await?;
-        Ok(if asked.elapsed() < self.claim.lease { claimed } else { Vec::new() })
+        if asked.elapsed() < self.claim.lease {
+            return Ok(claimed);
+        }
+        self.orphaned.store(true, Ordering::SeqCst);
+        Ok(Vec::new())
     }
 
     /// As `pick_up`, where nobody can be told: the next scan tries again.
-    fn pick_up_quietly<'a>(
+    pub(super) fn pick_up_quietly<'a>(
         self: &'a Arc<Self>,
         thread: &'a ThreadKey,
     ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         Box::pin(async move {
             if let Err(error) = self.pick_up(thread).await {
                 tracing::warn!(%thread, %error, "could not claim the next run of the thread");
+                self.orphaned.store(true, Ordering::SeqCst);
             }
         })
     }
@@ -143,14 +153,13 @@ impl Inner {
         Box::pin(self.scan())
     }
 
-    /// Drives these. Tells of how many the graph is known here.
-    fn drive_all(self: &Arc<Self>, claimed: Vec<Claimed>) -> usize {
-        let mut known = 0;
+    /// Drives these, and gives back those whose graph nobody here knows.
+    fn drive_all(self: &Arc<Self>, claimed: Vec<Claimed>) -> Vec<Fence> {
+        let mut strangers = Vec::new();
         for claimed in claimed {
             crate::failpoint::hit("sched.after_claim");
             match self.graph(&claimed.run.graph) {
                 Ok(graph) => {
-                    known += 1;
                     self.drive(graph, claimed, None);
                 }
                 // To end a run nobody has to know its graph.
@@ -166,33 +175,46 @@ impl Inner {
                         }
                     });
                 }
-                // Another worker may know the graph: it gets the run at once.
                 Err(error) => {
-                    tracing::warn!(run = %claimed.run.run, %error, "claimed a run of an unknown graph");
-                    let (store, fence) = (self.store.clone(), claimed.fence());
-                    let now = Claim { worker: self.claim.worker.clone(), lease: Duration::ZERO };
-                    // When this fails the lease runs out by itself.
-                    tokio::spawn(async move { drop(store.renew(&now, &[fence]).await) });
+                    tracing::debug!(run = %claimed.run.run, %error, "claimed a run of an unknown graph");
+                    strangers.push(claimed.fence());
                 }
             }
         }
-        known
+        strangers
     }
 
-    /// Claims whatever nobody works on.
+    /// Gives up runs of graphs that are unknown here. Another worker may know them: it gets them at once.
+    fn let_go(&self, strangers: Vec<Fence>) {
+        let Some(first) = strangers.first() else { return };
+        tracing::warn!(runs = strangers.len(), first = %first.run, "runs wait whose graph is unknown here");
+        let store = self.store.clone();
+        let now = Claim { worker: self.claim.worker.clone(), lease: Duration::ZERO };
+        // When this fails the leases run out by themselves.
+        tokio::spawn(async move { drop(store.renew(&now, &strangers).await) });
+    }
+
+    /// Claims whatever nobody works on. Runs that nobody here knows are kept until the look is over: given up at once
+    /// they would be claimed over and over, and whatever waits behind them never.
     pub(super) async fn scan(self: &Arc<Self>) -> Result<(), EngineError> {
-        loop {
+        let mut strangers = Vec::new();
+        let looked = loop {
             let room = self.options.max_runs.saturating_sub(self.active().len()).min(64);
-            if room == 0 || self.stop.is_cancelled() {
-                return Ok(());
+            if room == 0 || self.stop.is_cancelled() || strangers.len() >= MOST_STRANGERS {
+                break Ok(());
             }
-            let claimed = self.claimed(None, room).await?;
+            let claimed = match self.claimed(None, room).await {
+                Ok(claimed) => claimed,
+                Err(error) => break Err(error.into()),
+            };
             let few = claimed.len() < room;
-            // Runs that nobody here knows would be claimed over and over.
-            if self.drive_all(claimed) == 0 || few {
-                return Ok(());
+            strangers.extend(self.drive_all(claimed));
+            if few {
+                break Ok(());
             }
-        }
+        };
+        self.let_go(strangers);
+        looked
     }
 
     /// Starts the keeper, once.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use doran_engine::log;
 use doran_engine::store::{EntryKind, History, NewEntry, RamStore, Status, StoreError, Upkeep};
-use doran_engine::{Bot, Cx, EngineError, Graph, NodeError, Runtime, Snap, StartOptions, State, node};
+use doran_engine::{Bot, Cx, EngineError, Graph, NodeError, Runtime, RuntimeOptions, Snap, StartOptions, State, node};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -65,6 +65,42 @@ async fn a_run_of_a_graph_that_this_process_does_not_know_waits_for_one_that_doe
     second.runtime().work().await.expect("works");
     let handle = second.runtime().run(&handle.key()).await.expect("the run");
     assert_eq!(rest(&second, &handle).await, "yes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_runs_of_unknown_graphs_hold_up_nobody() {
+    let store = ram();
+    let full = RuntimeOptions { max_runs: 0, ..hasty("full") };
+    let full = Runtime::with(Arc::new(store.clone()), full);
+    let known = full.graph("g", &only("a", says("a"))).expect("registered");
+    let gone = full.graph("gone", &only("a", says("a"))).expect("registered");
+    for number in 0..200 {
+        gone.start(&thread(&format!("gone{number}")), Notes::update()).await.expect("queued");
+    }
+    let waits = known.start(&thread("t"), Notes::update()).await.expect("queued").key();
+    full.shutdown(ms(10)).await;
+    let second = Runtime::with(Arc::new(store.clone()), hasty("second"));
+    let second = second.graph("g", &only("a", says("a"))).expect("registered");
+    second.runtime().work().await.expect("works");
+    let handle = second.runtime().run(&waits).await.expect("the run");
+    assert_eq!(rest(&second, &handle).await, "a");
+    let filter = doran_engine::store::RunFilter { status: Some(Status::Finished), ..Default::default() };
+    let finished = store.runs(&thread("t").tenant, &filter).await.expect("runs");
+    assert_eq!(finished.len(), 1, "and the others are still there for whoever knows them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_taken_is_no_error_when_nobody_can_go_on_with_it_at_once() {
+    let gate = AtCall::new("claim", 1, Verdict::Refuse(StoreError::Unavailable("away".into())));
+    let store = GatedStore { inner: ram(), gate: gate.clone() };
+    let graph = only("a", does(|_, cx: Cx| async move { Ok(say(cx.ask::<String, _>("?").await?)) }));
+    let bot = Runtime::with(Arc::new(store), hasty("w")).graph("g", &graph).expect("registered");
+    run(&bot, Notes::update()).await;
+    let questions = bot.runtime().questions(&thread("t")).await.expect("questions");
+    let answers = [(questions[0].1.id.clone(), json!("yes"))].into();
+    let handle = bot.runtime().answer(&questions[0].0, &answers).await.expect("taken");
+    assert!(gate.fired(), "the claim was refused");
+    assert_eq!(rest(&bot, &handle).await, "yes", "and made by the next look");
 }
 
 /// `a → ask → last`, where the last node has this name.
@@ -358,4 +394,36 @@ async fn a_shutdown_hands_runs_over_at_a_step_and_the_next_goes_on_at_once() {
     assert_eq!(rest(&second, &handle).await, "a b c");
     assert!(begun.elapsed() < ms(500), "the lease was handed over: {:?}", begun.elapsed());
     assert_eq!(trace(second.runtime(), &handle.key()).await, "started | a | b | restarted | c | finished");
+}
+
+/// A field that is not written while it is empty, and then missed.
+#[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Shy {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    aside: String,
+    text: String,
+    n: u32,
+}
+
+#[tokio::test]
+async fn a_state_that_cannot_be_read_back_has_no_snapshot_and_its_thread_goes_on() {
+    let grows = node(|state: Snap<Shy>| async move {
+        Ok::<_, NodeError>(Shy::update().text("x".repeat(20_000)).n(state.n + 1))
+    });
+    let graph = Graph::named()
+        .node("a", grows.when(|state: &Shy| state.n % 20 != 0, "a", "b"))
+        .node("b", node(|_: Snap<Shy>| async { Ok::<_, NodeError>(Shy::update()) }).end())
+        .start("a")
+        .build()
+        .expect("sound");
+    let store = ram();
+    for turn in 1..3 {
+        // Nothing is remembered from one turn to the next but what the store has.
+        let bot = Runtime::new(Arc::new(store.clone())).graph("g", &graph).expect("registered");
+        bot.run(&thread("t"), Shy::update()).await.expect("a run");
+        let loaded = store.load(&thread("t"), None).await.expect("loaded");
+        assert!(loaded.snapshot.is_none());
+        let state = bot.state(&thread("t")).await.expect("a state");
+        assert_eq!(state.n, 20 * turn);
+    }
 }

@@ -1,6 +1,8 @@
 //! What runs when: loops, fan-out and joins, deferred nodes, graphs inside graphs, graphs by names, and what a wrong
 //! graph is told.
 
+use std::sync::Arc;
+
 use doran_engine::graph::Open;
 use doran_engine::{
     BuildError, Cx, Graph, NodeError, Nodes, Retry, Snap, State, Timeout, To, node, subgraph,
@@ -8,7 +10,7 @@ use doran_engine::{
 use serde::{Deserialize, Serialize};
 
 use crate::support::{
-    Calls, Notes, NotesUpdate, bot, crash_and_take_over, does, ms, only, ram, rest, run, say, says, thread,
+    AtCall, Calls, GatedStore, Notes, NotesUpdate, Verdict, bot, bot_on, crash_and_take_over, does, ms, only, ram, rest, run, say, says, thread,
     trace, traced,
 };
 
@@ -374,6 +376,42 @@ async fn trying_the_outer_node_again_redoes_no_inner_step_and_no_recorded_call()
     assert_eq!(end, "one call1");
     assert_eq!((first.count(), called.count(), second.count()), (1, 1, 2));
     assert_eq!(trace, "started | 0.0/one | 0.0/two | sub×2 | finished");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_step_whose_write_is_slow_is_waited_for_and_not_made_again() {
+    let inner = |calls: &Calls| {
+        let word = |calls: &Calls, word: &'static str| {
+            let calls = calls.clone();
+            node(move |_: Snap<Inner>| {
+                calls.hit();
+                async move { Ok::<_, NodeError>(Inner::update().words(vec![word.to_owned()])) }
+            })
+        };
+        let graph = Graph::named().node("one", word(calls, "one").then("two")).start("one");
+        graph.node("two", word(calls, "two").end()).build().expect("sound")
+    };
+    for nth in [1, 2] {
+        let calls = Calls::default();
+        let tries = Retry::times(20).first_wait(ms(1));
+        let graph = Graph::named()
+            .node("sub", nest(inner(&calls)).timeout(Timeout::total(ms(100))).retry(tries).end())
+            .start("sub")
+            .build()
+            .expect("sound");
+        let gate = AtCall::new("commit", nth, Verdict::Late(ms(1500)));
+        let store = GatedStore { inner: ram(), gate: gate.clone() };
+        let bot = bot_on(Arc::new(store), &graph);
+        assert_eq!(run(&bot, Notes::update()).await, "one two", "commit {nth}");
+        assert!(gate.fired());
+        assert_eq!(calls.count(), 2, "commit {nth}");
+    }
+}
+
+#[test]
+fn a_start_is_named_once() {
+    let twice = Graph::named().node("a", says("a").end()).start("a").start("a").build();
+    assert_eq!(twice.err(), Some(BuildError::StartTwice("a".into())));
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ impl Runs for PostgresStore {
     async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError> {
         check_metadata(&run.metadata)?;
         check_metadata(&run.thread_metadata)?;
+        self.looked.at(&self.pool).await?;
         hit("api.before_accept_commit");
         let run = if is_plain_start(&run) {
             let row = run.row(0);

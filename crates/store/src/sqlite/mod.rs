@@ -238,8 +238,7 @@ fn back_up(conn: &Connection, to: &Path) -> Result<(), StoreError> {
         remove(&part)?;
     }
     let done = copy_to(conn, &part).and_then(|()| {
-        // A link, unlike a rename, never takes the place of a file that somebody made meanwhile.
-        std::fs::hard_link(&part, to).map_err(|cause| match cause.kind() {
+        named(&part, to).map_err(|cause| match cause.kind() {
             std::io::ErrorKind::AlreadyExists => exists(),
             _ => StoreError::Other(of_file(to, "cannot make", cause)),
         })
@@ -251,6 +250,21 @@ fn back_up(conn: &Connection, to: &Path) -> Result<(), StoreError> {
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let sync = File::open(folder).and_then(|folder| folder.sync_all());
     sync.map_err(|cause| StoreError::Other(of_file(to, "cannot write", cause)))
+}
+
+/// Gives a file its name, unless another has it.
+fn named(part: &Path, to: &Path) -> std::io::Result<()> {
+    // A link, unlike a rename, never takes the place of a file that somebody made meanwhile.
+    match std::fs::hard_link(part, to) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => held_and_named(part, to),
+        linked => linked,
+    }
+}
+
+/// The same where there are no links, as on a stick: an empty file holds the name, and the whole one takes its place.
+fn held_and_named(part: &Path, to: &Path) -> std::io::Result<()> {
+    File::options().write(true).create_new(true).open(to)?;
+    std::fs::rename(part, to)
 }
 
 fn copy_to(conn: &Connection, path: &Path) -> Result<(), StoreError> {

@@ -85,7 +85,9 @@ pub(super) fn commit(tx: &mut Tx<'_>, fence: &Fence, commit: Commit) -> Result<C
         Some(NewStatus { status: Status::Paused, .. }) => pause(tx, &key, &fence.thread, held.cancel_asked)?,
         _ => false,
     };
-    if !ends_claim && !held.cancel_asked {
+    if ends_claim {
+        tx.desk.spent.push(key);
+    } else if !held.cancel_asked {
         tx.desk.learnt = Some(Known { fence: fence.clone(), number: held.number, head });
     }
     Ok(Committed { head, at: tx.now, cancel_asked: held.cancel_asked, next_waits })

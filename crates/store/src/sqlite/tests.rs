@@ -2,8 +2,11 @@
 
 use std::sync::mpsc;
 
-use doran_engine::id::{Tenant, ThreadKey};
-use doran_engine::store::{History, StoreError, ThreadFilter, Upkeep};
+use doran_engine::id::{RunId, Tenant, ThreadKey};
+use doran_engine::store::{
+    Claim, Commit, EntryKind, History, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, Runs, Status,
+    StoreError, Submitted, ThreadFilter, Upkeep,
+};
 use rusqlite::Connection;
 use serde_json::{Map, Value};
 
@@ -234,4 +237,53 @@ fn what_is_asked_often_goes_by_an_index() {
         "runs_open (status=? AND tenant=?)",
     );
     check("SELECT * FROM runs WHERE tenant = ?1 AND thread = ?2 ORDER BY run DESC", "runs_by_thread");
+}
+
+#[tokio::test]
+async fn a_claim_that_ended_leaves_no_lease_behind() {
+    let store = SqliteStore::in_memory().expect("open");
+    let entry = |kind| NewEntry { kind, body: b"{}".to_vec(), parent: None, base: 0, snapshot: None };
+    for (name, status) in [("a", Status::Finished), ("b", Status::Failed), ("c", Status::Paused)] {
+        let new = NewRun {
+            thread: ThreadKey::local(name).expect("name"),
+            run: RunId::random(),
+            graph: "g".into(),
+            fingerprint: "f".into(),
+            first: NewRunEntry { kind: EntryKind::Started, body: b"{}".to_vec(), parent: None },
+            if_busy: IfBusy::Reject,
+            idempotency: None,
+            metadata: Map::new(),
+            thread_metadata: Map::new(),
+            options: b"{}".to_vec(),
+            stop_body: b"{}".to_vec(),
+            claim: Some(Claim { worker: "w".into(), lease: std::time::Duration::from_secs(30) }),
+        };
+        let Submitted::Started(claimed) = store.submit(new).await.expect("submit") else { panic!("queued") };
+        let leases = async || {
+            let count = |tx: &mut Tx<'_>| Ok(tx.desk.leases.len());
+            store.write(Points::default(), count).await.expect("count")
+        };
+        assert_eq!(leases().await, 1, "{name}");
+        let ended = Commit {
+            head: claimed.head,
+            entries: vec![entry(EntryKind::Finished)],
+            status: Some(NewStatus { status, error: None }),
+            ..Commit::default()
+        };
+        store.commit(&claimed.fence(), ended).await.expect("commit");
+        assert_eq!(leases().await, 0, "{name}");
+    }
+}
+
+#[test]
+fn a_backup_gets_its_name_where_there_are_no_links_and_takes_no_other_files_place() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (part, to) = (folder.path().join("b.part"), folder.path().join("b"));
+    std::fs::write(&part, "whole").expect("a part");
+    super::held_and_named(&part, &to).expect("named");
+    assert_eq!(std::fs::read_to_string(&to).expect("read"), "whole");
+    std::fs::write(&part, "another").expect("a part");
+    let taken = super::held_and_named(&part, &to).expect_err("taken");
+    assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists);
+    assert_eq!(std::fs::read_to_string(&to).expect("read"), "whole");
 }

@@ -155,14 +155,17 @@ async fn a_newer_format_is_refused() {
 #[tokio::test]
 async fn a_program_that_has_become_too_old_takes_up_no_more_runs() {
     let Some(url) = pg::fresh() else { return };
-    let store = open(&url).await;
+    let (store, old) = (open(&url).await, open(&url).await);
     queue(&store, &key("t")).await;
     let newer = "update doran_meta set value = 999 where name = 'format'";
     admin(&url).await.batch_execute(newer).await.expect("update");
     for _ in 0..2 {
-        let refused = store.claim(&worker("w"), None, 10).await;
+        let refused = old.claim(&worker("w"), None, 10).await;
+        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 7 })), "{refused:?}");
+        let refused = old.submit(new_run(&key("u"))).await;
         assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 7 })), "{refused:?}");
     }
+    assert!(old.thread(&key("u")).await.is_err(), "nothing was begun");
 }
 
 /// A file of a format that stores out there already have must not change: what it did to them is done. A change is a
@@ -176,7 +179,7 @@ fn the_steps_of_known_formats_stay_as_they_are() {
         ("7", include_str!("../../migrations/postgres/0007_small.sql")),
         ("functions of 7", include_str!("../../migrations/postgres/functions.sql")),
     ];
-    let lengths = files.map(|(format, text)| {
+    let hashes = files.map(|(format, text)| {
         // FNV-1a: enough to see a change that nobody meant to be one.
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -189,7 +192,7 @@ fn the_steps_of_known_formats_stay_as_they_are() {
         5: 96426a961bf593b8
         7: 879c559b06d962eb
         functions of 7: 09299670e81a3713"#]]
-    .assert_eq(&lengths.join("\n"));
+    .assert_eq(&hashes.join("\n"));
 }
 
 /// Stores as older formats left them: a run that was submitted there goes on here, with the entries of its thread.
