@@ -13,6 +13,7 @@ mod exit;
 mod keys;
 mod log;
 mod output;
+mod patience;
 #[cfg(test)]
 mod scratch;
 mod secret;

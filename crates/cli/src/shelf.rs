@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use doran_retrieval::{
     DocumentId, DocumentKind, Filter, Hit, Library, NewDocument, Passage, Question, Status, Tenant,
@@ -16,6 +16,7 @@ use crate::client::{Client, encoded};
 use crate::config::Config;
 use crate::desk;
 use crate::output::{self, Both, Output, both};
+use crate::patience::{Patience, Wait};
 
 /// How long to wait before a server that is busy is asked again, and how often its progress is looked at.
 const LOOK: Duration = Duration::from_millis(250);
@@ -94,8 +95,14 @@ impl Shelf {
         }
     }
 
-    /// Takes a file in, once there is room for it to wait. An error that concerns this file alone is inside.
-    pub(crate) async fn add(&self, file: Incoming<'_>) -> anyhow::Result<Result<Status, Both>> {
+    /// Takes a file in, once there is room for it to wait. An error that concerns this file alone is inside; a wait for
+    /// a server that can be noticed is told.
+    pub(crate) async fn add(
+        &self,
+        file: Incoming<'_>,
+        patience: &mut Patience,
+        tell: impl Fn(&Both),
+    ) -> anyhow::Result<Result<Status, Both>> {
         let Incoming { name, collection, kind, origin, bytes } = file;
         match self {
             Self::Here(house) => {
@@ -111,14 +118,34 @@ impl Shelf {
                     [("name", name), ("collection", collection), ("kind", &named(kind)), ("origin", origin)];
                 let path = format!("/api/documents?{}", query(&words));
                 loop {
-                    match server.upload(&path, bytes.clone()).await {
-                        Ok(taken) => return Ok(Ok(serde_json::from_value(taken)?)),
-                        Err(error) => match output::code(&error) {
-                            Some("overloaded" | "too_many_requests") => tokio::time::sleep(LOOK).await,
-                            Some("bad_input" | "too_large") => return Ok(Err(refusal(&error))),
-                            Some(_) | None => return Err(error),
-                        },
+                    let error = match server.upload(&path, bytes.clone()).await {
+                        Ok(taken) => {
+                            patience.renew();
+                            return Ok(Ok(serde_json::from_value(taken)?));
+                        }
+                        Err(error) => error,
+                    };
+                    match output::code(&error) {
+                        Some("overloaded" | "too_many_requests") => {}
+                        Some("bad_input" | "too_large" | "disk_full") => return Ok(Err(refusal(&error))),
+                        Some(_) | None => return Err(error),
                     }
+                    let Both { ko, en, .. } = refusal(&error);
+                    match patience.wait(Instant::now()) {
+                        Wait::Quietly => {}
+                        Wait::Aloud => tell(&both!(
+                            "서버가 파일을 더 받을 때까지 기다립니다: {ko}",
+                            "waiting until the server takes more files: {en}"
+                        )),
+                        Wait::InVain => {
+                            let minutes = patience.most.as_secs() / 60;
+                            return Ok(Err(both!(
+                                "서버가 {minutes}분 동안 아무 파일도 받지 않았습니다: {ko}",
+                                "the server has taken no file for {minutes} minutes: {en}"
+                            )));
+                        }
+                    }
+                    tokio::time::sleep(LOOK).await;
                 }
             }
         }
@@ -279,4 +306,79 @@ fn hit(told: &Value) -> anyhow::Result<Hit> {
         ..Passage::default()
     };
     Ok(Hit { passage, score: serde_json::from_value(told["score"].clone())? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A shelf behind a server that gives these answers, one to each request.
+    fn served(answers: &[(u16, Value)]) -> Shelf {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let answers = answers.to_vec();
+        std::thread::spawn(move || {
+            for (status, body) in answers {
+                let (mut socket, _) = listener.accept().expect("a request");
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\nwords") {
+                    let mut more = [0; 1024];
+                    let length = socket.read(&mut more).expect("bytes");
+                    request.extend_from_slice(&more[..length]);
+                }
+                let body = body.to_string();
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+                socket.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+            }
+        });
+        Shelf::There { server: Client::new(address, None), library: PathBuf::new() }
+    }
+
+    async fn add(shelf: &Shelf, patience: &mut Patience) -> Result<DocumentId, String> {
+        let (kind, bytes) = (&DocumentKind::General, b"words".to_vec());
+        let file = Incoming { name: "a.txt", collection: "", kind, origin: "/a.txt", bytes };
+        let added = shelf.add(file, patience, |_| {}).await.expect("an error of this file alone");
+        added.map(|status| status.id).map_err(|why| why.en)
+    }
+
+    fn problem(code: &str, detail: &str) -> Value {
+        json!({ "code": code, "title": "no", "title_ko": "안 됨", "detail": detail, "detail_ko": detail })
+    }
+
+    fn taken() -> Value {
+        json!({
+            "id": "d", "name": "a.txt", "title": "a.txt", "collection": "", "kind": "general", "state": "queued",
+            "progress": 0.0, "failure": null, "format": null, "passages": 0, "pages": 0, "bytes": 5, "version": "",
+            "hidden": 0, "added_at": 0, "changed_at": 0,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_file_for_which_there_is_no_room_does_not_stop_the_next() {
+        let shelf = served(&[(507, problem("disk_full", "there is no room")), (202, taken())]);
+        let mut patience = Patience::default();
+        assert_eq!(add(&shelf, &mut patience).await, Err("there is no room".to_owned()));
+        assert_eq!(add(&shelf, &mut patience).await, Ok(DocumentId::new("d")));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_busy_is_asked_again_but_not_for_ever() {
+        let busy = (503, problem("overloaded", "9 documents are waiting already"));
+        let shelf = served(&[busy.clone(), (202, taken())]);
+        assert_eq!(add(&shelf, &mut Patience::default()).await, Ok(DocumentId::new("d")));
+        let shelf = served(&[busy.clone(), busy]);
+        let mut patience = Patience::of(Duration::ZERO);
+        for _ in 0..2 {
+            let why = add(&shelf, &mut patience).await.expect_err("nothing is taken");
+            assert!(
+                why.contains("has taken no file") && why.ends_with("9 documents are waiting already"),
+                "{why}"
+            );
+        }
+    }
 }

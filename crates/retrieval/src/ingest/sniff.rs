@@ -5,6 +5,9 @@ use std::io::Cursor;
 use super::read::is_wide;
 use super::{Failure, FailureKind, Format};
 
+/// The mark of a PDF.
+const PDF: &[u8] = b"%PDF-";
+
 /// The endings of files that are never plain text in an older encoding.
 const OFFICE: [&str; 9] = ["hwp", "hwpx", "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx"];
 
@@ -12,8 +15,7 @@ const OFFICE: [&str; 9] = ["hwp", "hwpx", "pdf", "doc", "docx", "xls", "xlsx", "
 pub(super) fn sniff(name: &str, bytes: &[u8]) -> Result<Format, Failure> {
     let unsupported = |what: &str| Err(Failure::new(FailureKind::Unsupported, what));
     let head = &bytes[..bytes.len().min(1024)];
-    // Some programs put a few bytes before the mark of a PDF; readers allow for it.
-    if head.windows(5).any(|window| window == b"%PDF-") {
+    if first_words(head).starts_with(PDF) {
         return Ok(Format::Pdf);
     }
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
@@ -25,8 +27,11 @@ pub(super) fn sniff(name: &str, bytes: &[u8]) -> Result<Format, Failure> {
     if head.starts_with(b"HWP Document File V") {
         return unsupported("HWP 3");
     }
-    let foreign: [(&[u8], &str); 14] = [
-        (b"{\\rtf", "RTF"),
+    // Some programs put a few bytes before the mark of a PDF; readers allow for it.
+    if head.windows(PDF.len()).any(|window| window == PDF) && (is_binary(bytes) || ends_as_pdf(bytes)) {
+        return Ok(Format::Pdf);
+    }
+    let foreign: [(&[u8], &str); 13] = [
         (b"\x89PNG", "PNG"),
         (b"\xFF\xD8\xFF", "JPEG"),
         (b"GIF8", "GIF"),
@@ -76,6 +81,16 @@ pub(super) fn sniff(name: &str, bytes: &[u8]) -> Result<Format, Failure> {
     })
 }
 
+/// What comes after the mark of UTF-8 and blanks.
+fn first_words(head: &[u8]) -> &[u8] {
+    head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head).trim_ascii_start()
+}
+
+/// Whether the last words are those of a PDF. A page about PDF quotes them and goes on.
+fn ends_as_pdf(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_end().ends_with(b"%%EOF")
+}
+
 /// The end of a name, in small letters.
 fn extension(name: &str) -> String {
     name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).unwrap_or_default()
@@ -112,8 +127,10 @@ fn compound(bytes: &[u8]) -> Result<Format, Failure> {
     Err(Failure::new(FailureKind::Unsupported, what))
 }
 
-fn is_binary(head: &[u8]) -> bool {
-    head.iter().any(|byte| *byte < 9 || *byte > 126)
+/// Whether there is a byte that no text has, in whatever encoding of Korean. Every program, picture and archive has some
+/// near its start: a size, a version, a length.
+fn is_binary(bytes: &[u8]) -> bool {
+    bytes.iter().any(|byte| *byte < 9)
 }
 
 /// Bytes that no text has, unless it is UTF-16.
@@ -149,6 +166,34 @@ mod tests {
         }
         let numbers: Vec<u8> = (0..400u16).flat_map(|number| (number % 30).to_le_bytes()).collect();
         check("a.txt", &numbers, Err("not text"));
+    }
+
+    #[test]
+    fn words_that_begin_like_a_picture_or_a_program_are_words() {
+        for words in [
+            "MZ세대 근무 제도",
+            "BM25 색인 안내",
+            "BMW 코리아 계약서",
+            "GIF89a 형식",
+            "Rar! 압축",
+            "BZh 형식",
+        ] {
+            check("a.txt", words.as_bytes(), Ok(Format::Text));
+            check("a.txt", &encoding_rs::EUC_KR.encode(words).0, Ok(Format::Text));
+        }
+        check("a.txt", b"MZ\x90\0\x03\0\0\0\x04\0\0\0\xFF\xFF", Err("a program"));
+        check("a.txt", b"BM\x36\x24\x01\0\0\0\0\0\x36\0\0\0", Err("BMP"));
+        check("a.txt", b"GIF89a\x20\x20\x20\x20\xF7\0\0", Err("GIF"));
+    }
+
+    #[test]
+    fn a_page_about_pdf_is_no_pdf() {
+        let page = "# PDF 읽기\n\n첫 줄은 `%PDF-1.7`이고 마지막 줄은 `%%EOF`이다.\n";
+        check("a.md", page.as_bytes(), Ok(Format::Markdown));
+        check("a.md", &encoding_rs::EUC_KR.encode(page).0, Ok(Format::Markdown));
+        check("a.txt", b"\xEF\xBB\xBF\r\n%PDF-1.7\n", Ok(Format::Pdf));
+        check("a.pdf", b"HTTP/1.1 200 OK\r\n\r\n%PDF-1.4\n1 0 obj\nendobj\n%%EOF\r\n", Ok(Format::Pdf));
+        check("a.pdf", b"\x1b%-12345X@PJL\n%PDF-1.4\n1 0 obj\nstream\nx\x9c\x03\0\0", Ok(Format::Pdf));
     }
 
     #[test]

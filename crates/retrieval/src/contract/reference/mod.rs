@@ -355,16 +355,18 @@ fn law_before(before: &str) -> Option<String> {
     (is_law && !is_common).then(|| word.to_owned())
 }
 
-/// Whether `조` after a bare number means 10¹²: `5조 원`, `3조 5천억`.
+/// Whether `조` after a bare number means 10¹²: `5조 원`, `3조 5천억`, `2조 5`; or a team, as in `4조 3교대`.
 fn is_amount(after: &str) -> bool {
+    const UNITS: [&str; 9] = ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "교대"];
+    let counts = |text: &str| UNITS.iter().any(|unit| text.starts_with(unit));
     let rest = after.trim_start();
-    ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "만", "교대"]
-        .iter()
-        .any(|unit| rest.starts_with(unit))
-        || digits(rest).is_some_and(|(_, length)| {
-            // `10조 2항` goes on with a clause.
-            !rest[length..].trim_start().starts_with(['항', '호', '목', '項', '號'])
-        })
+    let Some((_, length)) = digits(rest) else { return counts(rest) };
+    let next = &rest[length..];
+    match next.chars().next() {
+        // `10조 2항` goes on with a clause and `60조 1년 미만` with a time.
+        Some(char) if char.is_alphabetic() => counts(next) || matches!(char, '만' | '백' | '십'),
+        Some(_) | None => !next.trim_start().starts_with(['항', '호', '목', '項', '號']),
+    }
 }
 
 /// Whether what stands close behind `5조` leaves it an article: `3조각` and `5조별` are other words.

@@ -1,5 +1,6 @@
 //! Web pages. Tokens are read in order, with no tree to grow deep: headings, paragraphs, lists and tables are kept,
-//! scripts, styles and what is hidden are not.
+//! scripts, styles, comments and what stands in the head are not. What a tag hides is kept: tabs and folds hide theirs
+//! until somebody opens them.
 
 use std::cell::RefCell;
 
@@ -88,6 +89,9 @@ impl TokenSink for Sink {
 
 impl Page {
     fn text(&mut self, words: &str) {
+        if !self.in_title && !words.trim().is_empty() {
+            self.leave_head();
+        }
         if self.in_title {
             self.words.push_str(words);
         } else if !self.skipped.is_empty() {
@@ -115,6 +119,9 @@ impl Page {
             }
             self.in_title = start;
             return if start { TokenSinkResult::RawData(RawKind::Rcdata) } else { TokenSinkResult::Continue };
+        }
+        if start && !stands_in_head(name) {
+            self.leave_head();
         }
         if matches!(name, "script" | "style" | "noscript" | "template" | "svg" | "head" | "iframe" | "object")
         {
@@ -193,6 +200,13 @@ impl Page {
         TokenSinkResult::Continue
     }
 
+    /// Ends the head where the page goes on with what cannot stand in it: `</head>` and `<body>` may be left out.
+    fn leave_head(&mut self) {
+        if self.skipped.last().is_some_and(|skipped| skipped == "head") {
+            self.skipped.pop();
+        }
+    }
+
     /// Puts down the words so far and begins a block.
     fn block(&mut self, next: Role) -> Result<(), Failure> {
         let words = std::mem::take(&mut self.words);
@@ -223,6 +237,15 @@ impl Page {
 fn number(tag: &Tag, name: &str) -> usize {
     let said = tag.attrs.iter().find(|attribute| &*attribute.name.local == name);
     said.and_then(|attribute| attribute.value.trim().parse().ok()).unwrap_or(1)
+}
+
+/// Whether an element is about the page and none of its words.
+fn stands_in_head(name: &str) -> bool {
+    const ABOUT: [&str; 13] = [
+        "base", "basefont", "bgsound", "head", "html", "link", "meta", "noframes", "noscript", "script",
+        "style", "template", "title",
+    ];
+    ABOUT.contains(&name)
 }
 
 fn is_block(name: &str) -> bool {
@@ -276,6 +299,22 @@ mod tests {
             Some("휴가 & 근태"),
             "# 휴가\n\n연차는 15일이다.\n반차도 있다.\n\n- 하나\n- 둘\n  1. 안\n\n| 항목 | 값 |\n| --- | --- |\n| 식비 | 4만 |\n\n끝",
         );
+    }
+
+    #[test]
+    fn a_head_ends_where_the_words_begin() {
+        let head =
+            "<!doctype html><head><meta charset=utf-8><title>휴가</title><script>var p = '<p>no';</script>";
+        for body in [
+            "<p>연차는 15일",
+            "<body><p>연차는 15일",
+            "</head><p>연차는 15일",
+            "\n연차는 <b>15일</b>",
+            "<svg><title>그림</title><text>no</text></svg>연차는 15일",
+            "<link rel=x><style>p{}</style><noscript><p>no</noscript><template><p>no</template>\n<p>연차는 15일",
+        ] {
+            check(&format!("{head}{body}"), Some("휴가"), "연차는 15일");
+        }
     }
 
     #[test]

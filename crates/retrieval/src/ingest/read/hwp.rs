@@ -10,6 +10,7 @@ use super::super::numbering::{Level, Lists, Shape};
 use super::super::{Extracted, Failure, FailureKind, Format, ReadLimits};
 
 /// The marks of records that are read.
+const PROPERTIES: u32 = 16;
 const NUMBERING: u32 = 23;
 const PARA_SHAPE: u32 = 25;
 const PARA_HEADER: u32 = 66;
@@ -45,22 +46,32 @@ pub(in super::super) fn hwp(bytes: &[u8], limits: &ReadLimits) -> Result<Extract
         Ok::<Vec<u8>, Failure>(bytes)
     };
     let mut body = Body { out: Manuscript::new(limits), heads: Vec::new(), lists: Lists::default() };
+    let mut said = 0;
     if file.is_stream("/DocInfo") {
         let info = part(&mut file, "/DocInfo")?;
-        body.read_info(&records(&info)?);
+        said = body.read_info(&records(&info)?);
     }
-    for section in 0..SECTIONS {
+    for section in 0..sections(&file, said)? {
         let path = format!("/BodyText/Section{section}");
         if !file.is_stream(&path) {
-            if section == 0 {
-                return Err(Failure::corrupt("a HWP without sections"));
-            }
-            break;
+            return Err(Failure::corrupt(format!("a HWP without its Section{section}")));
         }
         let bytes = part(&mut file, &path)?;
         body.list(&records(&bytes)?, 0)?;
     }
     body.out.finish(Format::Hwp)
+}
+
+/// How many sections there are to read: as many as the document says it has, and all that are there.
+fn sections(file: &CompoundFile<Cursor<&[u8]>>, said: usize) -> Result<usize, Failure> {
+    let parts = file.read_storage("/BodyText").map_err(Failure::corrupt)?;
+    let numbers = parts.filter_map(|part| part.name().strip_prefix("Section")?.parse::<usize>().ok());
+    let sections = numbers.max().map_or(0, |last| last.saturating_add(1)).max(said);
+    match sections {
+        0 => Err(Failure::corrupt("a HWP without sections")),
+        1..=SECTIONS => Ok(sections),
+        _ => Err(Failure::new(FailureKind::TooLarge, format!("{sections} sections in a HWP"))),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,10 +147,12 @@ struct Body {
 }
 
 impl Body {
-    fn read_info(&mut self, records: &[Record<'_>]) {
-        let mut numberings = 0;
+    /// Reads what holds for all sections, and how many the document says it has.
+    fn read_info(&mut self, records: &[Record<'_>]) -> usize {
+        let (mut numberings, mut sections) = (0, 0);
         for record in records {
             match record.tag {
+                PROPERTIES => sections = half(record.bytes, 0).map_or(0, usize::from),
                 PARA_SHAPE => {
                     let flags = word(record.bytes, 0).unwrap_or(0);
                     let list = half(record.bytes, 30).unwrap_or(0);
@@ -152,6 +165,7 @@ impl Body {
                 _ => {}
             }
         }
+        sections
     }
 
     /// Reads a list of paragraphs: those on the level of the first one. What hangs below belongs to them.
@@ -307,5 +321,51 @@ fn shape_of(code: u32) -> Shape {
         12 => Shape::HangulNumber,
         13 => Shape::Hanja,
         _ => Shape::Digit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn record(tag: u32, level: u32, bytes: &[u8]) -> Vec<u8> {
+        let head = tag | level << 10 | (bytes.len() as u32) << 20;
+        [&head.to_le_bytes()[..], bytes].concat()
+    }
+
+    /// What is read of a HWP that says it has so many sections and has these.
+    fn read(said: u16, sections: &[usize]) -> Result<String, FailureKind> {
+        let mut file = CompoundFile::create(Cursor::new(Vec::new())).expect("a file");
+        file.create_storage("/BodyText").expect("a storage");
+        let mut put = |path: &str, bytes: &[u8]| {
+            file.create_stream(path).expect("a stream").write_all(bytes).expect("written");
+        };
+        let mut header = vec![0; 256];
+        header[..17].copy_from_slice(b"HWP Document File");
+        put("/FileHeader", &header);
+        put("/DocInfo", &record(PROPERTIES, 0, &[&said.to_le_bytes()[..], &[0; 24]].concat()));
+        for section in sections {
+            let words: Vec<u8> =
+                format!("{section}번 구역").encode_utf16().flat_map(u16::to_le_bytes).collect();
+            let text = [record(PARA_HEADER, 0, &[0; 24]), record(PARA_TEXT, 1, &words)].concat();
+            put(&format!("/BodyText/Section{section}"), &text);
+        }
+        file.flush().expect("flushed");
+        let bytes = file.into_inner().into_inner();
+        let found = hwp(&bytes, &ReadLimits::default());
+        found.map(|found| found.text).map_err(|failure| failure.kind)
+    }
+
+    #[test]
+    fn a_hwp_that_lacks_a_section_is_broken() {
+        let whole = Ok("0번 구역\n\n1번 구역\n\n2번 구역".to_owned());
+        assert_eq!(read(3, &[0, 1, 2]), whole);
+        assert_eq!(read(0, &[2, 0, 1]), whole, "what is there is read, whatever is said");
+        for (said, there) in [(3, &[0, 1][..]), (3, &[0, 2]), (0, &[0, 2]), (1, &[]), (0, &[])] {
+            assert_eq!(read(said, there), Err(FailureKind::Corrupt), "{said} said, {there:?} there");
+        }
+        assert_eq!(read(2000, &[0]), Err(FailureKind::TooLarge));
     }
 }
