@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use doran_engine::log::AskKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, Status, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, Until};
@@ -70,7 +70,9 @@ pub(super) async fn start(
         let watch = app.runtime.watch(&run.key(), 0, Until::Rest).await?;
         sse::stream(&app, caller, thread.thread.as_str(), watch)?
     };
-    let place = format!("/api/threads/{}/runs/{}/events", encoded(thread.thread.as_str()), run.id());
+    // Also with an error: the run is there, and can be watched.
+    let mut response = told.unwrap_or_else(|error| error.of_run(name).into_response());
+    let place = format!("/api/threads/{}/runs/{}/events", encoded(name), run.id());
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
     }

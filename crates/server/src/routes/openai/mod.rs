@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use doran_agents::{Language, Source};
 use doran_engine::store::{IfBusy, RunRow, Status, Usage};
 use doran_engine::{RunHandle, RunKey};
@@ -115,10 +115,15 @@ pub(super) async fn completions(
     let head = Head { id: format!("chatcmpl-{run}"), created: now(), model: asked.model, language };
     let usage = asked.stream_options.unwrap_or_default().include_usage;
     let with = With { usage, events: with_events };
-    let mut response = match begun {
-        Begun::Run(run) if is_stream => streamed(&app, caller, head, &run, with).await?,
-        Begun::Run(run) => whole(&app, &head, &run).await?,
-        Begun::Waits(waits) => untaken(&app, caller, &head, &waits, &name, is_stream.then_some(with))?,
+    let told = match begun {
+        Begun::Run(run) => {
+            let told = match is_stream {
+                true => streamed(&app, caller, head, &run, with).await,
+                false => whole(&app, &head, &run).await,
+            };
+            told.map_err(|error| error.of_run(&name))
+        }
+        Begun::Waits(waits) => untaken(&app, caller, &head, &waits, &name, is_stream.then_some(with)),
     };
     if let Ok(thread) = HeaderValue::from_str(&name) {
         response.headers_mut().insert("x-thread-id", thread);
@@ -238,11 +243,9 @@ fn not_finished(row: &RunRow) -> ApiError {
         Status::Failed => {
             ApiError::why(Code::RunFailed, row.error.as_ref().map(|error| why(&error.code, &error.message)))
         }
-        Status::Queued | Status::Running | Status::Paused | Status::Finished => ApiError::because(
-            Code::TooSlow,
-            "the run goes on; look it up later in its thread",
-            "실행이 계속되고 있습니다. 나중에 그 대화에서 확인하세요",
-        ),
+        Status::Queued | Status::Running | Status::Paused | Status::Finished => {
+            ApiError::not_finished(row.thread.thread.as_str())
+        }
     }
 }
 
