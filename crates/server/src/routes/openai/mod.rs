@@ -125,6 +125,7 @@ pub(super) async fn completions(
         }
         Begun::Waits(waits) => untaken(&app, caller, &head, &waits, &name, is_stream.then_some(with)),
     };
+    let mut response = told.unwrap_or_else(ApiError::into_response);
     if let Ok(thread) = HeaderValue::from_str(&name) {
         response.headers_mut().insert("x-thread-id", thread);
     }
@@ -179,8 +180,7 @@ async fn whole(app: &App, head: &Head, run: &RunHandle) -> Result<Response, ApiE
         (None, Some(held_up)) => (waits(&held_up.questions, thread, head.language), Vec::new()),
         (None, None) if came.row.status == Status::Paused => {
             let asked = app.runtime.questions(&came.row.thread).await?;
-            let questions: Vec<Question> = asked.iter().map(|(_, ask)| Question::of(ask)).collect();
-            (waits(&questions, thread, head.language), Vec::new())
+            (waits(&Question::all(&asked), thread, head.language), Vec::new())
         }
         (None, None) => return Err(not_finished(&came.row)),
     };
