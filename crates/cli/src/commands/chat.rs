@@ -371,7 +371,11 @@ impl Shown {
 
     fn take(&mut self, event: &Event) -> anyhow::Result<()> {
         let before = self.answer.steps.len();
-        let words = self.answer.take(event)?;
+        let mut words = self.answer.take(event)?;
+        // On a screen a step stands between two replies already.
+        if !self.is_mid_line && self.output.shares_a_screen() {
+            words = words.trim_start_matches('\n').to_owned();
+        }
         self.output.data(&words)?;
         if let Some(last) = words.chars().last() {
             self.is_mid_line = last != '\n';
