@@ -41,7 +41,10 @@ pub(crate) struct Answer {
     pub(crate) is_excuse: bool,
     /// The numbers by which people know the sources.
     pub(crate) cited: Cited,
+    /// What was shown of the reply in progress. A turn may have several, with tools between them.
     shown: String,
+    /// Whether a reply of this turn stands above it.
+    follows: bool,
     /// The messages that were said.
     said: HashSet<MessageId>,
 }
@@ -63,19 +66,19 @@ impl Answer {
         match &event.body {
             Body::Started { run, .. } => self.run.clone_from(run),
             Body::Delta { text: Some(words), .. } => {
-                self.shown.push_str(words);
-                return Ok(words.clone());
+                return Ok(self.say(words));
             }
-            Body::Delta { restarted: Some(_), .. } => {
-                self.shown.clear();
+            Body::Delta { restarted: Some(_), .. } | Body::Restarted { .. } if !self.shown.is_empty() => {
                 self.cited.begin_anew();
-                return Ok("\n".into());
+                self.shown.clear();
+                // What follows a reply keeps its distance anyway.
+                return Ok(if self.follows { String::new() } else { "\n".into() });
             }
+            // A node that calls its tools itself has several replies in one step, the last of which is put on record.
+            Body::Delta { data: Some(data), .. } if data["type"] == "tool_call" => self.end_reply(),
             Body::Step { tasks, .. } => {
-                for task in tasks {
-                    self.take_task(task)?;
-                }
-                return Ok(self.rest());
+                let told: Result<Vec<String>, _> = tasks.iter().map(|task| self.take_task(task)).collect();
+                return Ok(told?.concat());
             }
             Body::Failed { code, message, en, ko, .. } => {
                 self.error_code = Some(code.clone());
@@ -102,7 +105,8 @@ impl Answer {
         Ok(String::new())
     }
 
-    fn take_task(&mut self, task: &Task) -> anyhow::Result<()> {
+    /// Takes in what a node did, and gives the words of its replies that were not shown yet.
+    fn take_task(&mut self, task: &Task) -> anyhow::Result<String> {
         if let Some(progress) = task.update.get("progress") {
             self.progress = serde_json::from_value(progress.clone())?;
         }
@@ -120,27 +124,41 @@ impl Answer {
                 Some(both!("답하지 못했습니다. {ko} ({code})", "there is no answer. {en} ({code})"));
             self.is_excuse = true;
         }
+        let mut told = String::new();
         for (message, sources) in history::said_in(&task.update)? {
             // What is said stays said: a node that shortens the working messages afterwards takes no word back.
             let is_new = self.said.insert(message.id.clone());
             if is_new && message.role == Role::Assistant && !message.text().is_empty() {
                 self.text = message.text();
                 self.sources = sources;
+                told.push_str(&self.rest());
+                self.end_reply();
             }
         }
-        Ok(())
+        Ok(told)
     }
 
-    /// What of the answer was not shown yet: all of it when the words came before anybody looked.
+    /// Shows words of the reply in progress. Two replies do not run into one another.
+    fn say(&mut self, words: &str) -> String {
+        let begins = self.shown.is_empty() && !words.is_empty();
+        self.shown.push_str(words);
+        if begins && self.follows { format!("\n\n{words}") } else { words.to_owned() }
+    }
+
+    /// What of the reply on record was not shown yet: all of it when the words came before anybody looked.
     fn rest(&mut self) -> String {
         let rest = match self.text.strip_prefix(&self.shown) {
             Some(rest) => rest.to_owned(),
+            None if self.text.trim() == self.shown.trim() => String::new(),
             None => format!("\n{}", self.text),
         };
-        if !self.text.is_empty() {
-            self.shown = self.text.clone();
-        }
-        if self.text.is_empty() { String::new() } else { rest }
+        self.say(&rest)
+    }
+
+    /// The reply in progress is whole; what comes after it is another.
+    fn end_reply(&mut self) {
+        self.follows |= !self.shown.is_empty();
+        self.shown.clear();
     }
 
     /// The nodes in order.
@@ -148,8 +166,14 @@ impl Answer {
         &self.progress.path
     }
 
-    /// A line a source: its number, what it is called, the page and the document.
+    /// A line a source, in the order of their numbers.
     pub(crate) fn source_lines(&self, language: Language) -> Vec<String> {
+        self.listed(language).into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// The sources in the order of their numbers, each with its line: its number, what it is called, the page and the
+    /// document.
+    pub(crate) fn listed(&self, language: Language) -> Vec<(&Source, String)> {
         let line = |source: &Source| {
             let page = source.page.map(|page| both!("{page}쪽", "p. {page}").text(language).to_owned());
             // What was handed in as a file goes by a number that tells a person nothing.
@@ -165,9 +189,10 @@ impl Answer {
                 .unwrap_or(usize::try_from(source.number).unwrap_or(usize::MAX));
             (number, format!("[{number}] {}{rest}", counted(&source.title, &source.title)))
         };
-        let mut lines: Vec<(usize, String)> = self.sources.iter().map(line).collect();
-        lines.sort_by_key(|(number, _)| *number);
-        lines.into_iter().map(|(_, line)| line).collect()
+        let mut lines: Vec<(&Source, (usize, String))> =
+            self.sources.iter().map(|source| (source, line(source))).collect();
+        lines.sort_by_key(|(_, (number, _))| *number);
+        lines.into_iter().map(|(source, (_, line))| (source, line)).collect()
     }
 
     /// The whole answer, its sources numbered as people count; to be called before they are listed.
@@ -335,6 +360,48 @@ mod tests {
             seen.push_str(&answer.take(&step("하나 둘")).expect("taken"));
             assert_eq!((seen.as_str(), answer.text.as_str(), answer.tokens), ("하나 둘", "하나 둘", 5));
         }
+    }
+
+    fn reply(id: &str, text: &str) -> Event {
+        let update = json!({ "messages": [{ "put": Message::assistant(id, text) }] });
+        let tasks = vec![task(update, json!({}))];
+        Body::Step { step: 2, path: String::new(), tasks, next: Vec::new() }.into()
+    }
+
+    fn words(events: &[Event]) -> String {
+        let mut answer = Answer::default();
+        events.iter().map(|event| answer.take(event).expect("taken")).collect()
+    }
+
+    #[test]
+    fn what_is_said_before_a_tool_and_after_it_is_shown_once_whoever_looked_when() {
+        let (first, second) = ("확인해 볼게요.", "세 시입니다. 늦지 마세요.");
+        let tools = Body::Step {
+            step: 3,
+            path: String::new(),
+            tasks: vec![task(json!({}), json!({}))],
+            next: Vec::new(),
+        };
+        for seen in [&[][..], &["확인해 "], &["확인해 ", "볼게요."]] {
+            for heard in [&[][..], &["세 시"], &["세 시", "입니다. 늦지 마세요."]] {
+                let mut events: Vec<Event> = seen.iter().map(|words| delta(words)).collect();
+                events.extend([reply("a", first), tools.clone().into()]);
+                events.extend(heard.iter().map(|words| delta(words)));
+                // A step of somebody else in between tells nothing again.
+                events.extend([tools.clone().into(), reply("b", second)]);
+                assert_eq!(words(&events), format!("{first}\n\n{second}"), "{seen:?} {heard:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn replies_of_one_step_are_told_apart_by_the_tools_between_them() {
+        let data = Some(json!({ "type": "tool_call", "name": "clock" }));
+        let call: Event =
+            Body::Delta { node: "agent".into(), attempt: 1, index: 1, text: None, data, restarted: None }
+                .into();
+        let events = [delta("확인해 볼게요."), call, delta("세 "), reply("a", "세 시입니다.")];
+        assert_eq!(words(&events), "확인해 볼게요.\n\n세 시입니다.");
     }
 
     #[test]

@@ -127,7 +127,8 @@ impl Client {
             return Ok(());
         }
         let mut text = Vec::new();
-        while let Some(more) = more(&mut answered.body).await? {
+        let cut_off = |error: hyper::Error| self.cut_off().because(error);
+        while let Some(more) = more(&mut answered.body).await.map_err(cut_off)? {
             text.extend_from_slice(&more);
             while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
                 let frame: Vec<u8> = text.drain(..end + 2).collect();
@@ -136,8 +137,18 @@ impl Client {
                 }
             }
         }
-        answered.connection.await??;
+        answered.connection.await?.map_err(cut_off)?;
         Ok(())
+    }
+
+    /// What a stream that broke off means: a run belongs to the store, and not to the connection.
+    fn cut_off(&self) -> Both {
+        let server = self.address;
+        both!(
+            "서버 http://{server} 와의 연결이 끊겼습니다. 실행은 서버에서, 멈췄다면 다음 시작에서 이어집니다",
+            "the connection to the server http://{server} broke off; the run goes on there, or at its next start if it stopped"
+        )
+        .coded("stopping")
     }
 
     async fn json(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Value> {
@@ -153,18 +164,21 @@ impl Client {
             .await
             .map_err(|late| gone().because(late))?
             .map_err(|error| gone().because(error))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(socket)).await.map_err(|error| gone().because(error))?;
         let connection = tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, server.to_string())
+            // A server answers to the names it was given and to those of this machine. The address is known already.
+            .header(header::HOST, "localhost")
             .header(header::CONNECTION, "close")
             .header(header::CONTENT_TYPE, kind);
         if let Some(key) = &self.key {
             request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()));
         }
-        let response = sender.send_request(request.body(Whole(Some(body.into())))?).await?;
+        let sent = sender.send_request(request.body(Whole(Some(body.into())))?).await;
+        let response = sent.map_err(|error| gone().because(error))?;
         Ok(Answered { status: response.status(), body: response.into_body(), connection })
     }
 }
@@ -180,9 +194,14 @@ pub(crate) fn encoded(name: &str) -> String {
 /// All that was answered. A refusal becomes an error in the words of the server, in both languages.
 async fn whole(mut answered: Answered) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
-    while let Some(more) = more(&mut answered.body).await? {
+    let cut_off = |error: hyper::Error| {
+        both!("서버의 답이 도중에 끊겼습니다", "the answer of the server broke off").because(error)
+    };
+    while let Some(more) = more(&mut answered.body).await.map_err(cut_off)? {
         text.extend_from_slice(&more);
-        anyhow::ensure!(text.len() <= MOST, "the answer of the server is too long");
+        if text.len() > MOST {
+            return Err(both!("서버의 답이 너무 깁니다", "the answer of the server is too long").into());
+        }
     }
     let status = answered.status;
     if status.is_success() {
@@ -197,7 +216,7 @@ async fn whole(mut answered: Answered) -> anyhow::Result<Vec<u8>> {
     Err(if why.en.is_empty() { refused.into() } else { refused.because(why).into() })
 }
 
-async fn more(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
+async fn more(body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
     loop {
         let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
         match frame.transpose()? {

@@ -88,8 +88,7 @@ async fn waiting(app: &App, thread: &ThreadKey) -> Result<Option<Waits>, ApiErro
         Err(error) => return Err(error.into()),
     };
     let run = asked.first().map(|(run, _)| run.clone());
-    let questions = asked.iter().map(|(_, ask)| Question::of(ask)).collect();
-    Ok(run.map(|run| Waits { run, questions }))
+    Ok(run.map(|run| Waits { run, questions: Question::all(&asked) }))
 }
 
 /// Starts the run. Its input is on disk when this returns.

@@ -74,6 +74,7 @@ table! {
     Unavailable 503 "unavailable" "the store cannot be reached; try again" "저장소에 닿지 않습니다. 다시 시도하세요"
     OutcomeUnknown 503 "outcome_unknown" "it is not known whether the write happened; ask again with the same idempotency key" "기록되었는지 알 수 없습니다. 같은 멱등 키로 다시 물으세요"
     Stopping 503 "stopping" "the server is stopping; ask again in a moment" "서버가 멈추는 중입니다. 잠시 뒤에 다시 물으세요"
+    NotFinished 504 "not_finished" "the run was begun and is not over" "실행이 시작되었고 아직 끝나지 않았습니다"
     DiskFull 507 "disk_full" "the disk is full; nothing was written" "디스크가 가득 찼습니다. 아무것도 기록되지 않았습니다"
 }
 
@@ -83,6 +84,8 @@ pub(crate) struct ApiError {
     pub(crate) code: Code,
     detail: Option<Why>,
     wait: Option<Duration>,
+    /// Whether what was asked for was begun, so that asking again would begin another.
+    is_begun: bool,
 }
 
 impl ApiError {
@@ -92,12 +95,32 @@ impl ApiError {
     }
 
     pub(crate) fn why(code: Code, why: impl Into<Option<Why>>) -> Self {
-        Self { code, detail: why.into(), wait: None }
+        Self { code, detail: why.into(), wait: None, is_begun: false }
     }
 
     /// With the time after which to ask again.
     pub(crate) fn wait(code: Code, wait: Duration) -> Self {
-        Self { code, detail: None, wait: Some(wait) }
+        Self { wait: Some(wait), ..Self::from(code) }
+    }
+
+    /// The same about a run that was begun on this thread. Clients ask again by themselves, many of them without a key
+    /// that would lead back to the run, and would begin another: they are told not to. What is in the way just now is
+    /// in the way of the answer alone.
+    pub(crate) fn of_run(self, thread: &str) -> Self {
+        let error = match self.code.row().status {
+            503 => Self::not_finished(thread),
+            _ => self,
+        };
+        Self { wait: None, is_begun: true, ..error }
+    }
+
+    /// A run that goes on while nobody waits for it any more.
+    pub(crate) fn not_finished(thread: &str) -> Self {
+        Self::because(
+            Code::NotFinished,
+            format!("it goes on in the thread `{thread}`; look there instead of asking again"),
+            format!("대화 `{thread}`에서 계속됩니다. 다시 묻지 말고 거기서 확인하세요"),
+        )
     }
 
     /// The problem as JSON.
@@ -115,7 +138,7 @@ impl ApiError {
 
 impl From<Code> for ApiError {
     fn from(code: Code) -> Self {
-        Self { code, detail: None, wait: None }
+        Self::why(code, None)
     }
 }
 
@@ -166,6 +189,10 @@ impl IntoResponse for ApiError {
         {
             // Whole seconds, and never none.
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+        }
+        // What may have happened is not to be asked for again without a key, and clients that do so by themselves have none.
+        if self.is_begun || self.code == Code::OutcomeUnknown {
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"doran\""));

@@ -1,6 +1,8 @@
 //! Who may call at all: programs and pages of this machine, and of the names the server was given. A page elsewhere
 //! that points its own name at this machine still sends that name, and is refused by it.
 
+use std::net::Ipv4Addr;
+
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -66,7 +68,8 @@ fn host_of(origin: &str) -> Option<&str> {
 /// Whether a host, with or without a port, is one of the names of this machine.
 fn is_loopback(host: &str) -> bool {
     let name = without_port(host);
-    name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
+    let is_address = name.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback());
+    is_address || name.eq_ignore_ascii_case("localhost") || name == "[::1]"
 }
 
 /// Whether a host is a name the server was given: with the port, or without one for any port.
@@ -92,7 +95,15 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_answered() {
-        for host in ["localhost", "LOCALHOST:1", "127.0.0.1:7979", "[::1]", "[::1]:7979"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1:7979",
+            "127.0.0.2",
+            "127.255.0.1:1",
+            "[::1]",
+            "[::1]:7979",
+        ] {
             check_host(host, true);
         }
         for host in [
@@ -101,6 +112,8 @@ mod tests {
             "localhost.evil.example",
             "127.0.0.1.evil.example:80",
             "127.0.0.1:",
+            "127.1",
+            "128.0.0.1",
             "localhost:7979@evil",
             "[::1",
             "::1",

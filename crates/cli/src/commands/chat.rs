@@ -28,7 +28,7 @@ Inside · 대화 안에서:
   /agent NAME   ask another agent · 다른 에이전트에게 묻는다
   /help         what may be typed · 쓸 수 있는 것
   /quit         end, as Ctrl-D does · 마친다. Ctrl-D와 같다
-  Ctrl-C        stop the answer; where there is none, end · 답을 멈춘다. 답하는 중이 아니면 마친다")]
+  Ctrl-C        stop the run, also one that asks you something; where there is none, end · 실행을 멈춘다. 내게 묻고 있어도 그렇다. 실행이 없으면 마친다")]
 pub(crate) struct Args {
     /// Conversation to go on with · 이어 갈 대화
     #[arg(long, value_name = "NAME", default_value = "main")]
@@ -87,11 +87,11 @@ impl Talk<'_> {
         self.known(&agents, &self.agent.clone())?;
         self.greet();
         self.desk.settle(&self.thread).await?;
-        let mut failed = self.take_up().await.err();
+        let mut failed = self.stoppable(Self::take_up).await.err();
         if let Some(error) = &failed {
             self.output.fail(error);
         }
-        while let Some(line) = self.next("> ").await? {
+        while let Some(line) = self.next().await? {
             let line = line.trim();
             if line.is_empty() {
                 continue;
@@ -100,7 +100,7 @@ impl Talk<'_> {
                 match command.split_once(char::is_whitespace).unwrap_or((command, "")) {
                     ("agent", name) => {
                         self.change(&agents, name.trim());
-                        failed = self.take_up().await.err();
+                        failed = self.stoppable(Self::take_up).await.err();
                         if let Some(error) = &failed {
                             self.output.fail(error);
                         }
@@ -118,7 +118,7 @@ impl Talk<'_> {
                 continue;
             }
             // A run that fails does not end the conversation: it is told, and the next line is read.
-            failed = self.stoppable(line).await.err();
+            failed = self.stoppable(async |talk| talk.answer(line).await).await.err();
             if let Some(error) = &failed {
                 self.output.fail(error);
             }
@@ -173,8 +173,8 @@ impl Talk<'_> {
     fn help(&self, agents: &[String]) {
         let (agent, agents) = (&self.agent, agents.join(", "));
         self.output.tell(&both!(
-            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/quit         마칩니다. Ctrl-D와 같습니다\nCtrl-C        답을 멈춥니다. 답하는 중이 아니면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
-            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/quit         end, as Ctrl-D does\nCtrl-C        stop the answer; where there is none, end\n/help         this text\nEverything else is a question"
+            "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/quit         마칩니다. Ctrl-D와 같습니다\nCtrl-C        실행을 멈춥니다. 묻고 있어도 그렇습니다. 실행이 없으면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
+            "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/quit         end, as Ctrl-D does\nCtrl-C        stop the run, also one that asks you something; where there is none, end\n/help         this text\nEverything else is a question"
         ));
     }
 
@@ -206,32 +206,42 @@ impl Talk<'_> {
         }
     }
 
-    /// The next line; none at the end of the input.
-    async fn next(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
-        if self.typed {
-            self.output.prompt(prompt);
-        }
+    /// The next question; none at the end of the input. Nothing is under way, so Ctrl-C ends the talk.
+    async fn next(&mut self) -> anyhow::Result<Option<String>> {
         if !self.typed {
-            return Ok(self.lines.recv().await.transpose()?);
+            return self.line("> ").await;
         }
         tokio::select! {
-            line = self.lines.recv() => Ok(line.transpose()?),
-            // Where nothing is under way, Ctrl-C ends the talk.
+            biased;
             pressed = tokio::signal::ctrl_c() => {
                 pressed?;
                 Ok(None)
             }
+            line = self.line("> ") => line,
         }
     }
 
-    /// Answers a question; at a keyboard, until Ctrl-C.
-    async fn stoppable(&mut self, question: &str) -> anyhow::Result<()> {
+    /// The next line; none at the end of the input.
+    async fn line(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
+        if self.typed {
+            self.output.prompt(prompt);
+        }
+        Ok(self.lines.recv().await.transpose()?)
+    }
+
+    /// Works on a run; at a keyboard, until Ctrl-C. Nobody else listens to it meanwhile: it stops the run, also one that
+    /// waits for an answer.
+    async fn stoppable(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         if !self.typed {
-            return self.answer(question).await;
+            return work(self).await;
         }
         tokio::select! {
-            ended = self.answer(question) => return ended,
+            biased;
             pressed = tokio::signal::ctrl_c() => pressed?,
+            ended = work(self) => return ended,
         }
         self.desk.stop(&self.thread).await?;
         self.output.data("\n")?;
@@ -294,7 +304,7 @@ impl Talk<'_> {
                 (true, Language::English) => "[y/N] ",
                 (false, _) => "? ",
             };
-            let Some(line) = self.next(hint).await? else { return Ok(None) };
+            let Some(line) = self.line(hint).await? else { return Ok(None) };
             let line = line.trim();
             let yes = is_yes(&line.to_lowercase());
             answers
@@ -314,7 +324,7 @@ impl Talk<'_> {
             Language::English => "[y/n] ",
         };
         loop {
-            let Some(line) = self.next(hint).await? else { return Ok(None) };
+            let Some(line) = self.line(hint).await? else { return Ok(None) };
             if let Some(settled) = settles(&line) {
                 return Ok(Some(settled));
             }
@@ -371,7 +381,11 @@ impl Shown {
 
     fn take(&mut self, event: &Event) -> anyhow::Result<()> {
         let before = self.answer.steps.len();
-        let words = self.answer.take(event)?;
+        let mut words = self.answer.take(event)?;
+        // On a screen a step stands between two replies already.
+        if !self.is_mid_line && self.output.shares_a_screen() {
+            words = words.trim_start_matches('\n').to_owned();
+        }
         self.output.data(&words)?;
         if let Some(last) = words.chars().last() {
             self.is_mid_line = last != '\n';

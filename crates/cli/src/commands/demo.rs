@@ -122,7 +122,7 @@ async fn show(house: &House, config: &Config, client: &Client, output: Output) -
         client
             .stream(&path, Some(&StartRun::new(agent, question)), |event| answer.take(event).map(drop))
             .await?;
-        output.data(&told(nth, agent, question, &answer, &names, output.language)?)?;
+        output.data(&told(nth, agent, question, &mut answer, &names, output.language)?)?;
         sum.steps += answer.steps.len();
         sum.tokens += answer.tokens;
         sum.calls += answer.progress.model_calls;
@@ -236,7 +236,7 @@ fn told(
     nth: usize,
     agent: &str,
     question: &str,
-    answer: &Answer,
+    answer: &mut Answer,
     names: &Names,
     language: Language,
 ) -> anyhow::Result<String> {
@@ -245,10 +245,35 @@ fn told(
     for call in &answer.calls {
         writeln!(text, "      {call}")?;
     }
-    writeln!(text, "      A: {}", answer.text.trim_end().replace('\n', "\n         "))?;
-    for (source, line) in answer.sources.iter().zip(answer.source_lines(language)) {
+    writeln!(text, "      A: {}", answer.counted_text().trim_end().replace('\n', "\n         "))?;
+    for (source, line) in answer.listed(language) {
         let file = names.get(&source.document).map(|file| format!("  {file}")).unwrap_or_default();
         writeln!(text, "         {line}{file}")?;
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use doran_agents::Source;
+
+    use super::*;
+
+    #[test]
+    fn a_source_has_the_number_of_its_mark_and_the_file_it_was_read_from() {
+        let source = |number: u32, name: &str| Source {
+            number,
+            document: name.repeat(32),
+            title: format!("규정 {name}"),
+            ..Source::default()
+        };
+        // In the order in which they were found, and named the other way round.
+        let mut answer = Answer::default();
+        answer.text = "둘째. [2] 첫째. [1]".into();
+        answer.sources = vec![source(1, "a"), source(2, "b")];
+        let names = [("a".repeat(32), "a.md"), ("b".repeat(32), "b.md")].into_iter().collect();
+        let told = told(2, "docqa", "?", &mut answer, &names, Language::Korean).expect("told");
+        let lines = "A: 둘째. [1] 첫째. [2]\n         [1] 규정 b  b.md\n         [2] 규정 a  a.md\n";
+        assert!(told.ends_with(lines), "{told}");
+    }
 }

@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[command(after_help = "Examples · 보기:
   doran serve
   doran serve --port 8080
-  doran keys new laptop && doran serve --listen 0.0.0.0:7979     for other machines too · 다른 컴퓨터에도
+  doran keys new laptop && DORAN_ALLOWED_HOSTS=192.168.0.5 doran serve --listen 0.0.0.0:7979
+                            for other machines too, which call it by that name · 다른 컴퓨터에도. 그 이름으로 부른다
   curl http://127.0.0.1:7979/api/agents")]
 pub(crate) struct Args {
     /// Port, instead of that of `listen` · 포트. `listen`의 포트 대신 쓴다
@@ -52,6 +53,12 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         "http://{address} 에서 요청을 기다립니다. Ctrl-C로 멈춥니다",
         "listening on http://{address}; Ctrl-C stops it"
     ));
+    if !address.ip().is_loopback() && config.allowed_hosts.is_empty() {
+        output.tell(&both!(
+            "다른 컴퓨터가 이 서버를 부를 이름이나 주소를 `allowed_hosts`(`DORAN_ALLOWED_HOSTS`)에 적으세요. 그때까지는 이 컴퓨터에만 답합니다",
+            "name what other machines call this server, a name or an address, in `allowed_hosts` (`DORAN_ALLOWED_HOSTS`); until then only this machine is answered"
+        ));
+    }
     serving.until_stopped(&house, output).await
 }
 

@@ -16,10 +16,11 @@ pub enum Kind {
     Tool,
 }
 
-/// A reply of the vendor: words, or a call of a tool.
+/// A reply of the vendor: words, a call of a tool, or words and a call.
 pub enum Reply {
     Words(String),
     Call(&'static str, Value),
+    Both(&'static str, &'static str, Value),
 }
 
 impl Reply {
@@ -163,20 +164,30 @@ fn request(reader: &mut impl BufRead) -> Option<(String, String)> {
 
 /// A reply as a stream of pieces, a few letters each.
 fn streamed(reply: &Reply) -> String {
-    let mut deltas = match reply {
+    let spoken = |words: &str| -> Vec<Value> {
+        let letters: Vec<char> = words.chars().collect();
+        letters.chunks(4).map(|some| json!({ "content": some.iter().collect::<String>() })).collect()
+    };
+    let called = |name: &str, arguments: &Value| {
+        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        json!({ "tool_calls": [{ "index": 0, "id": "call_1", "type": "function", "function": function }] })
+    };
+    let mut deltas = vec![json!({ "role": "assistant" })];
+    let finish = match reply {
         Reply::Words(words) => {
-            let letters: Vec<char> = words.chars().collect();
-            letters.chunks(4).map(|some| json!({ "content": some.iter().collect::<String>() })).collect()
+            deltas.extend(spoken(words));
+            "stop"
         }
         Reply::Call(name, arguments) => {
-            let function = json!({ "name": name, "arguments": arguments.to_string() });
-            vec![
-                json!({ "tool_calls": [{ "index": 0, "id": "call_1", "type": "function", "function": function }] }),
-            ]
+            deltas.push(called(name, arguments));
+            "tool_calls"
+        }
+        Reply::Both(words, name, arguments) => {
+            deltas.extend(spoken(words));
+            deltas.push(called(name, arguments));
+            "tool_calls"
         }
     };
-    deltas.insert(0, json!({ "role": "assistant" }));
-    let finish = if matches!(reply, Reply::Call(..)) { "tool_calls" } else { "stop" };
     let mut events = String::new();
     let mut event = |choices: Value, usage: Value| {
         let chunk = json!({ "id": "c", "object": "chat.completion.chunk", "model": "m", "choices": choices, "usage": usage });

@@ -54,6 +54,27 @@ fn with_a_key_other_machines_may_be_served() {
     assert!(told(&here, &["keys", "new", "a", "--tenant", "sales"], "").status.success());
     let server = Server::start_with(&here, &["--listen", "0.0.0.0:0"]);
     assert!(asked(&server, None).contains(" 401 "));
+    let (_, stderr) = server.stop();
+    assert!(stderr.contains("DORAN_ALLOWED_HOSTS") && stderr.contains("only this machine"), "{stderr}");
+    let server = Server::by_shell(
+        &here,
+        &format!(
+            "DORAN_ALLOWED_HOSTS=doran.lan exec {} serve --listen 0.0.0.0:0",
+            env!("CARGO_BIN_EXE_doran")
+        ),
+    );
+    let (_, stderr) = server.stop();
+    assert!(!stderr.contains("only this machine"), "{stderr}");
+}
+
+/// The program asks its own server, whatever address that has.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_answers_the_program_on_any_address_of_this_machine() {
+    let here = fresh("addresses");
+    let server = Server::start_with(&here, &["--listen", "127.0.0.2:0"]);
+    let asked = told(&here, &["ask", "연차휴가는 며칠인가요?"], "");
+    assert!(text(&asked.stdout).contains("15일"), "{}", text(&asked.stderr));
     drop(server);
 }
 

@@ -1,5 +1,8 @@
-//! Ctrl-C in the middle of an answer: who presses it wants no answer any more, also not at the next start.
+//! Ctrl-C in the middle of an answer: who presses it wants no answer any more, also not at the next start. And an answer
+//! that is cut off by others.
 
+#[cfg(target_os = "linux")]
+use std::io::Read;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -16,6 +19,34 @@ fn halting(here: &Path) -> FarEnd {
     std::fs::write(here.join("doran.toml"), settings).expect("settings");
     far.hold(Some((Kind::Model, 1)));
     far
+}
+
+/// A vendor that says what it is about to do, calculates, and answers.
+fn calculating(here: &Path, policy: &str) -> FarEnd {
+    let far = FarEnd::start(|asked| {
+        let last = asked["messages"].as_array().and_then(|said| said.last());
+        if last.is_some_and(|last| last["role"] == "tool") {
+            return Reply::Words("모두 45입니다.".into());
+        }
+        Reply::Both("계산해 볼게요.", "calculator", serde_json::json!({ "expression": "15 * 3" }))
+    });
+    let settings = format!(
+        "model = \"openai-compatible:http://{}/v1#m\"\n[tools.policies]\ncalculator = \"{policy}\"\n",
+        far.address
+    );
+    std::fs::write(here.join("doran.toml"), settings).expect("settings");
+    far
+}
+
+/// Reads on until these words are on the screen.
+#[cfg(target_os = "linux")]
+fn until_shown(screen: &mut impl Read, words: &str) {
+    let (mut seen, mut bytes) = (Vec::new(), [0; 1024]);
+    while !seen.windows(words.len()).any(|shown| shown == words.as_bytes()) {
+        let read = screen.read(&mut bytes).expect("a screen");
+        assert!(read > 0, "it ended without `{words}`: {}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&bytes[..read]);
+    }
 }
 
 fn statuses(here: &Path) -> String {
@@ -67,6 +98,79 @@ fn an_answer_is_stopped_and_the_talk_goes_on() {
         assert_eq!(statuses(&here), "finished cancelled", "{screen}");
         drop(server);
     }
+}
+
+/// Which of those who listen hears the key first must not matter, so it is pressed more than once.
+#[cfg(target_os = "linux")]
+#[test]
+fn at_a_question_ctrl_c_stops_the_run_every_time() {
+    let here = fresh("stops-question");
+    let _far = calculating(&here, "ask");
+    for round in 0..6 {
+        let args = format!("chat --agent react --lang ko --thread t{round}");
+        let Some(mut child) = in_terminal(&here, &args) else { return };
+        let mut keys = child.stdin.take().expect("a pipe");
+        let mut screen = child.stdout.take().expect("a pipe");
+        keys.write_all("15 * 3은?\n".as_bytes()).expect("typed");
+        until_shown(&mut screen, "[예/아니요] ");
+        keys.write_all("\u{3}".as_bytes()).expect("typed");
+        until_shown(&mut screen, "멈추었습니다");
+        keys.write_all("\u{4}".as_bytes()).expect("typed");
+        assert!(child.wait().expect("it ends").success());
+    }
+    assert_eq!(statuses(&here), ["cancelled"; 6].join(" "));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_of_an_earlier_time_that_was_taken_up_is_stopped_like_any_other() {
+    let here = fresh("stops-taken-up");
+    let far = calculating(&here, "ask");
+    let asked = told(&here, &["ask", "--agent", "react", "--thread", "a", "15 * 3은?"], "");
+    assert_eq!(asked.status.code(), Some(1), "{}", text(&asked.stderr));
+    far.hold(Some((Kind::Model, 1)));
+    let Some(mut child) = in_terminal(&here, "chat --agent react --lang ko --thread a") else { return };
+    let mut keys = child.stdin.take().expect("a pipe");
+    let mut screen = child.stdout.take().expect("a pipe");
+    until_shown(&mut screen, "[예/아니요] ");
+    keys.write_all("예\n".as_bytes()).expect("typed");
+    far.wait_for_held();
+    keys.write_all("\u{3}".as_bytes()).expect("typed");
+    until_shown(&mut screen, "멈추었습니다");
+    keys.write_all("\u{4}".as_bytes()).expect("typed");
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(statuses(&here), "cancelled");
+}
+
+#[test]
+fn what_a_model_says_before_a_tool_and_after_it_is_told_once() {
+    let here = fresh("stops-twice");
+    let _far = calculating(&here, "allow");
+    let output = told(&here, &["chat", "--agent", "react"], "15 * 3은?\n");
+    assert_eq!(text(&output.stdout), "계산해 볼게요.\n\n모두 45입니다.\n", "{}", text(&output.stderr));
+}
+
+#[test]
+fn who_listens_when_the_server_dies_is_told_that_the_run_goes_on() {
+    let here = fresh("stops-server");
+    let far = halting(&here);
+    let mut server = Server::start(&here, None);
+    let args = ["ask", "--agent", "react", "--thread", "a", "--lang", "ko", "--json", "안녕?"];
+    let child = doran(&here, &args).spawn().expect("it starts");
+    far.wait_for_held();
+    server.child.kill().expect("killed");
+    let output = child.wait_with_output().expect("it ends");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let told_json: serde_json::Value = serde_json::from_str(&stdout).expect("one object");
+    assert_eq!(told_json["errorCode"], "stopping", "{stdout}");
+    assert!(stderr.contains("연결이 끊겼습니다") && stderr.contains("다음 시작에서 이어집니다"), "{stderr}");
+    drop(server);
+    let _server = Server::start(&here, None);
+    let again = told(&here, &["ask", "--agent", "react", "--thread", "b", "안녕?"], "");
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    let runs = statuses(&here);
+    assert!(!runs.contains("cancelled") && !runs.contains("failed"), "{runs}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use doran_engine::log::{self, AskKind};
 use doran_engine::runtime::Piece;
 use doran_engine::store::{Entry, EntryKind, RunFailure, StoreError, Usage};
+use doran_engine::{RunId, RunKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -141,6 +142,9 @@ pub struct Task {
 pub struct Question {
     /// Names the question in an answer.
     pub id: String,
+    /// The run that asks, and that takes the answer.
+    #[serde(default)]
+    pub run: String,
     /// Who asks.
     pub node: String,
     /// Why: `ask`, `breakpoint` or `effect_unknown`.
@@ -153,7 +157,12 @@ pub struct Question {
 }
 
 impl Question {
-    pub(crate) fn of(ask: &log::Question) -> Self {
+    /// The open questions of a thread.
+    pub(crate) fn all(asked: &[(RunKey, log::Question)]) -> Vec<Self> {
+        asked.iter().map(|(run, ask)| Self::of(run.run, ask)).collect()
+    }
+
+    pub(crate) fn of(run: RunId, ask: &log::Question) -> Self {
         let log::Question { id, node, kind, mut question, problem } = ask.clone();
         // An example, for whoever answers without having read about it.
         let example = match kind {
@@ -164,7 +173,7 @@ impl Question {
         if let (Some(example), Some(question)) = (example, question.as_object_mut()) {
             question.entry("answer").or_insert(example);
         }
-        Self { id, node, kind, question, problem }
+        Self { id, run: run.to_string(), node, kind, question, problem }
     }
 }
 
@@ -227,7 +236,10 @@ fn of_entry(thread: &str, entry: &Entry) -> Result<Body, StoreError> {
         }
         EntryKind::Paused => {
             let paused: log::Paused = read(entry)?;
-            Body::Paused { questions: paused.asks.iter().map(Question::of).collect() }
+            let run = entry
+                .run
+                .ok_or_else(|| StoreError::Damaged(format!("entry {} is a pause of no run", entry.seq)))?;
+            Body::Paused { questions: paused.asks.iter().map(|ask| Question::of(run, ask)).collect() }
         }
         EntryKind::Resumed => Body::Resumed { answers: read::<log::Resumed>(entry)?.answers },
         EntryKind::Restarted => Body::Restarted { why: read::<log::Restarted>(entry)?.why },
@@ -269,7 +281,6 @@ fn damaged(entry: &Entry, error: &serde_json::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use doran_engine::RunId;
     use doran_engine::failure::NODE_FAILED;
 
     use super::*;

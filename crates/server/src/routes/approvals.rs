@@ -28,9 +28,8 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
             Err(error) => return Err(error.into()),
         };
         for (key, ask) in asked.iter().filter(|(key, _)| key.run == run.run) {
-            let mut shown = json!(api::Question::of(ask));
+            let mut shown = json!(api::Question::of(key.run, ask));
             shown["thread"] = json!(run.thread.thread.as_str());
-            shown["run"] = json!(key.run.to_string());
             shown["agent"] = json!(run.graph);
             shown["since"] = json!(run.started_at);
             questions.push(shown);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::asked::Asked;
 use super::json;
 use crate::App;
-use crate::api::{Advice, advice};
+use crate::api::{Advice, Question, advice};
 use crate::ask::{self, Ask, Begun, Waits};
 use crate::body;
 use crate::error::ApiError;
@@ -55,7 +55,7 @@ pub(super) async fn chat(
             })));
         }
     };
-    let came = ask::wait(&app, agent, &run).await?;
+    let came = ask::wait(&app, agent, &run).await.map_err(|error| error.of_run(&session))?;
     let seconds = begun.elapsed().as_secs_f64();
     let mut answer = json!({ "sessionId": session, "runId": run.id().to_string(), "executionTime": seconds });
     if let Some(waits) = came.waits {
@@ -79,12 +79,12 @@ pub(super) async fn chat(
             }
         }
         (None, Status::Paused) => {
-            let asked = app.runtime.questions(&came.row.thread).await?;
-            let questions: Vec<_> = asked.iter().map(|(_, ask)| crate::api::Question::of(ask)).collect();
+            let asked = app.runtime.questions(&came.row.thread).await;
+            let asked = asked.map_err(|error| ApiError::from(error).of_run(&session))?;
             answer["response"] = Value::Null;
             answer["status"] = json!("paused");
             answer["accepted"] = json!(true);
-            answer["questions"] = json!(questions);
+            answer["questions"] = json!(Question::all(&asked));
         }
         (None, status) => {
             let Advice { ko, en } = sorry(status, came.row.error.as_ref());

@@ -63,7 +63,7 @@ pub(super) async fn chat(
             });
         }
     };
-    let mut tale = Tale::of(&app, AGENT, &run).await?;
+    let mut tale = Tale::of(&app, AGENT, &run).await.map_err(|error| error.of_run(&name))?;
     let about = json!({ "threadId": name, "runId": run.id().to_string() });
     let first = start(&about);
     sse::frames(&app, caller, move |frames| async move {
@@ -72,6 +72,7 @@ pub(super) async fn chat(
             listens = frames.send_all(frame(told, &about, language)).await;
         }
     })
+    .map_err(|error| error.of_run(&name))
 }
 
 fn start(about: &Value) -> Frame {

@@ -5,8 +5,8 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use doran_agents::Agent;
-use doran_engine::store::{EntryKind, RunFilter, Seq, ThreadRow};
-use doran_engine::{EngineError, StartOptions};
+use doran_engine::store::{EntryKind, RunFilter, Seq, StoreError, ThreadRow};
+use doran_engine::{EngineError, StartOptions, ThreadKey};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -55,19 +55,22 @@ pub(super) async fn fork(
             }
             // Whatever can be wrong is found out before anything is made.
             let agent = if fork.go_on { Some(who(&app, &source, fork.agent.as_deref())?) } else { None };
-            let to = ask::new_thread(&caller, key.as_deref());
-            let asked = ask::hash("", &source.key, &bytes);
-            let made = match ask::made_before(&app, &to, key.as_deref(), &asked).await? {
+            let named = name_of(&app, &caller, key.as_deref(), &source, &bytes).await?;
+            let to = ask::new_thread(&caller, named.as_deref());
+            let mut made = match row_of(&app, &to).await? {
                 Some(made) => made,
                 None => {
                     let to = app.runtime.fork(&source.key, at, &to.thread).await?;
-                    let mut metadata = Map::from_iter([(ask::MADE_BY.to_owned(), Value::from(asked))]);
-                    if let Some(title) = title {
-                        metadata.insert("title".into(), title.into());
-                    }
-                    app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?
+                    app.runtime.store().thread(&to).await.map_err(EngineError::from)?
                 }
             };
+            // A server that died before this left the fork under the name of its source.
+            if let Some(title) = title
+                && made.metadata.get("title") == source.metadata.get("title")
+            {
+                let metadata = Map::from_iter([("title".to_owned(), title.into())]);
+                made = app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?;
+            }
             let made = match agent {
                 Some(agent) => go_on(&app, agent, made).await?,
                 None => made,
@@ -75,6 +78,31 @@ pub(super) async fn fork(
             Ok((StatusCode::CREATED, json!(api::Thread::of(&made))))
         })
         .await
+}
+
+/// What the thread of a request that may be sent again is named by: its key and all that it says. So it is known for what
+/// it is from the moment it is there, which is one write, and another request under the key never comes upon it.
+async fn name_of(
+    app: &App,
+    caller: &Caller,
+    key: Option<&str>,
+    source: &ThreadRow,
+    bytes: &[u8],
+) -> Result<Option<String>, ApiError> {
+    let Some(key) = key else { return Ok(None) };
+    // A thread that was made or asked under the key itself is another request's.
+    if row_of(app, &ask::new_thread(caller, Some(key))).await?.is_some() {
+        return Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into());
+    }
+    Ok(Some(format!("{key} {}", ask::hash("", &source.key, bytes))))
+}
+
+async fn row_of(app: &App, thread: &ThreadKey) -> Result<Option<ThreadRow>, ApiError> {
+    match app.runtime.store().thread(thread).await {
+        Ok(row) => Ok(Some(row)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(EngineError::from(error).into()),
+    }
 }
 
 /// Only what stands between two steps can be gone on from: what a node does inside is its own.

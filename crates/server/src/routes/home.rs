@@ -19,7 +19,8 @@ use crate::ui;
 /// A store that does not answer in this time is not ready.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// `GET /`: the page for a browser, what this server is for a program.
+/// `GET /`: the page for a browser, what this server is for a program. Which agents there are is for those who may ask
+/// them.
 pub(super) async fn home(State(app): State<App>, headers: HeaderMap) -> Response {
     let mut response = if ui::is_browser(&headers) { ui::page(headers).await } else { about(&app) };
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
@@ -27,8 +28,11 @@ pub(super) async fn home(State(app): State<App>, headers: HeaderMap) -> Response
 }
 
 fn about(app: &App) -> Response {
-    let agents: Vec<api::Agent> = app.agents.iter().map(api::Agent::of).collect();
-    json(json!({ "name": "doran", "version": env!("CARGO_PKG_VERSION"), "agents": agents }))
+    let mut about = json!({ "name": "doran", "version": env!("CARGO_PKG_VERSION") });
+    if app.keys.is_empty() {
+        about["agents"] = app.agents.iter().map(|agent| json!(api::Agent::of(agent))).collect();
+    }
+    json(about)
 }
 
 /// `GET /healthz`: whether the process lives and takes new runs.

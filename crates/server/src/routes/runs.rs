@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use doran_engine::log::AskKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, Status, StoreError};
 use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, Until};
@@ -64,13 +64,18 @@ pub(super) async fn start(
         idempotency: key.map(|key| (key, &bytes[..])),
     };
     let run = ask::start(&app, &ask).await?;
-    let mut response = if wait {
-        outcome(&app, &asked.agent, &run).await?
+    let name = thread.thread.as_str();
+    let told = if wait {
+        outcome(&app, &asked.agent, &run).await
     } else {
-        let watch = app.runtime.watch(&run.key(), 0, Until::Rest).await?;
-        sse::stream(&app, caller, thread.thread.as_str(), watch)?
+        match app.runtime.watch(&run.key(), 0, Until::Rest).await {
+            Ok(watch) => sse::stream(&app, caller, name, watch),
+            Err(error) => Err(error.into()),
+        }
     };
-    let place = format!("/api/threads/{}/runs/{}/events", encoded(thread.thread.as_str()), run.id());
+    // Also with an error: the run is there, and can be watched.
+    let mut response = told.unwrap_or_else(|error| error.of_run(name).into_response());
+    let place = format!("/api/threads/{}/runs/{}/events", encoded(name), run.id());
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -91,7 +96,7 @@ async fn outcome(app: &App, agent: &str, run: &RunHandle) -> Result<Response, Ap
     }
     if came.row.status == Status::Paused {
         let asked = app.runtime.questions(&came.row.thread).await?;
-        shown["questions"] = json!(asked.iter().map(|(_, ask)| api::Question::of(ask)).collect::<Vec<_>>());
+        shown["questions"] = json!(api::Question::all(&asked));
     }
     Ok(json(shown))
 }
@@ -143,7 +148,7 @@ pub(super) async fn one(
     let mut shown = json!(api::Run::of(&row));
     if row.status == Status::Paused {
         let asked = app.runtime.questions(&row.thread).await?;
-        shown["questions"] = json!(asked.iter().map(|(_, ask)| api::Question::of(ask)).collect::<Vec<_>>());
+        shown["questions"] = json!(api::Question::all(&asked));
     }
     Ok(json(shown))
 }

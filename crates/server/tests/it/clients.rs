@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use doran_server::{Limits, Rate};
+use doran_server::{App, Limits, Rate};
 use tokio::process::Command;
 
+use crate::begun::{Trouble, runs};
 use crate::shared;
 use crate::socket::listening;
 
@@ -25,7 +26,11 @@ fn part(variable: &str, made: &str, en: &str, ko: &str) -> Option<PathBuf> {
 /// Runs a client against a server of two tenants and gives what it printed.
 async fn told(name: &str, client: impl FnOnce(&str) -> Command) -> String {
     let rate = Rate { per_minute: 1e9, burst: 1e9 };
-    let app = shared(name).await.limits(Limits { rate, ..Limits::default() });
+    told_by(shared(name).await.limits(Limits { rate, ..Limits::default() }), client).await
+}
+
+/// Runs a client against this server and gives what it printed.
+async fn told_by(app: App, client: impl FnOnce(&str) -> Command) -> String {
     let (address, _stop, _serving) = listening(app).await;
     let mut command = client(&format!("http://{address}"));
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("the client starts");
@@ -40,36 +45,69 @@ fn script(name: &str) -> PathBuf {
 
 const PYTHON: (&str, &str) = ("DORAN_TEST_CLIENTS_PYTHON", "clients-venv/bin/python");
 
-#[tokio::test(flavor = "multi_thread")]
-async fn openais_python_client_is_served() {
-    let Some(python) = part(PYTHON.0, PYTHON.1, "no `openai` for Python", "Python용 `openai`가 없음")
-    else {
-        return;
-    };
-    let told = told("openai-python", |base| {
-        let mut command = Command::new(python);
-        command.arg(script("openai_client.py")).args([base, "key-a"]);
+/// OpenAI's client for Python with one of the scripts.
+fn python(name: &str) -> Option<impl Fn(&[&str]) -> Command + use<>> {
+    let python = part(PYTHON.0, PYTHON.1, "no `openai` for Python", "Python용 `openai`가 없음")?;
+    let script = script(name);
+    Some(move |arguments: &[&str]| {
+        let mut command = Command::new(&python);
+        command.arg(&script).args(arguments);
         command
     })
-    .await;
+}
+
+/// The same for Node.js.
+fn node(name: &str) -> Option<impl Fn(&[&str]) -> Command + use<>> {
+    let made = "clients-node/node_modules/openai";
+    let (en, ko) = ("no `openai` for Node.js", "Node.js용 `openai`가 없음");
+    let package = part("DORAN_TEST_CLIENTS_NODE", made, en, ko)?;
+    // A script finds packages beside itself.
+    let here = package.ancestors().nth(2).expect("a directory").join(name);
+    std::fs::copy(script(name), &here).expect("copied");
+    Some(move |arguments: &[&str]| {
+        let mut command = Command::new("node");
+        command.arg(&here).args(arguments);
+        command
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openais_python_client_is_served() {
+    let Some(client) = python("openai_client.py") else { return };
+    let told = told("openai-python", |base| client(&[base, "key-a"])).await;
     assert!(told.starts_with("ok openai "), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn openais_node_client_is_served() {
-    let made = "clients-node/node_modules/openai";
-    let (en, ko) = ("no `openai` for Node.js", "Node.js용 `openai`가 없음");
-    let Some(package) = part("DORAN_TEST_CLIENTS_NODE", made, en, ko) else { return };
-    // A script finds packages beside itself.
-    let here = package.ancestors().nth(2).expect("a directory").join("client.mjs");
-    std::fs::copy(script("openai_client.mjs"), &here).expect("copied");
-    let told = told("openai-node", |base| {
-        let mut command = Command::new("node");
-        command.arg(here).args([base, "key-a"]);
-        command
-    })
-    .await;
+    let Some(client) = node("openai_client.mjs") else { return };
+    let told = told("openai-node", |base| client(&[base, "key-a"])).await;
     assert!(told.starts_with("ok openai "), "{told}");
+}
+
+/// Asks with a client that asks again by itself, by every way in which a run gives no answer: it is begun once.
+async fn begun_once(client: impl Fn(&[&str]) -> Command) {
+    for trouble in Trouble::ALL {
+        let app = trouble.app();
+        let asking = told_by(app.clone(), |base| client(&[base, "t"]));
+        let (told, ()) = tokio::join!(asking, trouble.cause(&app, "t"));
+        assert_eq!(told.trim(), trouble.told(), "{trouble:?}");
+        assert_eq!(runs(&app, "t").await.len(), 1, "{trouble:?}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openais_python_client_begins_a_run_once_whatever_becomes_of_it() {
+    if let Some(client) = python("openai_again.py") {
+        begun_once(client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openais_node_client_begins_a_run_once_whatever_becomes_of_it() {
+    if let Some(client) = node("openai_again.mjs") {
+        begun_once(client).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

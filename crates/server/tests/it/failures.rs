@@ -13,7 +13,7 @@ use crate::{app_with, get, json, post, send, speaks_both, text};
 const AGENTS: [&str; 4] = ["assistant", "react", "docqa", "contract"];
 
 /// A model that always fails in the same way.
-struct Failing(Fault);
+pub struct Failing(pub Fault);
 
 impl ChatModel for Failing {
     fn about(&self) -> About {

@@ -1,8 +1,12 @@
 //! Threads that go their own way from a step of another.
 
+use std::sync::Arc;
+
+use doran_engine::store::RamStore;
+use doran_engine::{Runtime, Tenant, ThreadId, ThreadKey};
 use serde_json::{Value, json};
 
-use crate::{app, get, json, post, problem, send, text, with};
+use crate::{app, app_on, get, json, post, problem, send, text, with};
 
 const ASK: &str = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
 
@@ -94,6 +98,40 @@ async fn a_fork_that_is_refused_makes_nothing_and_may_be_sent_again() {
         assert_eq!(problem(&app, wrong()).await, "404 unknown_agent");
         assert_eq!(json(&app, get("/api/threads")).await["threads"].as_array().map(Vec::len), Some(1));
     }
+}
+
+#[tokio::test]
+async fn a_fork_that_a_crash_cut_off_is_gone_on_with_under_its_key() {
+    let body = r#"{"at":3,"title":"다른 길","go_on":true}"#;
+    let fork = || with(post("/api/threads/t/fork", body), "idempotency-key", "fk");
+    let asked = async || {
+        let store = Arc::new(RamStore::new());
+        let app = app_on(store.clone());
+        json(&app, post("/api/threads/t/runs?wait=true", ASK)).await;
+        (app, Runtime::new(store))
+    };
+    let (app, _) = asked().await;
+    let whole = json(&app, fork()).await;
+    // The same request on another server, which died after its first write.
+    let (app, died) = asked().await;
+    let to = ThreadId::new(whole["id"].as_str().expect("an id")).expect("a name");
+    let source = ThreadKey { tenant: Tenant::local(), thread: ThreadId::new("t").expect("a name") };
+    died.fork(&source, Some(3), &to).await.expect("forked");
+    let again = json(&app, fork()).await;
+    assert_eq!((&again["id"], &again["title"]), (&whole["id"], &json!("다른 길")));
+    let run = again["active"].as_str().expect("it is gone on with");
+    let events = text(send(&app, get(&format!("/api/threads/{to}/runs/{run}/events"))).await).await;
+    assert!(events.contains("event: finished"), "{events}");
+    assert_eq!(json(&app, get("/api/threads")).await["threads"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn a_key_of_a_question_forks_nothing() {
+    let app = asked().await;
+    let question = r#"{"message":"안녕?","agent":"assistant"}"#;
+    json(&app, with(post("/api/chat", question), "idempotency-key", "qk")).await;
+    let fork = with(post("/api/threads/t/fork", "{}"), "idempotency-key", "qk");
+    assert_eq!(problem(&app, fork).await, "422 key_reused");
 }
 
 #[tokio::test]

@@ -161,6 +161,24 @@ async fn every_route_lets_in_whom_it_should() {
 }
 
 #[tokio::test]
+async fn what_everybody_may_read_tells_nothing_about_the_agents() {
+    let app = shared("front").await;
+    let agents = json(&app, by("a", get("/api/agents"))).await;
+    let agents = agents["agents"].as_array().expect("a list");
+    let told = |agent: &Value| [&agent["en"], &agent["ko"], &agent["model"]["name"]].map(Value::to_string);
+    let words: Vec<String> = agents.iter().flat_map(told).collect();
+    assert!(words.len() >= 12 && words.iter().all(|word| word.len() > 4), "{words:?}");
+    for route in ROUTES.iter().filter(|route| matches!(route.door, Door::Open | Door::Page)) {
+        let body = text(send(&app, get(&route.path.replace("{thread}", "t"))).await).await;
+        for word in &words {
+            assert!(!body.contains(word.as_str()), "{} tells {word}", route.path);
+        }
+    }
+    let home = json(&app, get("/")).await;
+    assert_eq!(home.as_object().expect("an object").keys().collect::<Vec<_>>(), ["name", "version"]);
+}
+
+#[tokio::test]
 async fn what_belongs_to_another_is_told_like_what_is_not_there() {
     let app = shared("foreign").await;
     let theirs = things(&app).await;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod begun;
 mod clients;
 mod crowds;
 mod cuts;

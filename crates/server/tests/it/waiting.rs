@@ -134,20 +134,52 @@ async fn a_question_in_line_behind_a_run_that_comes_to_wait_is_told_so() {
     let bodies = [
         ("/api/chat", json!({ "agent": "react", "message": "안녕?", "sessionId": "t" })),
         ("/api/contract/chat", json!({ "message": "제5조는?", "sessionId": "t" })),
+        (
+            "/api/threads/t/runs?wait=true",
+            json!({ "agent": "react", "message": "안녕?", "if_busy": "enqueue" }),
+        ),
         ("/v1/chat/completions", asked),
     ];
     let asking = bodies.map(|(path, body)| {
         let (app, request) = (app.clone(), post(path, &body.to_string()));
         tokio::spawn(async move { text(send(&app, request).await).await })
     });
-    crate::until(async || runs().await.as_array().map(Vec::len) == Some(4)).await;
+    crate::until(async || runs().await.as_array().map(Vec::len) == Some(5)).await;
     leave.notify_one();
+    let first_run = place(&first).trim_end_matches("/events").to_owned();
+    let mut asks = Vec::new();
     for told in asking {
         let told = told.await.expect("no panic");
         assert!(told.contains("calculator") && !told.contains("\"accepted\":false"), "{told}");
+        asks.extend(told_questions(&told));
     }
     drop(text(first).await);
-    let queued =
-        runs().await.as_array().expect("a list").iter().filter(|run| run["status"] == "queued").count();
-    assert_eq!(queued, 3, "they are asked once the first was answered");
+    let with = async |status: &str| {
+        let runs = runs().await;
+        runs.as_array().expect("a list").iter().filter(|run| run["status"] == status).count()
+    };
+    assert_eq!(with("queued").await, 4, "they are asked once the first was answered");
+    // What was told is enough to answer, whichever way it was told.
+    assert_eq!(asks.len(), 3, "{asks:?}");
+    for (nth, asked) in asks.iter().enumerate() {
+        let (run, id) = (asked["run"].as_str().expect("a run"), asked["id"].as_str().expect("an id"));
+        assert!(first_run.ends_with(run), "{asked}");
+        let body = json!({ "answers": { id: true } }).to_string();
+        let answer = send(&app, post(&format!("/api/threads/t/runs/{run}/resume"), &body)).await;
+        assert_eq!(answer.status().is_success(), nth == 0, "it is answered once: {asked}");
+    }
+    leave.notify_one();
+    crate::until(async || {
+        // Every run that is at it waits for leave to speak.
+        leave.notify_one();
+        with("finished").await == 5
+    })
+    .await;
+}
+
+/// The questions in an answer, whether it is one object or a stream.
+fn told_questions(told: &str) -> Vec<Value> {
+    let data = told.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+    let objects = data.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    objects.flat_map(|object| object["questions"].as_array().cloned().unwrap_or_default()).collect()
 }

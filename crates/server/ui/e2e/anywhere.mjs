@@ -63,9 +63,14 @@ export const anywhere = [
       await page.waitForSelector('.timeline button')
       await page.click('.timeline > li:last-child > button')
       await page.waitForSelector('.step [role=tab]')
-      for (const tab of await page.locator('.step [role=tab]').all()) {
-        await tab.click()
-        await page.waitForFunction(() => !/Loading/.test(document.querySelector('.tab-body')?.textContent ?? 'Loading'))
+      const said = (await page.textContent('.turn.is-last .markdown p'))?.trim().slice(0, 12)
+      // What each tab must hold of this answer.
+      const held = [['reply', said], ['prompt', QUESTION], ['change', 'messages'], ['state', 'messages'], ['raw', '"update"']]
+      assert.equal(await page.locator('.step [role=tab]').count(), held.length)
+      for (const [name, words] of held) {
+        await page.click(`#tab-${name}`)
+        await page.waitForFunction((words) => document.querySelector('.tab-body')?.textContent?.includes(words), words)
+        assert.equal(await page.locator('.tab-body .card.problem').count(), 0, name)
       }
       await page.click('.step [role=tab] >> nth=0')
       await shoot('inspector-en-dark')

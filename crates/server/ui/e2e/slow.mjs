@@ -26,6 +26,12 @@ export const slow = [
       await ask(page, '길게 써 주세요')
       await speaking(page)
       await shoot('in-the-middle')
+      // The graph shows who is at it while it speaks.
+      await page.keyboard.press('Control+i')
+      await page.waitForSelector('.graph-frame svg .is-running')
+      assert.equal(await page.locator('.answer[data-status=finished]').count(), 0, 'the answer came too fast for this test')
+      await shoot('lit')
+      await page.keyboard.press('Control+i')
       await page.reload()
       await page.waitForSelector('.turn')
       await speaking(page)
@@ -102,6 +108,60 @@ export const slow = [
       assert.match(await answerText(page), /8\.5일/)
       await page.click('.activity-line')
       await page.waitForSelector('.tool.is-done')
+    },
+  },
+  {
+    name: 'an approval whose reply is lost, or that somebody else gave first, goes on all the same',
+    async run({ page, base, shoot }) {
+      await ready(page)
+      const given = async () => {
+        const { questions } = await (await fetch(`${base}/api/approvals`)).json()
+        const thread = new URL(page.url()).pathname.slice(3)
+        const { id, run } = questions.find((one) => encodeURIComponent(one.thread) === thread || one.thread === thread)
+        const answered = await fetch(`${base}/api/threads/${thread}/runs/${run}/resume`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ answers: { [id]: true } }) })
+        assert.equal(answered.status, 200)
+      }
+      const lost = () => page.route('**/resume', async (route) => {
+        await route.fetch()
+        await route.abort()
+      }, { times: 1 })
+      for (const [turns, happens] of [[1, given], [2, lost]]) {
+        await ask(page, CALCULATION)
+        await page.waitForFunction((count) => document.querySelectorAll('.turn').length === count, turns)
+        await page.waitForSelector('.turn.is-last .approval')
+        await happens()
+        await page.click('.turn.is-last .approval .primary')
+        await finished(page)
+        assert.match(await answerText(page), /8\.5일/)
+        assert.equal(await page.locator('.approval, .card.problem').count(), 0)
+      }
+      await shoot('answered-elsewhere')
+      assert.deepEqual(await statuses(base, page), ['finished', 'finished'])
+    },
+  },
+  {
+    name: 'a reload shows the answer under way while another question stands in line',
+    async run({ page, base, vendor, shoot }) {
+      vendor.settings.pace = SLOW
+      await ready(page)
+      await ask(page, '길게 써 주세요')
+      await speaking(page)
+      const thread = new URL(page.url()).pathname.slice(3)
+      const body = JSON.stringify({ agent: 'assistant', message: '또 길게 써 주세요', if_busy: 'enqueue' })
+      const queued = await fetch(`${base}/api/threads/${thread}/runs`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+      await queued.body.cancel()
+      assert.deepEqual(await statuses(base, page), ['queued', 'running'])
+      await page.reload()
+      await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
+      await speaking(page)
+      await page.waitForSelector('.turn:not(.is-last) .answer[data-status=running]')
+      await page.waitForSelector('.round.stop')
+      await shoot('in-line')
+      vendor.settings.pace = 0
+      await page.waitForSelector('.turn:not(.is-last) .answer[data-status=finished]')
+      await finished(page)
+      for (const said of await page.locator('.turn .markdown').allTextContents()) assert.equal(said.trim(), LONG)
+      assert.equal(await page.locator('.turn .markdown').count(), 2)
     },
   },
   {

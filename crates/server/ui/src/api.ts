@@ -121,6 +121,7 @@ export const fork = (id: string, at: number, agent: string, title: string, once:
 export const rename = (id: string, title: string) => tell(thread(id), { method: 'PATCH', json: { title } })
 export const forget = (id: string) => tell(thread(id), { method: 'DELETE' })
 export const messages = (id: string) => read<{ messages: Message[] }>(`${thread(id)}/messages`).then((got) => got.messages)
+export const oneRun = (id: string, of: string) => read<RunInfo>(run(id, of))
 export const runs = (id: string) => read<{ runs: RunInfo[] }>(`${thread(id)}/runs`).then((got) => got.runs)
 
 interface Entry {

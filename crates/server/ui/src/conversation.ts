@@ -1,28 +1,15 @@
 // The open thread: its turns, the run that is under way, and what a person may do with them.
 
-import { batch, signal, type Signal } from '@preact/signals'
+import { batch, signal } from '@preact/signals'
 
 import * as api from './api'
-import { fold, newRun, standing, type Run } from './fold'
-import { follow, type Connection } from './follow'
-import type { Json, Message, RunEvent, RunInfo, Source } from './types'
+import { fold, newRun, standing } from './fold'
+import { follow } from './follow'
+import { merged, newTurn, toRead, turnsOf, type Turn } from './turns'
+import type { Json, RunEvent, RunInfo } from './types'
 import { dropUnsent, keepUnsent, unsentOf } from './unsent'
 
-/** Question and answer. */
-export interface Turn {
-  key: string
-  asked: string
-  at: number
-  agent: string
-  /** What the server keeps of the answer, once it does. */
-  said: Signal<{ text: string; sources: Source[] } | null>
-  run: Signal<Run | null>
-  /** The id of the run, known before its events are. */
-  id: Signal<string | null>
-  connection: Signal<Connection>
-  stopping: Signal<boolean>
-  error: Signal<unknown>
-}
+export type { Turn } from './turns'
 
 export interface Conversation {
   thread: string | null
@@ -72,13 +59,8 @@ export async function open(thread: string): Promise<void> {
   }
 }
 
-/** The newest turn may be under way; those that did not end well say so. The rest are read when asked for. */
 function readOn(turns: Turn[], runs: RunInfo[]): void {
-  const status = new Map(runs.map((run) => [run.id, run.status]))
-  turns.forEach((turn, index) => {
-    const how = status.get(turn.id.value ?? '')
-    if (index === turns.length - 1 || how === 'failed' || how === 'cancelled' || how === 'paused') watch(turn, hasEnded(how))
-  })
+  toRead(turns, runs).forEach(({ turn, hasEnded }) => watch(turn, hasEnded))
 }
 
 /** Takes over what was said on the open thread elsewhere: in another tab, or by another program. */
@@ -94,8 +76,11 @@ export async function refresh(): Promise<void> {
     const { value } = conversation
     const { turns, news } = merged(value.turns, turnsOf(messages, runs))
     const status = new Map(runs.map((run) => [run.id, run.status]))
-    // A run that waited here may have been answered elsewhere.
-    const moved = value.turns.filter((turn) => turn.run.peek()?.status === 'paused' && status.get(turn.id.peek() ?? '') !== 'paused')
+    // A run that waited or had failed here may have been gone on with elsewhere.
+    const moved = value.turns.filter((turn) => {
+      const shown = turn.run.peek()?.status
+      return (shown === 'paused' || shown === 'failed') && status.get(turn.id.peek() ?? '') !== shown
+    })
     if (news.length > 0) {
       conversation.value = { ...value, turns, known: new Map(messages.map((message) => [message.id, message.run])) }
       readOn(news, runs)
@@ -106,90 +91,10 @@ export async function refresh(): Promise<void> {
   }
 }
 
-/** The turns that the server knows, as far as they are shown already as they are, and after them those it does not know yet. */
-export function merged(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Turn[] } {
-  const isSame = (one: Turn, other: Turn) => {
-    const [id, otherId] = [one.id.peek(), other.id.peek()]
-    return id === null ? otherId === null && one.asked === other.asked && one.at === other.at : id === otherId
-  }
-  // A question that is on its way may have arrived without our knowing.
-  const sending = shown.filter((turn) => turn.id.peek() === null && !['done', 'refused'].includes(turn.connection.peek().state))
-  const isOurs = (turn: Turn) => sending.some((one) => turn.asked === '' || turn.asked === one.asked)
-  const news = fresh.filter((turn) => !shown.some((one) => isSame(one, turn)) && !isOurs(turn))
-  const known = fresh.flatMap((turn) => shown.find((one) => isSame(one, turn)) ?? (news.includes(turn) ? turn : []))
-  return { turns: [...known, ...shown.filter((turn) => !known.includes(turn))], news }
-}
-
-function newTurn(asked: string, at: number, agent: string, id: string | null): Turn {
-  return {
-    key: id ?? api.newId(),
-    asked, at, agent,
-    said: signal(null),
-    run: signal(null),
-    id: signal(id),
-    connection: signal<Connection>({ state: 'done' }),
-    stopping: signal(false),
-    error: signal<unknown>(null),
-  }
-}
-
-/** The most runs that a list gives. */
-const MOST_RUNS = 50
-
-/**
- * Messages and runs as turns, oldest first. A fork holds what was said before it, by runs of the thread it came from:
- * those have no events here, and a question among them that was not answered yet is answered by the fork's own first run.
- */
-export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
-  const begun = (run: RunInfo) => run.created ?? run.started ?? 0
-  const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
-  const agents = new Map(runs.map((run) => [run.id, run.agent]))
-  const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < MOST_RUNS
-  const turns: Turn[] = []
-  const byRun = new Map<string, Turn>()
-  const add = (asked: string, at: number, run: string | null) => {
-    const agent = agents.get(run ?? '') ?? oldestFirst[0]?.agent ?? ''
-    const turn = newTurn(asked, at, agent, isForeign(run) ? null : run)
-    turns.push(turn)
-    if (run !== null) byRun.set(run, turn)
-    return turn
-  }
-  const forRun = (run: string): Turn | null => {
-    const last = turns.at(-1)
-    if (!last || last.asked === '' || last.id.value !== null || last.said.value !== null || isForeign(run)) return null
-    last.id.value = run
-    byRun.set(run, last)
-    return last
-  }
-  for (const message of messages) {
-    let turn = message.run === null ? turns.at(-1) : byRun.get(message.run)
-    if (message.role === 'user' && (!turn || message.run === null || turn.asked !== '')) {
-      // A client that keeps the conversation itself brings all of it with a question: the last one is the run's.
-      if (turn && message.run !== null && turn.id.value === message.run) turn.id.value = null
-      turn = add(message.text, message.at, message.run)
-    } else if (message.role === 'assistant' && message.text.trim() !== '') {
-      turn ??= (message.run === null ? null : forRun(message.run)) ?? add('', message.at, message.run)
-      const before = turn.said.value
-      turn.said.value = {
-        text: before ? `${before.text}\n\n${message.text}` : message.text,
-        sources: message.sources && message.sources.length > 0 ? message.sources : (before?.sources ?? []),
-      }
-    }
-  }
-  for (const run of oldestFirst) {
-    if (!byRun.has(run.id) && !forRun(run.id)) add('', begun(run), run.id)
-  }
-  return turns
-}
-
 /** Reads the events of a turn, from where it is, until its run rests. */
 export function watch(turn: Turn, isQuiet = false): void {
   const { thread } = conversation.value
   if (thread !== null && turn.id.value !== null) void track(turn, thread, null, isQuiet)
-}
-
-function hasEnded(status: string | undefined): boolean {
-  return status === 'finished' || status === 'failed' || status === 'cancelled'
 }
 
 /** Asks. Gives null when it was taken, else what went wrong. */
@@ -335,43 +240,48 @@ export async function stop(turn: Turn): Promise<void> {
 }
 
 /** Goes on with a failed run where it stopped. */
-export async function goOn(turn: Turn): Promise<void> {
-  const { thread } = conversation.value
-  const id = turn.id.value
-  if (thread === null || id === null) return
-  try {
-    await api.goOn(thread, id)
-    turn.run.value = turn.run.peek() && { ...(turn.run.peek() as Run), status: 'running', failure: null }
-    void track(turn, thread, null)
-  } catch (error) {
-    turn.error.value = error
-  }
+export function goOn(turn: Turn): Promise<void> {
+  return move(turn, (thread, id) => api.goOn(thread, id))
 }
 
-export async function answer(turn: Turn, answers: Record<string, Json>): Promise<void> {
+export function answer(turn: Turn, answers: Record<string, Json>): Promise<void> {
+  return move(turn, (thread, id) => api.resume(thread, id, answers))
+}
+
+/** Lets a run that rests go on, and follows it. */
+async function move(turn: Turn, tell: (thread: string, id: string) => Promise<void>): Promise<void> {
   const { thread } = conversation.value
   const id = turn.id.value
   if (thread === null || id === null) return
   turn.error.value = null
   try {
-    await api.resume(thread, id, answers)
+    await tell(thread, id)
   } catch (error) {
-    turn.error.value = error
+    if (!(await hasMoved(turn, thread, id))) {
+      turn.error.value = error
+      return
+    }
   }
-  // Also after a refusal: somebody else may have answered.
   const run = turn.run.peek()
-  if (run && turn.error.peek() === null) {
-    turn.run.value = { ...run, status: 'running' }
-    void track(turn, thread, null)
-  }
+  turn.run.value = run && { ...run, status: 'running', failure: null }
+  void track(turn, thread, null)
 }
 
-/** Whether a run of the open thread is under way. */
+/** Whether a run has gone on although nobody here was told so: the reply was lost, or somebody else was quicker. */
+async function hasMoved(turn: Turn, thread: string, id: string): Promise<boolean> {
+  const shown = turn.run.peek()
+  const now = await api.oneRun(thread, id).catch(() => null)
+  if (!shown || !now) return false
+  const asked = new Set(shown.questions.map((question) => question.id))
+  return now.status !== shown.status || (now.questions ?? []).some((question) => !asked.has(question.id))
+}
+
+/** The turn of the open thread that is under way; of several, the one that the others stand in line behind. */
 export function busyTurn(): Turn | null {
-  const turn = conversation.value.turns.at(-1)
-  if (!turn || turn.error.value !== null) return null
-  const { state } = turn.connection.value
-  return state !== 'done' && state !== 'refused' ? turn : null
+  const { turns } = conversation.value
+  const isBusy = (turn: Turn) => turn.error.value === null && !['done', 'refused'].includes(turn.connection.value.state)
+  const running = turns.find((turn) => turn.run.value?.status === 'running' && isBusy(turn))
+  return running ?? turns.slice(-1).find(isBusy) ?? null
 }
 
 function untilOnline(ms: number, left: AbortSignal): Promise<void> {

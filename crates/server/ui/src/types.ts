@@ -63,10 +63,14 @@ export interface RunInfo {
   created?: number
   started: number | null
   ended: number | null
+  /** What it asks while it is paused; only when it is asked for alone. */
+  questions?: Question[]
 }
 
 export interface Question {
   id: string
+  /** The run that asks. */
+  run?: string
   node: string
   kind: 'ask' | 'breakpoint' | 'effect_unknown'
   question: Json

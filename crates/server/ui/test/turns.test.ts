@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 
-import { merged, turnsOf } from '../src/conversation'
+import { merged, toRead, turnsOf } from '../src/turns'
 import type { Message, RunInfo } from '../src/types'
 
 const message = (role: string, text: string, run: string): Message => ({ id: `${run}-${role}`, role, text, run, at: 1, sources: [] }) as never
@@ -49,4 +49,14 @@ test('turns of another tab come in between, and those that are shown stay as the
   waiting.connection.value = { state: 'lost', tries: 1 }
   const arrived = turnsOf([message('user', '하나', 'r1'), message('user', '넷', 'r3')], [run('r1'), run('r3')])
   expect(merged([...shown, waiting], arrived).turns).toEqual([shown[0], waiting])
+})
+
+test('whatever is under way, in line or waits is read on, wherever it stands', () => {
+  const asked = ['r1', 'r2', 'r3', 'r4', 'r5'].map((id) => message('user', id, id))
+  const how = { r1: 'finished', r2: 'failed', r3: 'running', r4: 'queued', r5: 'queued' }
+  const runs = Object.entries(how).map(([id, status], at): RunInfo => ({ ...run(id), status, created: at }) as never)
+  const read = (statuses: RunInfo[]) => toRead(turnsOf(asked, statuses), statuses).map(({ turn, hasEnded }) => [turn.id.value, hasEnded])
+  expect(read(runs)).toEqual([['r2', true], ['r3', false], ['r4', false], ['r5', false]])
+  expect(read(runs.map((one) => ({ ...one, status: 'finished' }) as never))).toEqual([['r5', true]])
+  expect(read(runs.map((one) => ({ ...one, status: 'paused' }) as never)).every(([, ended]) => ended === false)).toBe(true)
 })

@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use doran_agents::{Language, Source};
 use doran_engine::store::{IfBusy, RunRow, Status, Usage};
 use doran_engine::{RunHandle, RunKey};
@@ -115,11 +115,17 @@ pub(super) async fn completions(
     let head = Head { id: format!("chatcmpl-{run}"), created: now(), model: asked.model, language };
     let usage = asked.stream_options.unwrap_or_default().include_usage;
     let with = With { usage, events: with_events };
-    let mut response = match begun {
-        Begun::Run(run) if is_stream => streamed(&app, caller, head, &run, with).await?,
-        Begun::Run(run) => whole(&app, &head, &run).await?,
-        Begun::Waits(waits) => untaken(&app, caller, &head, &waits, &name, is_stream.then_some(with))?,
+    let told = match begun {
+        Begun::Run(run) => {
+            let told = match is_stream {
+                true => streamed(&app, caller, head, &run, with).await,
+                false => whole(&app, &head, &run).await,
+            };
+            told.map_err(|error| error.of_run(&name))
+        }
+        Begun::Waits(waits) => untaken(&app, caller, &head, &waits, &name, is_stream.then_some(with)),
     };
+    let mut response = told.unwrap_or_else(ApiError::into_response);
     if let Ok(thread) = HeaderValue::from_str(&name) {
         response.headers_mut().insert("x-thread-id", thread);
     }
@@ -174,8 +180,7 @@ async fn whole(app: &App, head: &Head, run: &RunHandle) -> Result<Response, ApiE
         (None, Some(held_up)) => (waits(&held_up.questions, thread, head.language), Vec::new()),
         (None, None) if came.row.status == Status::Paused => {
             let asked = app.runtime.questions(&came.row.thread).await?;
-            let questions: Vec<Question> = asked.iter().map(|(_, ask)| Question::of(ask)).collect();
-            (waits(&questions, thread, head.language), Vec::new())
+            (waits(&Question::all(&asked), thread, head.language), Vec::new())
         }
         (None, None) => return Err(not_finished(&came.row)),
     };
@@ -238,11 +243,9 @@ fn not_finished(row: &RunRow) -> ApiError {
         Status::Failed => {
             ApiError::why(Code::RunFailed, row.error.as_ref().map(|error| why(&error.code, &error.message)))
         }
-        Status::Queued | Status::Running | Status::Paused | Status::Finished => ApiError::because(
-            Code::TooSlow,
-            "the run goes on; look it up later in its thread",
-            "실행이 계속되고 있습니다. 나중에 그 대화에서 확인하세요",
-        ),
+        Status::Queued | Status::Running | Status::Paused | Status::Finished => {
+            ApiError::not_finished(row.thread.thread.as_str())
+        }
     }
 }
 

@@ -121,7 +121,8 @@ mod tests {
 
     fn check(question: Value, ko: &str, en: &str) {
         let kind = AskKind::Ask;
-        let asked = Question { id: "q".into(), node: "n".into(), kind, question, problem: None };
+        let asked =
+            Question { id: "q".into(), run: "r".into(), node: "n".into(), kind, question, problem: None };
         let told = |language| waits(std::slice::from_ref(&asked), "t", language);
         assert!(told(Language::Ko).contains(ko), "{}", told(Language::Ko));
         assert!(told(Language::En).contains(en), "{}", told(Language::En));
