@@ -1,5 +1,9 @@
 //! What rules can tell about a question: whether it is about contracts, and whether it leans on the turn before.
 
+use doran_retrieval::contract::references;
+
+use super::plan::ends_of;
+
 /// Words of somebody who wants something kept, recalled or forgotten.
 const MEMORY: &[&str] =
     &["기억해", "기억하", "기억나", "기억한", "잊어", "외워", "remember", "recall", "forget"];
@@ -226,7 +230,7 @@ pub(super) fn scope(question: &str) -> Scope {
     if holds(CONTRACT)
         || words(&lower).any(|word| CONTRACT_START.iter().any(|stem| word.starts_with(stem)))
         || has_word_start(&lower, CONTRACT_EN)
-        || !doran_retrieval::contract::references(question).is_empty()
+        || !references(&ends_of(question)).is_empty()
     {
         return Scope::In;
     }
