@@ -573,6 +573,34 @@ async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools()
 }
 
 #[tokio::test]
+async fn where_a_word_points_back_a_model_decides_what_rules_would_turn_away() {
+    let decides = |in_scope: bool| {
+        Script::json(&json!({ "in_scope": in_scope, "need_previous_context": in_scope, "reason": "판단" }))
+    };
+    for (question, decided, answer) in [
+        ("그 내용을 영어로 번역해줘", true, "Thirty days before."),
+        ("방금 답변을 번역해줘", true, "Thirty days before."),
+        ("그럼 오늘 날씨는?", false, "죄송합니다."),
+    ] {
+        let model =
+            ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]"), decides(decided)]);
+        let stage = desk(&model);
+        stage.ask("제5조 내용이 뭐야?").await;
+        if decided {
+            model.push(none());
+            model.push(Script::text(answer));
+        }
+        stage.ask(question).await;
+        let turn = stage.turn().await;
+        assert!(turn.response.starts_with(answer), "{question}: {}", turn.response);
+        assert_eq!((model.purposes()[3], model.left()), (Purpose::Scope, 0), "{question}");
+        let last = model.requests().pop().expect("asked");
+        let said = last.messages.iter().any(|message| message.text() == "30일 전입니다.");
+        assert!(said, "{question}: the answer before is there to decide and to answer with");
+    }
+}
+
+#[tokio::test]
 async fn whether_the_turn_before_is_needed_is_a_small_call_only_when_nobody_knows() {
     let model = ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]")]);
     let stage = desk(&model);

@@ -38,9 +38,10 @@ pub(super) async fn scope_validator(
     let in_scope = match scope(&state.user_message) {
         Scope::In => true,
         _ if own.has_memory() && is_about_memory(&state.user_message) => true,
-        Scope::Out => false,
-        _ if back => true,
-        Scope::Open => {
+        Scope::Open if back => true,
+        Scope::Out if !back => false,
+        // Rules cannot tell "그 내용을 번역해줘", which is about the answer before, from "그럼 오늘 날씨는?".
+        Scope::Open | Scope::Out => {
             let decided =
                 ask_for::<InScope>(&work, &own.models, own.cache.as_ref(), own.scope_request(&state)?)
                     .await?;
