@@ -81,7 +81,9 @@ impl Progress {
 /// What a thread has read with a question that a text came along with: all there is to be careful of, so it stands
 /// for whatever the thread had read before.
 pub(crate) fn read_along(options: &AskOptions) -> Option<Taint> {
-    options.document.as_ref().map(|_| Taint::from_origin(Origin::Document))
+    let answered = |said: &Earlier| matches!(said, Earlier::Answered(text) if !text.trim().is_empty());
+    let read = options.document.is_some() || options.earlier.iter().any(answered);
+    read.then(|| Taint::from_origin(Origin::Document))
 }
 
 /// What the person typed of a message; all of it where nothing came along.
