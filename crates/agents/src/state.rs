@@ -104,7 +104,7 @@ pub(crate) fn question(messages: &[Message]) -> Option<&Message> {
 /// The language of a conversation: the one that was set, else that of the newest words of the person.
 pub(crate) fn spoken(set: Option<Language>, messages: &[Message]) -> Language {
     let said: Vec<String> =
-        messages.iter().rev().filter(|message| message.role == Role::User).map(Message::text).collect();
+        messages.iter().rev().filter(|message| message.role == Role::User).map(typed).collect();
     set.unwrap_or_else(|| Language::of_newest(said.iter().map(String::as_str)))
 }
 
@@ -213,6 +213,13 @@ mod tests {
         assert_eq!(cut(&talk, 3), 3, "the results go with their call");
         assert_eq!(cut(&talk, 4), 1);
         assert_eq!(cut(&talk, 9), 0);
+    #[test]
+    fn a_text_that_comes_along_does_not_choose_the_language() {
+        let document = Some("All employees are entitled to annual leave. ".repeat(20));
+        let asked = asked_now("요약해줘", &AskOptions { document, ..AskOptions::default() });
+        assert_eq!(spoken(None, &asked), Language::Ko);
+    }
+
         assert_eq!(cut(&[tool(), tool()], 1), 1, "something always stays");
     }
 }
