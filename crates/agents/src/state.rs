@@ -78,8 +78,9 @@ impl Progress {
     }
 }
 
-/// What a thread has read with a question that a text came along with: all there is to be careful of, so it stands
-/// for whatever the thread had read before.
+/// What a thread has read with a question that a text came along with, or answers that somebody else kept: nobody knows
+/// what those were written from, so they pass for documents. It is all there is to be careful of, so it stands for
+/// whatever the thread had read before.
 pub(crate) fn read_along(options: &AskOptions) -> Option<Taint> {
     let answered = |said: &Earlier| matches!(said, Earlier::Answered(text) if !text.trim().is_empty());
     let read = options.document.is_some() || options.earlier.iter().any(answered);
@@ -124,13 +125,21 @@ pub(crate) fn with_document(mut message: Message, document: Option<&str>) -> Mes
     message
 }
 
+/// How the id of what holds for a whole conversation begins.
+const STANDING: &str = "system-";
+
+/// Whether a message holds for the whole conversation, and is no part of any turn.
+pub(crate) fn is_standing(message: &Message) -> bool {
+    message.id.as_str().starts_with(STANDING)
+}
+
 /// What comes before a question. What holds for the whole conversation has the rank of the person's words, and is known
 /// by its text: said with every question, it stays one message.
 pub(crate) fn said_before(options: &AskOptions) -> Vec<Message> {
     let system = options.system.iter().map(|text| {
         let digest = Sha256::digest(text.as_bytes());
         let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Message::user(format!("system-{name}"), text.as_str())
+        Message::user(format!("{STANDING}{name}"), text.as_str())
     });
     let earlier = options.earlier.iter().map(|said| match said {
         Earlier::Asked(text) => Message::user(new_id(), text.as_str()),
@@ -205,6 +214,13 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_comes_along_does_not_choose_the_language() {
+        let document = Some("All employees are entitled to annual leave. ".repeat(20));
+        let asked = asked_now("요약해줘", &AskOptions { document, ..AskOptions::default() });
+        assert_eq!(spoken(None, &asked), Language::Ko);
+    }
+
+    #[test]
     fn a_cut_does_not_part_a_call_from_its_results() {
         let tool = || Message::tool_output("t", []);
         let (ask, say) = (|| Message::user("u", "?"), || Message::assistant("a", "!"));
@@ -213,13 +229,6 @@ mod tests {
         assert_eq!(cut(&talk, 3), 3, "the results go with their call");
         assert_eq!(cut(&talk, 4), 1);
         assert_eq!(cut(&talk, 9), 0);
-    #[test]
-    fn a_text_that_comes_along_does_not_choose_the_language() {
-        let document = Some("All employees are entitled to annual leave. ".repeat(20));
-        let asked = asked_now("요약해줘", &AskOptions { document, ..AskOptions::default() });
-        assert_eq!(spoken(None, &asked), Language::Ko);
-    }
-
         assert_eq!(cut(&[tool(), tool()], 1), 1, "something always stays");
     }
 }
