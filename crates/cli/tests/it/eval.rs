@@ -65,6 +65,38 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
 }
 
 #[test]
+fn what_was_taken_out_of_a_set_is_gone_once_and_two_sets_of_one_name_are_two() {
+    let here = fresh("eval-sets");
+    let set = |folder: &str, cases: &str| {
+        fs::create_dir_all(here.join(folder)).expect("a folder");
+        fs::write(here.join(folder).join("q.toml"), cases).expect("written");
+        let output = told(&here, &["eval", "agent", &format!("{folder}/q.toml")], "");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let (leave, sum) = CASES.split_once("\n[[case]]\nid = \"sum\"").expect("two cases");
+    let sum = format!("documents = \"samples\"\n[[case]]\nid = \"sum\"{sum}");
+    set("a", CASES);
+    let other = set("b", &sum);
+    assert!(other.ends_with("there is no earlier report to compare with\n"), "{other}");
+    let fewer = set("a", leave);
+    assert!(fewer.ends_with(": 1\n- sum: is gone\n"), "{fewer}");
+    let again = set("a", leave);
+    assert!(again.ends_with(": 0\n"), "{again}");
+}
+
+#[test]
+fn nothing_that_a_set_has_agents_remember_is_left() {
+    let here = fresh("eval-memory");
+    let case = "[[case]]\nid = \"keep\"\nagent = \"assistant\"\nask = \"나는 채식을 한다고 기억해줘\"\n\
+                expect = { tools = [\"remember\"] }\n";
+    fs::write(here.join("q.toml"), case).expect("written");
+    let output = told(&here, &["eval", "agent", "q.toml"], "");
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(text(&told(&here, &["memory", "list"], "").stdout), "");
+}
+
+#[test]
 fn questions_that_cannot_be_read_are_told_with_the_way_out() {
     let here = fresh("eval-wrong");
     let check = |content: &str, expected: &str| {
