@@ -44,7 +44,7 @@ pub(super) async fn toolbox(config: &Config, keep: Keep) -> anyhow::Result<Tools
             let known: Vec<&str> = toolbox.list().map(|(about, _)| about.spec.name.as_str()).collect();
             let known = known.join(", ");
             // A server that did not answer today must not make the program refuse to start.
-            if name.split_once("__").is_some_and(|(server, _)| config.tables.mcp.contains_key(server)) {
+            if toolbox.is_away(name) {
                 notes.push(both!(
                     "`[tools.policies]`의 `{name}`: 그 도구가 지금 없습니다",
                     "`[tools.policies]` `{name}`: that tool is not there now"
@@ -63,6 +63,14 @@ pub(super) async fn toolbox(config: &Config, keep: Keep) -> anyhow::Result<Tools
 
 fn builtin(config: &Config, keep: Keep) -> anyhow::Result<Builtin> {
     let tools = &config.tables.tools;
+    let mut agents = config.tables.agents();
+    agents.graphs.extend(super::descriptions(config)?);
+    for (agent, name) in agents.tools().into_iter().filter(|(_, name)| toolbox.is_away(name)) {
+        notes.push(both!(
+            "에이전트 `{agent}`: 도구 `{name}`이(가) 지금 없어 그것 없이 일합니다",
+            "agent `{agent}`: the tool `{name}` is not there now, and it works without it"
+        ));
+    }
     let key = |name| config.secrets.get(name).map(|key: &Secret| tools::Secret::new(key.reveal()));
     let roots = tools.read_roots.iter();
     let roots =
@@ -189,6 +197,7 @@ async fn servers(
         crate::data_dir::write_private(&path, &serde_json::to_vec_pretty(&found.pins)?)
             .map_err(|error| both!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`").because(error))?;
     }
+        toolbox.know_server(name.as_str());
     for mcp::Problem { server, ko, en } in found.problems {
         notes.push(both!("MCP 서버 `{server}`: {ko}", "MCP server `{server}`: {en}"));
     }
