@@ -198,3 +198,42 @@ fn the_program_runs_python_and_keeps_its_variables_through_a_thread() {
     let listed = text(&told(&here, &["agents", "--tools"], "").stdout);
     assert!(listed.lines().any(|line| line.starts_with("python_repl") && line.contains("allow")), "{listed}");
 }
+
+/// Variables are signed, and a replica has a data directory of its own.
+#[cfg(all(target_os = "linux", feature = "python"))]
+#[test]
+fn variables_of_python_move_to_a_replica_with_the_same_key() {
+    let here = fresh("python-replica");
+    let ask = |folder: &str, key: &str, code: &str| {
+        let question = format!("실행해줘\n```python\n{code}\n```");
+        let words = ["ask", "--agent", "react", "--thread", "t", "--json", "--data-dir", folder, &question];
+        let output = crate::program::doran(&here, &words).env("DORAN_SHARED_KEY", key).output();
+        let output = output.expect("the program ends");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let answer: Value = serde_json::from_slice(&output.stdout).expect("an object");
+        answer["response"].as_str().expect("words").to_owned()
+    };
+    let copy = |from: &str, to: &str| {
+        fs::create_dir_all(here.join(to)).expect("a folder");
+        for file in fs::read_dir(here.join(from)).expect("a folder").map(|file| file.expect("a file").path())
+        {
+            let name = file.file_name().expect("a name").to_owned();
+            if file.is_file() && name.to_string_lossy().contains(".db") {
+                fs::copy(&file, here.join(to).join(name)).expect("copied");
+            }
+        }
+    };
+    let (key, other) = ("the key that all replicas are given", "another key that is as long as it has to be");
+    let first = ask("one", key, "total = 40\nprint(total)");
+    if first.contains("jail") || first.contains("격리") {
+        assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "no jail here: {first}");
+        println!("SKIPPED: Python needs a jail / Python에는 격리가 필요함: {first}");
+        return;
+    }
+    copy("one", "two");
+    copy("one", "three");
+    let taken = ask("two", key, "total + 2");
+    assert!(taken.contains("42"), "{taken}");
+    let lost = ask("three", other, "total + 2");
+    assert!(!lost.contains("42"), "{lost}");
+}
