@@ -201,6 +201,21 @@ impl Settings {
         let all = self.agents.values().chain(self.assistants.values());
         all.flat_map(|one| [&one.model, &one.small_model]).flatten().map(String::as_str).collect()
     }
+
+    /// Names of all tools that are named, each after the agent that names it.
+    pub fn tools(&self) -> BTreeSet<(&str, &str)> {
+        let further = self.agents.iter().chain(&self.assistants).map(|(agent, one)| (agent, Some(one)));
+        let described = self.graphs.iter().map(|graph| (&graph.name, graph.settings.as_ref()));
+        let of_settings = further.chain(described).flat_map(|(agent, one)| {
+            let named = one.into_iter().flat_map(|one| one.tools.iter().flatten().chain(one.policies.keys()));
+            named.map(move |tool| (agent, tool))
+        });
+        let of_nodes = self.graphs.iter().flat_map(|graph| {
+            let named = graph.nodes.iter().flat_map(|node| node.tools.iter().flatten());
+            named.map(move |tool| (&graph.name, tool))
+        });
+        of_settings.chain(of_nodes).map(|(agent, tool)| (agent.as_str(), tool.as_str())).collect()
+    }
 }
 
 /// Makes every agent: the ready-made ones as changed, then the further ones.
@@ -363,7 +378,10 @@ impl AgentSettings {
             let shared = parts.tools.list().map(|(about, _)| about.spec.name.as_str());
             owned.iter().copied().chain(shared).collect::<Vec<_>>().join(", ")
         };
-        let is_known = |name: &str| owned.contains(&name) || parts.tools.get(name).is_some();
+        // An agent goes without what is away, so that a server that is down does not keep everything from starting.
+        let is_known = |name: &str| {
+            owned.contains(&name) || parts.tools.get(name).is_some() || parts.tools.is_away(name)
+        };
         for (key, name) in self
             .tools
             .iter()
@@ -387,7 +405,7 @@ impl AgentSettings {
         for (tool, policy) in &self.policies {
             let its_own = owned.contains(&tool.as_str())
                 && self.tools.as_ref().is_none_or(|tools| tools.contains(tool));
-            if !own.tools.set_policy(tool, *policy) && !its_own {
+            if !own.tools.set_policy(tool, *policy) && !its_own && !parts.tools.is_away(tool) {
                 let reason = format!("`{tool}` is not among its `tools`; list it there first");
                 return Err(setting(agent, "policies", reason));
             }

@@ -78,10 +78,13 @@ impl Progress {
     }
 }
 
-/// What a thread has read with a question that a text came along with: all there is to be careful of, so it stands
-/// for whatever the thread had read before.
+/// What a thread has read with a question that a text came along with, or answers that somebody else kept: nobody knows
+/// what those were written from, so they pass for documents. It is all there is to be careful of, so it stands for
+/// whatever the thread had read before.
 pub(crate) fn read_along(options: &AskOptions) -> Option<Taint> {
-    options.document.as_ref().map(|_| Taint::from_origin(Origin::Document))
+    let answered = |said: &Earlier| matches!(said, Earlier::Answered(text) if !text.trim().is_empty());
+    let read = options.document.is_some() || options.earlier.iter().any(answered);
+    read.then(|| Taint::from_origin(Origin::Document))
 }
 
 /// What the person typed of a message; all of it where nothing came along.
@@ -102,7 +105,7 @@ pub(crate) fn question(messages: &[Message]) -> Option<&Message> {
 /// The language of a conversation: the one that was set, else that of the newest words of the person.
 pub(crate) fn spoken(set: Option<Language>, messages: &[Message]) -> Language {
     let said: Vec<String> =
-        messages.iter().rev().filter(|message| message.role == Role::User).map(Message::text).collect();
+        messages.iter().rev().filter(|message| message.role == Role::User).map(typed).collect();
     set.unwrap_or_else(|| Language::of_newest(said.iter().map(String::as_str)))
 }
 
@@ -122,13 +125,21 @@ pub(crate) fn with_document(mut message: Message, document: Option<&str>) -> Mes
     message
 }
 
+/// How the id of what holds for a whole conversation begins.
+const STANDING: &str = "system-";
+
+/// Whether a message holds for the whole conversation, and is no part of any turn.
+pub(crate) fn is_standing(message: &Message) -> bool {
+    message.id.as_str().starts_with(STANDING)
+}
+
 /// What comes before a question. What holds for the whole conversation has the rank of the person's words, and is known
 /// by its text: said with every question, it stays one message.
 pub(crate) fn said_before(options: &AskOptions) -> Vec<Message> {
     let system = options.system.iter().map(|text| {
         let digest = Sha256::digest(text.as_bytes());
         let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Message::user(format!("system-{name}"), text.as_str())
+        Message::user(format!("{STANDING}{name}"), text.as_str())
     });
     let earlier = options.earlier.iter().map(|said| match said {
         Earlier::Asked(text) => Message::user(new_id(), text.as_str()),
@@ -200,6 +211,13 @@ mod tests {
         assert_eq!(origins, [Origin::User, Origin::Document]);
         let empty = AskOptions { document: Some(" \n".into()), ..AskOptions::default() };
         assert_eq!(asked_now("요약해줘", &empty)[0].parts.len(), 1);
+    }
+
+    #[test]
+    fn a_text_that_comes_along_does_not_choose_the_language() {
+        let document = Some("All employees are entitled to annual leave. ".repeat(20));
+        let asked = asked_now("요약해줘", &AskOptions { document, ..AskOptions::default() });
+        assert_eq!(spoken(None, &asked), Language::Ko);
     }
 
     #[test]

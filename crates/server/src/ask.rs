@@ -253,16 +253,20 @@ pub(crate) fn title(message: &str) -> String {
 
 fn check_message(app: &App, ask: &Ask<'_>) -> Result<(), ApiError> {
     let most = app.limits.message_bytes;
-    let AskOptions { earlier, system, .. } = &ask.options;
+    let AskOptions { earlier, system, document, .. } = &ask.options;
     let earlier = earlier.iter().map(|(Earlier::Asked(text) | Earlier::Answered(text))| text.as_str());
-    let texts: Vec<&str> = earlier.chain(system.as_deref()).chain([ask.message]).collect();
+    let beside = earlier.chain(system.as_deref()).chain(document.as_deref());
+    let texts: Vec<&str> = beside.chain([ask.message]).collect();
     let wrong = if texts.iter().map(|text| text.len()).sum::<usize>() > most {
         Why::new(
-            format!("`message` has more than {most} bytes"),
-            format!("`message`가 {most}바이트를 넘습니다"),
+            format!("`message`, with all that comes with it, has more than {most} bytes"),
+            format!("`message`와 함께 온 글을 더하면 {most}바이트를 넘습니다"),
         )
     } else if texts.iter().any(|text| text.contains('\0')) {
-        Why::new("`message` holds a NUL character", "`message`에 NUL 문자가 있습니다")
+        Why::new(
+            "`message`, or what comes with it, holds a NUL character",
+            "`message`나 함께 온 글에 NUL 문자가 있습니다",
+        )
     } else {
         return Ok(());
     };

@@ -184,7 +184,7 @@ pub(super) fn whole(description: &Description, shop: &Shop) -> Result<(), Descri
         }
         covered(agent, form, description)?;
         for tool in form.tools.iter().flatten() {
-            if shop.tools.get(tool).is_none() {
+            if shop.tools.get(tool).is_none() && !shop.tools.is_away(tool) {
                 let known: Vec<&str> = shop.tools.list().map(|(about, _)| about.spec.name.as_str()).collect();
                 return Err(wrong(
                     agent,

@@ -21,7 +21,7 @@ use crate::nodes::{
 };
 use crate::prompt::{PromptError, Prompts};
 use crate::source::{Source, without_old_marks};
-use crate::state::{cut, question, spoken};
+use crate::state::{cut, question, spoken, typed};
 use crate::tools::{Taint, Toolbox};
 
 /// What a node does, with what it needs for it.
@@ -396,7 +396,8 @@ pub(super) fn from_inner(inner: &DescribedState) -> DescribedStateUpdate {
 
 /// A prompt with its slots filled. What is not there is empty.
 fn filled(prompt: &str, state: &DescribedState) -> Result<String, NodeError> {
-    let asked = question(&state.messages).map(Message::text).unwrap_or_default();
+    // A text that came along is material, and no words of a prompt.
+    let asked = question(&state.messages).map(typed).unwrap_or_default();
     let summary = state.summary.joined().unwrap_or_default();
     let values: BTreeMap<String, minijinja::Value> =
         state.values.iter().map(|(name, value)| (name.clone(), slot(value))).collect();

@@ -28,6 +28,8 @@ const MOST_PROBLEM: usize = 300;
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: BTreeMap<String, Entry>,
+    /// Servers whose tools may be in it, now or at another time.
+    servers: BTreeSet<String>,
 }
 
 #[derive(Clone)]
@@ -113,7 +115,19 @@ impl Toolbox {
     /// Only the tools with these names.
     pub fn only(&self, names: &[&str]) -> Self {
         let kept = self.tools.iter().filter(|(name, _)| names.contains(&name.as_str()));
-        Self { tools: kept.map(|(name, entry)| (name.clone(), entry.clone())).collect() }
+        let tools = kept.map(|(name, entry)| (name.clone(), entry.clone())).collect();
+        Self { tools, servers: self.servers.clone() }
+    }
+
+    /// Makes it know a server. Its tools, `SERVER__TOOL`, may be named while they are not there.
+    pub fn know_server(&mut self, name: impl Into<String>) {
+        self.servers.insert(name.into());
+    }
+
+    /// Whether this is a tool of a server it knows, and not there: the server may not have answered today.
+    pub fn is_away(&self, name: &str) -> bool {
+        !self.tools.contains_key(name)
+            && name.split_once("__").is_some_and(|(server, _)| self.servers.contains(server))
     }
 
     /// These tools and those of another box; of two with one name, these.

@@ -573,6 +573,81 @@ async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools()
 }
 
 #[tokio::test]
+async fn where_a_word_points_back_a_model_decides_what_rules_would_turn_away() {
+    let decides = |in_scope: bool| {
+        Script::json(&json!({ "in_scope": in_scope, "need_previous_context": in_scope, "reason": "판단" }))
+    };
+    for (question, decided, answer) in [
+        ("그 내용을 영어로 번역해줘", true, "Thirty days before."),
+        ("방금 답변을 번역해줘", true, "Thirty days before."),
+        ("그럼 오늘 날씨는?", false, "죄송합니다."),
+    ] {
+        let model =
+            ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]"), decides(decided)]);
+        let stage = desk(&model);
+        stage.ask("제5조 내용이 뭐야?").await;
+        if decided {
+            model.push(none());
+            model.push(Script::text(answer));
+        }
+        stage.ask(question).await;
+        let turn = stage.turn().await;
+        assert!(turn.response.starts_with(answer), "{question}: {}", turn.response);
+        assert_eq!((model.purposes()[3], model.left()), (Purpose::Scope, 0), "{question}");
+        let last = model.requests().pop().expect("asked");
+        let said = last.messages.iter().any(|message| message.text() == "30일 전입니다.");
+        assert!(said, "{question}: the answer before is there to decide and to answer with");
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_says_for_the_whole_conversation_is_no_turn_of_it() {
+    const STANDING: &str = "짧게 답하세요.";
+    let model = ScriptedModel::new([]);
+    let stage = desk(&model);
+    for turn in 0..5 {
+        model.push(none());
+        if turn == 0 {
+            model.push(enough());
+        }
+        model.push(Script::text("제5조는 제7조를 참조합니다. [1]"));
+        let question = if turn == 0 {
+            "제5조 내용이 뭐야?"
+        } else {
+            "그 참조항목들 내용 정리해서 보여줘봐"
+        };
+        // The fourth turn says it in other words.
+        let system = if turn == 3 { "자세히 답하세요." } else { STANDING };
+        let options = AskOptions { system: Some(system.into()), ..AskOptions::default() };
+        stage.start_with(question, &options).await.wait().await.expect("a rest");
+        let asked = model.requests().pop().expect("asked");
+        let said: Vec<(Role, String)> = asked
+            .messages
+            .iter()
+            .filter(|message| message.role != Role::System)
+            .map(|message| (message.role, message.text()))
+            .collect();
+        let before = match turn {
+            0 => vec![],
+            1 => vec![(Role::User, "제5조 내용이 뭐야?"), (Role::Assistant, "제5조는 제7조를 참조합니다.")],
+            _ => vec![
+                (Role::User, "그 참조항목들 내용 정리해서 보여줘봐"),
+                (Role::Assistant, "제5조는 제7조를 참조합니다."),
+            ],
+        };
+        let expected: Vec<(Role, String)> = [(Role::User, system)]
+            .into_iter()
+            .chain(before)
+            .chain([(Role::User, question)])
+            .map(|(role, text)| (role, text.to_owned()))
+            .collect();
+        assert_eq!((said, model.left()), (expected, 0), "turn {turn}");
+    }
+    let kept = stage.state().await["messages"].as_array().expect("messages").len();
+    assert_eq!(kept, 5, "this turn, the one before, and what holds for all");
+}
+
+#[tokio::test]
 async fn whether_the_turn_before_is_needed_is_a_small_call_only_when_nobody_knows() {
     let model = ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]")]);
     let stage = desk(&model);

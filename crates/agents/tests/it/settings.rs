@@ -62,6 +62,49 @@ async fn a_model_for_each_role_is_used() {
     assert_eq!(counts, [0, 1, 1]);
 }
 
+#[tokio::test]
+async fn an_agent_works_without_the_tools_of_a_server_that_is_away() {
+    let text = r#"
+        [agents.assistant]
+        tools = ["calculator", "files__read"]
+        policies = { files__read = "allow", calculator = "ask" }
+
+        [agents.docqa]
+        tools = ["files__read"]
+
+        [[graphs]]
+        name = "caller"
+        start = "talk"
+
+        [[graphs.node]]
+        name = "talk"
+        use = "call_model"
+        prompt = "Answer."
+        tools = ["calculator", "files__read"]
+        branch = { to = { tools = "run", answer = "end" } }
+
+        [[graphs.node]]
+        name = "run"
+        use = "call_tools"
+        then = "talk"
+        "#;
+    let settings = settings(text);
+    let named: Vec<(&str, &str)> =
+        settings.tools().into_iter().filter(|(_, tool)| tool.contains("__")).collect();
+    assert_eq!(named, [("assistant", "files__read"), ("caller", "files__read"), ("docqa", "files__read")]);
+    let model =
+        ScriptedModel::new([Script::json(&json!({ "route": "agent", "reason": "" })), Script::text("네.")]);
+    let mut toolbox = tools().toolbox;
+    toolbox.know_server("files");
+    let known = parts(Arc::new(model.clone()), toolbox);
+    stage("assistant", &settings, &known, Arc::new(RamStore::new())).ask("안녕").await;
+    let offered = model.requests().pop().expect("asked").tools;
+    assert_eq!(offered.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["calculator"]);
+    // A server that nobody configured is a mistake.
+    let error = refused(text);
+    assert!(error.contains("there is no tool `files__read`"), "{error}");
+}
+
 #[test]
 fn what_cannot_work_is_refused_with_the_reason() {
     let told = [

@@ -1,15 +1,17 @@
 //! A thread of a thousand turns on SQLite: what a model is sent stays within its limits, and a turn late in the thread
-//! writes no more than an early one.
+//! writes no more than an early one, grows the file by no more, and takes about as long.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use doran_agents::agents::docqa::estimate_tokens;
 use doran_agents::tools::Toolbox;
 use doran_agents::{Settings, history};
 use doran_engine::store::Store;
 use doran_llm::{ChatModel, ChatRequest, DeltaStream, Purpose, Script, ScriptedModel};
+use doran_store::Keeper;
 use doran_store::sqlite::SqliteStore;
 use serde_json::json;
 
@@ -49,7 +51,7 @@ impl ChatModel for Instant {
     }
 }
 
-/// The bytes of everything the thread has on disk, as the entries of its log.
+/// The bytes of the entries of the thread's log after one of them, and the newest.
 async fn written(store: &dyn Store, after: u64) -> (u64, u64) {
     let (mut bytes, mut last) = (0, after);
     loop {
@@ -60,17 +62,33 @@ async fn written(store: &dyn Store, after: u64) -> (u64, u64) {
     }
 }
 
+/// The bytes of everything that is stored: entries, snapshots, runs and what finds them.
+async fn stored(store: &SqliteStore, place: &Path) -> u64 {
+    let copy = place.join("copy.db");
+    store.backup(&copy).await.expect("a copy");
+    let bytes = std::fs::metadata(&copy).expect("a file").len();
+    std::fs::remove_file(&copy).expect("removed");
+    bytes
+}
+
 async fn talk(agent: &str, settings: &str, most_tokens: u64) {
     let place = tempfile::tempdir().expect("a directory");
-    let store = open(&place.path().join("thread.db"));
+    let file = SqliteStore::open(place.path().join("thread.db")).expect("a store");
+    let store: Arc<dyn Store> = Arc::new(file.clone());
     let model = Instant::default();
     let parts = parts(Arc::new(model.clone()), Toolbox::new());
     let settings: Settings = toml::from_str(settings).expect("settings");
     let stage: Stage = stage(agent, &settings, &parts, store.clone());
     let (mut per_turn, mut seen) = (Vec::with_capacity(TURNS), 0);
+    let (mut times, mut sizes) = (Vec::with_capacity(TURNS), Vec::new());
     for turn in 0..TURNS {
+        if [0, 100, TURNS - 100].contains(&turn) {
+            sizes.push(stored(&file, place.path()).await);
+        }
+        let begun = std::time::Instant::now();
         let run = stage.start(&format!("{turn:04} {}", "같은 길이의 질문입니다. ".repeat(5))).await;
         run.wait().await.expect("a rest");
+        times.push(begun.elapsed());
         let (bytes, last) = written(&*store, seen).await;
         seen = last;
         per_turn.push(bytes);
@@ -83,12 +101,21 @@ async fn talk(agent: &str, settings: &str, most_tokens: u64) {
     let (first, last) = (average(&per_turn[..100]), average(&per_turn[TURNS - 100..]));
     println!("{agent}: {first:.0} bytes a turn at first, {last:.0} at last, at most {most_sent} tokens sent");
     assert!(last <= first * 1.2, "{agent}: {first:.0} bytes a turn at first, {last:.0} at last");
+    sizes.push(stored(&file, place.path()).await);
+    let (first, last) = (sizes[1] - sizes[0], sizes[3] - sizes[2]);
+    println!("{agent}: the file grew by {first} bytes in the first hundred turns, by {last} in the last");
+    assert!(last * 5 <= first * 6, "{agent}: the file grew by {first} bytes at first, by {last} at last");
+    // Three times as long is the noise of a busy machine; a turn that goes through all of the thread takes ten times.
+    let median = |part: &[Duration]| {
+        let mut part = part.to_vec();
+        part.sort_unstable();
+        part[part.len() / 2]
+    };
+    let (first, last) = (median(&times[..100]), median(&times[TURNS - 100..]));
+    println!("{agent}: {first:?} a turn at first, {last:?} at last");
+    assert!(last <= first * 3, "{agent}: {first:?} a turn at first, {last:?} at last");
     let said = history::read(&*store, &thread()).await.expect("a history");
     assert_eq!(said.len(), TURNS * 2, "{agent}: the history keeps every message");
-}
-
-fn open(file: &Path) -> Arc<dyn Store> {
-    Arc::new(SqliteStore::open(file).expect("a store"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,11 +9,15 @@ use doran_agents::memory::{FileMemories, Memories, RamMemories};
 use doran_agents::tools::python::Key;
 use doran_agents::tools::{self, Builtin, Policy, ReadsDocuments, Root, Toolbox, mcp};
 use doran_retrieval::ingest::{ReadLimits, Reader};
+use sha2::{Digest, Sha256};
 
 use super::Keep;
-use crate::config::{Config, Database, OPENWEATHER, TAVILY};
+use crate::config::{Config, Database, OPENWEATHER, SHARED_KEY, TAVILY};
 use crate::output::{Both, both};
 use crate::secret::Secret;
+
+/// The fewest characters of a key that replicas share.
+const LEAST_KEY: usize = 32;
 
 /// What a person should know about the tools and need not stop for.
 pub(super) type Notes = Vec<Both>;
@@ -38,13 +42,14 @@ pub(super) async fn toolbox(config: &Config, keep: Keep) -> anyhow::Result<Tools
     })?;
     let mut toolbox = Toolbox::of(own)?;
     let mut notes = Notes::new();
+    notes.extend(unshared(config, toolbox.get("python_repl").is_some()));
     servers(config, keep, &mut toolbox, &mut notes).await?;
     for (name, policy) in &config.tables.tools.policies {
         if !toolbox.set_policy(name, *policy) {
             let known: Vec<&str> = toolbox.list().map(|(about, _)| about.spec.name.as_str()).collect();
             let known = known.join(", ");
             // A server that did not answer today must not make the program refuse to start.
-            if name.split_once("__").is_some_and(|(server, _)| config.tables.mcp.contains_key(server)) {
+            if toolbox.is_away(name) {
                 notes.push(both!(
                     "`[tools.policies]`의 `{name}`: 그 도구가 지금 없습니다",
                     "`[tools.policies]` `{name}`: that tool is not there now"
@@ -58,7 +63,26 @@ pub(super) async fn toolbox(config: &Config, keep: Keep) -> anyhow::Result<Tools
             .into());
         }
     }
+    let mut agents = config.tables.agents();
+    agents.graphs.extend(super::descriptions(config)?);
+    for (agent, name) in agents.tools().into_iter().filter(|(_, name)| toolbox.is_away(name)) {
+        notes.push(both!(
+            "에이전트 `{agent}`: 도구 `{name}`이(가) 지금 없어 그것 없이 일합니다",
+            "agent `{agent}`: the tool `{name}` is not there now, and it works without it"
+        ));
+    }
     Ok(Tools { toolbox, memories, notes })
+}
+
+/// What to tell where replicas that share a database do not share the key of Python's variables.
+fn unshared(config: &Config, has_python: bool) -> Option<Both> {
+    let shares = matches!(config.database, Database::Postgres(_)) && config.secrets.get(SHARED_KEY).is_none();
+    (shares && has_python).then(|| {
+        both!(
+            "PostgreSQL을 함께 쓰는 서버가 여럿이면 모두에 같은 `{SHARED_KEY}`를 주세요. 그러지 않으면 다른 서버가 대화를 넘겨받을 때 `python_repl`의 변수가 사라집니다",
+            "where several servers share PostgreSQL, give all of them the same `{SHARED_KEY}`; without it the variables of `python_repl` are lost when another one takes a thread over"
+        )
+    })
 }
 
 fn builtin(config: &Config, keep: Keep) -> anyhow::Result<Builtin> {
@@ -83,7 +107,7 @@ fn builtin(config: &Config, keep: Keep) -> anyhow::Result<Builtin> {
         ..Builtin::default()
     };
     if keep == Keep::InDataDir {
-        doran_llm::mark_with(kept_key(&config.data_dir.join("marks.key"))?);
+        doran_llm::mark_with(key_for(config, "marks")?);
     }
     builtin.egress.proxy.clone_from(&tools.proxy);
     if let Some(zone) = &tools.time_zone {
@@ -116,12 +140,26 @@ fn python(config: &Config, keep: Keep) -> anyhow::Result<Option<Key>> {
     }
     Ok(Some(match keep {
         Keep::Nothing => Key::of_this_process(),
-        Keep::InDataDir => Key::new(kept_key(&config.data_dir.join("python.key"))?),
+        Keep::InDataDir => Key::new(key_for(config, "python")?),
     }))
 }
 
-/// Secret bytes of this data directory, made once: they sign variables of Python, and key the marks around quoted
-/// material.
+/// Secret bytes for one use: they sign variables of Python, and key the marks around quoted material. Replicas that share
+/// a database share them by a variable; without it they are of this data directory.
+fn key_for(config: &Config, usage: &str) -> Result<[u8; 32], Both> {
+    let Some(shared) = config.secrets.get(SHARED_KEY) else {
+        return kept_key(&config.data_dir.join(format!("{usage}.key")));
+    };
+    if shared.reveal().len() < LEAST_KEY {
+        return Err(both!(
+            "환경 변수 `{SHARED_KEY}`가 너무 짧습니다. {LEAST_KEY}자 이상으로 정하세요. 예: `openssl rand -hex 32`",
+            "the variable `{SHARED_KEY}` is too short; give it at least {LEAST_KEY} characters, such as `openssl rand -hex 32`"
+        ));
+    }
+    Ok(Sha256::digest(format!("doran {usage}\0{}", shared.reveal())).into())
+}
+
+/// Secret bytes of this data directory, made once.
 fn kept_key(path: &Path) -> Result<[u8; 32], Both> {
     let shown = path.display();
     let cannot = || both!("`{shown}`을(를) 읽거나 쓸 수 없습니다", "cannot read or write `{shown}`");
@@ -159,6 +197,7 @@ async fn servers(
 ) -> anyhow::Result<()> {
     let mut servers = Vec::new();
     for (name, table) in &config.tables.mcp {
+        toolbox.know_server(name.as_str());
         let hidden = |values: &std::collections::BTreeMap<String, Secret>| {
             let one = |(key, value): (&String, &Secret)| {
                 Ok((key.clone(), tools::Secret::new(config.secrets.resolved(value)?.reveal())))
@@ -231,5 +270,45 @@ impl ReadsDocuments for InJail {
             Ok(found) => Ok(found.text),
             Err(failure) => Err(language.pick(failure.kind.ko(), failure.kind.en()).to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load;
+    use crate::environment::Environment;
+    use crate::scratch::Scratch;
+
+    fn config(home: &Path, variables: &[(&str, &str)]) -> Config {
+        let home = home.to_str().expect("UTF-8");
+        let variables = [variables, &[("HOME", home), ("DORAN_DATA_DIR", home)]].concat();
+        load(&Default::default(), None, &Environment::of("/nowhere", &variables)).expect("settings").config
+    }
+
+    #[test]
+    fn replicas_with_one_shared_key_sign_alike_and_those_without_do_not() {
+        let (one, two) = (Scratch::new(), Scratch::new());
+        let key = |home: &Scratch, shared: &[(&str, &str)], usage: &str| {
+            key_for(&config(home.path(), shared), usage).expect("a key")
+        };
+        let shared = [(SHARED_KEY, "the key that all replicas are given")];
+        assert_eq!(key(&one, &shared, "python"), key(&two, &shared, "python"));
+        assert_ne!(key(&one, &shared, "python"), key(&one, &shared, "marks"));
+        assert_ne!(key(&one, &[], "python"), key(&two, &[], "python"));
+        assert_eq!(key(&one, &[], "python"), key(&one, &[], "python"), "it is kept");
+        assert!(key_for(&config(one.path(), &[(SHARED_KEY, "short")]), "python").is_err());
+    }
+
+    #[test]
+    fn only_replicas_that_lose_variables_are_told_so() {
+        let home = Scratch::new();
+        let postgres = ("DORAN_DATABASE", "postgres://u@h/d");
+        let told = |variables: &[(&str, &str)], has_python: bool| {
+            unshared(&config(home.path(), variables), has_python).is_some()
+        };
+        assert!(told(&[postgres], true));
+        assert!(!told(&[postgres], false) && !told(&[], true));
+        assert!(!told(&[postgres, (SHARED_KEY, "the key that all replicas are given")], true));
     }
 }

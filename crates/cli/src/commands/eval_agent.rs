@@ -9,8 +9,9 @@ use doran_agents::Agent;
 use doran_agents::eval::{self, Change, Documents, Failure, Outcome, Report, Set};
 use doran_retrieval::RamKeyword;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
-use crate::assemble::{self, Keep, Tape};
+use crate::assemble::{self, House, Keep, Tape};
 use crate::config::Config;
 use crate::data_dir;
 use crate::output::{Both, Language, Output, both, padded, width};
@@ -36,7 +37,8 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         let prefix = &args.only;
         return Err(both!("`{prefix}`(으)로 시작하는 것이 없습니다", "no case begins with `{prefix}`").into());
     }
-    let agents = agents(&set, config, output).await?;
+    // The house stands, and holds its data directory, as long as there are questions.
+    let (agents, _house) = agents(&set, config, output).await?;
     let wide = set.cases.iter().map(|case| width(&case.id)).max().unwrap_or(0);
     let mut broken = Ok(());
     let report = eval::run(&set, &agents, |outcome| {
@@ -56,7 +58,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
         sum(&report, before.as_ref(), &changes, output.language)
     };
     output.data(&text)?;
-    keep(&kept, before, &report)?;
+    keep(&kept, before, &report, &args.only)?;
     let failed = report.cases.len() - report.passed() - report.known();
     if failed > 0 {
         return Err(both!("{failed}개가 기대와 다릅니다", "{failed} did not hold").into());
@@ -72,27 +74,34 @@ fn read(path: &Path) -> Result<Set, Both> {
     Set::from_toml(&text).map_err(|error| wrong().because(error))
 }
 
-async fn agents(set: &Set, config: &Config, output: Output) -> anyhow::Result<Vec<Agent>> {
+/// The agents that are asked, with the house whose documents they look in. Whatever they are asked to remember is gone
+/// with them.
+async fn agents(set: &Set, config: &Config, output: Output) -> anyhow::Result<(Vec<Agent>, Option<House>)> {
+    let tape = Tape::default();
     match set.documents {
         Documents::Library => {
-            let house = assemble::house(config, &Tape::default()).await?;
+            let house = assemble::house(config, &tape).await?;
             house.notes.iter().for_each(|note| output.tell(note));
-            Ok(house.agents)
+            let staff = assemble::staff(config, &tape, house.index.clone(), Keep::Nothing).await?;
+            Ok((staff.agents, Some(house)))
         }
         Documents::Samples => {
             let index = Arc::new(RamKeyword::default());
             assemble::samples::add(index.as_ref()).await?;
-            let staff = assemble::staff(config, &Tape::default(), index, Keep::Nothing).await?;
+            let staff = assemble::staff(config, &tape, index, Keep::Nothing).await?;
             staff.notes.iter().for_each(|note| output.tell(note));
-            Ok(staff.agents)
+            Ok((staff.agents, None))
         }
     }
 }
 
-/// The file that the last report of a set is kept in, by the name of the set's file.
+/// The file that the last report of a set is kept in, by the place of the set's file: two files of one name are two sets.
 fn name(file: &Path) -> String {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    format!("{stem}.json")
+    let place = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let digest = Sha256::digest(place.as_os_str().as_encoded_bytes());
+    let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("{stem}-{short}.json")
 }
 
 fn last(kept: &Path) -> Result<Option<Report>, Both> {
@@ -117,11 +126,11 @@ fn changes(before: &Report, now: &Report, only: &str) -> Vec<Change> {
     changes
 }
 
-/// Keeps the report. Cases that were not asked this time stay as they were.
-fn keep(kept: &Path, before: Option<Report>, now: &Report) -> anyhow::Result<()> {
+/// Keeps the report. Cases that `only` left out stay as they were; those that the file has no more are gone.
+fn keep(kept: &Path, before: Option<Report>, now: &Report, only: &str) -> anyhow::Result<()> {
     let mut all = now.clone();
-    let asked = |case: &Outcome| now.cases.iter().any(|one| one.id == case.id);
-    all.cases.extend(before.into_iter().flat_map(|before| before.cases).filter(|case| !asked(case)));
+    let left_out = |case: &Outcome| !case.id.starts_with(only);
+    all.cases.extend(before.into_iter().flat_map(|before| before.cases).filter(left_out));
     let shown = kept.display();
     let wrong = || both!("결과를 `{shown}`에 둘 수 없습니다", "cannot keep the report in `{shown}`");
     if let Some(folder) = kept.parent() {

@@ -21,7 +21,7 @@ use crate::output::{Both, Language, both};
 use crate::secret::{Secret, without_password};
 
 pub(crate) use table::{SETTINGS, Setting};
-pub(crate) use tables::{OPENWEATHER, Secrets, TAVILY, Tables};
+pub(crate) use tables::{OPENWEATHER, SHARED_KEY, Secrets, TAVILY, Tables};
 
 /// The encoder that `doran models install` puts into the data directory.
 pub(crate) const INSTALLED_ENCODER: &str = "use-multilingual";
@@ -421,7 +421,8 @@ fn host(environment: &Environment) -> String {
 
 /// A misspelt variable would else be ignored without a word.
 fn unknown_variables(environment: &Environment, language: Language) -> Vec<String> {
-    let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.env).chain(["DORAN_CONFIG"]).collect();
+    let known: Vec<&str> =
+        SETTINGS.iter().map(|setting| setting.env).chain(["DORAN_CONFIG", SHARED_KEY]).collect();
     let unknown = environment
         .names()
         .filter(|name| name.starts_with("DORAN_") && !known.contains(name) && !is_of_chores(name));

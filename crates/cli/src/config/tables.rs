@@ -18,6 +18,8 @@ pub(crate) const TABLES: [&str; 7] = ["tools", "mcp", "models", "prices", "agent
 /// Variables that hold the keys of tools.
 pub(crate) const OPENWEATHER: &str = "OPENWEATHER_API_KEY";
 pub(crate) const TAVILY: &str = "TAVILY_API_KEY";
+/// The variable with the key that replicas share.
+pub(crate) const SHARED_KEY: &str = "DORAN_SHARED_KEY";
 
 /// All tables.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -181,7 +183,7 @@ impl Secrets {
         let vendors = doran_llm::VENDORS.iter().map(|vendor| vendor.key_variable);
         let names: BTreeSet<&str> = vendors
             .filter(|name| !name.is_empty())
-            .chain([OPENWEATHER, TAVILY])
+            .chain([OPENWEATHER, TAVILY, SHARED_KEY])
             .chain(tables.variables())
             .collect();
         let found = names

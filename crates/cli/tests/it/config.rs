@@ -64,6 +64,36 @@ fn a_mistake_in_the_file_stops_the_program_and_names_the_line() {
 }
 
 #[test]
+fn a_server_of_tools_that_is_down_keeps_nothing_from_starting() {
+    let here = fresh("mcp-down");
+    let settings = "[mcp.files]\ncommand = \"/nowhere/mcp-files\"\n\
+                    [tools.policies]\nfiles__write = \"deny\"\n\
+                    [agents.assistant]\ntools = [\"calculator\", \"files__read\"]\n";
+    fs::write(here.join("doran.toml"), settings).expect("written");
+    let answer = told(&here, &["ask", "6 * 7 계산해줘"], "");
+    let stderr = text(&answer.stderr);
+    assert!(answer.status.success() && text(&answer.stdout).contains("42"), "{stderr}");
+    assert!(stderr.contains("agent `assistant`: the tool `files__read` is not there now"), "{stderr}");
+    assert!(stderr.contains("`files__write`: that tool is not there now"), "{stderr}");
+}
+
+#[test]
+fn a_key_that_replicas_share_is_known_long_enough_and_never_shown() {
+    let here = fresh("shared-key");
+    let key = "0123456789abcdef0123456789hunter2";
+    let shown = doran(&here, &[("DORAN_SHARED_KEY", key)], &["config"]);
+    let both = text(&shown.stdout) + &text(&shown.stderr);
+    assert!(shown.status.success() && both.contains("DORAN_SHARED_KEY"), "{both}");
+    assert!(!both.contains("is no setting") && !both.contains("hunter2"), "{both}");
+    let asked = doran(&here, &[("DORAN_SHARED_KEY", key)], &["ask", "6 * 7 계산해줘"]);
+    assert!(asked.status.success(), "{}", text(&asked.stderr));
+    let short = doran(&here, &[("DORAN_SHARED_KEY", "hunter2")], &["ask", "6 * 7 계산해줘"]);
+    let stderr = text(&short.stderr);
+    assert_eq!(short.status.code(), Some(1));
+    assert!(stderr.contains("`DORAN_SHARED_KEY` is too short") && !stderr.contains("hunter2"), "{stderr}");
+}
+
+#[test]
 fn the_log_goes_to_stderr_when_asked_for() {
     let here = fresh("log");
     let output = doran(&here, &[], &["config", "--log", "debug"]);

@@ -65,6 +65,38 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
 }
 
 #[test]
+fn what_was_taken_out_of_a_set_is_gone_once_and_two_sets_of_one_name_are_two() {
+    let here = fresh("eval-sets");
+    let set = |folder: &str, cases: &str| {
+        fs::create_dir_all(here.join(folder)).expect("a folder");
+        fs::write(here.join(folder).join("q.toml"), cases).expect("written");
+        let output = told(&here, &["eval", "agent", &format!("{folder}/q.toml")], "");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let (leave, sum) = CASES.split_once("\n[[case]]\nid = \"sum\"").expect("two cases");
+    let sum = format!("documents = \"samples\"\n[[case]]\nid = \"sum\"{sum}");
+    set("a", CASES);
+    let other = set("b", &sum);
+    assert!(other.ends_with("there is no earlier report to compare with\n"), "{other}");
+    let fewer = set("a", leave);
+    assert!(fewer.ends_with(": 1\n- sum: is gone\n"), "{fewer}");
+    let again = set("a", leave);
+    assert!(again.ends_with(": 0\n"), "{again}");
+}
+
+#[test]
+fn nothing_that_a_set_has_agents_remember_is_left() {
+    let here = fresh("eval-memory");
+    let case = "[[case]]\nid = \"keep\"\nagent = \"assistant\"\nask = \"나는 채식을 한다고 기억해줘\"\n\
+                expect = { tools = [\"remember\"] }\n";
+    fs::write(here.join("q.toml"), case).expect("written");
+    let output = told(&here, &["eval", "agent", "q.toml"], "");
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(text(&told(&here, &["memory", "list"], "").stdout), "");
+}
+
+#[test]
 fn questions_that_cannot_be_read_are_told_with_the_way_out() {
     let here = fresh("eval-wrong");
     let check = |content: &str, expected: &str| {
@@ -165,4 +197,43 @@ fn the_program_runs_python_and_keeps_its_variables_through_a_thread() {
     assert!(second.contains("42"), "{second}");
     let listed = text(&told(&here, &["agents", "--tools"], "").stdout);
     assert!(listed.lines().any(|line| line.starts_with("python_repl") && line.contains("allow")), "{listed}");
+}
+
+/// Variables are signed, and a replica has a data directory of its own.
+#[cfg(all(target_os = "linux", feature = "python"))]
+#[test]
+fn variables_of_python_move_to_a_replica_with_the_same_key() {
+    let here = fresh("python-replica");
+    let ask = |folder: &str, key: &str, code: &str| {
+        let question = format!("실행해줘\n```python\n{code}\n```");
+        let words = ["ask", "--agent", "react", "--thread", "t", "--json", "--data-dir", folder, &question];
+        let output = crate::program::doran(&here, &words).env("DORAN_SHARED_KEY", key).output();
+        let output = output.expect("the program ends");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let answer: Value = serde_json::from_slice(&output.stdout).expect("an object");
+        answer["response"].as_str().expect("words").to_owned()
+    };
+    let copy = |from: &str, to: &str| {
+        fs::create_dir_all(here.join(to)).expect("a folder");
+        for file in fs::read_dir(here.join(from)).expect("a folder").map(|file| file.expect("a file").path())
+        {
+            let name = file.file_name().expect("a name").to_owned();
+            if file.is_file() && name.to_string_lossy().contains(".db") {
+                fs::copy(&file, here.join(to).join(name)).expect("copied");
+            }
+        }
+    };
+    let (key, other) = ("the key that all replicas are given", "another key that is as long as it has to be");
+    let first = ask("one", key, "total = 40\nprint(total)");
+    if first.contains("jail") || first.contains("격리") {
+        assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "no jail here: {first}");
+        println!("SKIPPED: Python needs a jail / Python에는 격리가 필요함: {first}");
+        return;
+    }
+    copy("one", "two");
+    copy("one", "three");
+    let taken = ask("two", key, "total + 2");
+    assert!(taken.contains("42"), "{taken}");
+    let lost = ask("three", other, "total + 2");
+    assert!(!lost.contains("42"), "{lost}");
 }

@@ -8,7 +8,7 @@ use super::memory;
 use super::quotes::{self, Cite, Source, SourceKind};
 use super::schema::Decision;
 use super::talk;
-use super::text::{Language, content_words, holds, sentences, words};
+use super::text::{Language, content_words, holds, sentences, without_particle, words};
 use super::turn::Turn;
 use super::wish::{self, Wish};
 
@@ -37,10 +37,13 @@ pub(super) fn route(turn: &Turn<'_>) -> Decision {
 pub(super) fn scope(turn: &Turn<'_>) -> Decision {
     let question = turn.question.as_str();
     let leans = lean::points_back(question);
-    let outside = wish::wishes(question).iter().any(is_of_the_world) || is_off_topic(question);
+    let wishes = wish::wishes(question);
+    let weather = |wish: &Wish| matches!(wish, Wish::Weather(_) | Wish::WeatherWhere);
+    let off_topic = wishes.iter().any(weather) || is_off_topic(question);
+    let outside = off_topic || wishes.iter().any(is_of_the_world) || talk::wants_a_writer(question);
     let (in_scope, reason) = if is_about_contracts(question) {
         (true, ["계약에 관한 말이 있습니다", "speaks of contracts"])
-    } else if leans {
+    } else if leans && !off_topic {
         (true, ["앞의 대화를 가리킵니다", "points back to the conversation"])
     } else if is_small_talk(question) {
         (true, ["인사나 대화입니다", "small talk"])
@@ -235,12 +238,17 @@ fn is_about_contracts(question: &str) -> bool {
     holds(&lower, cues) || wishes.iter().any(contract)
 }
 
+/// Whether a question has a word of what contracts are not about: a whole word, as 단가수정 is about no singer (가수).
 fn is_off_topic(question: &str) -> bool {
+    const OTHER: &str = "점심|메뉴|맛집|요리|레시피|영화|드라마|노래|가수|축구|야구|농구|코인|로또|여행지|게임|\
+        연예인|운세|recipe|movie|song|football|soccer|baseball|bitcoin|lottery|restaurant|horoscope|game|joke";
+    let is_other = |form: &str| OTHER.split('|').any(|other| other == form);
     let lower = question.to_lowercase();
-    let cues = "점심|저녁 메뉴|메뉴|맛집|요리|레시피|영화|드라마|노래|가수|축구|야구|농구|주식|코인|로또|여행지|\
-        게임|연예인|운세|수도는|수도가|recipe|movie|song|football|soccer|baseball|stock price|bitcoin|\
-        lottery|capital of|restaurant|horoscope|game";
-    holds(&lower, cues) || talk::wants_a_writer(question)
+    let named = words(&lower).into_iter().any(|word| {
+        let plain = word.strip_suffix('s').unwrap_or(word);
+        is_other(word) || is_other(plain) || is_other(without_particle(word))
+    });
+    named || holds(&lower, "stock price|what is the capital of|what's the capital of")
 }
 
 fn is_for_a_tool(wish: &Wish) -> bool {

@@ -36,34 +36,37 @@ impl Place {
     }
 }
 
+/// What appendices are called. After an English word its number or letter has to follow.
+const KOREAN: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "부칙"];
+const ENGLISH: [&str; 4] = ["Exhibit ", "Appendix ", "Schedule ", "Annex "];
+
 /// The places that a question names, in order, and the question without them.
 pub(super) fn places(question: &str) -> (Vec<Place>, String) {
     let (articles, rest) = cut_out(question);
-    let mut found: Vec<Place> = Vec::new();
-    let mut left = rest;
-    while let Some((label, article, start, end)) = appendix(&left) {
-        let place = Place::Appendix { label, article };
+    let mut found: Vec<Place> = articles.into_iter().map(Place::Article).collect();
+    let words = KOREAN.iter().chain(&ENGLISH);
+    let mut starts: Vec<(usize, &str)> = words.flat_map(|word| rest.match_indices(*word)).collect();
+    starts.sort_unstable();
+    let (mut left, mut read) = (String::new(), 0);
+    for (start, word) in starts {
+        if start < read || rest[read..start].ends_with(char::is_alphanumeric) {
+            continue;
+        }
+        let Some((place, end)) = appendix(&rest, start, word) else { continue };
         if !found.contains(&place) {
             found.push(place);
         }
-        left.replace_range(start..end, " ");
+        left.push_str(&rest[read..start]);
+        left.push(' ');
+        read = end;
     }
-    (articles.into_iter().map(Place::Article).chain(found).collect(), left)
+    left.push_str(&rest[read..]);
+    (found, left)
 }
 
-/// The first appendix in a text: what it is called, an article of it, and where that stands.
-fn appendix(text: &str) -> Option<(String, Option<Article>, usize, usize)> {
-    const KOREAN: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "부칙"];
-    const ENGLISH: [&str; 4] = ["Exhibit ", "Appendix ", "Schedule ", "Annex "];
-    let korean = KOREAN.iter().filter_map(|word| text.find(word).map(|at| (at, *word)));
-    let english = ENGLISH.iter().filter_map(|word| text.find(word).map(|at| (at, *word)));
-    let (start, word) = korean.chain(english).min()?;
-    let inside = text[..start].ends_with(char::is_alphanumeric);
-    let after = &text[start + word.len()..];
-    if inside {
-        return shifted(text, start + word.len());
-    }
-    let tail = after.trim_start_matches(' ');
+/// The appendix whose word stands at a place of a text, with an article of it, and where its name ends.
+fn appendix(text: &str, start: usize, word: &str) -> Option<(Place, usize)> {
+    let tail = text[start + word.len()..].trim_start_matches(' ');
     let tail = tail.strip_prefix('제').unwrap_or(tail).trim_start_matches(' ');
     let digits = tail.len() - tail.trim_start_matches(|char: char| char.is_ascii_digit()).len();
     let letter = tail.starts_with(|char: char| char.is_ascii_uppercase())
@@ -71,27 +74,24 @@ fn appendix(text: &str) -> Option<(String, Option<Article>, usize, usize)> {
     let numbered = (1..=3).contains(&digits) && !tail[digits..].trim_start().starts_with('조');
     let length = if numbered { digits } else { usize::from(letter) };
     if ENGLISH.contains(&word) && length == 0 {
-        return shifted(text, start + word.len());
+        return None;
     }
     let label = format!("{} {}", word.trim_end(), &tail[..length]).trim().to_owned();
     let mut end = if length > 0 { text.len() - tail.len() + length } else { start + word.len() };
     end += if numbered && text[end..].starts_with('호') { '호'.len_utf8() } else { 0 };
-    // An article that follows at once is one of the appendix.
-    let article = articles_with_supplements(&text[end..])
-        .into_iter()
-        .next()
-        .filter(|article| text[end..].trim_start().starts_with(&article.to_string()));
-    end += article.map_or(0, |article| {
-        let rest = &text[end..];
-        rest.len() - rest.trim_start().len() + article.to_string().len()
-    });
-    Some((label, article, start, end))
+    let article = article_at(text[end..].trim_start());
+    if let Some(article) = article {
+        end = text.len() - text[end..].trim_start().len() + article.to_string().len();
+    }
+    Some((Place::Appendix { label, article }, end))
 }
 
-/// What stands further on.
-fn shifted(text: &str, from: usize) -> Option<(String, Option<Article>, usize, usize)> {
-    let (label, article, start, end) = appendix(&text[from..])?;
-    Some((label, article, from + start, from + end))
+/// The article that a text begins with. The name of one is short, so no more than that is read.
+fn article_at(text: &str) -> Option<Article> {
+    const NAME: usize = 32;
+    let near: String = text.chars().take(NAME).collect();
+    let first = articles_with_supplements(&near).into_iter().next();
+    first.filter(|article| near.starts_with(&article.to_string()))
 }
 
 /// Whether a text names an appendix, however it is spaced: `[별지 제1호]` is `별지 1`.
@@ -130,6 +130,18 @@ mod tests {
         check("What is in Exhibit A?", &["Exhibit A"], "What is in ?");
         check("개별지표는?", &[], "개별지표는?");
         check("Schedule a meeting", &[], "Schedule a meeting");
+        check("별지와 부칙 제2조, 별지", &["별지", "부칙 제2조"], "와 ,");
+    }
+
+    #[test]
+    fn a_name_inside_a_word_is_passed_over_however_often_it_stands_there() {
+        for inside in ["0별지", "aAnnex ", "aSchedule a"] {
+            let text = inside.repeat(16 * 1024 / inside.len());
+            let (found, left) = places(&text);
+            assert_eq!((found.len(), left.len()), (0, text.len()), "{inside}");
+        }
+        let many = "별지 ".repeat(2_000);
+        assert_eq!(places(&many).0.len(), 1);
     }
 
     #[test]

@@ -118,14 +118,18 @@ pub(super) fn asks_what_it_is(text: &str) -> bool {
     holds(&lower, cues) || matches!(lower.trim(), "help" | "help!" | "도움" | "?")
 }
 
-/// Whether a text wants something written, translated or thought up, which only a language model can do.
+/// Whether a text wants something written, translated or thought up, or orders to be forgotten, which only a language
+/// model can do.
 pub(super) fn wants_a_writer(text: &str) -> bool {
     let lower = text.to_lowercase();
     let cues = "써 줘|써줘|써주|지어줘|지어 줘|작성해|번역해|번역 해|영어로 바꿔|한국어로 바꿔|코딩해|코드 짜|\
-        코드를 짜|만들어 줘|만들어줘|추천해|아이디어|상상해|농담|재미있는 이야기|시 한 편|소설|시를 |조언해|\
-        어떻게 생각|의견을 말|write a|write me|compose |translate|poem|story|joke|brainstorm|recommend|\
-        your opinion|what do you think|advise me|give me advice|refactor|debug ";
-    holds(&lower, cues)
+        코드를 짜|만들어 줘|만들어줘|추천해|아이디어|상상해|농담|재미있는 이야기|시 한 편|소설|조언해|\
+        어떻게 생각|의견을 말|write a|write me|compose |translate|brainstorm|recommend|\
+        your opinion|what do you think|advise me|give me advice|refactor|debug |\
+        이전 지시를|앞의 지시를|ignore previous|ignore all previous";
+    // 개시를 is no poem, and history no story.
+    let whole = ["시를", "poem", "poems", "story", "stories", "joke", "jokes"];
+    holds(&lower, cues) || words(&lower).iter().any(|word| whole.contains(word))
 }
 
 /// Whether a text wants the conversation or a document summed up.
@@ -229,6 +233,7 @@ mod tests {
         );
         assert!(!wants_a_summary("요약본 제출 기한은?"));
         assert!(wants_a_writer("시를 써 줘") && wants_a_writer("Translate this into English"));
+        assert!(!wants_a_writer("업무 개시를 미루면?") && !wants_a_writer("Show the history of changes"));
         assert!(asks("연차 규정 알려줘") && asks("Who pays") && !asks("내 이름은 철수야"));
     }
 }

@@ -34,6 +34,7 @@ async fn bodies_that_do_not_fit_are_refused() {
     let app = app();
     let mut table = String::new();
     let long = format!(r#"{{"agent":"assistant","message":"{}"}}"#, "가".repeat(200_000));
+    let along = format!(r#"{{"agent":"assistant","message":"hi","document":"{}"}}"#, "가".repeat(200_000));
     for body in [
         "",
         "{}",
@@ -45,6 +46,8 @@ async fn bodies_that_do_not_fit_are_refused() {
         r#"{"agent":"assistant","message":"\ud800"}"#,
         r#"{"agent":"nobody","message":"hi"}"#,
         &long,
+        r#"{"agent":"assistant","message":"hi","document":"a\u0000b"}"#,
+        &along,
     ] {
         let shown: String = body.chars().take(50).collect();
         table.push_str(&format!("{} ← {shown}\n", problem(&app, post(RUNS, body)).await));
@@ -60,6 +63,8 @@ async fn bodies_that_do_not_fit_are_refused() {
         400 bad_json ← {"agent":"assistant","message":"\ud800"}
         404 unknown_agent ← {"agent":"nobody","message":"hi"}
         400 bad_input ← {"agent":"assistant","message":"가가가가가가가가가가가가가가가가가가
+        400 bad_input ← {"agent":"assistant","message":"hi","document":"a\
+        400 bad_input ← {"agent":"assistant","message":"hi","document":"가가
     "#]]
     .assert_eq(&table);
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use doran_retrieval::ArticleNumber;
-use doran_retrieval::contract::{Appendix, Article, references};
+use doran_retrieval::contract::{Appendix, Article, Reference, references};
 
 /// The name of an appendix, with an article of it where one is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +23,25 @@ impl fmt::Display for Attached {
 impl Attached {
     /// The first appendix that a text names, and where it stands.
     pub(super) fn find(text: &str) -> Option<(Self, Range<usize>)> {
+        Self::find_all(text).next()
+    }
+
+    /// All appendices that a text names, in order, and where they stand.
+    pub(super) fn find_all(text: &str) -> impl Iterator<Item = (Self, Range<usize>)> {
         const KOREAN: [&str; 6] = ["별지", "별표", "별첨", "붙임", "부속서", "부칙"];
         const ENGLISH: [&str; 4] = ["Exhibit ", "Appendix ", "Schedule ", "Annex "];
-        let mut places: Vec<(usize, &str)> = KOREAN
-            .iter()
-            .chain(&ENGLISH)
-            .flat_map(|word| text.match_indices(*word))
-            .filter(|(at, _)| !text[..*at].ends_with(char::is_alphanumeric))
-            .collect();
-        places.sort_unstable();
-        places.into_iter().find_map(|(start, word)| read(text, start, word, ENGLISH.contains(&word)))
+        let words = KOREAN.iter().chain(&ENGLISH);
+        let mut starts: Vec<(usize, &str)> = words.flat_map(|word| text.match_indices(*word)).collect();
+        starts.sort_unstable();
+        let mut end = 0;
+        starts.into_iter().filter_map(move |(start, word)| {
+            if start < end || text[end..start].ends_with(char::is_alphanumeric) {
+                return None;
+            }
+            let found = read(text, start, word, ENGLISH.contains(&word))?;
+            end = found.1.end;
+            Some(found)
+        })
     }
 
     /// Whether this is the name of an appendix, however that is spaced: `[별지 제1호]` is `별지 1`.
@@ -74,9 +83,17 @@ fn read(text: &str, start: usize, word: &str, english: bool) -> Option<(Attached
     let end = end + if numbered && text[end..].starts_with('호') { '호'.len_utf8() } else { 0 };
     let rest = &text[end..];
     let blank = rest.len() - rest.trim_start().len();
-    let inner = references(rest).into_iter().next().filter(|inner| inner.range.start == blank);
+    let inner = reference_at(&rest[blank..]);
+    let end = if inner.is_some() { end + blank } else { end };
     let range = start..inner.as_ref().map_or(end, |inner| end + inner.range.end);
     Some((Attached { label, article: inner.map(|inner| inner.article) }, range))
+}
+
+/// The reference that a text begins with. What names an article is short, so no more than that is read.
+fn reference_at(text: &str) -> Option<Reference> {
+    const NAME: usize = 64;
+    let near = text.char_indices().nth(NAME).map_or(text, |(end, _)| &text[..end]);
+    references(near).into_iter().next().filter(|first| first.range.start == 0)
 }
 
 #[cfg(test)]

@@ -18,10 +18,10 @@ use super::state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun
 use crate::language::Language;
 use crate::nodes::{Caller, Step, Words, Work, ask_for, call_tools, sorted, tenant, verified_as};
 use crate::source::{Source, SourceKind};
-use crate::state::spoken;
+use crate::state::{is_standing, spoken};
 use crate::tools::Taint;
 
-/// Messages that stay in the working state: this turn and the one before.
+/// Messages that stay in the working state, beside what holds for all of the conversation: this turn and the one before.
 const KEPT_MESSAGES: usize = 4;
 
 /// Decides whether the question is about contracts, and whether a word of it points back. Rules first; a model only
@@ -38,9 +38,10 @@ pub(super) async fn scope_validator(
     let in_scope = match scope(&state.user_message) {
         Scope::In => true,
         _ if own.has_memory() && is_about_memory(&state.user_message) => true,
-        Scope::Out => false,
-        _ if back => true,
-        Scope::Open => {
+        Scope::Open if back => true,
+        Scope::Out if !back => false,
+        // Rules cannot tell "그 내용을 번역해줘", which is about the answer before, from "그럼 오늘 날씨는?".
+        Scope::Open | Scope::Out => {
             let decided =
                 ask_for::<InScope>(&work, &own.models, own.cache.as_ref(), own.scope_request(&state)?)
                     .await?;
@@ -201,8 +202,13 @@ async fn execute(
 
 /// An answer, and what of the messages before it stays.
 fn and_kept(messages: &[Message], answer: Message) -> Changes<Message> {
-    let beyond = (messages.len() + 1).saturating_sub(KEPT_MESSAGES);
-    Changes::remove(messages[..beyond].iter().map(|message| message.id.as_str())).put([answer])
+    let (standing, said): (Vec<&Message>, Vec<&Message>) =
+        messages.iter().partition(|message| is_standing(message));
+    let beyond = (said.len() + 1).saturating_sub(KEPT_MESSAGES);
+    // A client may word what holds anew with every question; the newest wording is the one that holds.
+    let reworded = standing.len().saturating_sub(1);
+    let gone = standing[..reworded].iter().chain(&said[..beyond]).map(|message| message.id.as_str());
+    Changes::remove(gone).put([answer])
 }
 
 /// Adds a place unless it, or a place around it, is there already. Places within it give way to it, and it takes the

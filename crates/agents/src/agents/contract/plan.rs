@@ -1,5 +1,7 @@
 //! What rules propose to look up, and what of all proposals is really new.
 
+use std::borrow::Cow;
+
 use doran_llm::ToolCall;
 use doran_retrieval::contract::references;
 use serde_json::json;
@@ -10,33 +12,72 @@ use super::state::{ContractState, signature};
 /// Most calls of one round.
 const MOST_CALLS: usize = 8;
 
-/// Calls that the question itself names: articles by number, articles by a quoted or known title.
+/// Bytes at either end of a question in which rules look for names. What is longer carries a text along, and its
+/// question stands before or after that.
+const LOOKED_AT: usize = 4 * 1024;
+
+/// Calls that the question itself names: articles by number, articles by a quoted or known title. Each once, and no more
+/// than one round takes.
 pub(super) fn proposed(question: &str, titles: &[String]) -> Vec<ToolCall> {
-    let mut calls = Vec::new();
-    let mut question = question.to_owned();
-    while let Some((attached, range)) = Attached::find(&question) {
-        calls.push(call("get_article_by_index", json!({ "article": attached.to_string() })));
-        question.replace_range(range, " ");
+    let ends = ends_of(question);
+    let mut calls = Proposed::default();
+    let (mut question, mut read) = (String::new(), 0);
+    for (attached, range) in Attached::find_all(&ends) {
+        calls.add("get_article_by_index", json!({ "article": attached.to_string() }));
+        question.push_str(&ends[read..range.start]);
+        question.push(' ');
+        read = range.end;
     }
-    let question = question.as_str();
-    for reference in references(question).iter().filter(|reference| reference.law.is_none()) {
-        calls.push(call("get_article_by_index", json!({ "article": reference.to_string() })));
+    question.push_str(&ends[read..]);
+    for reference in references(&question).iter().filter(|reference| reference.law.is_none()) {
+        calls.add("get_article_by_index", json!({ "article": reference.to_string() }));
     }
-    for title in quoted(question) {
-        calls.push(call("get_article_by_title", json!({ "title": title })));
+    for title in quoted(&question) {
+        calls.add("get_article_by_title", json!({ "title": title }));
     }
     // Longer titles first, so that 손해배상의 예정 is not also taken for 손해배상.
     let mut known: Vec<&String> = titles.iter().filter(|title| title.chars().count() > 1).collect();
     known.sort_by_key(|title| std::cmp::Reverse(title.len()));
-    let mut rest = squeezed(question);
+    let mut rest = squeezed(&question);
     for title in known {
         let bare = squeezed(title);
         if rest.contains(&bare) {
             rest = rest.replace(&bare, " ");
-            calls.push(call("get_article_by_title", json!({ "title": title })));
+            calls.add("get_article_by_title", json!({ "title": title }));
         }
     }
-    calls
+    calls.calls
+}
+
+/// What rules look for articles in: all of a question, or both of its ends.
+pub(super) fn ends_of(question: &str) -> Cow<'_, str> {
+    if question.len() <= 2 * LOOKED_AT {
+        return question.into();
+    }
+    let head = question.floor_char_boundary(LOOKED_AT);
+    let tail = question.ceil_char_boundary(question.len() - LOOKED_AT);
+    format!("{}\n{}", &question[..head], &question[tail..]).into()
+}
+
+/// Calls that rules propose.
+#[derive(Default)]
+struct Proposed {
+    calls: Vec<ToolCall>,
+    signs: Vec<String>,
+}
+
+impl Proposed {
+    fn add(&mut self, name: &str, arguments: serde_json::Value) {
+        if self.calls.len() >= MOST_CALLS {
+            return;
+        }
+        let call = call(name, arguments);
+        let sign = signature(&call);
+        if !self.signs.contains(&sign) {
+            self.signs.push(sign);
+            self.calls.push(call);
+        }
+    }
 }
 
 fn call(name: &str, arguments: serde_json::Value) -> ToolCall {
@@ -124,6 +165,20 @@ mod tests {
                 r#"get_article_by_index({"article":"부칙 제1조"})"#,
                 r#"get_article_by_index({"article":"제3조"})"#,
             ],
+        );
+    }
+
+    #[test]
+    fn however_long_a_question_is_no_more_is_proposed_than_a_round_takes() {
+        let text = "별지 ".repeat(74_000);
+        check(&text, &[], &[r#"get_article_by_index({"article":"별지"})"#]);
+        let text: String = (1..2_000).map(|number| format!("제{number}조 별지 {} ", number % 1000)).collect();
+        assert_eq!(proposed(&text, &[]).len(), MOST_CALLS);
+        let text = format!("제5조와 {}\n위 글은 제7조와 맞아?", "가나다라 ".repeat(40_000));
+        check(
+            &text,
+            &[],
+            &[r#"get_article_by_index({"article":"제5조"})"#, r#"get_article_by_index({"article":"제7조"})"#],
         );
     }
 

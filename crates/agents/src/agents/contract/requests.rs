@@ -149,6 +149,7 @@ impl Contracts {
         let mut messages = vec![Message::system("system", system)];
         messages.extend(kept_apart(&state.collected_info, language));
         messages.extend(beside_places(state, language));
+        messages.extend(state.standing().cloned());
         if previous {
             messages.extend(state.previous_turn());
         }
@@ -179,6 +180,7 @@ impl Contracts {
 /// The question with what was looked up for it, as calls and results of the model.
 fn worked(state: &ContractState, system: String) -> Vec<Message> {
     let mut messages = vec![Message::system("system", system)];
+    messages.extend(state.standing().cloned());
     if state.need_previous_context == Some(true) {
         messages.extend(state.previous_turn());
     }

@@ -1,5 +1,9 @@
 //! What rules can tell about a question: whether it is about contracts, and whether it leans on the turn before.
 
+use doran_retrieval::contract::references;
+
+use super::plan::ends_of;
+
 /// Words of somebody who wants something kept, recalled or forgotten.
 const MEMORY: &[&str] =
     &["기억해", "기억하", "기억나", "기억한", "잊어", "외워", "remember", "recall", "forget"];
@@ -99,39 +103,18 @@ const TALK: &[&str] = &[
     "bye",
 ];
 
-/// What contracts never speak about in these words.
-const ELSEWHERE: &[&str] = &[
-    "날씨",
-    "맛집",
-    "레시피",
-    "요리",
-    "주식",
-    "주가",
-    "로또",
-    "영화",
-    "드라마",
-    "노래",
-    "가수",
-    "축구",
-    "야구",
-    "여행지",
-    "환율",
-    "번역해",
-    "코드 짜",
-    "코드를 짜",
-    "파이썬",
-    "weather",
-    "recipe",
-    "stock price",
-    "lottery",
-    "movie",
-    "song",
-    "football",
-    "translate",
-    "python",
-    "joke",
-    "농담",
-];
+/// What is asked about elsewhere, as whole words. What contracts have as their subject (shares, films, sports, software)
+/// is not among it: whether a question about that is one about a contract, rules cannot tell.
+const ELSEWHERE: &[&str] =
+    &["날씨", "맛집", "레시피", "로또", "농담", "weather", "recipe", "recipes", "lottery", "joke", "jokes"];
+
+/// How somebody asks for work to be done, after its verb.
+const WISHES: &[&str] = &["줘", "주세요", "주십시오", "줄래", "봐"];
+
+/// Ends of words that make a case of something: 날씨가 나쁘면 is asked about a contract, too.
+const CASE: &[&str] = &["면", "때문에", "때문인", "인해", "경우", "경우에", "경우에는", "경우엔", "관계없이"];
+
+const CASE_EN: &[&str] = &["if", "because", "due", "case", "when", "unless"];
 
 /// Words that point back to the turn before, and stand alone or with a particle.
 const BACK: &[&str] = &[
@@ -226,23 +209,46 @@ pub(super) fn scope(question: &str) -> Scope {
     if holds(CONTRACT)
         || words(&lower).any(|word| CONTRACT_START.iter().any(|stem| word.starts_with(stem)))
         || has_word_start(&lower, CONTRACT_EN)
-        || !doran_retrieval::contract::references(question).is_empty()
+        || !references(&ends_of(question)).is_empty()
     {
         return Scope::In;
     }
     if words(&lower).any(|word| TALK.iter().any(|talk| is_talk(word, talk))) || lower.contains("thank you") {
         return Scope::In;
     }
-    if holds(ELSEWHERE) { Scope::Out } else { Scope::Open }
+    let words: Vec<&str> = words(&lower).collect();
+    let elsewhere =
+        words.iter().any(|word| is_whole(word, ELSEWHERE)) && !words.iter().any(|word| is_case(word));
+    if elsewhere || wants_work(&words) { Scope::Out } else { Scope::Open }
+}
+
+fn is_case(word: &str) -> bool {
+    CASE_EN.contains(&word) || CASE.iter().any(|end| word.ends_with(end))
+}
+
+/// Whether somebody wants work done that no contract is needed for: a translation, a program.
+fn wants_work(words: &[&str]) -> bool {
+    let code = words.iter().position(|word| word.starts_with("코드"));
+    let korean = words.iter().enumerate().any(|(at, word)| {
+        let wished = |verb: &str| {
+            let rest = word.strip_prefix(verb)?;
+            let rest = if rest.is_empty() { words.get(at + 1).copied()? } else { rest };
+            WISHES.iter().any(|wish| rest.starts_with(wish)).then_some(())
+        };
+        wished("번역해").is_some() || (wished("짜").is_some() && code.is_some_and(|code| code < at))
+    });
+    korean || words.first() == Some(&"translate")
 }
 
 /// Whether a word of the question points back to the turn before: a whole word, not a syllable inside another.
 pub(super) fn points_back(question: &str) -> bool {
     let lower = question.to_lowercase();
-    words(&lower).any(|word| {
-        BACK_ALONE.contains(&word)
-            || BACK.iter().any(|stem| word.strip_prefix(stem).is_some_and(|rest| PARTICLES.contains(&rest)))
-    })
+    words(&lower).any(|word| BACK_ALONE.contains(&word) || is_whole(word, BACK))
+}
+
+/// Whether a word is one of these, alone or with a particle.
+fn is_whole(word: &str, stems: &[&str]) -> bool {
+    stems.iter().any(|stem| word.strip_prefix(stem).is_some_and(|rest| PARTICLES.contains(&rest)))
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -280,9 +286,15 @@ mod tests {
         ] {
             assert_eq!(scope(question), Scope::In, "{question}");
         }
-        for question in
-            ["오늘 서울 날씨 어때?", "김치찌개 레시피 알려줘", "Tell me a joke", "파이썬으로 정렬해줘"]
-        {
+        for question in [
+            "오늘 서울 날씨 어때?",
+            "김치찌개 레시피 알려줘",
+            "Tell me a joke",
+            "이 문장을 영어로 번역해줘",
+            "이 문장을 번역해 주세요",
+            "정렬하는 코드 좀 짜줘",
+            "Translate this into English",
+        ] {
             assert_eq!(scope(question), Scope::Out, "{question}");
         }
         for question in [
@@ -293,6 +305,49 @@ mod tests {
             "이 회사 이름이 뭐야?",
             "Who wrote this?",
             "삼성전자 5조 원 투자",
+        ] {
+            assert_eq!(scope(question), Scope::Open, "{question}");
+        }
+    }
+
+    #[test]
+    fn a_syllable_inside_a_word_turns_nobody_away() {
+        for question in [
+            "발주가 취소되면 어떻게 되나요?",
+            "사업주가 지켜야 할 의무는 뭐야?",
+            "건물주가 수리해 주나요?",
+            "건축주가 바뀌면?",
+            "입주가 늦어지면 어떻게 돼?",
+            "추가수당은 언제 지급해?",
+            "단가수정은 누가 정해?",
+            "평가수수료는 얼마야?",
+            "선급금 반환율은 얼마야?",
+            "건축구조 변경 비용은 누가 내?",
+            "Who pays for the Songdo site?",
+        ] {
+            assert_eq!(scope(question), Scope::Open, "{question}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_all_articles_is_told_as_fast_as_any() {
+        let begun = std::time::Instant::now();
+        assert_eq!(scope(&"법제1조".repeat(50_000)), Scope::In);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn what_contracts_have_as_their_subject_is_not_turned_away_by_rules() {
+        for question in [
+            "주식은 언제 넘겨야 해?",
+            "환율이 오르면 누가 부담해?",
+            "영화 개봉이 늦어지면?",
+            "파이썬은 몇 버전을 써야 해?",
+            "누가 영어로 번역해?",
+            "을이 매뉴얼도 번역해야 하나요?",
+            "날씨가 나쁘면 공사 기간이 늘어나?",
+            "날씨 때문에 늦어지면?",
+            "What if the weather delays the work?",
         ] {
             assert_eq!(scope(question), Scope::Open, "{question}");
         }

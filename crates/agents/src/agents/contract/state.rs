@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::agents::{AskOptions, Chat, Turn};
 use crate::source::{Source, unmarked};
-use crate::state::{ByMessageId, Progress, asked_now, read_along};
+use crate::state::{ByMessageId, Progress, asked_now, is_standing, read_along};
 use crate::tools::Taint;
 
 /// The state of a conversation about contracts.
@@ -117,10 +117,16 @@ impl ContractState {
     /// The turn before the question: what was asked and what was answered, without marks, since the same numbers mean
     /// other places now.
     pub(crate) fn previous_turn(&self) -> Vec<Message> {
-        let asked = self.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let before = &self.messages[..asked];
+        let said: Vec<&Message> = self.messages.iter().filter(|message| !is_standing(message)).collect();
+        let asked = said.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        let before = &said[..asked];
         let start = before.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        before[start..].iter().map(unmarked).collect()
+        before[start..].iter().copied().map(unmarked).collect()
+    }
+
+    /// What holds for the whole conversation, as it was said last.
+    pub(crate) fn standing(&self) -> Option<&Message> {
+        self.messages.iter().rev().find(|message| is_standing(message))
     }
 
     /// Whether a call with the same tool and arguments was run.

@@ -30,6 +30,8 @@ fn huge_and_broken_messages_get_an_answer_from_every_purpose() {
         "\u{0}\u{1}\u{1b}[2J".repeat(50_000),
         "내 이름은 ".repeat(30_000),
         "a.b, ".repeat(80_000),
+        "0별지".repeat(50_000),
+        "aAnnex ".repeat(50_000),
     ];
     for (at, text) in huge.into_iter().enumerate() {
         // Every purpose for the first ones; the two that read most for all.

@@ -109,6 +109,13 @@ What about that clause? | rag | question | in | back | -
 아까운 연차는 어떻게 하나요? | rag | question | in | - | -
 그 밖의 비용은 누가 내나요? | rag | question | in | - | -
 그림 저작권은 누구에게 있나요? | rag | question | in | - | -
+발주가 취소되면 어떻게 되나요? | rag | question | in | - | -
+단가수정은 누가 정해? | rag | question | in | - | -
+업무 개시를 미루면 어떻게 돼? | rag | question | in | - | -
+Who approves the Songdo site? | rag | question | in | - | -
+그 내용을 영어로 번역해줘 | agent | question | in | back | -
+그럼 오늘 날씨는? | agent | question | out | back | -
+영화 추천해줘 | agent | question | out | - | -
 ";
 
 fn decided(sentence: &str) -> String {
