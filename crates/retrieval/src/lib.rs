@@ -32,7 +32,7 @@ pub use cite::{Citation, Unfounded};
 pub use keyword::{
     Highlight, RamKeyword, Ranking, Segment, SegmentDocument, articles_named, highlights, holds, reasons,
 };
-pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Status};
+pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Status, TakenLibrary};
 pub use local::LocalIndex;
 pub use opensearch::OpenSearchIndex;
 pub use passage::{

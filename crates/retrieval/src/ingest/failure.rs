@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// The most bytes of what was seen. Some of it is quoted from the file, which may go on for megabytes.
+const DETAIL: usize = 1 << 10;
+
 /// Why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -147,9 +150,11 @@ impl FailureKind {
 }
 
 impl Failure {
-    /// A failure, with what was seen.
+    /// A failure, with what was seen; of that no more than a thousand bytes are kept.
     pub fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+        let mut detail = detail.into();
+        detail.truncate(detail.floor_char_boundary(DETAIL));
+        Self { kind, detail }
     }
 
     pub(super) fn corrupt(detail: impl fmt::Display) -> Self {
@@ -177,5 +182,12 @@ mod tests {
             assert!(kind.en().contains("; "), "{kind:?} says no way out");
             assert_eq!(serde_json::to_value(kind).expect("json"), kind.as_str());
         }
+    }
+
+    #[test]
+    fn what_was_seen_is_kept_as_far_as_a_log_needs_it() {
+        assert_eq!(Failure::corrupt("no part").detail, "no part");
+        let long = Failure::corrupt("가".repeat(1 << 20)).detail;
+        assert_eq!(long, "가".repeat(341));
     }
 }

@@ -23,6 +23,9 @@ pub use worker::{Reader, WORKER, worker_main};
 
 use sniff::sniff;
 
+/// The most letters of a title.
+pub(crate) const TITLE: usize = 200;
+
 /// What a file was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,6 +64,18 @@ pub struct Extracted {
     /// How many invisible characters were left out: marks of direction, zero-width and tag characters, in which
     /// orders to a model can hide.
     pub hidden: usize,
+}
+
+impl Extracted {
+    /// The same with a title that a list can show: a heading may go on for megabytes.
+    pub(crate) fn with_short_title(mut self) -> Self {
+        if let Some(title) = &mut self.title
+            && let Some((end, _)) = title.char_indices().nth(TITLE)
+        {
+            title.truncate(end);
+        }
+        self
+    }
 }
 
 /// How much a reader takes on.
@@ -122,5 +137,5 @@ pub fn extract(name: &str, bytes: &[u8], limits: &ReadLimits) -> Result<Extracte
     if extracted.text.trim().is_empty() {
         return Err(Failure::new(FailureKind::NoText, format!("{format:?}")));
     }
-    Ok(extracted)
+    Ok(extracted.with_short_title())
 }

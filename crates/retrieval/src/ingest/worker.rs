@@ -84,7 +84,7 @@ impl Reader {
         // The child has read a hostile file: its answer is believed no more than the file.
         let found: Result<Extracted, Failure> = serde_json::from_slice(&output)
             .map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
-        let found = found?;
+        let found = found.map_err(|failure| Failure::new(failure.kind, failure.detail))?.with_short_title();
         let ordered = found.pages.windows(2).all(|pair| pair[0] <= pair[1]);
         let inside = found.pages.iter().all(|start| found.text.is_char_boundary(*start));
         if found.text.len() > self.limits.text || !ordered || !inside {

@@ -1,7 +1,7 @@
 //! Puts down what a reader finds as Markdown: headings, paragraphs, lists, tables, pages.
 
 use super::words::{clean, one_line};
-use super::{Extracted, Failure, FailureKind, Format, ReadLimits};
+use super::{Extracted, Failure, FailureKind, Format, ReadLimits, TITLE};
 
 /// The most columns of a table. A sheet has 16,384; nobody reads them.
 const COLUMNS: usize = 200;
@@ -42,7 +42,7 @@ impl Writer {
     pub(super) fn title(&mut self, title: &str) {
         let title = one_line(&clean(title).0);
         if self.title.is_none() && !title.is_empty() {
-            self.title = Some(title.chars().take(200).collect());
+            self.title = Some(title.chars().take(TITLE).collect());
         }
     }
 

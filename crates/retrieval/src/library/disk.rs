@@ -185,17 +185,22 @@ pub(super) fn load(root: &Path) -> io::Result<Vec<Record>> {
     for tenant in directories(root)? {
         for collection in directories(&tenant)? {
             for document in directories(&collection)? {
-                match read(&record(&document))? {
-                    Some(found) if directory(root, &found.key()) == document => {
+                match read(&record(&document)) {
+                    Ok(Some(found)) if directory(root, &found.key()) == document => {
                         if found.state != State::Removing {
                             tidy(&document, &found)?;
                         }
                         records.push(found);
                     }
-                    Some(found) => {
+                    Ok(Some(found)) => {
                         tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone");
                     }
-                    None => erase(&document)?,
+                    Ok(None) => erase(&document)?,
+                    // One that says nothing must not take all others with it.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        tracing::warn!(path = %document.display(), %error, "a record that cannot be read is left alone");
+                    }
+                    Err(error) => return Err(error),
                 }
             }
         }
@@ -215,7 +220,12 @@ pub(super) fn peek(root: &Path) -> io::Result<Vec<Record>> {
     for tenant in inside(root)? {
         for collection in inside(&tenant)? {
             for document in inside(&collection)? {
-                found.extend(read(&record(&document))?);
+                match read(&record(&document)) {
+                    Ok(record) => found.extend(record),
+                    // Whoever opens the library tells of it.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
     }
@@ -234,6 +244,13 @@ fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// What is known of a record of any layout.
+#[derive(serde::Deserialize)]
+struct Made {
+    layout: u32,
+}
+
+/// The record in a file, if there is one. One that is none is invalid data; one of a newer layout is an error of its own.
 fn read(path: &Path) -> io::Result<Option<Record>> {
     let bytes = match File::open(path) {
         Ok(file) => {
@@ -244,18 +261,23 @@ fn read(path: &Path) -> io::Result<Option<Record>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let found: Record = serde_json::from_slice(&bytes)
-        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
-    if found.layout > LAYOUT {
+    let odd = |error: serde_json::Error| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
+    };
+    let made: Made = serde_json::from_slice(&bytes).map_err(odd)?;
+    if made.layout > LAYOUT {
         return Err(io::Error::other(format!("{} is of a newer doran", path.display())));
     }
-    Ok(Some(found))
+    serde_json::from_slice(&bytes).map(Some).map_err(odd)
 }
 
 /// The text that was read from a document.
 pub(super) fn extracted(path: &Path) -> io::Result<Option<Extracted>> {
     match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+        Ok(bytes) => {
+            let kept: Extracted = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+            Ok(Some(kept.with_short_title()))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }

@@ -14,6 +14,7 @@
 
 pub(crate) mod disk;
 mod error;
+mod open;
 mod record;
 mod shelf;
 mod sync;
@@ -31,6 +32,7 @@ use crate::ingest::{ReadLimits, Reader};
 use crate::passage::{Document, DocumentId, DocumentKind, Tenant, is_collection_name};
 use crate::retriever::Index;
 pub use error::LibraryError;
+pub use open::TakenLibrary;
 pub use record::{State, Status};
 
 use record::{Incoming, Key, Record};
@@ -128,48 +130,6 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Library {
-    /// Opens the library in a directory, makes it if need be, and goes on with what was left undone. One process at a
-    /// time may have it open.
-    pub async fn open(
-        root: &Path,
-        index: Arc<dyn Index>,
-        options: LibraryOptions,
-    ) -> Result<Self, LibraryError> {
-        let path = root.to_owned();
-        let (lock, records) =
-            disk::blocking(root, move || Ok((disk::lock(&path)?, disk::load(&path)?))).await?;
-        let mut shelf = Shelf::default();
-        let mut removing = Vec::new();
-        for record in records {
-            match record.state {
-                State::Removing => removing.push(record.key()),
-                _ => shelf.take(record.interrupted()),
-            }
-        }
-        let workers = options.workers;
-        if workers > 0 {
-            // A process that was killed may have left some.
-            shelf.leave_words();
-        }
-        let (changed, _) = watch::channel(0);
-        let inner = Arc::new(Inner {
-            root: root.to_owned(),
-            index,
-            options,
-            shelf: Mutex::new(shelf),
-            wake: Notify::new(),
-            changed,
-            _lock: lock,
-        });
-        for key in removing {
-            inner.index.remove(&key.tenant, &key.id).await?;
-            let path = disk::directory(&inner.root, &key);
-            disk::blocking(root, move || disk::erase(&path)).await?;
-        }
-        let tasks = (0..workers).map(|_| tokio::spawn(work::work(inner.clone()))).collect();
-        Ok(Self { inner, workers: Arc::new(Workers(Mutex::new(tasks))) })
-    }
-
     /// Where the files of a library were taken from, by document. The library stays with the process that has it.
     pub fn origins(root: &Path) -> std::io::Result<HashMap<DocumentId, String>> {
         let records = disk::peek(root)?;

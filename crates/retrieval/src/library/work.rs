@@ -10,7 +10,7 @@ use super::shelf::Job;
 use super::{Inner, LibraryError, disk};
 use crate::ingest::{Extracted, Failure, FailureKind};
 use crate::passage::{Document, Passage};
-use crate::split::{CUT, split};
+use crate::split::{CUT, split_within_reason};
 
 /// How long a removal that failed waits before it is tried again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -147,10 +147,10 @@ async fn index(
     let record = record.clone();
     let cut = disk::blocking(&inner.root, move || {
         let document = disk::whole(&record, &record.kind, extracted);
-        let passages = split(&document);
-        Ok((document, passages))
+        Ok(split_within_reason(&document).map(|passages| (document, passages)))
     });
-    let (document, passages): (Document, Vec<Passage>) = cut.await.map_err(|error| disk_failed(&error))?;
+    let cut: Option<(Document, Vec<Passage>)> = cut.await.map_err(|error| disk_failed(&error))?;
+    let (document, passages) = cut.ok_or_else(too_many)?;
     if passages.is_empty() {
         return Err(Failure::new(FailureKind::NoText, "no passages"));
     }
@@ -179,6 +179,11 @@ async fn index(
         inner.drop_version(key, &old).await;
     }
     Ok(())
+}
+
+/// What is said of a text that falls into more passages than one file may have.
+pub(super) fn too_many() -> Failure {
+    Failure::new(FailureKind::TooLarge, "too many passages")
 }
 
 fn disk_failed(error: &LibraryError) -> Failure {

@@ -1,8 +1,9 @@
 //! The parts of a document that is written in articles.
 
 use std::ops::Range;
+use std::rc::Rc;
 
-use super::Part;
+use super::{Part, short};
 use crate::contract::{Article, Contract};
 use crate::passage::{Document, DocumentKind};
 
@@ -18,7 +19,7 @@ pub(super) fn parts(document: &Document) -> Option<Vec<Part>> {
     let mut parts: Vec<Part> =
         contract.articles.iter().map(|article| part(&contract, article, text)).collect();
     for appendix in &contract.appendices {
-        let heading = format!("{} {}", appendix.label, appendix.title).trim().to_owned();
+        let heading: Rc<str> = format!("{} {}", appendix.label, appendix.title).trim().into();
         let mut start = appendix.range.start;
         for article in &appendix.articles {
             parts.push(between(start..article.range.start, &heading));
@@ -58,14 +59,14 @@ fn part(contract: &Contract, article: &Article, text: &str) -> Part {
     Part {
         words: if alone { article.body.clone() } else { article.range.clone() },
         range: article.range.clone(),
-        headings: contract.headings(article),
+        headings: contract.headings(article).into_iter().map(Rc::from).collect(),
         article: Some(article.number),
         seams: seams.collect(),
     }
 }
 
-fn between(range: Range<usize>, heading: &str) -> Part {
-    Part { words: range.clone(), range, headings: vec![heading.to_owned()], article: None, seams: Vec::new() }
+fn between(range: Range<usize>, heading: &Rc<str>) -> Part {
+    Part { words: range.clone(), range, headings: vec![heading.clone()], article: None, seams: Vec::new() }
 }
 
 /// Adds what no part holds, so that no word is lost: the preamble, chapters' headings with text, signatures.
@@ -73,9 +74,12 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
     let mut all = Vec::new();
     let mut at = 0;
     let mut headings = Headings::default();
+    // Asked for in order, as they stand in the text.
+    let mut chapters = contract.chapters.iter().peekable();
     let mut rest = |range: Range<usize>| {
+        while chapters.next_if(|chapter| chapter.range.start < range.start).is_some() {}
         // The heading of a chapter is in the titles of its articles already.
-        let chapter = contract.chapters.iter().find(|chapter| range.contains(&chapter.range.start));
+        let chapter = chapters.peek().filter(|chapter| chapter.range.start < range.end);
         let line = chapter.map(|chapter| {
             text[chapter.range.start..].find('\n').map_or(text.len(), |end| chapter.range.start + end)
         });
@@ -116,14 +120,15 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
 #[derive(Default)]
 struct Headings {
     read: usize,
-    above: Vec<(usize, String)>,
+    above: Vec<(usize, Rc<str>)>,
 }
 
 impl Headings {
     /// Those above a heading that stands at a place; none where no heading stands.
-    fn above(&mut self, text: &str, place: usize) -> Vec<String> {
-        let heading =
-            |line: &str| super::blocks::heading(line.trim()).map(|(level, words)| (level, words.to_owned()));
+    fn above(&mut self, text: &str, place: usize) -> Vec<Rc<str>> {
+        let heading = |line: &str| {
+            super::blocks::heading(line.trim()).map(|(level, words)| (level, Rc::<str>::from(short(words))))
+        };
         for (level, words) in text[self.read.min(place)..place].lines().filter_map(heading) {
             self.above.retain(|(higher, _)| *higher < level);
             self.above.push((level, words));

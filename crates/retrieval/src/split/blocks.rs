@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::short;
+
 /// A block, as bytes of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Block {
@@ -35,8 +37,12 @@ pub(super) fn blocks(text: &str, within: Range<usize>) -> Vec<Block> {
             found.close();
         } else if let Some((level, heading)) = heading(words) {
             found.close();
-            let words = range.end - heading.len()..range.end;
+            let whole = range.end - heading.len()..range.end;
+            let words = whole.start..whole.start + short(heading).len();
+            let cut = words != whole;
             found.blocks.push(Block::Heading { level, words });
+            // No word is lost: what does not fit into a title is a passage.
+            found.blocks.extend(cut.then_some(Block::Paragraph(whole)));
         } else if words.starts_with('|') {
             found.join(Kind::Table, range);
         } else {

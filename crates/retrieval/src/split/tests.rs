@@ -1,5 +1,7 @@
 //! What splitting promises, on small texts.
 
+use std::time::{Duration, Instant};
+
 use super::*;
 use crate::passage::DocumentKind;
 
@@ -138,11 +140,68 @@ fn nothing_is_lost_when_a_long_paragraph_is_cut() {
 }
 
 #[test]
-fn many_lines_and_one_endless_word_are_cut_in_one_pass() {
-    // Quadratic work would take minutes here.
-    for text in ["짧은 줄\n\n".repeat(200_000), "가".repeat(3_000_000), "제5조에 따라\n".repeat(200_000)]
-    {
-        let document = Document::new("d", "t", text);
-        assert!(split(&document).len() > 1000);
+fn a_heading_without_end_names_passages_shortly_and_loses_no_word() {
+    let heading = "가나다라 ".repeat(8_000);
+    let words = format!("{heading}\n\n{}", "글.\n\n".repeat(10_000));
+    let passages = sound(&Document::new("d", "규정", format!("# {words}")));
+    let named = format!("규정 › {}", heading.chars().take(HEADING).collect::<String>());
+    assert!(passages.iter().all(|passage| passage.title == named), "{}", passages[0].title);
+    assert_eq!(bare(&passages.iter().map(|passage| passage.text.as_str()).collect::<String>()), bare(&words));
+    let articles = format!("# {heading}\n제1조(목적) 정한다.\n제2조(끝) 끝.\n# {heading}\n## 주차\n글.");
+    assert!(sound(&Document::new("d", "규정", articles)).iter().all(|p| p.title.len() <= TITLE));
+    // Many files have their first heading for a title, which is as short.
+    let title: String = heading.chars().take(ingest::TITLE).collect();
+    assert_eq!(sound(&Document::new("d", &title, format!("# {heading}\n\n글.")))[0].title, title);
+}
+
+#[test]
+fn of_headings_that_are_too_long_together_the_nearest_stay() {
+    let long = |level: usize| format!("{level}{}", "가".repeat(HEADING - 1));
+    let text: String = (1..=6).map(|level| format!("{} {}\n\n", "#".repeat(level), long(level))).collect();
+    let passages = sound(&Document::new("d", "규정", format!("{text}글.")));
+    assert_eq!(passages[0].title, format!("규정 › {} › {} › {}", long(4), long(5), long(6)));
+}
+
+#[test]
+fn passages_that_take_too_much_memory_are_refused() {
+    let document = Document::new("d", "t", "글.\n\n".repeat(100));
+    let most = 100 * (size_of::<Passage>() + "t글.".len());
+    assert_eq!(cut(&document, most).map(|passages| passages.len()), Some(100));
+    assert!(cut(&document, most - 1).is_none());
+    assert_eq!(split_within_reason(&document), Some(split(&document)));
+}
+
+/// The shortest of three times that it takes to cut a text of this size.
+fn time(text: impl Fn(usize) -> String, size: usize) -> Duration {
+    let document = Document::new("d", "t", text(size));
+    let once = |_: usize| {
+        let began = Instant::now();
+        assert!(!split(&document).is_empty());
+        began.elapsed()
+    };
+    (0..3).map(once).min().unwrap_or_default()
+}
+
+#[test]
+fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
+    let articles = |count: usize| (1..=count).map(|at| format!("제{at}조\n")).collect::<String>();
+    let texts: [(&str, &dyn Fn(usize) -> String); 6] = [
+        ("lines", &|size| "짧은 줄\n\n".repeat(size)),
+        ("one word", &|size| "가".repeat(20 * size)),
+        ("mentions", &|size| "제5조에 따라\n".repeat(size)),
+        ("articles, and the first again and again", &|size| {
+            format!("{}x\n제{}조\n{}", articles(size), size + 1, "제1조\n".repeat(size))
+        }),
+        ("a chapter to every article", &|size| {
+            (1..=size).map(|at| format!("제{at}장\n제{at}조 글이다.\n")).collect()
+        }),
+        ("a heading to every article", &|size| {
+            (1..=size).map(|at| format!("# 제{at}조\n글이다.\n# 덧붙임\n## 더\n글.\n")).collect()
+        }),
+    ];
+    for (name, text) in texts {
+        let (small, large) = (time(text, 2_000), time(text, 16_000));
+        // Work that grows with the square would take 64 times as long.
+        assert!(large < small * 28, "{name}: {small:?}, then {large:?}");
     }
 }

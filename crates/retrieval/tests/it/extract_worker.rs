@@ -8,17 +8,19 @@ use std::sync::Arc;
 
 use doran_retrieval::ingest::{self, ReadLimits, Reader};
 use doran_retrieval::{
-    Document, DocumentId, DocumentKind, Index, Library, LibraryOptions, LocalIndex, NewDocument, RamKeyword,
-    Tenant, split,
+    Document, DocumentId, DocumentKind, Index, Library, LibraryOptions, LocalIndex, NewDocument, Tenant,
+    split,
 };
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     match args.next().as_deref() {
         Some(ingest::WORKER) => ingest::worker_main(),
-        Some("__library") => match (args.next(), args.next()) {
-            (Some(root), Some(files)) => library(Path::new(&root), Path::new(&files)),
-            (_, _) => ExitCode::from(2),
+        Some("__library") => match (args.next(), args.next(), args.next()) {
+            (Some(root), Some(search), Some(files)) => {
+                library(Path::new(&root), Path::new(&search), Path::new(&files))
+            }
+            (_, _, _) => ExitCode::from(2),
         },
         Some("__index") => match (args.next(), args.next().and_then(|first| first.parse().ok())) {
             (Some(root), Some(first)) => index(Path::new(&root), first),
@@ -55,7 +57,7 @@ fn index(root: &Path, first: usize) -> ExitCode {
 }
 
 /// Takes every file of a directory into the library, again and again, until somebody ends this.
-fn library(root: &Path, files: &Path) -> ExitCode {
+fn library(root: &Path, search: &Path, files: &Path) -> ExitCode {
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
     else {
         return ExitCode::FAILURE;
@@ -63,8 +65,10 @@ fn library(root: &Path, files: &Path) -> ExitCode {
     let done: std::io::Result<()> = runtime.block_on(async {
         let reader = Reader::new(ReadLimits::default(), 2);
         let options = LibraryOptions { reader, workers: 2, ..LibraryOptions::default() };
-        let index = Arc::new(RamKeyword::default());
-        let library = Library::open(root, index, options).await.map_err(std::io::Error::other)?;
+        let taken = Library::take(root).await.map_err(std::io::Error::other)?;
+        let index = Arc::new(LocalIndex::open(search, None).await.map_err(std::io::Error::other)?);
+        let library = Library::open_in_step(taken, index, options, |_| false).await;
+        let library = library.map_err(std::io::Error::other)?;
         for entry in std::fs::read_dir(files)? {
             let entry = entry?;
             let new = NewDocument {

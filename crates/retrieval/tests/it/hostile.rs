@@ -1,6 +1,7 @@
 //! Files made to do harm, each with what must come of it. The numbers are those of the book of hostile inputs.
 
 use std::io::{Cursor, Write};
+use std::time::{Duration, Instant};
 
 use doran_retrieval::ingest::{FailureKind, ReadLimits};
 use doran_retrieval::{Document, split};
@@ -23,7 +24,7 @@ async fn check(case: &str, name: &str, bytes: &[u8], expected: Expected) {
     }
 }
 
-fn zipped(parts: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn zipped(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut file = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in parts {
         file.start_file(*name, SimpleFileOptions::default()).expect("a part");
@@ -34,7 +35,7 @@ fn zipped(parts: &[(&str, &[u8])]) -> Vec<u8> {
 
 const WORD: &str = "xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'";
 
-fn docx(body: &str) -> Vec<u8> {
+pub(crate) fn docx(body: &str) -> Vec<u8> {
     let document = format!("<w:document {WORD}><w:body>{body}</w:body></w:document>");
     zipped(&[("word/document.xml", document.as_bytes())])
 }
@@ -231,15 +232,29 @@ async fn c117_parts_that_point_outside_are_refused() {
 
 #[tokio::test]
 async fn c120_many_lines_and_one_endless_word_take_time_in_proportion() {
-    let lines = "짧다\n".repeat(1_000_000);
-    let word = "가".repeat(3_400_000);
-    for (case, text) in [("a million lines", &lines), ("a word of 10 MB", &word)] {
-        let Some(found) = read(&reader(ReadLimits::default()), "a.txt", text.as_bytes()).await else {
-            return;
-        };
-        let found = found.expect(case);
-        let passages = split(&Document::new("d", "t", found.text));
-        assert!(passages.len() > 1000, "{case}");
+    let articles = |count: usize| (1..=count).map(|at| format!("제{at}조\n")).collect::<String>();
+    let cases: [(&str, &dyn Fn(usize) -> String, usize); 4] = [
+        ("a million lines", &|count| "짧다\n".repeat(count), 1_000_000),
+        ("many paragraphs", &|count| "짧다\n\n".repeat(count), 300_000),
+        ("a word of 10 MB", &|count| "가".repeat(count), 3_400_000),
+        (
+            "many articles, and the first again and again",
+            &|count| format!("{}x\n제{}조\n{}", articles(count), count + 1, "제1조\n".repeat(9 * count)),
+            20_000,
+        ),
+    ];
+    for (case, text, count) in cases {
+        let mut times = Vec::new();
+        for text in [text(count / 8), text(count)] {
+            let began = Instant::now();
+            let Some(found) = read(&reader(ReadLimits::default()), "a.txt", text.as_bytes()).await else {
+                return;
+            };
+            assert!(!split(&Document::new("d", "t", found.expect(case).text)).is_empty(), "{case}");
+            times.push(began.elapsed());
+        }
+        // Work that grows with the square would take 64 times as long; beside this other tests run.
+        assert!(times[1] < times[0] * 28 + Duration::from_secs(1), "{case}: {times:?}");
     }
 }
 

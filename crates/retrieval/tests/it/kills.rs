@@ -1,30 +1,54 @@
 //! The library, killed again and again while it takes files in.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use doran_retrieval::ingest::ReadLimits;
-use doran_retrieval::{Library, LibraryOptions, RamKeyword, State, Tenant};
+use doran_retrieval::{Filter, Index, Library, LibraryOptions, LocalIndex, RamKeyword, State, Tenant};
 
 use crate::{WORKER, fresh, reader};
 
 const KILLS: u64 = 50;
 const FILES: usize = 6;
 
+async fn opened(root: &Path, index: &Arc<LocalIndex>, workers: usize) -> Library {
+    let reader = reader(ReadLimits::default());
+    let options = LibraryOptions { reader, workers, ..LibraryOptions::default() };
+    let taken = Library::take(root).await.expect("nobody has it");
+    Library::open_in_step(taken, index.clone(), options, |_| false).await.expect("a library")
+}
+
+/// The documents in the index, with how many passages each has.
+async fn indexed(index: &LocalIndex) -> Vec<(String, usize)> {
+    let listed = index.list(&Tenant::new("t"), &Filter::default()).await.expect("a list");
+    let mut all: Vec<_> = listed.iter().map(|one| (one.id.as_str().to_owned(), one.passages)).collect();
+    all.sort();
+    all
+}
+
+/// The same as the library has it.
+fn ready(library: &Library) -> Vec<(String, usize)> {
+    let listed = library.list(&Tenant::new("t")).into_iter().filter(|status| status.state == State::Ready);
+    let mut all: Vec<_> = listed.map(|one| (one.id.as_str().to_owned(), one.passages)).collect();
+    all.sort();
+    all
+}
+
 #[tokio::test]
 async fn c122_killed_fifty_times_every_document_is_there_once() {
     if crate::read(&reader(ReadLimits::default()), "a.txt", b"x").await.is_none() {
         return;
     }
-    let (root, files) = (fresh("kills"), fresh("kills-files"));
+    let (root, search, files) = (fresh("kills"), fresh("kills-search"), fresh("kills-files"));
     for at in 0..FILES {
         let words = format!("문서 {at}번의 글이다.\n\n").repeat(200 * (at + 1));
         std::fs::write(files.join(format!("{at}.txt")), words).expect("a file");
     }
     for kill in 0..KILLS {
         let mut child = Command::new(WORKER)
-            .args(["__library".as_ref(), root.as_os_str(), files.as_os_str()])
+            .args(["__library".as_ref(), root.as_os_str(), search.as_os_str(), files.as_os_str()])
             .stdin(Stdio::null())
             .spawn()
             .expect("a library");
@@ -34,17 +58,27 @@ async fn c122_killed_fifty_times_every_document_is_there_once() {
         child.kill().expect("killed");
         child.wait().expect("gone");
     }
-    let index = Arc::new(RamKeyword::default());
-    let options =
-        LibraryOptions { reader: reader(ReadLimits::default()), workers: 2, ..LibraryOptions::default() };
-    let library = Library::open(&root, index.clone(), options).await.expect("a library");
+    let index = Arc::new(LocalIndex::open(&search, None).await.expect("an index"));
     let tenant = Tenant::new("t");
+    let idle = opened(&root, &index, 0).await;
+    for status in idle.list(&tenant).into_iter().filter(|status| status.state.is_pending()) {
+        idle.cancel(&tenant, &status.id).await.expect("given up");
+    }
+    assert_eq!(
+        indexed(&index).await,
+        ready(&idle),
+        "nothing is found of what was not ready when it was given up"
+    );
+    idle.close().await;
+
+    let library = opened(&root, &index, 2).await;
     library.settled().await;
-    for status in library.list(&tenant).into_iter().filter(|status| status.state == State::Failed) {
-        // Killed each time it was read: held to be the cause until a person says otherwise.
+    for status in library.list(&tenant).into_iter().filter(|status| status.state != State::Ready) {
+        // Given up above, or killed each time it was read: held to be the cause until a person says otherwise.
         library.retry(&tenant, &status.id).await.expect("tried");
     }
     library.settled().await;
+    assert_eq!(indexed(&index).await, ready(&library), "each document is found, whole and once");
     let fresh_index = RamKeyword::default();
     let rebuilt = library.rebuild(&fresh_index).await.expect("rebuilt");
     let listed = library.list(&tenant);

@@ -13,11 +13,11 @@ use doran_retrieval::{
 
 use crate::{fresh, reader};
 
-fn options() -> LibraryOptions {
+pub(crate) fn options() -> LibraryOptions {
     LibraryOptions { reader: reader(ReadLimits::default()), workers: 2, ..LibraryOptions::default() }
 }
 
-fn new(tenant: &str, name: &str, words: &str) -> NewDocument {
+pub(crate) fn new(tenant: &str, name: &str, words: &str) -> NewDocument {
     NewDocument {
         tenant: Tenant::new(tenant),
         name: name.into(),
@@ -27,17 +27,17 @@ fn new(tenant: &str, name: &str, words: &str) -> NewDocument {
     }
 }
 
-async fn open(root: &Path, index: &Arc<RamKeyword>) -> Library {
+pub(crate) async fn open(root: &Path, index: &Arc<RamKeyword>) -> Library {
     Library::open(root, index.clone(), options()).await.expect("a library")
 }
 
-async fn found(index: &dyn Index, tenant: &str, words: &str) -> Vec<String> {
+pub(crate) async fn found(index: &dyn Index, tenant: &str, words: &str) -> Vec<String> {
     let hits = index.retrieve(&Question::new(Tenant::new(tenant), words, 10)).await.expect("hits");
     hits.into_iter().map(|hit| hit.passage.text).collect()
 }
 
 /// Every file below a directory.
-fn files(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(root).into_iter().flatten() {
         let path = entry.expect("an entry").path();
@@ -47,11 +47,11 @@ fn files(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether the machine has a jail; without one nothing is read, and that is said.
-async fn has_jail() -> bool {
+pub(crate) async fn has_jail() -> bool {
     crate::read(&reader(ReadLimits::default()), "a.txt", b"x").await.is_some()
 }
 
-async fn settled(library: &Library, tenant: &str) -> Vec<Status> {
+pub(crate) async fn settled(library: &Library, tenant: &str) -> Vec<Status> {
     library.settled().await;
     library.list(&Tenant::new(tenant))
 }

@@ -8,6 +8,7 @@ mod kills;
 mod library;
 mod local;
 mod opensearch;
+mod starts;
 
 use std::path::{Path, PathBuf};
 

@@ -23,6 +23,7 @@ pub(super) fn parse(text: &str) -> Contract {
         end: 0,
         level: None,
         heading: None,
+        has_words: false,
     };
     reading.contract.named = style != Style::Numbered;
     let mut start = 0;
@@ -87,6 +88,8 @@ struct Reading<'a> {
     level: Option<usize>,
     /// The first Markdown heading inside the open article, if no article follows: where the words before it end.
     heading: Option<usize>,
+    /// Whether an article that is closed has words under its heading.
+    has_words: bool,
 }
 
 impl Reading<'_> {
@@ -161,6 +164,7 @@ impl Reading<'_> {
         if place == Place::Article && number.number == 1 && number.branch == 0 && self.only_headings() {
             // All so far was a table of contents.
             self.contract.articles.clear();
+            self.has_words = false;
             self.contract.chapters.truncate(1);
             return Some(place);
         }
@@ -184,9 +188,11 @@ impl Reading<'_> {
         }
     }
 
+    /// Whether no article so far has words. Of the open one only the line of its heading counts, which ends in words if
+    /// there are any.
     fn only_headings(&self) -> bool {
-        let articles = &self.contract.articles;
-        articles.len() > 1 && articles.iter().all(|article| self.text[article.body.clone()].trim().is_empty())
+        let [_, .., last] = &self.contract.articles[..] else { return false };
+        !self.has_words && self.text[last.body.clone()].trim_end().is_empty()
     }
 
     fn articles(&mut self) -> Option<&mut Vec<Article>> {
@@ -209,6 +215,8 @@ impl Reading<'_> {
             Place::Article | Place::AppendixArticle => {
                 if let Some(article) = self.articles().and_then(|articles| articles.last_mut()) {
                     end_article(article, text, end);
+                    let has_words = !article.body.is_empty();
+                    self.has_words |= has_words && self.place == Place::Article;
                 }
                 if self.place == Place::AppendixArticle {
                     self.end_appendix();

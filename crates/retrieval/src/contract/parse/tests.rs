@@ -106,6 +106,13 @@ fn a_table_of_contents_is_not_the_contract() {
     let contract = parse(text);
     assert_eq!(contract.articles.len(), 2);
     assert!(text[contract.articles[0].range.clone()].ends_with("정한다."));
+    // Neither are two of them; but articles with words are, whatever is listed behind them.
+    let list = "제1조(목적)\n제2조(정의)\n";
+    let text = format!("{list}\n{list}\n제1조(목적) 정한다.\n제2조(정의)\n뜻이다.\n{list}");
+    assert_eq!(
+        numbers(&text),
+        ["제1조: 제1조(목적) 정한다.", "제2조: 제2조(정의)/뜻이다./제1조(목적)/제2조(정의)"]
+    );
 }
 
 #[test]

@@ -391,6 +391,18 @@ impl Shelf {
         news.then(|| record.key())
     }
 
+    /// What was ready cannot be found any more. It is kept, and can be tried again.
+    pub(super) fn unready(&mut self, key: &Key, failure: Failure) {
+        let Some(record) = self.held.get_mut(&at(key)).map(|held| &mut held.record) else { return };
+        let Some(Ready { hash, bytes, .. }) = record.ready.take() else { return };
+        record.changed_at = now();
+        if record.state == State::Ready {
+            record.state = State::Failed;
+            record.failure = Some(failure);
+        }
+        record.incoming.get_or_insert(Incoming { hash, bytes });
+    }
+
     pub(super) fn failed(&mut self, key: &Key, wanted: u64, failure: Failure) {
         if let Some(held) = self.held.get_mut(&at(key)).filter(|held| held.wanted == wanted) {
             held.record.state = State::Failed;

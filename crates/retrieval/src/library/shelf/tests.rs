@@ -43,6 +43,31 @@ fn a_version_that_was_overtaken_is_given_back() {
 }
 
 #[test]
+fn what_is_not_ready_any_more_can_be_tried_again() {
+    let mut shelf = Shelf::default();
+    shelf.put(queued("a", "x"));
+    let job = shelf.next().expect("a job");
+    let (key, incoming) = (job.record.key(), job.incoming.clone());
+    let ready = Ready {
+        hash: incoming.hash.clone(),
+        bytes: incoming.bytes,
+        version: "v".into(),
+        title: "x".into(),
+        format: crate::ingest::Format::Text,
+        passages: 1,
+        pages: 0,
+        hidden: 0,
+        kind: DocumentKind::General,
+        cut: CUT,
+    };
+    shelf.found(&key, job.wanted, ready);
+    shelf.unready(&key, Failure::new(crate::ingest::FailureKind::TooLarge, ""));
+    let record = shelf.record(&key).expect("there");
+    assert_eq!((record.state, record.incoming, record.ready), (State::Failed, Some(incoming), None));
+    assert_eq!(shelf.again(&key, &[State::Failed]).map(|status| status.state), Some(State::Queued));
+}
+
+#[test]
 fn there_is_an_end_to_what_a_tenant_may_hand_in() {
     let options = LibraryOptions { waiting: 1, bytes: 25, ..LibraryOptions::default() };
     let mut shelf = Shelf::default();
