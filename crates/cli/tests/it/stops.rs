@@ -46,6 +46,9 @@ fn until_shown(screen: &mut impl Read, words: &str) {
         let read = screen.read(&mut bytes).expect("a screen");
         assert!(read > 0, "it ended without `{words}`: {}", String::from_utf8_lossy(&seen));
         seen.extend_from_slice(&bytes[..read]);
+        // After this the program waits for another question, and nothing more is shown.
+        let screen = String::from_utf8_lossy(&seen);
+        assert!(!screen.contains("실행이 계속 기다립니다"), "the run was left alone: {screen}");
     }
 }
 
