@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use doran_engine::log;
 use doran_engine::store::{EntryKind, History, NewEntry, RamStore, Status, StoreError, Upkeep};
-use doran_engine::{Bot, Cx, EngineError, Graph, NodeError, Runtime, RuntimeOptions, Snap, StartOptions, State, node};
+use doran_engine::{
+    Bot, Cx, EngineError, Graph, NodeError, Runtime, RuntimeOptions, Snap, StartOptions, State, node,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -411,7 +413,7 @@ async fn a_state_that_cannot_be_read_back_has_no_snapshot_and_its_thread_goes_on
         Ok::<_, NodeError>(Shy::update().text("x".repeat(20_000)).n(state.n + 1))
     });
     let graph = Graph::named()
-        .node("a", grows.when(|state: &Shy| state.n % 20 != 0, "a", "b"))
+        .node("a", grows.when(|state: &Shy| !state.n.is_multiple_of(20), "a", "b"))
         .node("b", node(|_: Snap<Shy>| async { Ok::<_, NodeError>(Shy::update()) }).end())
         .start("a")
         .build()

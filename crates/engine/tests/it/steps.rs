@@ -10,8 +10,8 @@ use doran_engine::{
 use serde::{Deserialize, Serialize};
 
 use crate::support::{
-    AtCall, Calls, GatedStore, Notes, NotesUpdate, Verdict, bot, bot_on, crash_and_take_over, does, ms, only, ram, rest, run, say, says, thread,
-    trace, traced,
+    AtCall, Calls, GatedStore, Notes, NotesUpdate, Verdict, bot, bot_on, crash_and_take_over, does, ms, only,
+    ram, rest, run, say, says, thread, trace, traced,
 };
 
 #[tokio::test]

@@ -343,11 +343,14 @@ fn more_clauses(text: &str, mut at: usize, found: &mut Vec<Reference>) -> usize 
     at
 }
 
+/// No name of a statute is longer than this, in bytes.
+const LONGEST_LAW: usize = 256;
+
 /// The statute named right before a reference.
 fn law_before(before: &str) -> Option<String> {
-    let before = before.trim_end();
+    let before = before[before.ceil_char_boundary(before.len().saturating_sub(LONGEST_LAW))..].trim_end();
     if let Some(quoted) = before.strip_suffix('」').or_else(|| before.strip_suffix('｣')) {
-        return quoted.rsplit(['「', '｢']).next().map(|name| name.trim().to_owned());
+        return quoted.rsplit_once(['「', '｢']).map(|(_, name)| name.trim().to_owned());
     }
     let word = before.rsplit(|char: char| char.is_whitespace() || "(「『“\"".contains(char)).next()?;
     let is_law = ["법", "법률", "시행령", "시행규칙", "조례"].iter().any(|end| word.ends_with(end));

@@ -97,3 +97,13 @@ fn sums_of_money_and_other_words_are_no_articles() {
         found(text, "");
     }
 }
+
+#[test]
+fn a_statute_is_looked_for_close_before_its_article_only() {
+    let found = references(&"법제1조".repeat(20_000));
+    assert_eq!(found.len(), 20_000);
+    let longest = found.iter().filter_map(|reference| reference.law.as_ref()).map(String::len).max();
+    assert!(longest.is_none_or(|longest| longest <= LONGEST_LAW), "{longest:?}");
+    let named = references("「하도급거래 공정화에 관한 법률」 제3조");
+    assert_eq!(named[0].law.as_deref(), Some("하도급거래 공정화에 관한 법률"));
+}
