@@ -5,13 +5,16 @@ pub(crate) mod samples;
 pub(crate) mod search;
 mod tools;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use doran_agents::memory::Memories;
 use doran_agents::tools::Toolbox;
 use doran_agents::{About, Agent, ModelKind, Parts, PersistenceMode, Rewriting, described};
 use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
-use doran_retrieval::{Filter, Index, Library, LibraryOptions, Refined};
+use doran_retrieval::{
+    DocumentId, Filter, Index, Library, LibraryError, LibraryOptions, Refined, TakenLibrary,
+};
 use doran_server::{App, Keys};
 use doran_store::{Keeper, Opened};
 use tokio_util::sync::CancellationToken;
@@ -136,9 +139,10 @@ async fn built(config: &Config, tape: &Tape, shown: Samples, reading: Reading) -
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::with(store, options);
+    let taken = take_library(config).await?;
     let mut told = Vec::new();
     let index: Arc<dyn Index> = Arc::new(Refined::new(search::index(config, &mut told).await?));
-    let library = library(config, index.clone(), reading).await?;
+    let library = library(config, taken, index.clone(), reading).await?;
     match shown {
         Samples::WhileEmpty => drop(samples::settle(index.as_ref()).await?),
         Samples::LeftOut => drop(samples::hide(index.as_ref()).await?),
@@ -187,31 +191,45 @@ fn in_the_store(agent: &Agent) -> Result<(), Both> {
     }
 }
 
-/// The library in the data directory. What is ready in it and missing from the index is put there, and what was removed
-/// from it while another index was in use is removed.
-async fn library(config: &Config, index: Arc<dyn Index>, reading: Reading) -> anyhow::Result<Library> {
+/// Takes the library in the data directory, before its index is opened or made anew: nobody else puts into that then. With
+/// a database server this is the only lock on the directory.
+async fn take_library(config: &Config) -> Result<TakenLibrary, Both> {
+    let path = config.data_dir.join("library");
+    Library::take(&path).await.map_err(|error| not_opened(&path, error))
+}
+
+/// Opens the library that was taken. What is ready in it and missing from the index is put there, and what was removed
+/// from it while another index was in use is removed; only then documents that wait are read.
+async fn library(
+    config: &Config,
+    taken: TakenLibrary,
+    index: Arc<dyn Index>,
+    reading: Reading,
+) -> Result<Library, Both> {
     let path = config.data_dir.join("library");
     let mut options = LibraryOptions::default();
     if reading == Reading::Waits {
         options.workers = 0;
     }
-    let library = Library::open(&path, index.clone(), options).await.map_err(|error| {
-        let (shown, ko) = (path.display(), error.ko());
-        both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
-            .because(error)
-    })?;
     let samples = samples::all();
     // A cluster may hold documents of other data directories.
     let shared = matches!(config.search.store, SearchStore::OpenSearch(_));
-    library.sync(index.as_ref(), |id| shared || samples.iter().any(|sample| sample.id == *id)).await?;
-    Ok(library)
+    let aside = |id: &DocumentId| shared || samples.iter().any(|sample| sample.id == *id);
+    Library::open_in_step(taken, index, options, aside).await.map_err(|error| not_opened(&path, error))
+}
+
+fn not_opened(path: &Path, error: LibraryError) -> Both {
+    let (shown, ko) = (path.display(), error.ko());
+    both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
+        .because(error)
 }
 
 /// Makes the index anew, with all that is ready in the library. Gives how many documents and passages are in it.
 pub(crate) async fn reindex(config: &Config, output: Output) -> anyhow::Result<(usize, usize)> {
     let _records = records(config).await?;
+    let taken = take_library(config).await?;
     let index = search::anew(config, output).await?;
-    let library = library(config, index.clone(), Reading::Waits).await?;
+    let library = library(config, taken, index.clone(), Reading::Waits).await?;
     let mut tenants: Vec<_> = library.tenants();
     let local = doran_retrieval::Tenant::new(Tenant::local().as_str());
     if !tenants.contains(&local) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use doran_llm::Embedder;
 use doran_llm::embed::UniversalEmbedder;
 use doran_retrieval::{Index, LocalIndex, OpenSearchIndex, RamKeyword, RetrieveError};
+use tempfile::TempDir;
 
 use crate::config::{Config, INSTALLED_ENCODER, SearchStore};
 use crate::output::{Both, Output, both};
@@ -55,19 +56,20 @@ pub(crate) async fn anew(config: &Config, output: Output) -> anyhow::Result<Arc<
     made.map_err(|error| refused(error).into())
 }
 
-/// An index of its own for one measurement, and what removes it again.
+/// An index of its own for one measurement, and what removes it again. Nobody can guess its name, and one that was left
+/// behind is never taken up: what is in it would be measured too.
 pub(crate) async fn scratch(config: &Config) -> anyhow::Result<Scratch> {
     let encoder = encoder(config)?;
-    let name = format!("doran-eval-{}", std::process::id());
     Ok(match &config.search.store {
         SearchStore::Memory => Scratch::Memory(RamKeyword::default()),
         SearchStore::Local => {
-            let folder = std::env::temp_dir().join(name);
-            Scratch::Local(LocalIndex::open(&folder, encoder).await.map_err(refused)?, folder)
+            let folder = tempfile::Builder::new().prefix("doran-eval-").tempdir()?;
+            Scratch::Local(LocalIndex::open(folder.path(), encoder).await.map_err(refused)?, folder)
         }
         SearchStore::OpenSearch(address) => {
             let (address, _) = place(address.as_ref())?;
-            Scratch::OpenSearch(OpenSearchIndex::open(&address, &name, encoder).await.map_err(refused)?)
+            let name = format!("doran-eval-{}", uuid::Uuid::new_v4().simple());
+            Scratch::OpenSearch(OpenSearchIndex::make(&address, &name, encoder).await.map_err(refused)?)
         }
     })
 }
@@ -75,7 +77,7 @@ pub(crate) async fn scratch(config: &Config) -> anyhow::Result<Scratch> {
 /// An index that is there for one measurement.
 pub(crate) enum Scratch {
     Memory(RamKeyword),
-    Local(LocalIndex, PathBuf),
+    Local(LocalIndex, TempDir),
     OpenSearch(OpenSearchIndex),
 }
 
@@ -94,7 +96,7 @@ impl Scratch {
             Self::Memory(_) => Ok(()),
             Self::Local(index, folder) => {
                 drop(index);
-                Ok(std::fs::remove_dir_all(folder)?)
+                Ok(folder.close()?)
             }
             Self::OpenSearch(index) => Ok(index.destroy().await?),
         }
@@ -202,7 +204,32 @@ fn refused(error: RetrieveError) -> Both {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use doran_retrieval::{Document, Filter, Tenant, split};
+
     use super::*;
+    use crate::config;
+    use crate::environment::Environment;
+
+    #[tokio::test]
+    async fn every_measurement_has_an_index_of_its_own() {
+        let environment = Environment::of("/nowhere", &[("HOME", "/nowhere")]);
+        let config = config::load(&BTreeMap::new(), None, &environment).expect("settings").config;
+        let (tenant, document) = (Tenant::new("eval"), Document::new("d", "t", "사과 하나."));
+        let first = scratch(&config).await.expect("an index");
+        first.index().put(&tenant, &document, &split(&document)).await.expect("put");
+        let second = scratch(&config).await.expect("another");
+        assert!(second.index().list(&tenant, &Filter::default()).await.expect("listed").is_empty());
+        let folders = [&first, &second].map(|scratch| match scratch {
+            Scratch::Local(_, folder) => folder.path().to_owned(),
+            Scratch::Memory(_) | Scratch::OpenSearch(_) => panic!("the usual store is a folder"),
+        });
+        assert!(folders.iter().all(|folder| folder.is_dir()));
+        first.end().await.expect("removed");
+        drop(second);
+        assert!(folders.iter().all(|folder| !folder.exists()), "also after a failure");
+    }
 
     #[test]
     fn the_path_of_a_cluster_names_the_index() {

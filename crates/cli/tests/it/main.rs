@@ -17,5 +17,6 @@ mod kills;
 mod memory;
 mod models;
 mod program;
+mod reindex;
 mod serve;
 mod stops;

@@ -11,6 +11,7 @@
 mod body;
 mod find;
 mod http;
+mod rebuild;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -92,54 +93,26 @@ impl OpenSearchIndex {
         Ok(index)
     }
 
+    /// Makes an index that is not there yet. One of this name is refused: what is in it is another's.
+    pub async fn make(
+        address: &str,
+        name: &str,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Result<Self, RetrieveError> {
+        let index = Self::over(Http::new(address)?, name, embedder)?;
+        if index.behind().await?.is_some() {
+            return Err(unavailable(format!("there is an index `{name}` already")));
+        }
+        index.create(&format!("{name}-1"), Some(name)).await?;
+        Ok(index)
+    }
+
     /// Removes the index, its alias and its template.
     pub async fn destroy(self) -> Result<(), RetrieveError> {
         if let Some(behind) = self.behind().await? {
             self.http.done(Method::DELETE, &format!("/{behind}"), None).await?;
         }
         self.http.send(Method::DELETE, &format!("/_index_template/{}", self.name), None).await.map(drop)
-    }
-
-    /// Builds the index anew from its own documents, beside the old one, and switches the alias.
-    pub async fn rebuild(
-        address: &str,
-        name: &str,
-        embedder: Option<Arc<dyn Embedder>>,
-    ) -> Result<Self, RetrieveError> {
-        let mut index = Self::over(Http::new(address)?, name, embedder)?;
-        let Some(old) = index.behind().await? else {
-            index.create(&format!("{name}-1"), Some(name)).await?;
-            return Ok(index);
-        };
-        let number: u64 = old.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-        let new = format!("{name}-{}", number + 1);
-        index.http.send(Method::DELETE, &format!("/{new}"), None).await?;
-        index.create(&new, None).await?;
-        new.clone_into(&mut index.target);
-        let heads =
-            index.all(&old, json!({ "term": { "what": "head" } }), json!(["whole", "generation"])).await?;
-        for head in heads {
-            let kept: Head = parsed(&head["_source"]["whole"])?;
-            let tenant = body::key(&[kept.tenant.as_str()]);
-            let of_it = json!({ "bool": { "filter": [
-                { "term": { "what": "passage" } }, { "term": { "tenant": tenant } },
-                { "term": { "document": body::key(&[kept.document.id.as_str()]) } },
-                { "term": { "generation": head["_source"]["generation"] } },
-            ] } });
-            let mut passages: Vec<Passage> = Vec::new();
-            for entry in index.all(&old, of_it, json!(["passage"])).await? {
-                passages.push(parsed(&entry["_source"]["passage"]["passage"])?);
-            }
-            passages.sort_by_key(|passage| passage.range.start);
-            index.put(&kept.tenant, &kept.document, &passages).await?;
-        }
-        let switch = json!({ "actions": [
-            { "remove": { "index": old, "alias": name } }, { "add": { "index": new, "alias": name } },
-        ] });
-        index.http.done(Method::POST, "/_aliases", Some(&switch)).await?;
-        index.http.send(Method::DELETE, &format!("/{old}"), None).await?;
-        name.clone_into(&mut index.target);
-        Ok(index)
     }
 
     /// Counts vectors like this beside words.
@@ -282,6 +255,41 @@ impl OpenSearchIndex {
         }
     }
 
+    /// Puts documents, none of them twice, as a generation that is asked for when all is ready to be written. It counts
+    /// unless a later one is there.
+    async fn put_as(
+        &self,
+        tenant: &Tenant,
+        documents: &[&(Document, Vec<Passage>)],
+        generation: impl FnOnce() -> (u64, String),
+    ) -> Result<(), RetrieveError> {
+        let all: Vec<&Passage> = documents.iter().flat_map(|(_, passages)| passages).collect();
+        let vectors = match &self.embedder {
+            Some(embedder) => Some(embedding::passages(&**embedder, &all).await?),
+            None => None,
+        };
+        let (time, generation) = generation();
+        let (mut entries, mut heads, mut slot) = (Vec::new(), Vec::new(), 0);
+        for (document, passages) in documents {
+            let head = body::head_key(tenant, &document.id);
+            for numbered in passages.iter().enumerate() {
+                let vector = vectors.as_ref().map(|vectors| vectors[slot].as_slice());
+                let entry = body::passage(tenant, document, &generation, numbered, vector);
+                let id = format!("{head}-{generation}-{}", numbered.0);
+                entries.push((json!({ "index": { "_id": id } }), entry));
+                slot += 1;
+            }
+            let entry = body::head(tenant, document, &generation, passages.len());
+            // Of two processes that put the same document, the later one wins, whoever is slower.
+            let action = json!({ "index": { "_id": head, "version": time, "version_type": "external_gte" } });
+            heads.push((action, entry));
+        }
+        self.bulk(entries).await?;
+        self.bulk(heads).await?;
+        let ids: Vec<&DocumentId> = documents.iter().map(|(document, _)| &document.id).collect();
+        self.sweep(tenant, &ids, &generation).await
+    }
+
     /// Removes the passages of documents that are older than a generation.
     async fn sweep(
         &self,
@@ -324,31 +332,7 @@ impl Index for OpenSearchIndex {
         if documents.is_empty() {
             return Ok(());
         }
-        let all: Vec<&Passage> = documents.iter().flat_map(|(_, passages)| passages).collect();
-        let vectors = match &self.embedder {
-            Some(embedder) => Some(embedding::passages(&**embedder, &all).await?),
-            None => None,
-        };
-        let (time, generation) = generation();
-        let (mut entries, mut heads, mut slot) = (Vec::new(), Vec::new(), 0);
-        for (document, passages) in &documents {
-            let head = body::head_key(tenant, &document.id);
-            for numbered in passages.iter().enumerate() {
-                let vector = vectors.as_ref().map(|vectors| vectors[slot].as_slice());
-                let entry = body::passage(tenant, document, &generation, numbered, vector);
-                let id = format!("{head}-{generation}-{}", numbered.0);
-                entries.push((json!({ "index": { "_id": id } }), entry));
-                slot += 1;
-            }
-            let entry = body::head(tenant, document, &generation, passages.len());
-            // Of two processes that put the same document, the later one wins, whoever is slower.
-            let action = json!({ "index": { "_id": head, "version": time, "version_type": "external_gte" } });
-            heads.push((action, entry));
-        }
-        self.bulk(entries).await?;
-        self.bulk(heads).await?;
-        let ids: Vec<&DocumentId> = documents.iter().map(|(document, _)| &document.id).collect();
-        self.sweep(tenant, &ids, &generation).await
+        self.put_as(tenant, &documents, generation).await
     }
 
     async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError> {

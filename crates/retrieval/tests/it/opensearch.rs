@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use doran_llm::{Embedder, EmbedderAbout, ModelError, Side};
 use doran_retrieval::conformance::{self, tenant};
-use doran_retrieval::{Document, Filter, Index, OpenSearchIndex, Question, RetrieveError, Retriever, split};
+use doran_retrieval::{
+    Document, DocumentId, Filter, Index, OpenSearchIndex, Passage, Question, RetrieveError, Retriever, split,
+};
 
 use crate::fresh;
 
@@ -161,6 +163,8 @@ async fn a_cluster_keeps_the_contract_and_survives_its_death() {
         conformance::check_lasting(first, async |_| node.open(&lasting, embedder.clone()).await).await;
     }
     another_embedder_is_refused_and_a_rebuild_takes_it(&node, letters()).await;
+    what_others_do_during_a_rebuild_is_followed(&node).await;
+    an_index_that_is_there_is_not_made(&node).await;
     of_two_writers_of_a_document_one_wins_whole(&node).await;
     an_ingest_survives_the_death_of_the_node(&mut node).await;
     drop(node);
@@ -183,6 +187,54 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it(
         assert_eq!(hits[0].passage.text, "휴가는 15일이다.");
         assert_eq!(index.document(&tenant(), &document.id).await.expect("read"), Some(document.clone()));
     }
+}
+
+/// Does something to the index when the first passage is embedded, as another process may at any time.
+struct Meddler {
+    other: OpenSearchIndex,
+    once: AtomicUsize,
+}
+
+fn version(id: &str, words: &str) -> (Document, Vec<Passage>) {
+    let document = Document::new(id, "t", words);
+    let passages = split(&document);
+    (document, passages)
+}
+
+#[async_trait]
+impl Embedder for Meddler {
+    fn about(&self) -> EmbedderAbout {
+        Letters.about()
+    }
+
+    async fn embed(&self, texts: &[String], side: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+        if self.once.fetch_add(1, Ordering::SeqCst) == 0 {
+            let all = [version("a", "새 규칙이다."), version("b", "둘째 규칙이다.")];
+            self.other.put_all(&tenant(), &all).await.expect("put");
+            self.other.remove(&tenant(), &DocumentId::new("c")).await.expect("removed");
+        }
+        Letters.embed(texts, side).await
+    }
+}
+
+async fn what_others_do_during_a_rebuild_is_followed(node: &Node) {
+    let other = node.open("followed", None).await;
+    let all = [version("a", "옛 규칙이다."), version("c", "셋째 규칙이다."), version("d", "넷째 규칙이다.")];
+    other.put_all(&tenant(), &all).await.expect("put");
+    let meddler = Arc::new(Meddler { other, once: AtomicUsize::default() });
+    let index = OpenSearchIndex::rebuild(&node.address(), "followed", Some(meddler)).await.expect("rebuilt");
+    let listed = index.list(&tenant(), &Filter::default()).await.expect("a list");
+    assert_eq!(listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
+    let hits = index.retrieve(&Question::new(tenant(), "규칙", 9)).await.expect("hits");
+    let mut words: Vec<&str> = hits.iter().map(|hit| hit.passage.text.as_str()).collect();
+    words.sort_unstable();
+    assert_eq!(words, ["넷째 규칙이다.", "둘째 규칙이다.", "새 규칙이다."]);
+}
+
+async fn an_index_that_is_there_is_not_made(node: &Node) {
+    OpenSearchIndex::make(&node.address(), "made", None).await.expect("made");
+    let refused = OpenSearchIndex::make(&node.address(), "made", None).await.err();
+    assert!(matches!(refused, Some(RetrieveError::Unavailable { .. })), "{refused:?}");
 }
 
 async fn of_two_writers_of_a_document_one_wins_whole(node: &Node) {

@@ -1,0 +1,21 @@
+//! `doran reindex` beside another process that has the library.
+
+use std::fs::{self, File};
+
+use crate::program::{fresh, text, told};
+
+#[test]
+fn nothing_is_made_anew_while_somebody_has_the_library() {
+    let here = fresh("reindex");
+    let library = here.join("data/library");
+    fs::create_dir_all(&library).expect("a directory");
+    let lock = File::create(library.join("lock")).expect("a lock");
+    lock.lock().expect("taken");
+    let refused = told(&here, &["reindex", "--data-dir", "data"], "");
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("another process has it open"), "{said}");
+    assert!(!here.join("data/search").exists(), "the index was touched");
+    drop(lock);
+    let done = told(&here, &["reindex", "--data-dir", "data"], "");
+    assert!(done.status.success() && here.join("data/search").is_dir(), "{}", text(&done.stderr));
+}
