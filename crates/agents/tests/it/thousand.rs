@@ -105,7 +105,7 @@ async fn talk(agent: &str, settings: &str, most_tokens: u64) {
     let (first, last) = (sizes[1] - sizes[0], sizes[3] - sizes[2]);
     println!("{agent}: the file grew by {first} bytes in the first hundred turns, by {last} in the last");
     assert!(last * 5 <= first * 6, "{agent}: the file grew by {first} bytes at first, by {last} at last");
-    // Three times as long is the noise of a busy machine; a turn that goes through all of the thread takes ten times.
+    // How long a turn takes is a matter for `./x bench agents`, which compares in peace; here it is only told.
     let median = |part: &[Duration]| {
         let mut part = part.to_vec();
         part.sort_unstable();
@@ -113,7 +113,6 @@ async fn talk(agent: &str, settings: &str, most_tokens: u64) {
     };
     let (first, last) = (median(&times[..100]), median(&times[TURNS - 100..]));
     println!("{agent}: {first:?} a turn at first, {last:?} at last");
-    assert!(last <= first * 3, "{agent}: {first:?} a turn at first, {last:?} at last");
     let said = history::read(&*store, &thread()).await.expect("a history");
     assert_eq!(said.len(), TURNS * 2, "{agent}: the history keeps every message");
 }
