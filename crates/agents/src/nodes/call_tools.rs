@@ -10,7 +10,7 @@ use doran_engine::NodeError;
 use doran_llm::{Message, Origin, ToolCall, ToolResult};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::work::Work;
 use crate::tools::{Admission, Call, Class, Done, Permit, Seen, Taint, ToolError, Toolbox, cut};
@@ -190,7 +190,7 @@ async fn run(
     let thread = work.cx.thread().map_or("", |thread| thread.as_str()).to_owned();
     let language = work.language;
     let class = permit.about().class;
-    let unknown = unknown(&permit);
+    let unknown = permit.unknown();
     // Named by the place of the call, so that calls side by side find their own record again in any order.
     let name = format!("tool-{place}");
     let made = |key: String| async move {
@@ -212,24 +212,6 @@ async fn run(
         Class::Idempotent => work.cx.idempotent(&name, made).await,
         Class::Once => work.cx.once_about(&name, unknown, made).await,
     }
-}
-
-/// What a person is asked when a call that must not be repeated was cut off.
-fn unknown(permit: &Permit) -> Map<String, Value> {
-    let name = &permit.about().spec.name;
-    let ko = format!(
-        "`{name}` 도구의 호출이 끊겨, 실제로 실행되었는지 알 수 없습니다. 두 번 하면 안 되는 일이라 다시 부르지 않았습니다. 실행되었나요?"
-    );
-    let en = format!(
-        "The call of `{name}` was cut off, and whether it happened is not known. It must not happen twice, so it was not made again. Did it happen?"
-    );
-    Map::from_iter([
-        ("type".into(), "tool_unknown".into()),
-        ("name".into(), name.as_str().into()),
-        ("arguments".into(), permit.arguments().clone()),
-        ("ko".into(), ko.into()),
-        ("en".into(), en.into()),
-    ])
 }
 
 impl Ran {

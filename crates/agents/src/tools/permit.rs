@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use doran_llm::{Origin, ToolCall, ToolResult};
 use futures_util::FutureExt;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tracing::Instrument;
 
 use super::clean::{clean, cut};
@@ -67,6 +67,24 @@ impl Permit {
     /// The arguments it will be given.
     pub fn arguments(&self) -> &Value {
         &self.arguments
+    }
+
+    /// What a person is asked when the call must not be repeated and was cut off.
+    pub(crate) fn unknown(&self) -> Map<String, Value> {
+        let name = &self.about().spec.name;
+        let ko = format!(
+            "`{name}` 도구의 호출이 끊겨, 실제로 실행되었는지 알 수 없습니다. 두 번 하면 안 되는 일이라 다시 부르지 않았습니다. 실행되었나요?"
+        );
+        let en = format!(
+            "The call of `{name}` was cut off, and whether it happened is not known. It must not happen twice, so it was not made again. Did it happen?"
+        );
+        Map::from_iter([
+            ("type".into(), "tool_unknown".into()),
+            ("name".into(), name.as_str().into()),
+            ("arguments".into(), self.arguments.clone()),
+            ("ko".into(), ko.into()),
+            ("en".into(), en.into()),
+        ])
     }
 
     /// Makes the call. Ends within the tool's time limit; a tool that is late is dropped, one that panics has failed.

@@ -330,10 +330,10 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_is_all_articles_is_told_as_fast_as_any() {
-        let begun = std::time::Instant::now();
-        assert_eq!(scope(&"법제1조".repeat(50_000)), Scope::In);
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+    fn of_a_question_that_is_all_articles_only_the_ends_are_read() {
+        let long = "법제1조".repeat(50_000);
+        assert!(ends_of(&long).len() < 10 * 1024);
+        assert_eq!(scope(&long), Scope::In);
     }
 
     #[test]
