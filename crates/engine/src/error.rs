@@ -166,6 +166,14 @@ pub enum BuildError {
         /// The join.
         join: String,
     },
+    /// A retry policy whose factor is negative or not a finite number.
+    #[error("node `{node}` has a retry policy with the factor {factor}")]
+    BadRetryFactor {
+        /// The node.
+        node: String,
+        /// The factor, as text.
+        factor: String,
+    },
     /// More nodes than a graph can have.
     #[error("a graph has at most 65535 nodes")]
     TooMany,

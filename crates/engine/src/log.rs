@@ -302,8 +302,9 @@ impl StoredPosition {
 
 /// JSON bytes of a stored form of this module. They have text keys only, so writing them cannot fail; what somebody
 /// else's type may refuse to write goes through `serde_json` itself.
+#[allow(clippy::expect_used, reason = "an empty body in the log would be worse than the end of one run")]
 pub(crate) fn to_json_bytes(body: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(body).unwrap_or_default()
+    serde_json::to_vec(body).expect("a stored form has text keys only")
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

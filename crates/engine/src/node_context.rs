@@ -52,6 +52,8 @@ pub(crate) struct TaskScratch {
     pub usage: RunUsage,
     booked_usage: RunUsage,
     pub notes: BTreeMap<String, Value>,
+    /// Why the first note that could not be kept was refused.
+    pub note_error: Option<String>,
     pub last_heartbeat: Option<Instant>,
     deltas: u64,
     /// Amounts counted so far, and how many of them this attempt has passed.
@@ -316,21 +318,23 @@ impl Cx {
         }
     }
 
-    /// The time, the same again after a crash.
-    pub fn now(&self) -> SystemTime {
+    /// The time, the same again after a crash. An error says that the recorded time cannot be read: pass it on.
+    pub fn now(&self) -> Result<SystemTime, NodeError> {
         let key = self.next_call_key("now");
         let mut scratch = self.scratch();
-        if let Some((RecordStage::Done, body)) = scratch.recorded.get(&key)
-            && let Ok(millis) = serde_json::from_slice::<u64>(body)
-        {
-            return UNIX_EPOCH + Duration::from_millis(millis);
+        if let Some((RecordStage::Done, body)) = scratch.recorded.get(&key) {
+            let millis = serde_json::from_slice::<u64>(body).map_err(|error| {
+                NodeError::permanent(format!("the recorded time `{key}` cannot be read: {error}"))
+                    .with_code(failure::STATE_MISMATCH)
+            })?;
+            return Ok(UNIX_EPOCH + Duration::from_millis(millis));
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let body = log::to_json_bytes(&millis);
         scratch.recorded.insert(key.clone(), (RecordStage::Done, body.clone()));
         scratch.buffered.push(Record { path: self.0.path.clone(), key, stage: RecordStage::Done, body });
-        UNIX_EPOCH + Duration::from_millis(millis)
+        Ok(UNIX_EPOCH + Duration::from_millis(millis))
     }
 
     /// A random number, the same again after a crash.
@@ -402,10 +406,19 @@ impl Cx {
         self.0.run.spend(usage).map_err(|limit| NodeError::with_kind(NodeErrorKind::Limit, limit.to_string()))
     }
 
-    /// Keeps something beside the step for people who look into it.
+    /// Keeps something beside the step for people who look into it. A value that cannot be written as JSON fails the
+    /// node with [`NOT_STORABLE`](failure::NOT_STORABLE) when it ends.
     pub fn note(&self, name: &str, value: impl Serialize) {
-        let value = serde_json::to_value(value).unwrap_or(Value::Null);
-        self.scratch().notes.insert(name.to_owned(), value);
+        let value = serde_json::to_value(value);
+        let mut scratch = self.scratch();
+        match value {
+            Ok(value) => {
+                scratch.notes.insert(name.to_owned(), value);
+            }
+            Err(error) => {
+                scratch.note_error.get_or_insert(format!("its note `{name}` cannot be stored: {error}"));
+            }
+        }
     }
 
     /// Which try of the node this is, from 1.
@@ -440,6 +453,7 @@ impl Cx {
         scratch.name_uses.clear();
         scratch.questions.clear();
         scratch.notes.clear();
+        scratch.note_error = None;
         scratch.deltas = 0;
         scratch.amounts_passed = 0;
     }

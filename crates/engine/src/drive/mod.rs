@@ -253,7 +253,7 @@ fn fold_updates<S: State>(
     let mut routes = Vec::with_capacity(nodes.len());
     for node in &nodes {
         let next = graph.next_nodes(*node, state).map_err(|astray| {
-            HaltReason::failed(failure::UNDECLARED_TARGET, astray.error_message(&graph.node(*node).name))
+            HaltReason::failed(astray.failure_code(), astray.error_message(&graph.node(*node).name))
         })?;
         routes.push((*node, next));
     }

@@ -11,6 +11,7 @@ use crate::graph::{
     BranchError, BuiltEdge, BuiltGraph, BuiltNode, CheckedBranch, Drawing, DrawnEdge, DrawnNode, Graph,
     NodeDefinition, Nodes, To,
 };
+use crate::log;
 use crate::plan::{NextNodes, NodeIndex, Topology};
 use crate::state::State;
 
@@ -96,6 +97,10 @@ fn assemble_graph<S: State, N: Send + Sync + 'static>(
     let mut drawing = Drawing::default();
     let mut nodes = Vec::new();
     for (name, def) in defs {
+        if !def.node.retry.is_valid() {
+            let factor = def.node.retry.factor.to_string();
+            return Err(BuildError::BadRetryFactor { node: name, factor });
+        }
         let mut waits_for = BTreeSet::new();
         for node in &def.waits_for {
             let unknown =
@@ -193,6 +198,7 @@ fn check_branch_targets<S: State, N: 'static>(
             To::Node(node) => Ok(NextNodes::Nodes(vec![known(&node)?])),
             To::All(nodes) => Ok(NextNodes::Nodes(nodes.iter().map(known).collect::<Result<_, _>>()?)),
             To::Each(node, items) => Ok(NextNodes::Each(known(&node)?, items)),
+            To::Invalid(why) => Err(BranchError::Invalid(why)),
         }
     })
 }
@@ -271,7 +277,7 @@ fn check_joins<S: State>(
 
 fn graph_fingerprint<S: State>(drawing: &Drawing, nodes: &[BuiltNode<S>], topology: &Topology) -> String {
     let mut hash = Sha256::new();
-    hash.update(serde_json::to_vec(drawing).unwrap_or_default());
+    hash.update(log::to_json_bytes(drawing));
     for (node, waits_for) in nodes.iter().zip(&topology.waits_for) {
         hash.update(node.name.as_bytes());
         waits_for.iter().for_each(|ix| hash.update(ix.to_be_bytes()));

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::drive::{DriveOutcome, HaltReason, RunContext, RunLimits, drive_without_store};
 use crate::error::EngineError;
+use crate::failure;
 use crate::plan::{NextNodes, NodeIndex, Topology};
 use crate::state::State;
 
@@ -48,16 +49,22 @@ pub enum To<N> {
     Each(N, Vec<Value>),
     /// Nowhere.
     End,
+    /// Nowhere, since the branch could not choose. The run fails with [`NOT_STORABLE`](crate::failure::NOT_STORABLE)
+    /// and this reason.
+    Invalid(String),
 }
 
 impl<N> To<N> {
     /// One task of `node` for each item; without items, on to `otherwise`.
     ///
-    /// An item that is not JSON (a map with keys that are not text, say) becomes `null`.
+    /// An item that is not JSON (a map with keys that are not text, say) gives [`To::Invalid`].
     pub fn each<T: Serialize>(node: N, items: impl IntoIterator<Item = T>, otherwise: Self) -> Self {
-        let items: Vec<Value> =
-            items.into_iter().map(|item| serde_json::to_value(item).unwrap_or(Value::Null)).collect();
-        if items.is_empty() { otherwise } else { Self::Each(node, items) }
+        let items: Result<Vec<Value>, _> = items.into_iter().map(serde_json::to_value).collect();
+        match items {
+            Ok(items) if items.is_empty() => otherwise,
+            Ok(items) => Self::Each(node, items),
+            Err(error) => Self::Invalid(format!("an item is not JSON: {error}")),
+        }
     }
 }
 
@@ -229,9 +236,19 @@ pub(crate) enum BranchError {
     Undeclared(String),
     /// It handed items to a join, which runs once, when all it waits for have come.
     ItemsToJoin(String),
+    /// It could not choose.
+    Invalid(String),
 }
 
 impl BranchError {
+    /// The code of a run that fails by it.
+    pub(crate) fn failure_code(&self) -> &'static str {
+        match self {
+            Self::Undeclared(_) | Self::ItemsToJoin(_) => failure::UNDECLARED_TARGET,
+            Self::Invalid(_) => failure::NOT_STORABLE,
+        }
+    }
+
     /// What to say of the branch of `node`.
     pub(crate) fn error_message(&self, node: &str) -> String {
         match self {
@@ -241,6 +258,7 @@ impl BranchError {
             Self::ItemsToJoin(join) => format!(
                 "the branch of node `{node}` handed items to join `{join}`, which runs once: put a node between them"
             ),
+            Self::Invalid(why) => format!("the branch of node `{node}` could not choose: {why}"),
         }
     }
 }

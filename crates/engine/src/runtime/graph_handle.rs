@@ -17,7 +17,7 @@ use crate::runtime::registered_graph::{AnyGraph, RegisteredGraph};
 use crate::runtime::run_worker::ActiveRun;
 use crate::runtime::{Event, RunWatch, Runtime, StartOptions, WatchUntil};
 use crate::state::{Snap, State};
-use crate::store::{EntryKind, RunFailure, RunRow, RunStatus, Seq};
+use crate::store::{EntryKind, RunFailure, RunRow, RunStatus, Seq, StoreError};
 
 /// How a run came to rest in this process.
 #[derive(Clone)]
@@ -251,9 +251,9 @@ impl RunHandle {
             if let Event::Entry(_, entry) = event
                 && entry.kind == EntryKind::Paused
             {
-                questions = serde_json::from_slice::<log::RunPausedEntry>(&entry.body)
-                    .map(|paused| paused.asks)
-                    .unwrap_or_default();
+                let paused: log::RunPausedEntry = serde_json::from_slice(&entry.body)
+                    .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
+                questions = paused.asks;
             }
         }
         let row = self.runtime.0.store.run(&self.key()).await?;
@@ -261,10 +261,9 @@ impl RunHandle {
             RunStatus::Finished => RunOutcome::Finished(Arc::new(()), Some(Arc::new(row))),
             RunStatus::Paused => RunOutcome::Paused(questions),
             RunStatus::Cancelled => RunOutcome::Cancelled,
-            RunStatus::Failed => RunOutcome::Failed(row.error.unwrap_or(RunFailure {
-                code: crate::failure::NODE_FAILED.into(),
-                message: "the run failed".into(),
-            })),
+            RunStatus::Failed => RunOutcome::Failed(row.error.ok_or_else(|| {
+                StoreError::Damaged(format!("run `{}` failed and does not say why", row.run))
+            })?),
             RunStatus::Queued | RunStatus::Running => RunOutcome::Left("it is still running".into()),
         })
     }

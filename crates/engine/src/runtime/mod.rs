@@ -21,7 +21,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::RunLimits;
+use crate::drive::{RunContext, RunLimits};
 use crate::error::EngineError;
 use crate::failpoint;
 use crate::graph::{Drawing, Graph};
@@ -99,6 +99,18 @@ struct StoredRunOptions {
     pause_before: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pause_after: BTreeSet<String>,
+}
+
+impl StoredRunOptions {
+    /// Applies the stored options of a run to the context it is driven in.
+    fn apply_to(stored: &[u8], run: &mut RunContext) -> Result<(), serde_json::Error> {
+        let options: Self = serde_json::from_slice(stored)?;
+        if let Some(limits) = options.limits {
+            run.limits = limits;
+        }
+        (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
+        Ok(())
+    }
 }
 
 /// Runs graphs on a store. Cheap to clone.

@@ -16,6 +16,7 @@ use crate::graph::{BuiltGraph, Drawing};
 use crate::id::ThreadKey;
 use crate::log::{self, PendingQuestion, StoredPosition};
 use crate::plan;
+use crate::runtime::StoredRunOptions;
 use crate::runtime::state_cache::StateCache;
 use crate::state::State;
 use crate::store::{
@@ -138,7 +139,7 @@ impl<S: State> RegisteredGraph<S> {
             return Err(StoreError::Fenced.into());
         }
         let at = drive::rebuild_thread_state(&self.core, &loaded)?;
-        Ok((at, ClaimHistory::from_entries(&loaded.entries)))
+        Ok((at, ClaimHistory::from_entries(&loaded.entries)?))
     }
 
     async fn drive_claimed(
@@ -158,6 +159,13 @@ impl<S: State> RegisteredGraph<S> {
             Ok(Err(error)) => Err((failure::STATE_MISMATCH, error.to_string())),
             Err(said) => Err((failure::PANIC, format!("a reducer panicked while the log was read: {said}"))),
         };
+        // Without its options a run would go on past its limits and its pause points.
+        let stood = stood.and_then(|stood| match StoredRunOptions::apply_to(&row.options, &mut run) {
+            Ok(()) => Ok(stood),
+            Err(error) => {
+                Err((failure::STATE_MISMATCH, format!("the options of the run cannot be read: {error}")))
+            }
+        });
         // However the run goes on, what it writes must be found again from where the log is whole.
         let base = match &stood {
             Ok((at, _)) => Ok(at.replay_base),
@@ -247,15 +255,23 @@ struct ClaimHistory {
 }
 
 impl ClaimHistory {
-    fn from_entries(entries: &[LogEntry]) -> Self {
+    fn from_entries(entries: &[LogEntry]) -> Result<Self, StoreError> {
         let restarts = entries.iter().rev().take_while(|entry| entry.kind == EntryKind::Restarted).count();
-        let epoch = entries.last().and_then(|entry| match entry.parse_body() {
-            Ok(log::EntryBody::Restarted(restarted)) => Some(restarted.epoch),
-            // The claim after the one that asked.
-            Ok(log::EntryBody::Resumed(resumed)) => resumed.epoch.map(|asked| asked + 1),
+        let epoch = match entries.last() {
+            Some(entry) if matches!(entry.kind, EntryKind::Restarted | EntryKind::Resumed) => {
+                let body = entry
+                    .parse_body()
+                    .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
+                match body {
+                    log::EntryBody::Restarted(restarted) => Some(restarted.epoch),
+                    // The claim after the one that asked.
+                    log::EntryBody::Resumed(resumed) => resumed.epoch.map(|asked| asked + 1),
+                    _ => None,
+                }
+            }
             _ => None,
-        });
-        Self { restarts, epoch }
+        };
+        Ok(Self { restarts, epoch })
     }
 
     /// Whether the log already tells why this claim was made.
@@ -365,6 +381,8 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
     use std::collections::BTreeMap;
 
     use super::*;
@@ -376,11 +394,21 @@ mod tests {
     #[test]
     fn an_answer_announces_the_next_claim_and_no_later_one() {
         let resumed = log::RunResumedEntry { answers: BTreeMap::new(), epoch: Some(1) };
-        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, log::to_json_bytes(&resumed))]);
+        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, log::to_json_bytes(&resumed))])
+            .expect("readable");
         assert!(last.explains_claim(2) && !last.explains_claim(3));
         // Written before answers told it.
-        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, b"{\"answers\":{}}".to_vec())]);
+        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, b"{\"answers\":{}}".to_vec())])
+            .expect("readable");
         assert!(!last.explains_claim(2));
+    }
+
+    #[test]
+    fn a_newest_entry_that_cannot_be_read_is_damage_and_not_an_unknown_claim() {
+        for kind in [EntryKind::Resumed, EntryKind::Restarted] {
+            let history = ClaimHistory::from_entries(&[entry(kind, b"{}".to_vec())]);
+            assert!(matches!(history, Err(StoreError::Damaged(_))));
+        }
     }
 
     #[test]
@@ -392,7 +420,8 @@ mod tests {
             )
         };
         let step = entry(EntryKind::Step, Vec::new());
-        let last = ClaimHistory::from_entries(&[restarted(2), step, restarted(3), restarted(4)]);
+        let last =
+            ClaimHistory::from_entries(&[restarted(2), step, restarted(3), restarted(4)]).expect("readable");
         assert_eq!((last.restarts, last.epoch), (2, Some(4)));
     }
 }

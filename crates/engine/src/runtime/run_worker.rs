@@ -14,7 +14,7 @@ use crate::error::EngineError;
 use crate::id::ThreadKey;
 use crate::runtime::graph_handle::RunOutcome;
 use crate::runtime::registered_graph::{AnyGraph, ClaimedRunOutcome};
-use crate::runtime::{LiveFeed, RuntimeInner, StoredRunOptions};
+use crate::runtime::{LiveFeed, RuntimeInner};
 use crate::store::{ClaimedRun, Fence, LeaseRenewal, StoreError, WorkerLease};
 
 /// A look for work ends when it met so many runs of graphs that are unknown here.
@@ -39,11 +39,8 @@ impl RuntimeInner {
         first: Option<Vec<u8>>,
     ) -> Arc<ActiveRun> {
         let live = Arc::new(LiveFeed::new(claimed.head));
-        let options: StoredRunOptions = serde_json::from_slice(&claimed.run.options).unwrap_or_default();
-        let limits = options.limits.unwrap_or_else(|| self.options.limits.clone());
-        let mut run = RunContext::new(limits, *claimed.run.run.as_uuid().as_bytes());
+        let mut run = RunContext::new(self.options.limits.clone(), *claimed.run.run.as_uuid().as_bytes());
         run.live_feed = Some(live.clone());
-        (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
         if claimed.run.cancel_asked {
             run.cancel.cancel();
         }

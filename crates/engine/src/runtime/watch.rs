@@ -168,7 +168,7 @@ impl RunWatch {
         }
         // A run that failed and was tried again, or was answered, goes on past what looked like its end.
         if self.is_over && any {
-            self.is_over = !self.run_continues().await?;
+            self.is_over = !self.run_continues(first).await?;
         }
         Ok(any)
     }
@@ -187,8 +187,7 @@ impl RunWatch {
         Ok(entries.into_iter().map(Arc::new).collect())
     }
 
-    async fn run_continues(&self) -> Result<bool, EngineError> {
-        let first = self.first.unwrap_or_default();
+    async fn run_continues(&self, first: Seq) -> Result<bool, EngineError> {
         let next = self.runtime.store.entries(&self.thread, first + self.last_event_number - 1, 1).await?;
         Ok(next.first().is_some_and(|entry| entry.run == Some(self.run.run)))
     }

@@ -38,7 +38,7 @@ fn killed_in_the_middle_it_goes_on_where_it_was() {
     assert!(third.status.success(), "{third:?}");
     assert_eq!(
         said,
-        "Finished(Letter { drafts: [\"draft 1\", \"draft 2\", \"draft 3\"], approved: Some(true) })\n"
+        "Finished(ApprovalLetter { drafts: [\"draft 1\", \"draft 2\", \"draft 3\"], approved: Some(true) })\n"
     );
     std::fs::remove_dir_all(&folder).expect("cleared");
 }

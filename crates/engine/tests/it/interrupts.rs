@@ -215,7 +215,7 @@ async fn a_pause_survives_its_runtime_and_what_stood_before_it_is_not_done_again
                 async move {
                     let looked: u32 =
                         cx.effect("look", async move { Ok::<_, NodeError>(calls.increment()) }).await?;
-                    let (time, id) = (cx.now(), cx.new_id());
+                    let (time, id) = (cx.now()?, cx.new_id());
                     let answer: String = cx.ask(json!({ "time": format!("{time:?}"), "id": id })).await?;
                     Ok(update_saying(format!("{looked} {answer} {time:?} {id}")))
                 }

@@ -7,6 +7,7 @@
 )]
 
 mod approve_example;
+mod damaged_records;
 mod defects_of_other_engines;
 mod derive;
 mod effects;
