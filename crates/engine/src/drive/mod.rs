@@ -257,7 +257,7 @@ fn fold_updates<S: State>(
         })?;
         routes.push((*node, next));
     }
-    let position = plan::advance(&graph.topology, &at.position, routes).map_err(|stuck| {
+    let position = plan::advance(&graph.plan_topology, &at.position, routes).map_err(|stuck| {
         let name = |ix: &plan::NodeIndex| format!("`{}`", graph.node(*ix).name);
         let missing: Vec<String> = stuck.missing.iter().map(name).collect();
         let message = format!("join {} still waits for {}", name(&stuck.join), missing.join(", "));
@@ -379,7 +379,7 @@ pub(crate) async fn drive_without_store<S: State>(
     run: Arc<RunContext>,
     input: S::Update,
 ) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
-    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.topology, &graph.start));
+    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.plan_topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
     let (ended, _) = drive(graph, &run, &GraphScope::Outer, &mut at).await?;
     Ok((ended, at.state))
@@ -392,7 +392,7 @@ pub(crate) async fn drive_subgraph<S: State>(
     path: &str,
     input: S::Update,
 ) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
-    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.topology, &graph.start));
+    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.plan_topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
     for body in run.subgraph_steps(path).await {
         log_replay::fold_subgraph_step(graph, &mut at, &body)

@@ -3,7 +3,6 @@
 //! What runs when is in [`plan`](crate::plan); how it runs, in [`drive`](crate::drive).
 
 mod build;
-mod draw;
 mod node;
 mod node_policy;
 mod subgraph;
@@ -16,7 +15,7 @@ use serde_json::Value;
 use crate::drive::{DriveOutcome, HaltReason, RunContext, RunLimits, drive_without_store};
 use crate::error::EngineError;
 use crate::failure;
-use crate::plan::{NextNodes, NodeIndex, Topology};
+use crate::plan::{NextNodes, NodeIndex, PlanTopology};
 use crate::state::State;
 
 pub use build::{GraphBuilder, NamedGraphBuilder};
@@ -119,9 +118,9 @@ impl<S: State> Graph<S> {
         }
     }
 
-    /// Its nodes and edges, to be drawn.
-    pub fn drawing(&self) -> Drawing {
-        self.core.drawing.clone()
+    /// Its nodes and edges.
+    pub fn topology(&self) -> GraphTopology {
+        self.core.topology.clone()
     }
 
     /// Changes when nodes or edges change: a run that was started on another shape is not silently resumed.
@@ -130,43 +129,25 @@ impl<S: State> Graph<S> {
     }
 }
 
-/// Nodes and edges of a graph, for drawing: as text with [`mermaid`](Drawing::mermaid), as a picture with
-/// [`svg`](Drawing::svg), for clients with [`json`](Drawing::json).
+/// The name by which edges call the beginning of every graph.
+pub const START_NODE_ID: &str = "__start__";
+
+/// The name by which edges call the end of every graph.
+pub const END_NODE_ID: &str = "__end__";
+
+/// Nodes and edges of a graph, for whoever draws or lists them. The crate `doran-draw` makes pictures of it.
 ///
-/// Branches declare where they may lead, so a drawing shows every way a run can take and no other. The ends of a graph
-/// are called `__start__` and `__end__`; only edges name them.
-///
-/// ```
-/// use doran_engine::graph::{Drawing, DrawnEdge, DrawnNode};
-///
-/// let edge = |source: &str, target: &str, conditional| DrawnEdge {
-///     source: source.into(),
-///     target: target.into(),
-///     conditional,
-/// };
-/// let drawing = Drawing {
-///     nodes: vec![DrawnNode { id: "답변".into(), deferred: false, inner: None }],
-///     edges: vec![edge("__start__", "답변", false), edge("답변", "__end__", true)],
-/// };
-/// let chart = "flowchart TD
-///   n0([\"start\"])
-///   n1[\"답변\"]
-///   n2([\"end\"])
-///   n0 --> n1
-///   n1 -.-> n2
-/// ";
-/// assert_eq!(drawing.mermaid(), chart);
-/// assert!(drawing.svg().contains("id=\"node-답변\""));
-/// ```
+/// Branches declare where they may lead, so a topology shows every way a run can take and no other. The ends of a graph
+/// are called [`START_NODE_ID`] and [`END_NODE_ID`]; only edges name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Drawing {
+pub struct GraphTopology {
     /// The nodes.
-    pub nodes: Vec<DrawnNode>,
+    pub nodes: Vec<TopologyNode>,
     /// The edges.
-    pub edges: Vec<DrawnEdge>,
+    pub edges: Vec<TopologyEdge>,
 }
 
-impl Drawing {
+impl GraphTopology {
     /// Whether the graph, or one inside it, has a node of this name.
     pub(crate) fn has_node(&self, node: &str) -> bool {
         self.nodes
@@ -175,9 +156,9 @@ impl Drawing {
     }
 }
 
-/// A node as drawn. The ends of a graph are called `__start__` and `__end__`.
+/// A node of a [`GraphTopology`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DrawnNode {
+pub struct TopologyNode {
     /// Its name.
     pub id: String,
     /// Runs only when nothing else is due.
@@ -185,12 +166,12 @@ pub struct DrawnNode {
     pub deferred: bool,
     /// The graph inside it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub inner: Option<Box<Drawing>>,
+    pub inner: Option<Box<GraphTopology>>,
 }
 
-/// An edge as drawn.
+/// An edge of a [`GraphTopology`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DrawnEdge {
+pub struct TopologyEdge {
     /// Where it starts.
     pub source: String,
     /// Where it ends.
@@ -204,9 +185,9 @@ pub struct DrawnEdge {
 pub(crate) struct BuiltGraph<S: State> {
     pub nodes: Vec<BuiltNode<S>>,
     pub start: Vec<NodeIndex>,
-    pub topology: Topology,
+    pub plan_topology: PlanTopology,
     pub fingerprint: String,
-    pub drawing: Drawing,
+    pub topology: GraphTopology,
 }
 
 /// One node of a built graph.
@@ -278,7 +259,7 @@ impl<S: State> BuiltGraph<S> {
             BuiltEdge::End => Ok(NextNodes::End),
             BuiltEdge::Then(targets) => Ok(NextNodes::Nodes(targets.clone())),
             BuiltEdge::Branch(choose) => match choose(state)? {
-                NextNodes::Each(to, _) if !self.topology.waits_for[usize::from(to)].is_empty() => {
+                NextNodes::Each(to, _) if !self.plan_topology.waits_for[usize::from(to)].is_empty() => {
                     Err(BranchError::ItemsToJoin(self.node(to).name.to_string()))
                 }
                 next => Ok(next),

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::drive::{RunContext, RunLimits};
 use crate::error::EngineError;
 use crate::failpoint;
-use crate::graph::{Drawing, Graph};
+use crate::graph::{Graph, GraphTopology};
 use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::state::State;
@@ -181,8 +181,8 @@ impl Runtime {
     }
 
     /// Nodes and edges of a graph.
-    pub fn drawing(&self, graph: &str) -> Result<Drawing, EngineError> {
-        Ok(self.0.find_graph(graph)?.drawing().clone())
+    pub fn topology(&self, graph: &str) -> Result<GraphTopology, EngineError> {
+        Ok(self.0.find_graph(graph)?.topology().clone())
     }
 
     /// The store.
@@ -223,7 +223,7 @@ impl Runtime {
             return Err(EngineError::Stopped("it is shutting down".into()));
         }
         for node in options.pause_before.union(&options.pause_after) {
-            if !hosted.drawing().has_node(node) {
+            if !hosted.topology().has_node(node) {
                 return Err(EngineError::UnknownNode { graph: graph.to_owned(), node: node.clone() });
             }
         }

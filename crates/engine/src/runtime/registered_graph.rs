@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::drive::{self, DriveOutcome, HaltReason, LogTip, RunContext, RunJournal, ThreadState};
 use crate::error::EngineError;
 use crate::failure;
-use crate::graph::{BuiltGraph, Drawing};
+use crate::graph::{BuiltGraph, GraphTopology};
 use crate::id::ThreadKey;
 use crate::log::{self, PendingQuestion, StoredPosition};
 use crate::plan;
@@ -47,7 +47,7 @@ type DriveFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A graph whose state type is forgotten.
 pub(crate) trait AnyGraph: Send + Sync {
     fn fingerprint(&self) -> &str;
-    fn drawing(&self) -> &Drawing;
+    fn topology(&self) -> &GraphTopology;
     /// Whether this JSON is an update of the state.
     fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error>;
     /// Where a run begins.
@@ -324,8 +324,8 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         &self.core.fingerprint
     }
 
-    fn drawing(&self) -> &Drawing {
-        &self.core.drawing
+    fn topology(&self) -> &GraphTopology {
+        &self.core.topology
     }
 
     fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error> {
@@ -334,7 +334,7 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
 
     fn start_position(&self) -> StoredPosition {
         StoredPosition::from_position(
-            &plan::start_position(&self.core.topology, &self.core.start),
+            &plan::start_position(&self.core.plan_topology, &self.core.start),
             &self.core,
         )
     }
@@ -363,7 +363,7 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
         let route =
             self.core.next_nodes(ix, &at.state).map_err(|astray| mismatch(astray.error_message(node)))?;
-        let next = plan::advance(&self.core.topology, &plan::PlanPosition::default(), vec![(ix, route)])
+        let next = plan::advance(&self.core.plan_topology, &plan::PlanPosition::default(), vec![(ix, route)])
             .map_err(|_| mismatch(format!("node `{node}` alone cannot fill the join it leads to")))?;
         Ok(StoredPosition::from_position(&next, &self.core))
     }
