@@ -6,11 +6,11 @@ const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/g
 const BIDI = /[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]/g
 
 /** The text without terminal codes and control characters; overrides of the reading order become a visible sign. */
-export function clean(text: string): string {
+export function sanitizeText(text: string): string {
   return text.replace(ANSI, '').replace(CONTROL, '').replace(BIDI, '\ufffd')
 }
 
 /** As `clean`, on one line. For titles and file names. */
-export function cleanLine(text: string): string {
-  return clean(text).replace(/\s+/g, ' ').trim()
+export function sanitizeLine(text: string): string {
+  return sanitizeText(text).replace(/\s+/g, ' ').trim()
 }

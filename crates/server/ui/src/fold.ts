@@ -3,40 +3,40 @@
 // Numbered events are the record. Pieces (`delta`) are shown early and count for nothing once the step they belong to
 // is recorded, tried again or gone: a client that saw every piece and one that came late end with the same run.
 
-import type { Json, ModelCall, Question, RunEvent, Shown, Source, Task } from './types'
+import type { Json, ModelCall, QuestionInfo, RunEvent, AgentActivity, Source, StepTask } from './types'
 
-export type Status = 'waiting' | 'running' | 'paused' | 'finished' | 'failed' | 'cancelled'
+export type RunStatus = 'waiting' | 'running' | 'paused' | 'finished' | 'failed' | 'cancelled'
 
-export interface Step {
+export interface RecordedStep {
   n: number
   at: number
   step: number
   path: string
-  tasks: Task[]
+  tasks: StepTask[]
   next: string[]
 }
 
 /** What a node showed of a step that is not recorded yet. A hole is a piece that was missed. */
-export interface Live {
+export interface LiveReply {
   node: string
   attempt: number
-  pieces: (string | Shown | undefined)[]
+  pieces: (string | AgentActivity | undefined)[]
 }
 
-export interface Run {
+export interface RunView {
   id: string
   thread: string
   agent: string
-  status: Status
+  status: RunStatus
   /** Number of the newest recorded event. */
   last: number
   started: number
   ended: number
-  steps: Step[]
+  steps: RecordedStep[]
   next: string[]
-  questions: Question[]
+  questions: QuestionInfo[]
   answered: Record<string, Json>
-  live: Live[]
+  live: LiveReply[]
   failure: { code: string; message: string; en?: string; ko?: string; node?: string } | null
   /** Calls of tools that a person said no to. */
   denied: readonly string[]
@@ -44,7 +44,7 @@ export interface Run {
   restarts: number
 }
 
-export function newRun(id: string, thread: string, agent: string): Run {
+export function newRunView(id: string, thread: string, agent: string): RunView {
   return {
     id, thread, agent, status: 'waiting', last: 0, started: 0, ended: 0, steps: [], next: [], questions: [],
     answered: {}, live: [], failure: null, denied: [], partial: {}, restarts: 0,
@@ -52,28 +52,28 @@ export function newRun(id: string, thread: string, agent: string): Run {
 }
 
 /** Whether nothing more happens by itself. */
-export function isResting(status: Status): boolean {
+export function isSettled(status: RunStatus): boolean {
   return status !== 'waiting' && status !== 'running'
 }
 
 /** Whether a run goes on after its newest event, rests there unless more follows, or is over for good. */
-export function standing(status: Status): 'more' | 'rest' | 'over' {
-  if (!isResting(status)) return 'more'
+export function continuation(status: RunStatus): 'more' | 'rest' | 'over' {
+  if (!isSettled(status)) return 'more'
   return status === 'finished' || status === 'cancelled' ? 'over' : 'rest'
 }
 
 /** Thrown when a numbered event is missing before this one: what follows cannot be trusted. */
-export class MissedEvent extends Error {}
+export class MissedEventError extends Error {}
 
 /** The run after an event. An event that was seen before changes nothing. */
-export function fold(run: Run, event: RunEvent): Run {
-  if (event.type === 'delta') return run.status === 'running' || run.status === 'waiting' ? piece(run, event) : run
+export function reduceRunEvent(run: RunView, event: RunEvent): RunView {
+  if (event.type === 'delta') return run.status === 'running' || run.status === 'waiting' ? applyDelta(run, event) : run
   if (event.type === 'draining' || event.type === 'error') return run
   const n = event.n ?? run.last + 1
   if (n <= run.last) return run
-  if (n > run.last + 1) throw new MissedEvent(`event ${n} after ${run.last}`)
+  if (n > run.last + 1) throw new MissedEventError(`event ${n} after ${run.last}`)
   const at = event.at ?? 0
-  const next: Run = { ...run, last: n }
+  const next: RunView = { ...run, last: n }
   switch (event.type) {
     case 'started':
       return { ...next, id: event.run, thread: event.thread, agent: event.agent, status: 'running', started: at }
@@ -93,7 +93,7 @@ export function fold(run: Run, event: RunEvent): Run {
     case 'resumed':
       return {
         ...next, status: 'running', questions: [], live: [], answered: { ...run.answered, ...event.answers },
-        denied: [...run.denied, ...deniedBy(run.questions, event.answers)],
+        denied: [...run.denied, ...deniedToolCalls(run.questions, event.answers)],
       }
     case 'restarted':
       return { ...next, status: 'running', live: [], failure: null, ended: 0, restarts: run.restarts + 1 }
@@ -110,15 +110,15 @@ export function fold(run: Run, event: RunEvent): Run {
 }
 
 /** The calls among these questions to which the answer is not a clear yes. */
-function deniedBy(questions: Question[], answers: Record<string, Json>): string[] {
+function deniedToolCalls(questions: QuestionInfo[], answers: Record<string, Json>): string[] {
   return questions.flatMap(({ id, question }) => {
-    if (!isObject(question) || question.type !== 'approve_tool' || !(id in answers)) return []
+    if (!isJsonObject(question) || question.type !== 'approve_tool' || !(id in answers)) return []
     const answer = answers[id]
-    return isObject(answer) && answer.approve === true ? [] : [String(question.call ?? '')]
+    return isJsonObject(answer) && answer.approve === true ? [] : [String(question.call ?? '')]
   })
 }
 
-function piece(run: Run, event: Extract<RunEvent, { type: 'delta' }>): Run {
+function applyDelta(run: RunView, event: Extract<RunEvent, { type: 'delta' }>): RunView {
   const old = run.live.find((one) => one.node === event.node)
   if (old && event.attempt < old.attempt) return run
   // The list of pieces grows in place: copying it for every word would take a long answer the square of its length.
@@ -131,12 +131,12 @@ function piece(run: Run, event: Extract<RunEvent, { type: 'delta' }>): Run {
   if (pieces[event.index] !== undefined) return run
   // A number far beyond what was seen is not worth an array of that size.
   if (event.index > pieces.length + 1_000_000) return run
-  pieces[event.index] = event.text ?? asShown(event.data) ?? ''
+  pieces[event.index] = event.text ?? parseActivity(event.data) ?? ''
   const live = { node: event.node, attempt: event.attempt, pieces }
   return { ...run, live: old ? run.live.map((one) => (one === old ? live : one)) : [...run.live, live] }
 }
 
-export type Item =
+export type TranscriptItem =
   | { kind: 'thinking'; node: string; step: string; content: string; live: boolean }
   | {
       kind: 'tool'; node: string; call: string; name: string; arguments: Json; live: boolean
@@ -147,28 +147,28 @@ export type Item =
   | { kind: 'text'; node: string; text: string; id: string | null; live: boolean }
 
 export interface Transcript {
-  items: Item[]
+  items: TranscriptItem[]
   text: string
   sources: Source[]
   models: ModelCall[]
 }
 
 /** What the run did and said, in order. `known` are messages of earlier turns, which a run may touch but did not say. */
-export function transcript(run: Run, known: ReadonlySet<string> = new Set()): Transcript {
-  const items: Item[] = []
+export function buildTranscript(run: RunView, known: ReadonlySet<string> = new Set()): Transcript {
+  const items: TranscriptItem[] = []
   const models: ModelCall[] = []
   let sources: Source[] = []
   const said = new Set(known)
-  const show = (node: string, shown: Shown, live: boolean) => {
+  const show = (node: string, shown: AgentActivity, live: boolean) => {
     if (shown.type === 'sources') sources = shown.sources
-    else put(items, node, shown, live, run.denied)
+    else addActivity(items, node, shown, live, run.denied)
   }
   for (const step of run.steps) {
     for (const task of step.tasks) {
-      for (const shown of shownIn(task)) show(task.node, shown, false)
-      models.push(...modelsIn(task))
+      for (const shown of activitiesIn(task)) show(task.node, shown, false)
+      models.push(...modelCallsIn(task))
       sources = sourcesIn(task.update) ?? sources
-      for (const { id, text } of saidIn(task.update)) {
+      for (const { id, text } of repliesIn(task.update)) {
         if (id !== null && said.has(id)) continue
         if (id !== null) said.add(id)
         items.push({ kind: 'text', node: task.node, text, id, live: false })
@@ -195,7 +195,7 @@ export function transcript(run: Run, known: ReadonlySet<string> = new Set()): Tr
   return { items, text, sources, models }
 }
 
-function put(items: Item[], node: string, shown: Exclude<Shown, { type: 'sources' }>, live: boolean, denied: readonly string[]) {
+function addActivity(items: TranscriptItem[], node: string, shown: Exclude<AgentActivity, { type: 'sources' }>, live: boolean, denied: readonly string[]) {
   const isDenied = shown.type !== 'thinking' && denied.includes(shown.call)
   if (shown.type === 'thinking') {
     items.push({ kind: 'thinking', node, step: shown.step, content: shown.content, live })
@@ -216,65 +216,65 @@ function put(items: Item[], node: string, shown: Exclude<Shown, { type: 'sources
 }
 
 /** What a task showed, as it noted it. */
-export function shownIn(task: Task): Shown[] {
+export function activitiesIn(task: StepTask): AgentActivity[] {
   const events = task.notes?.events
-  return Array.isArray(events) ? events.flatMap((event) => asShown(event) ?? []) : []
+  return Array.isArray(events) ? events.flatMap((event) => parseActivity(event) ?? []) : []
 }
 
 /** The calls of models that a task noted. */
-export function modelsIn(task: Task): ModelCall[] {
+export function modelCallsIn(task: StepTask): ModelCall[] {
   const noted = task.notes?.models ?? task.notes?.model
   const list = Array.isArray(noted) ? noted : noted === undefined ? [] : [noted]
-  return list.filter((one): one is Json & object => isObject(one) && typeof one.name === 'string') as never
+  return list.filter((one): one is Json & object => isJsonObject(one) && typeof one.name === 'string') as never
 }
 
 /** What a change of the state says to the person: new messages of the assistant. */
-export function saidIn(update: Json): { id: string | null; text: string }[] {
-  if (!isObject(update)) return []
-  return changed(update.messages).flatMap((message) => {
-    if (!isObject(message) || message.role !== 'assistant') return []
-    const text = textOf(message)
+export function repliesIn(update: Json): { id: string | null; text: string }[] {
+  if (!isJsonObject(update)) return []
+  return putItems(update.messages).flatMap((message) => {
+    if (!isJsonObject(message) || message.role !== 'assistant') return []
+    const text = messageText(message)
     return text.trim() === '' ? [] : [{ id: typeof message.id === 'string' ? message.id : null, text }]
   })
 }
 
 /** Items of a list of changes (`[{"put": …}, {"remove": …}, "clear"]`) or of a plain list. */
-function changed(value: Json | undefined): Json[] {
+function putItems(value: Json | undefined): Json[] {
   if (!Array.isArray(value)) return []
-  return value.flatMap((one) => (isObject(one) && 'put' in one ? [one.put as Json] : isObject(one) ? [one] : []))
+  return value.flatMap((one) => (isJsonObject(one) && 'put' in one ? [one.put as Json] : isJsonObject(one) ? [one] : []))
 }
 
-function textOf(message: { [key: string]: Json }): string {
+function messageText(message: { [key: string]: Json }): string {
   if (typeof message.text === 'string') return message.text
   if (typeof message.content === 'string') return message.content
   const parts = Array.isArray(message.parts) ? message.parts : []
-  return parts.map((part) => (isObject(part) && part.type === 'text' ? String(part.text ?? '') : '')).join('')
+  return parts.map((part) => (isJsonObject(part) && part.type === 'text' ? String(part.text ?? '') : '')).join('')
 }
 
 function sourcesIn(update: Json): Source[] | null {
-  if (!isObject(update)) return null
-  if (Array.isArray(update.sources) && update.sources.length > 0 && isObject(update.sources[0] ?? null)) {
+  if (!isJsonObject(update)) return null
+  if (Array.isArray(update.sources) && update.sources.length > 0 && isJsonObject(update.sources[0] ?? null)) {
     return update.sources as never
   }
-  if (!isObject(update.citations ?? null)) return null
+  if (!isJsonObject(update.citations ?? null)) return null
   const lists = Object.values(update.citations as { [key: string]: Json })
   const all = lists.flatMap((list) => (Array.isArray(list) ? list : []))
-  const sources = all.flatMap((one) => (isObject(one) && typeof one.number === 'number' ? [asSource(one)] : []))
+  const sources = all.flatMap((one) => (isJsonObject(one) && typeof one.number === 'number' ? [parseSource(one)] : []))
   return sources.length > 0 ? sources : null
 }
 
-function asSource(one: { [key: string]: Json }): Source {
+function parseSource(one: { [key: string]: Json }): Source {
   return { ...one, quote: String(one.quote ?? one.text ?? '') } as never
 }
 
-function asShown(data: Json | undefined): Shown | null {
-  if (!isObject(data ?? null)) return null
+function parseActivity(data: Json | undefined): AgentActivity | null {
+  if (!isJsonObject(data ?? null)) return null
   const { type } = data as { [key: string]: Json }
   return type === 'thinking' || type === 'tool_call' || type === 'tool_result' || type === 'sources'
     ? (data as never)
     : null
 }
 
-export function isObject(value: unknown): value is { [key: string]: Json } {
+export function isJsonObject(value: unknown): value is { [key: string]: Json } {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,7 +1,7 @@
 // Follows a run through lost connections. The run belongs to the server: whatever happens to the connection, its
 // events are asked for again after the newest one that was seen, until the run rests.
 
-import { Frames } from './sse'
+import { SseParser } from './sse'
 import type { RunEvent } from './types'
 
 export type Connection =
@@ -12,13 +12,13 @@ export type Connection =
   | { state: 'refused'; error: unknown }
 
 /** An answer of the server that trying again does not change. */
-export class Refused extends Error {
+export class RefusedError extends Error {
   constructor(readonly problem: unknown) {
     super('the server refused')
   }
 }
 
-export interface Source {
+export interface EventSourceClient {
   /** Opens the events after a number. Throws [`Refused`] when there is no point in trying again. */
   open(after: number, signal: AbortSignal): Promise<ReadableStream<Uint8Array>>
   /**
@@ -34,19 +34,19 @@ export interface Source {
 }
 
 /** Nothing at all, not even a sign of life, for so long means that the connection is dead. */
-const SILENCE_MS = 45_000
+const DEAD_CONNECTION_MS = 45_000
 
 /** Follows until the run rests, the server refuses, or `signal` ends it. */
-export async function follow(source: Source, signal: AbortSignal): Promise<void> {
+export async function followRun(source: EventSourceClient, signal: AbortSignal): Promise<void> {
   let tries = 0
-  const stands: Stands = { now: 'more' }
+  const stands: RunContinuation = { now: 'more' }
   // A line can be cut just where a run seems to rest: it does when nothing more comes the second time.
   let seemed: number | null = null
   source.told?.({ state: 'connecting' })
   while (!signal.aborted) {
     const before = source.last()
     try {
-      if ((await readOnce(source, signal, stands)) === 'rest') {
+      if ((await readStreamOnce(source, signal, stands)) === 'rest') {
         if (stands.now === 'rest' && seemed !== source.last()) {
           seemed = source.last()
           continue
@@ -56,7 +56,7 @@ export async function follow(source: Source, signal: AbortSignal): Promise<void>
       }
     } catch (error) {
       if (signal.aborted) return
-      if (error instanceof Refused) {
+      if (error instanceof RefusedError) {
         source.told?.({ state: 'refused', error: error.problem })
         return
       }
@@ -64,37 +64,37 @@ export async function follow(source: Source, signal: AbortSignal): Promise<void>
     if (signal.aborted) return
     tries = source.last() > before ? 1 : tries + 1
     source.told?.({ state: 'lost', tries })
-    await source.wait(backoff(tries), signal)
+    await source.wait(retryDelayMs(tries), signal)
   }
 }
 
 /** How long to wait before a try: short at first, never more than ten seconds. */
-export function backoff(tries: number): number {
+export function retryDelayMs(tries: number): number {
   return Math.min(10_000, 250 * 2 ** Math.min(tries - 1, 10))
 }
 
 /** What the newest event said of the run, through all connections. */
-interface Stands {
-  now: ReturnType<Source['take']>
+interface RunContinuation {
+  now: ReturnType<EventSourceClient['take']>
 }
 
 /** The server ends the stream of a run that rests. One that ends elsewhere was cut. */
-async function readOnce(source: Source, signal: AbortSignal, stands: Stands): Promise<'rest' | 'cut'> {
+async function readStreamOnce(source: EventSourceClient, signal: AbortSignal, stands: RunContinuation): Promise<'rest' | 'cut'> {
   const own = new AbortController()
   const stop = () => own.abort()
   signal.addEventListener('abort', stop)
-  let silence = setTimeout(stop, SILENCE_MS)
+  let silence = setTimeout(stop, DEAD_CONNECTION_MS)
   let reader: ReadableStreamDefaultReader<Uint8Array> | undefined
   try {
     const body = await source.open(source.last(), own.signal)
     source.told?.({ state: 'open' })
     reader = body.getReader()
-    const frames = new Frames()
+    const frames = new SseParser()
     for (;;) {
       const { done, value } = await reader.read()
       if (done) return stands.now === 'rest' ? 'rest' : 'cut'
       clearTimeout(silence)
-      silence = setTimeout(stop, SILENCE_MS)
+      silence = setTimeout(stop, DEAD_CONNECTION_MS)
       for (const frame of frames.push(value)) {
         const event = JSON.parse(frame.data) as RunEvent
         if (event.type === 'draining' || event.type === 'error') return 'cut'

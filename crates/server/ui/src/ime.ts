@@ -8,7 +8,7 @@
 // Hangul has no candidates to choose from, so Enter means "done and send": the send waits until the syllable is in the
 // box. For other scripts Enter chooses a candidate and sends nothing.
 
-export interface Key {
+export interface KeyPress {
   key: string
   keyCode: number
   isComposing: boolean
@@ -19,7 +19,7 @@ export interface Key {
   repeat?: boolean
 }
 
-export type Decision =
+export type EnterDecision =
   /** Not ours: the browser does what it does. */
   | 'leave'
   /** Nothing happens, and the browser adds no line either. */
@@ -30,11 +30,11 @@ export type Decision =
   | 'send-after-composition'
 
 /** How long after the end of a composition a key may still belong to it. */
-const TAIL_MS = 50
+const COMPOSITION_TAIL_MS = 50
 
 const HANGUL = /^[\uac00-\ud7a3\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\ud7b0-\ud7ff]+$/
 
-export class Composer {
+export class ImeComposer {
   #isComposing = false
   #text = ''
   #endedAt = -Infinity
@@ -70,18 +70,18 @@ export class Composer {
     this.#sendAfter = false
   }
 
-  keydown(key: Key, now: number): Decision {
+  keydown(key: KeyPress, now: number): EnterDecision {
     if (key.key !== 'Enter') return 'leave'
     if (key.shiftKey || key.altKey) return 'leave'
     const isComposing = key.isComposing || this.#isComposing
-    const isTail = now - this.#endedAt < TAIL_MS
+    const isTail = now - this.#endedAt < COMPOSITION_TAIL_MS
     if (isComposing) {
       if (!HANGUL.test(this.#text)) return 'leave'
       this.#sendAfter = true
       return 'send-after-composition'
     }
     // The same Enter, told once more after the composition it ended.
-    if (now - this.#sentAt < TAIL_MS || key.repeat) return 'swallow'
+    if (now - this.#sentAt < COMPOSITION_TAIL_MS || key.repeat) return 'swallow'
     if (isTail && key.keyCode === 229 && !HANGUL.test(this.#text)) return 'swallow'
     this.#sentAt = now
     return 'send'

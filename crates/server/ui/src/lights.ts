@@ -1,13 +1,13 @@
 // Which nodes and edges of the graph are lit, from the events of a run. Plain functions: the same run up to the same
 // step always looks the same.
 
-import type { Run } from './fold'
+import type { RunView } from './fold'
 
-export type Light = 'done' | 'running' | 'waiting' | 'failed'
+export type NodeHighlight = 'done' | 'running' | 'waiting' | 'failed'
 
-export interface Lights {
+export interface GraphHighlights {
   /** By `nodeKey`. */
-  nodes: Map<string, { light: Light; count: number }>
+  nodes: Map<string, { light: NodeHighlight; count: number }>
   /** By `edgeKey`. */
   edges: Set<string>
 }
@@ -24,12 +24,12 @@ export function edgeKey(source: string, target: string): string {
 }
 
 /** The lights after `upto` steps; all of them while the run is watched live. `starts` are the nodes it begins with. */
-export function lights(run: Run, upto: number | null, starts: string[]): Lights {
-  const nodes: Lights['nodes'] = new Map()
-  const edges: Lights['edges'] = new Set()
+export function highlightGraph(run: RunView, upto: number | null, starts: string[]): GraphHighlights {
+  const nodes: GraphHighlights['nodes'] = new Map()
+  const edges: GraphHighlights['edges'] = new Set()
   const isLive = upto === null || upto >= run.steps.length
   const steps = isLive ? run.steps : run.steps.slice(0, upto)
-  const set = (key: string, light: Light) => {
+  const set = (key: string, light: NodeHighlight) => {
     const before = nodes.get(key)
     nodes.set(key, { light, count: before?.count ?? 0 })
   }

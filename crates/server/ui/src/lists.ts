@@ -3,83 +3,83 @@
 import { effect, signal } from '@preact/signals'
 
 import * as api from './api'
-import { rested } from './conversation'
-import { recall, remember } from './settings'
-import type { Agent, Models, Thread } from './types'
+import { settledRuns } from './conversation'
+import { loadSetting, saveSetting } from './settings'
+import type { Agent, AvailableModels, Thread } from './types'
 
 export const agents = signal<Agent[]>([])
 export const agentsError = signal<unknown>(null)
-export const agent = signal<string>(recall('agent') ?? '')
-export const models = signal<Models | null>(null)
+export const selectedAgent = signal<string>(loadSetting('agent') ?? '')
+export const models = signal<AvailableModels | null>(null)
 
 export const threads = signal<Thread[]>([])
-export const threadsNext = signal<number | null>(null)
+export const nextThreadsCursor = signal<number | null>(null)
 export const threadsError = signal<unknown>(null)
-export const searched = signal('')
+export const threadQuery = signal('')
 /** Whether a search still goes through older threads. */
-export const isLooking = signal(false)
+export const isSearchingThreads = signal(false)
 
-export function agentOf(id: string): Agent | undefined {
+export function findAgent(id: string): Agent | undefined {
   return agents.value.find((one) => one.id === id)
 }
 
 export function chooseAgent(id: string): void {
-  agent.value = id
-  remember('agent', id)
+  selectedAgent.value = id
+  saveSetting('agent', id)
 }
 
 export async function loadAgents(): Promise<void> {
   try {
-    agents.value = await api.agents()
+    agents.value = await api.fetchAgents()
     agentsError.value = null
-    if (!agentOf(agent.value)) agent.value = agents.value[0]?.id ?? ''
+    if (!findAgent(selectedAgent.value)) selectedAgent.value = agents.value[0]?.id ?? ''
   } catch (error) {
     agentsError.value = error
   }
-  models.value = await api.models().catch(() => null)
+  models.value = await api.fetchModels().catch(() => null)
 }
 
-let asked = 0
+let requestNumber = 0
 
 /** Brings the list up to date, or goes on where it ended. */
 export async function loadThreads(more = false): Promise<void> {
-  const mine = ++asked
-  const q = searched.value
+  const mine = ++requestNumber
+  const q = threadQuery.value
   const before = more ? threads.value : []
-  let cursor = more ? threadsNext.value : null
+  let cursor = more ? nextThreadsCursor.value : null
   let found: Thread[] = []
   try {
     do {
-      const got = await api.threads(q, cursor ?? undefined)
-      if (mine !== asked) return
+      const got = await api.fetchThreads(q, cursor ?? undefined)
+      if (mine !== requestNumber) return
       found = [...found, ...got.threads]
       cursor = got.next ?? null
       threads.value = [...before, ...found]
-      threadsNext.value = cursor
+      nextThreadsCursor.value = cursor
       threadsError.value = null
       // A search looks through so many at a time, and may find nothing for a while.
-      isLooking.value = q !== '' && cursor !== null && found.length < api.PAGE
-    } while (isLooking.value)
+      isSearchingThreads.value = q !== '' && cursor !== null && found.length < api.THREADS_PER_PAGE
+    } while (isSearchingThreads.value)
   } catch (error) {
-    if (mine !== asked) return
+    if (mine !== requestNumber) return
     threadsError.value = error
-    isLooking.value = false
+    isSearchingThreads.value = false
   }
 }
 
-export function keepListsFresh(): void {
-  let seen = rested.peek()
+export function refreshListsAfterRuns(): void {
+  let seen = settledRuns.peek()
   effect(() => {
-    if (rested.value !== seen) {
-      seen = rested.value
+    if (settledRuns.value !== seen) {
+      seen = settledRuns.value
       void loadThreads()
     }
   })
 }
 
 /** The model as the agent names it, else the one in use. */
-export function modelOf(id: string): { name: string; kind: string; ko?: string; en?: string } | null {
-  const own = agentOf(id)?.model
+export function modelOfAgent(id: string): { name: string; kind: string; ko?: string; en?: string } | null {
+  const own = findAgent(id)?.model
   if (own) return own
   const main = models.value?.active.main
   if (!main) return null

@@ -1,24 +1,24 @@
 // The picture of a graph that the server draws, taken into the page piece by piece: only shapes and words, no style
 // sheet, no script, no address.
 
-const SVG = 'http://www.w3.org/2000/svg'
-const ELEMENTS = new Set(['svg', 'g', 'rect', 'path', 'text', 'title', 'circle', 'ellipse', 'line', 'polygon', 'tspan'])
-const ATTRIBUTES = new Set([
+const SVG_NAMESPACE = 'http://www.w3.org/2000/svg'
+const ALLOWED_ELEMENTS = new Set(['svg', 'g', 'rect', 'path', 'text', 'title', 'circle', 'ellipse', 'line', 'polygon', 'tspan'])
+const ALLOWED_ATTRIBUTES = new Set([
   'class', 'id', 'd', 'x', 'y', 'x1', 'x2', 'y1', 'y2', 'cx', 'cy', 'r', 'rx', 'ry', 'width', 'height', 'viewBox', 'transform',
   'fill', 'fill-opacity', 'stroke', 'stroke-width', 'stroke-opacity', 'stroke-dasharray', 'opacity', 'text-anchor',
   'font-size', 'font-family', 'points', 'data-node', 'data-in', 'data-source', 'data-target',
 ])
 
-interface Policy {
+interface TrustedTypesPolicy {
   createHTML(text: string): unknown
 }
 
 /** Browsers that guard their sinks want to hear that this text is meant to be parsed. What comes out is copied by the
  * lists above, never put in as it is. */
-let policy: Policy | null | undefined
+let policy: TrustedTypesPolicy | null | undefined
 
-function parsed(text: string): Document {
-  const guard = (globalThis as { trustedTypes?: { createPolicy(name: string, rules: object): Policy } }).trustedTypes
+function parseSvg(text: string): Document {
+  const guard = (globalThis as { trustedTypes?: { createPolicy(name: string, rules: object): TrustedTypesPolicy } }).trustedTypes
   policy ??= guard?.createPolicy('doran-picture', { createHTML: (one: string) => one }) ?? null
   // Even in a document that is never shown, a browser complains of a style sheet that the page does not allow.
   const bare = text.replace(/<style[^>]*>[^<]*<\/style>/g, '')
@@ -27,22 +27,22 @@ function parsed(text: string): Document {
 }
 
 /** The picture, or null when it is none. */
-export function picture(text: string): SVGSVGElement | null {
-  const root = parsed(text).documentElement
-  if (root.nodeName !== 'svg' || root.namespaceURI !== SVG) return null
-  return copied(root, 0) as SVGSVGElement | null
+export function sanitizeSvg(text: string): SVGSVGElement | null {
+  const root = parseSvg(text).documentElement
+  if (root.nodeName !== 'svg' || root.namespaceURI !== SVG_NAMESPACE) return null
+  return copyAllowed(root, 0) as SVGSVGElement | null
 }
 
-function copied(from: Element, depth: number): Element | null {
-  if (depth > 40 || from.namespaceURI !== SVG || !ELEMENTS.has(from.localName)) return null
-  const to = document.createElementNS(SVG, from.localName)
+function copyAllowed(from: Element, depth: number): Element | null {
+  if (depth > 40 || from.namespaceURI !== SVG_NAMESPACE || !ALLOWED_ELEMENTS.has(from.localName)) return null
+  const to = document.createElementNS(SVG_NAMESPACE, from.localName)
   for (const { name, value } of Array.from(from.attributes)) {
-    if (ATTRIBUTES.has(name) && !/url\(|javascript:/i.test(value)) to.setAttribute(name, value)
+    if (ALLOWED_ATTRIBUTES.has(name) && !/url\(|javascript:/i.test(value)) to.setAttribute(name, value)
   }
   for (const child of Array.from(from.childNodes)) {
     if (child.nodeType === Node.TEXT_NODE) to.append(child.textContent ?? '')
     else if (child.nodeType === Node.ELEMENT_NODE) {
-      const inner = copied(child as Element, depth + 1)
+      const inner = copyAllowed(child as Element, depth + 1)
       if (inner) to.append(inner)
     }
   }

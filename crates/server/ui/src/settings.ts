@@ -3,11 +3,11 @@
 import { effect, signal } from '@preact/signals'
 
 export type Theme = 'system' | 'light' | 'dark'
-export type Detail = 'quiet' | 'steps' | 'all'
+export type ActivityDetail = 'quiet' | 'steps' | 'all'
 
 const PREFIX = 'doran.'
 
-export function recall(name: string): string | null {
+export function loadSetting(name: string): string | null {
   try {
     return localStorage.getItem(PREFIX + name)
   } catch {
@@ -15,7 +15,7 @@ export function recall(name: string): string | null {
   }
 }
 
-export function remember(name: string, value: string): void {
+export function saveSetting(name: string, value: string): void {
   try {
     localStorage.setItem(PREFIX + name, value)
   } catch {
@@ -23,20 +23,20 @@ export function remember(name: string, value: string): void {
   }
 }
 
-function oneOf<T extends string>(name: string, values: readonly T[], otherwise: T): T {
-  const saved = recall(name)
+function loadChoice<T extends string>(name: string, values: readonly T[], otherwise: T): T {
+  const saved = loadSetting(name)
   return values.find((value) => value === saved) ?? otherwise
 }
 
-export const theme = signal<Theme>(oneOf('theme', ['system', 'light', 'dark'], 'system'))
-export const detail = signal<Detail>(oneOf('detail', ['quiet', 'steps', 'all'], 'steps'))
-export const inspectorOpen = signal(recall('inspector') === 'open')
+export const theme = signal<Theme>(loadChoice('theme', ['system', 'light', 'dark'], 'system'))
+export const activityDetail = signal<ActivityDetail>(loadChoice('detail', ['quiet', 'steps', 'all'], 'steps'))
+export const inspectorOpen = signal(loadSetting('inspector') === 'open')
 
-export function showTheme(): void {
+export function persistSettings(): void {
   effect(() => {
     document.documentElement.dataset.theme = theme.value
-    remember('theme', theme.value)
+    saveSetting('theme', theme.value)
   })
-  effect(() => remember('detail', detail.value))
-  effect(() => remember('inspector', inspectorOpen.value ? 'open' : 'closed'))
+  effect(() => saveSetting('detail', activityDetail.value))
+  effect(() => saveSetting('inspector', inspectorOpen.value ? 'open' : 'closed'))
 }

@@ -3,22 +3,22 @@
 import { signal } from '@preact/signals'
 
 import * as api from './api'
-import about from './samples.json'
-import type { Document } from './types'
+import sampleQuestions from './samples.json'
+import type { UploadedDocument } from './types'
 
-export const documents = signal<Document[] | null>(null)
+export const documents = signal<UploadedDocument[] | null>(null)
 export const documentsError = signal<unknown>(null)
 /** How many samples are searched. */
-export const samples = signal(0)
+export const sampleCount = signal(0)
 /** Whether the samples gave way to documents while this page was open. */
-export const gaveWay = signal(false)
+export const samplesReplaced = signal(false)
 
 export async function loadDocuments(): Promise<void> {
   try {
-    const { documents: got, samples: there } = await api.documents()
-    const before = samples.peek()
-    samples.value = there ?? (isOwn(got) ? 0 : before)
-    gaveWay.value = isOwn(got) && (gaveWay.peek() || before > 0)
+    const { documents: got, samples: there } = await api.fetchDocuments()
+    const before = sampleCount.peek()
+    sampleCount.value = there ?? (hasReadyDocument(got) ? 0 : before)
+    samplesReplaced.value = hasReadyDocument(got) && (samplesReplaced.peek() || before > 0)
     documents.value = got
     documentsError.value = null
   } catch (error) {
@@ -27,16 +27,16 @@ export async function loadDocuments(): Promise<void> {
 }
 
 /** Whether something of one's own can be found. */
-function isOwn(all: Document[]): boolean {
+function hasReadyDocument(all: UploadedDocument[]): boolean {
   return all.some((one) => one.status === 'ready')
 }
 
 /** The collection that the demonstration puts the samples into. */
-const COLLECTION = 'samples'
+const SAMPLES_COLLECTION = 'samples'
 
 /** The proposed questions whose answers can be there. */
-export function askable(starters: readonly string[], all: Document[] | null): string[] {
-  const hasSamples = all === null || !isOwn(all) || all.some((one) => one.collection === COLLECTION)
-  const questions = new Set([...about.ko, ...about.en])
+export function answerableStarters(starters: readonly string[], all: UploadedDocument[] | null): string[] {
+  const hasSamples = all === null || !hasReadyDocument(all) || all.some((one) => one.collection === SAMPLES_COLLECTION)
+  const questions = new Set([...sampleQuestions.ko, ...sampleQuestions.en])
   return hasSamples ? [...starters] : starters.filter((one) => !questions.has(one))
 }

@@ -3,9 +3,9 @@
 import { signal, type Signal } from '@preact/signals'
 
 import * as api from './api'
-import type { Run } from './fold'
+import type { RunView } from './fold'
 import type { Connection } from './follow'
-import type { Message, RunInfo, Source } from './types'
+import type { ThreadMessage, RunInfo, Source } from './types'
 
 /** Question and answer. */
 export interface Turn {
@@ -15,7 +15,7 @@ export interface Turn {
   agent: string
   /** What the server keeps of the answer, once it does. */
   said: Signal<{ text: string; sources: Source[] } | null>
-  run: Signal<Run | null>
+  run: Signal<RunView | null>
   /** The id of the run, known before its events are. */
   id: Signal<string | null>
   connection: Signal<Connection>
@@ -25,7 +25,7 @@ export interface Turn {
 
 export function newTurn(asked: string, at: number, agent: string, id: string | null): Turn {
   return {
-    key: id ?? api.newId(),
+    key: id ?? api.randomId(),
     asked, at, agent,
     said: signal(null),
     run: signal(null),
@@ -37,17 +37,17 @@ export function newTurn(asked: string, at: number, agent: string, id: string | n
 }
 
 /** The most runs that a list gives. */
-const MOST_RUNS = 50
+const MAX_LISTED_RUNS = 50
 
 /**
  * Messages and runs as turns, oldest first. A fork holds what was said before it, by runs of the thread it came from:
  * those have no events here, and a question among them that was not answered yet is answered by the fork's own first run.
  */
-export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
+export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
   const begun = (run: RunInfo) => run.created ?? run.started ?? 0
   const oldestFirst = [...runs].sort((left, right) => begun(left) - begun(right))
   const agents = new Map(runs.map((run) => [run.id, run.agent]))
-  const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < MOST_RUNS
+  const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < MAX_LISTED_RUNS
   const turns: Turn[] = []
   const byRun = new Map<string, Turn>()
   const add = (asked: string, at: number, run: string | null) => {
@@ -86,7 +86,7 @@ export function turnsOf(messages: Message[], runs: RunInfo[]): Turn[] {
 }
 
 /** The turns that the server knows, as far as they are shown already as they are, and after them those it does not know yet. */
-export function merged(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Turn[] } {
+export function mergeTurns(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Turn[] } {
   const isSame = (one: Turn, other: Turn) => {
     const [id, otherId] = [one.id.peek(), other.id.peek()]
     return id === null ? otherId === null && one.asked === other.asked && one.at === other.at : id === otherId
@@ -103,7 +103,7 @@ export function merged(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Tur
  * The turns whose events are read without being asked for: the newest, those that are under way, in line or wait for a
  * person, wherever they stand, and those that did not end well and say so.
  */
-export function toRead(turns: Turn[], runs: RunInfo[]): { turn: Turn; hasEnded: boolean }[] {
+export function turnsToWatch(turns: Turn[], runs: RunInfo[]): { turn: Turn; hasEnded: boolean }[] {
   const status = new Map(runs.map((run) => [run.id, run.status]))
   return turns.flatMap((turn, index) => {
     const how = status.get(turn.id.peek() ?? '')

@@ -30,7 +30,7 @@ export interface Thread {
 }
 
 /** A source with the number it is shown with. */
-export type Cited = Source & { shown: number }
+export type NumberedSource = Source & { shown: number }
 
 export interface Source {
   number: number
@@ -47,7 +47,7 @@ export interface Source {
   end?: number
 }
 
-export interface Message {
+export interface ThreadMessage {
   id: string
   role: 'user' | 'assistant' | 'tool' | 'system'
   text: string
@@ -64,10 +64,10 @@ export interface RunInfo {
   started: number | null
   ended: number | null
   /** What it asks while it is paused; only when it is asked for alone. */
-  questions?: Question[]
+  questions?: QuestionInfo[]
 }
 
-export interface Question {
+export interface QuestionInfo {
   id: string
   /** The run that asks. */
   run?: string
@@ -77,7 +77,7 @@ export interface Question {
   problem?: string
 }
 
-export interface Task {
+export interface StepTask {
   node: string
   ms: number
   attempts: number
@@ -87,16 +87,16 @@ export interface Task {
   notes?: Record<string, Json>
 }
 
-interface Told {
+interface EventPosition {
   n?: number
   at?: number
 }
 
-export type RunEvent = Told &
+export type RunEvent = EventPosition &
   (
     | { type: 'started'; agent: string; thread: string; run: string }
-    | { type: 'step'; step: number; path?: string; tasks: Task[]; next: string[] }
-    | { type: 'paused'; questions: Question[] }
+    | { type: 'step'; step: number; path?: string; tasks: StepTask[]; next: string[] }
+    | { type: 'paused'; questions: QuestionInfo[] }
     | { type: 'resumed'; answers: Record<string, Json> }
     | { type: 'restarted'; why: string }
     | { type: 'finished' }
@@ -108,7 +108,7 @@ export type RunEvent = Told &
   )
 
 /** What an agent shows besides words. */
-export type Shown =
+export type AgentActivity =
   | { type: 'thinking'; step: string; content: string }
   | { type: 'tool_call'; call: string; name: string; arguments: Json }
   | { type: 'tool_result'; call: string; name: string; text: string; failed: boolean; ms?: number }
@@ -129,7 +129,7 @@ export interface ModelCall {
 
 export type DocumentStatus = 'queued' | 'reading' | 'indexing' | 'ready' | 'failed' | 'paused' | 'cancelled'
 
-export interface Document {
+export interface UploadedDocument {
   id: string
   name: string
   title?: string
@@ -151,7 +151,7 @@ export interface Document {
   replaced?: boolean
 }
 
-export interface Hit {
+export interface SearchHit {
   passage: string
   document: string
   title: string
@@ -173,7 +173,7 @@ export interface Usage {
   by_model?: { name: string; calls: number; input_tokens: number; output_tokens: number; cost_micros: number | null }[]
 }
 
-export interface Model {
+export interface ModelChoice {
   id: string
   kind: string
   ko?: string
@@ -182,7 +182,7 @@ export interface Model {
   why?: string | null
 }
 
-export interface Models {
+export interface AvailableModels {
   active: { main: string; small?: string }
-  models: Model[]
+  models: ModelChoice[]
 }

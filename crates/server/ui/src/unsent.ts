@@ -3,7 +3,7 @@
 
 const PREFIX = 'doran.unsent.'
 
-export interface Unsent {
+export interface PendingMessage {
   agent: string
   text: string
   once: string
@@ -11,9 +11,9 @@ export interface Unsent {
 }
 
 /** A server remembers keys for a day. What is older may have been answered and forgotten. */
-const OLDEST_MS = 20 * 60 * 60 * 1000
+const MAX_PENDING_AGE_MS = 20 * 60 * 60 * 1000
 
-export function keepUnsent(thread: string, unsent: Unsent, store: Storage | null = home()): void {
+export function savePendingMessage(thread: string, unsent: PendingMessage, store: Storage | null = safeLocalStorage()): void {
   try {
     store?.setItem(PREFIX + thread, JSON.stringify(unsent))
   } catch {
@@ -22,15 +22,15 @@ export function keepUnsent(thread: string, unsent: Unsent, store: Storage | null
 }
 
 /** Forgets a question that was taken, refused or given up. */
-export function dropUnsent(thread: string, once: string, store: Storage | null = home()): void {
-  if (unsentOf(thread, store)?.once === once) store?.removeItem(PREFIX + thread)
+export function removePendingMessage(thread: string, once: string, store: Storage | null = safeLocalStorage()): void {
+  if (loadPendingMessage(thread, store)?.once === once) store?.removeItem(PREFIX + thread)
 }
 
-export function unsentOf(thread: string, store: Storage | null = home(), now = Date.now()): Unsent | null {
+export function loadPendingMessage(thread: string, store: Storage | null = safeLocalStorage(), now = Date.now()): PendingMessage | null {
   try {
     const { agent, text, once, at } = JSON.parse(store?.getItem(PREFIX + thread) ?? 'null') as Record<string, unknown>
     if (typeof agent !== 'string' || typeof text !== 'string' || typeof once !== 'string' || typeof at !== 'number') return null
-    return now - at < OLDEST_MS ? { agent, text, once, at } : null
+    return now - at < MAX_PENDING_AGE_MS ? { agent, text, once, at } : null
   } catch {
     return null
   }
@@ -39,7 +39,7 @@ export function unsentOf(thread: string, store: Storage | null = home(), now = D
 const DRAFT = 'doran.draft'
 
 /** What was being written in this tab before a reload. */
-export function recallDraft(): string {
+export function loadDraft(): string {
   try {
     return sessionStorage.getItem(DRAFT) ?? ''
   } catch {
@@ -47,7 +47,7 @@ export function recallDraft(): string {
   }
 }
 
-export function keepDraft(text: string): void {
+export function saveDraft(text: string): void {
   try {
     sessionStorage.setItem(DRAFT, text)
   } catch {
@@ -55,7 +55,7 @@ export function keepDraft(text: string): void {
   }
 }
 
-function home(): Storage | null {
+function safeLocalStorage(): Storage | null {
   try {
     return localStorage
   } catch {

@@ -2,17 +2,17 @@
 
 import { expect, test } from 'vitest'
 
-import { fold, newRun, standing, transcript, type Run } from '../src/fold'
-import { backoff, follow, Refused, type Connection } from '../src/follow'
-import type { RunEvent, Task } from '../src/types'
+import { reduceRunEvent, newRunView, continuation, buildTranscript, type RunView } from '../src/fold'
+import { retryDelayMs, followRun, RefusedError, type Connection } from '../src/follow'
+import type { RunEvent, StepTask } from '../src/types'
 
-const task = (node: string, update: unknown, notes?: Record<string, unknown>): Task =>
-  ({ node, ms: 3, attempts: 1, input_tokens: 1, output_tokens: 2, update, ...(notes ? { notes } : {}) }) as Task
+const task = (node: string, update: unknown, notes?: Record<string, unknown>): StepTask =>
+  ({ node, ms: 3, attempts: 1, input_tokens: 1, output_tokens: 2, update, ...(notes ? { notes } : {}) }) as StepTask
 const says = (id: string, text: string) => ({ messages: [{ put: { id, role: 'assistant', parts: [{ type: 'text', text, origin: 'model' }] } }] })
 const delta = (node: string, attempt: number, index: number, text: string): RunEvent => ({ type: 'delta', node, attempt, index, text })
 
 /** A run that is tried again in the middle of its words, asks, is taken over, and ends. */
-const STORY: RunEvent[] = [
+const EVENTS: RunEvent[] = [
   { n: 1, at: 10, type: 'started', agent: 'assistant', thread: 't', run: 'r' },
   { type: 'delta', node: 'router', attempt: 1, index: 0, data: { type: 'thinking', step: 'routing', content: '규정' } },
   { n: 2, at: 20, type: 'step', step: 1, tasks: [task('router', { route: 'rag' }, { events: [{ type: 'thinking', step: 'routing', content: '규정' }] })], next: ['agent'] },
@@ -35,9 +35,9 @@ const frame = (event: RunEvent) =>
   `${event.n === undefined ? '' : `id: ${event.n}\n`}event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
 
 /** What the server sends after a number: the record, and pieces that belong to the step in progress then. */
-function sent(after: number): Uint8Array {
-  const from = after === 0 ? 0 : STORY.findIndex((event) => event.n === after) + 1
-  return new TextEncoder().encode(STORY.slice(from).map(frame).join(''))
+function streamAfter(after: number): Uint8Array {
+  const from = after === 0 ? 0 : EVENTS.findIndex((event) => event.n === after) + 1
+  return new TextEncoder().encode(EVENTS.slice(from).map(frame).join(''))
 }
 
 function body(bytes: Uint8Array): ReadableStream<Uint8Array> {
@@ -50,20 +50,20 @@ function body(bytes: Uint8Array): ReadableStream<Uint8Array> {
   })
 }
 
-async function watched(cuts: (connection: number, bytes: Uint8Array) => Uint8Array) {
-  let run: Run = newRun('', 't', '')
+async function followWithCuts(cuts: (connection: number, bytes: Uint8Array) => Uint8Array) {
+  let run: RunView = newRunView('', 't', '')
   let connections = 0
   const told: Connection['state'][] = []
   const shown: string[] = []
-  await follow(
+  await followRun(
     {
       async open(after) {
-        return body(cuts(connections++, sent(after)))
+        return body(cuts(connections++, streamAfter(after)))
       },
       take(event) {
-        run = fold(run, event)
-        shown.push(transcript(run).text)
-        return standing(run.status)
+        run = reduceRunEvent(run, event)
+        shown.push(buildTranscript(run).text)
+        return continuation(run.status)
       },
       last: () => run.last,
       told: ({ state }) => told.push(state),
@@ -75,22 +75,22 @@ async function watched(cuts: (connection: number, bytes: Uint8Array) => Uint8Arr
 }
 
 test('a stream cut at any byte and taken up again gives the same run', async () => {
-  const whole = await watched((_, bytes) => bytes)
+  const whole = await followWithCuts((_, bytes) => bytes)
   expect(whole.connections).toBe(1)
-  expect(transcript(whole.run).text).toBe('육아휴직은 1년 😀입니다. [1]\n\n끝입니다.')
-  const length = sent(0).length
+  expect(buildTranscript(whole.run).text).toBe('육아휴직은 1년 😀입니다. [1]\n\n끝입니다.')
+  const length = streamAfter(0).length
   for (let at = 0; at <= length; at++) {
-    const cut = await watched((connection, bytes) => (connection === 0 ? bytes.slice(0, at) : bytes))
+    const cut = await followWithCuts((connection, bytes) => (connection === 0 ? bytes.slice(0, at) : bytes))
     expect(cut.run, `cut at byte ${at}`).toEqual(whole.run)
-    expect(transcript(cut.run), `cut at byte ${at}`).toEqual(transcript(whole.run))
+    expect(buildTranscript(cut.run), `cut at byte ${at}`).toEqual(buildTranscript(whole.run))
   }
 }, 60_000)
 
 test('a connection that is cut again and again still gets there', async () => {
-  const whole = await watched((_, bytes) => bytes)
+  const whole = await followWithCuts((_, bytes) => bytes)
   for (const size of [1, 100, 333]) {
     // Longer by and by: one that always ended before the same frame would end there for ever.
-    const cut = await watched((connection, bytes) => bytes.slice(0, size + 150 * connection))
+    const cut = await followWithCuts((connection, bytes) => bytes.slice(0, size + 150 * connection))
     expect(cut.run).toEqual(whole.run)
     expect(cut.told.filter((state) => state === 'lost').length).toBeGreaterThan(0)
     expect(cut.told.at(-1)).toBe('done')
@@ -98,7 +98,7 @@ test('a connection that is cut again and again still gets there', async () => {
 })
 
 test('words of a try that is void are taken back, and none is shown twice', async () => {
-  const { shown } = await watched((_, bytes) => bytes)
+  const { shown } = await followWithCuts((_, bytes) => bytes)
   expect(shown).toContain('버려질 말')
   const last = shown.lastIndexOf('버려질 말')
   expect(shown.slice(last + 1).some((text) => text.includes('버려질'))).toBe(false)
@@ -106,32 +106,32 @@ test('words of a try that is void are taken back, and none is shown twice', asyn
 })
 
 test('pieces that come twice or late change nothing', () => {
-  let run = fold(newRun('', 't', ''), STORY[0] as RunEvent)
-  for (const index of [0, 1, 1, 0, 2]) run = fold(run, delta('agent', 2, index, `${index} `))
-  run = fold(run, delta('agent', 1, 3, 'old'))
-  expect(transcript(run).text).toBe('0 1 2 ')
+  let run = reduceRunEvent(newRunView('', 't', ''), EVENTS[0] as RunEvent)
+  for (const index of [0, 1, 1, 0, 2]) run = reduceRunEvent(run, delta('agent', 2, index, `${index} `))
+  run = reduceRunEvent(run, delta('agent', 1, 3, 'old'))
+  expect(buildTranscript(run).text).toBe('0 1 2 ')
 })
 
 test('a missed piece shows as a gap, never as if nothing were missing', () => {
-  let run = fold(newRun('', 't', ''), STORY[0] as RunEvent)
-  run = fold(run, delta('agent', 1, 0, '앞 '))
-  run = fold(run, delta('agent', 1, 2, '뒤'))
-  expect(transcript(run).text).toBe('앞 …뒤')
+  let run = reduceRunEvent(newRunView('', 't', ''), EVENTS[0] as RunEvent)
+  run = reduceRunEvent(run, delta('agent', 1, 0, '앞 '))
+  run = reduceRunEvent(run, delta('agent', 1, 2, '뒤'))
+  expect(buildTranscript(run).text).toBe('앞 …뒤')
 })
 
 test('a missing number is not skipped', () => {
-  const run = fold(newRun('', 't', ''), STORY[0] as RunEvent)
-  expect(() => fold(run, { n: 3, type: 'finished' })).toThrow()
+  const run = reduceRunEvent(newRunView('', 't', ''), EVENTS[0] as RunEvent)
+  expect(() => reduceRunEvent(run, { n: 3, type: 'finished' })).toThrow()
 })
 
 test('what the server refuses is not asked for again', async () => {
   let opened = 0
   const told: Connection[] = []
-  await follow(
+  await followRun(
     {
       async open() {
         opened += 1
-        throw new Refused('gone')
+        throw new RefusedError('gone')
       },
       take: () => 'more',
       last: () => 0,
@@ -145,7 +145,7 @@ test('what the server refuses is not asked for again', async () => {
 })
 
 test('waiting grows and is bounded', () => {
-  const waits = Array.from({ length: 30 }, (_, at) => backoff(at + 1))
+  const waits = Array.from({ length: 30 }, (_, at) => retryDelayMs(at + 1))
   expect(waits[0]).toBeLessThanOrEqual(500)
   expect(Math.max(...waits)).toBe(10_000)
   expect([...waits].sort((left, right) => left - right)).toEqual(waits)

@@ -2,9 +2,9 @@
 
 import { expect, test } from 'vitest'
 
-import { dropUnsent, keepUnsent, unsentOf } from '../src/unsent'
+import { removePendingMessage, savePendingMessage, loadPendingMessage } from '../src/unsent'
 
-function store(): Storage {
+function fakeStorage(): Storage {
   const kept = new Map<string, string>()
   return {
     getItem: (name: string) => kept.get(name) ?? null,
@@ -16,29 +16,29 @@ function store(): Storage {
 const asked = { agent: 'assistant', text: '둘째 질문', once: 'k1', at: 1000 }
 
 test('a question is kept for its thread until it is taken', () => {
-  const home = store()
-  keepUnsent('t', asked, home)
-  expect(unsentOf('other', home, 2000)).toBeNull()
-  expect(unsentOf('t', home, 2000)).toEqual(asked)
-  dropUnsent('t', 'another key', home)
-  keepUnsent('t', { ...asked, at: Date.now() }, home)
-  dropUnsent('t', 'another key', home)
-  expect(unsentOf('t', home)?.once).toBe('k1')
-  dropUnsent('t', 'k1', home)
-  expect(unsentOf('t', home)).toBeNull()
+  const home = fakeStorage()
+  savePendingMessage('t', asked, home)
+  expect(loadPendingMessage('other', home, 2000)).toBeNull()
+  expect(loadPendingMessage('t', home, 2000)).toEqual(asked)
+  removePendingMessage('t', 'another key', home)
+  savePendingMessage('t', { ...asked, at: Date.now() }, home)
+  removePendingMessage('t', 'another key', home)
+  expect(loadPendingMessage('t', home)?.once).toBe('k1')
+  removePendingMessage('t', 'k1', home)
+  expect(loadPendingMessage('t', home)).toBeNull()
 })
 
 test('what is older than a server remembers its key for is not asked again', () => {
-  const home = store()
-  keepUnsent('t', asked, home)
-  expect(unsentOf('t', home, 1000 + 24 * 60 * 60 * 1000)).toBeNull()
+  const home = fakeStorage()
+  savePendingMessage('t', asked, home)
+  expect(loadPendingMessage('t', home, 1000 + 24 * 60 * 60 * 1000)).toBeNull()
 })
 
 test('nothing strange in the store is taken for a question', () => {
-  const home = store()
+  const home = fakeStorage()
   for (const strange of ['', 'null', '{', '[]', '{"text":1}']) {
     home.setItem('doran.unsent.t', strange)
-    expect(unsentOf('t', home, 2000)).toBeNull()
+    expect(loadPendingMessage('t', home, 2000)).toBeNull()
   }
-  expect(unsentOf('t', null)).toBeNull()
+  expect(loadPendingMessage('t', null)).toBeNull()
 })

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 import { expect, test } from 'vitest'
 
-import { chosen, lang, t } from '../src/i18n'
+import { chooseLanguage, language, t } from '../src/i18n'
 import en from '../src/i18n/en.json'
 import ko from '../src/i18n/ko.json'
 
@@ -27,7 +27,7 @@ test('both languages have the same keys and the same slots, each in its own scri
 })
 
 test('one is one, and many are many', () => {
-  lang.value = 'en'
+  language.value = 'en'
   expect(t('passages_n', { n: 1 })).toBe('1 passage')
   expect(t('passages_n', { n: '1' })).toBe('1 passage')
   expect(t('passages_n', { n: 0 })).toBe('0 passages')
@@ -70,8 +70,8 @@ test('the key of a visit is put into no storage', () => {
 })
 
 test('the language is the one chosen, else the browser’s, else English', () => {
-  expect(chosen(null, ['ko-KR', 'en'])).toBe('ko')
-  expect(chosen(null, ['fr', 'en-GB', 'ko'])).toBe('en')
-  expect(chosen('en', ['ko'])).toBe('en')
-  expect(chosen('xx', ['fr'])).toBe('en')
+  expect(chooseLanguage(null, ['ko-KR', 'en'])).toBe('ko')
+  expect(chooseLanguage(null, ['fr', 'en-GB', 'ko'])).toBe('en')
+  expect(chooseLanguage('en', ['ko'])).toBe('en')
+  expect(chooseLanguage('xx', ['fr'])).toBe('en')
 })

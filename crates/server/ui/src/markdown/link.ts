@@ -1,7 +1,7 @@
 // Which addresses an answer may link to: other sites and mail, said openly. Nothing else becomes a link, least of all
 // an address of this server.
 
-export interface Link {
+export interface SafeLink {
   href: string
   /** Where it really leads, in ASCII. */
   host: string
@@ -10,7 +10,7 @@ export interface Link {
 const SCHEMES = new Set(['http:', 'https:', 'mailto:'])
 
 /** The address as a link, or null when it is none of those allowed. */
-export function link(address: string): Link | null {
+export function parseSafeLink(address: string): SafeLink | null {
   const trimmed = address.trim()
   if (trimmed.length > 2048 || /[\u0000-\u0020\u007f-\u00a0\u2028\u2029]/.test(trimmed)) return null
   if (!/^(?:https?:\/\/|mailto:)/i.test(trimmed)) return null

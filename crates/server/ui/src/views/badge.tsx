@@ -1,29 +1,29 @@
 // Who answers, said honestly: a built-in that only quotes is never taken for a language model.
 
-import { clean } from '../clean'
-import { said, t } from '../i18n'
+import { sanitizeText } from '../clean'
+import { localized, t } from '../i18n'
 import { isExtractive } from '../lists'
 
-interface Shown {
+interface BadgeModel {
   name: string
   kind: string
   ko?: string
   en?: string
 }
 
-export function ModelBadge({ model, isLong = false }: { model: Shown; isLong?: boolean }) {
+export function ModelBadge({ model, isLong = false }: { model: BadgeModel; isLong?: boolean }) {
   const offline = isExtractive(model)
-  const about = said(model) || (offline ? t('offline_about') : '')
+  const about = localized(model) || (offline ? t('offline_about') : '')
   return (
-    <span class={offline ? 'badge offline' : 'badge'} title={clean([model.name, about].filter(Boolean).join(': '))}>
+    <span class={offline ? 'badge offline' : 'badge'} title={sanitizeText([model.name, about].filter(Boolean).join(': '))}>
       <span class="dot" aria-hidden="true" />
-      <span class="badge-name">{clean(short(model.name))}</span>
+      <span class="badge-name">{sanitizeText(shortModelName(model.name))}</span>
       {offline && <span class="badge-kind">{isLong ? t('offline_long') : t('not_llm')}</span>}
     </span>
   )
 }
 
 /** A model that is named with the address of its server goes by its own name; the address is in the hint. */
-function short(name: string): string {
+function shortModelName(name: string): string {
   return name.startsWith('openai-compatible:') ? name.slice(name.lastIndexOf('#') + 1) : name
 }

@@ -5,18 +5,18 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 
 import { t } from '../i18n'
-import { Composer as Ime } from '../ime'
-import { keepDraft, recallDraft } from '../unsent'
+import { ImeComposer as Ime } from '../ime'
+import { saveDraft, loadDraft } from '../unsent'
 import { Icon } from './icons'
 
 /** What is being written, kept through a reload. */
-export const draft = signal(recallDraft())
-effect(() => keepDraft(draft.value))
+export const draft = signal(loadDraft())
+effect(() => saveDraft(draft.value))
 
 /** Raised to bring the focus back to the box. */
-export const wantFocus = signal(0)
+export const composerFocusRequests = signal(0)
 
-interface Props {
+interface ComposerProps {
   canSend: boolean
   send: (text: string) => void
   stop: (() => void) | null
@@ -24,7 +24,7 @@ interface Props {
   children?: ComponentChildren
 }
 
-export function ComposerBox({ canSend, send, stop, isStopping, children }: Props) {
+export function ComposerBox({ canSend, send, stop, isStopping, children }: ComposerProps) {
   const box = useRef<HTMLTextAreaElement>(null)
   const ime = useRef(new Ime()).current
 
@@ -37,8 +37,8 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Props
 
   useEffect(() => {
     // On a touch screen the focus would bring up the keyboard.
-    if (matchMedia('(pointer: fine)').matches || wantFocus.value > 0) box.current?.focus()
-  }, [wantFocus.value])
+    if (matchMedia('(pointer: fine)').matches || composerFocusRequests.value > 0) box.current?.focus()
+  }, [composerFocusRequests.value])
 
   const submit = () => {
     // The box knows more than the state while a syllable was only just put in it.

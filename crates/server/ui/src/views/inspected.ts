@@ -6,25 +6,25 @@ import { conversation, type Turn } from '../conversation'
 import { inspectorOpen } from '../settings'
 import { openSource } from './sources'
 
-const chosen = signal<Turn | null>(null)
+const chosenTurn = signal<Turn | null>(null)
 
 /** The chosen one while it is there, else the newest. */
-export const inspected = computed(() => {
+export const inspectedTurn = computed(() => {
   const { turns } = conversation.value
-  return chosen.value && turns.includes(chosen.value) ? chosen.value : (turns.at(-1) ?? null)
+  return chosenTurn.value && turns.includes(chosenTurn.value) ? chosenTurn.value : (turns.at(-1) ?? null)
 })
 
-export function inspect(turn: Turn): void {
-  if (inspectorOpen.value && inspected.value === turn && openSource.value === null) {
+export function inspectTurn(turn: Turn): void {
+  if (inspectorOpen.value && inspectedTurn.value === turn && openSource.value === null) {
     inspectorOpen.value = false
     return
   }
-  chosen.value = turn
+  chosenTurn.value = turn
   openSource.value = null
   inspectorOpen.value = true
 }
 
 /** A new question moves the eye to its own run. */
-export function inspectNewest(): void {
-  chosen.value = null
+export function inspectNewestTurn(): void {
+  chosenTurn.value = null
 }

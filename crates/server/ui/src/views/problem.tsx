@@ -2,20 +2,20 @@
 
 import type { ComponentChildren } from 'preact'
 
-import { Problem } from '../api'
-import { clean } from '../clean'
-import { said, t } from '../i18n'
+import { ApiProblem } from '../api'
+import { sanitizeText } from '../clean'
+import { localized, t } from '../i18n'
 import { Icon } from './icons'
 
-export function wordsOf(error: unknown): { title: string; detail: string | null } {
-  if (error instanceof Problem) {
-    return { title: said({ ko: error.ko, en: error.en }), detail: error.detail ? clean(said(error.detail)) : null }
+export function problemText(error: unknown): { title: string; detail: string | null } {
+  if (error instanceof ApiProblem) {
+    return { title: localized({ ko: error.ko, en: error.en }), detail: error.detail ? sanitizeText(localized(error.detail)) : null }
   }
-  return { title: t('went_wrong'), detail: error instanceof Error ? clean(error.message) : null }
+  return { title: t('went_wrong'), detail: error instanceof Error ? sanitizeText(error.message) : null }
 }
 
 export function ProblemCard({ error, children }: { error: unknown; children?: ComponentChildren }) {
-  const { title, detail } = wordsOf(error)
+  const { title, detail } = problemText(error)
   return (
     <div class="card problem" role="alert">
       <Icon name="warn" />

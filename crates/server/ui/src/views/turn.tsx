@@ -3,13 +3,13 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks'
 
 import { announce } from '../announce'
-import { clean } from '../clean'
-import { conversation, goOn, watch, type Turn } from '../conversation'
-import { transcript, type Run } from '../fold'
-import { cost, number, said, t } from '../i18n'
-import { agent, agentOf, isExtractive, modelOf } from '../lists'
-import { detail, inspectorOpen } from '../settings'
-import { citedIn, renumbered } from '../text'
+import { sanitizeText } from '../clean'
+import { conversation, retryTurn, watchTurn, type Turn } from '../conversation'
+import { buildTranscript, type RunView } from '../fold'
+import { formatCost, formatNumber, localized, t } from '../i18n'
+import { selectedAgent, findAgent, isExtractive, modelOfAgent } from '../lists'
+import { activityDetail, inspectorOpen } from '../settings'
+import { citedNumbers, renumberCitations } from '../text'
 import type { ModelCall } from '../types'
 import { Activity } from './activity'
 import { agentName } from './agents'
@@ -17,12 +17,12 @@ import { Questions } from './approval'
 import { ModelBadge } from './badge'
 import { CopyButton } from './copy'
 import { Icon } from './icons'
-import { inspected, inspect } from './inspected'
+import { inspectedTurn, inspectTurn } from './inspected'
 import { Markdown } from './markdown'
 import { ProblemCard } from './problem'
 import { showSource, Sources } from './sources'
 
-interface Props {
+interface TurnViewProps {
   turn: Turn
   isLast: boolean
   retry: (turn: Turn) => void
@@ -30,14 +30,14 @@ interface Props {
 }
 
 /** Longer questions are folded. */
-const LONG = 4000
+const LONG_QUESTION_CHARS = 4000
 
-export function TurnView({ turn, isLast, retry, edit }: Props) {
+export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   const run = turn.run.value
   const { known } = conversation.value
   const id = turn.id.value
   const earlier = useMemo(() => new Set([...known].flatMap(([name, of]) => (of === id ? [] : [name]))), [known, id])
-  const told = useMemo(() => (run ? transcript(run, earlier) : null), [run, earlier])
+  const told = useMemo(() => (run ? buildTranscript(run, earlier) : null), [run, earlier])
   const kept = turn.said.value
   const isLive = run ? run.status === 'running' || run.status === 'waiting' : kept === null && turn.connection.value.state !== 'done'
   // Nobody thinks about a question that has not arrived.
@@ -47,29 +47,29 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
     () => (kept && kept.sources.length > 0 ? kept.sources : (told?.sources ?? [])),
     [kept, JSON.stringify(told?.sources ?? null)],
   )
-  const order = citedIn(text, sources.map((source) => source.number))
+  const order = citedNumbers(text, sources.map((source) => source.number))
   const cited = useMemo(
     () => order.flatMap((n, at) => sources.filter((source) => source.number === n).slice(0, 1).map((source) => ({ ...source, shown: at + 1 }))),
     [order.join(), sources],
   )
   const used = told?.models.at(-1)
-  const who = run?.agent || turn.agent || agent.value
-  const model = used ?? modelOf(who)
-  useSpokenEnd(run, cited.length)
+  const who = run?.agent || turn.agent || selectedAgent.value
+  const model = used ?? modelOfAgent(who)
+  useAnnounceEnd(run, cited.length)
 
   const load = () => {
-    if (!turn.run.peek() && turn.id.peek() !== null) watch(turn)
+    if (!turn.run.peek() && turn.id.peek() !== null) watchTurn(turn)
   }
-  const isInspected = inspectorOpen.value && inspected.value === turn
+  const isInspected = inspectorOpen.value && inspectedTurn.value === turn
   return (
     <article class={isLast ? 'turn is-last' : 'turn'} aria-label={t('turn')}>
       {turn.asked !== '' && (
         <div class="asked">
           <div class="bubble">
             <span class="away">{t('you')}: </span>
-            {turn.asked.length > LONG ? (
-              <details><summary>{clean(turn.asked.slice(0, 200))}…</summary>{clean(turn.asked)}</details>
-            ) : clean(turn.asked)}
+            {turn.asked.length > LONG_QUESTION_CHARS ? (
+              <details><summary>{sanitizeText(turn.asked.slice(0, 200))}…</summary>{sanitizeText(turn.asked)}</details>
+            ) : sanitizeText(turn.asked)}
           </div>
           <button type="button" class="ghost small" onClick={() => edit(turn)} aria-label={t('edit')} title={t('edit')}>
             <Icon name="edit" size={15} />
@@ -78,23 +78,23 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
       )}
       <div class="answer" data-run={turn.id.value ?? ''} data-status={run?.status ?? ''}>
         <header class="answer-head">
-          <strong>{agentName(agentOf(who), who)}</strong>
-          {model && <ModelBadge model={{ ...(modelOf(who) ?? {}), ...model }} />}
+          <strong>{agentName(findAgent(who), who)}</strong>
+          {model && <ModelBadge model={{ ...(modelOfAgent(who) ?? {}), ...model }} />}
         </header>
-        {!isUnsent && (isLive || detail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
+        {!isUnsent && (isLive || activityDetail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
           <Activity run={run} items={told?.items ?? []} isLive={isLive} load={load} />
         )}
-        <ConnectionLine turn={turn} />
+        <ConnectionStatus turn={turn} />
         {text !== '' && <Markdown text={text} sources={cited} cite={showSource} />}
         {isLive && !isUnsent && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
         {run?.status === 'paused' && <Questions turn={turn} questions={run.questions} />}
         {run?.status === 'cancelled' && <p class="note"><Icon name="stop" size={15} />{t('was_stopped')}</p>}
-        {run?.status === 'failed' && run.failure && <Failure run={run} turn={turn} />}
+        {run?.status === 'failed' && run.failure && <RunFailure run={run} turn={turn} />}
         {turn.error.value !== null && <ProblemCard error={turn.error.value} />}
         {!isLive && <Sources sources={cited} />}
         {!isLive && run?.status !== 'paused' && (
           <footer class="answer-foot">
-            {text !== '' && <CopyButton text={renumbered(text, order)} label={t('copy_answer')} />}
+            {text !== '' && <CopyButton text={renumberCitations(text, order)} label={t('copy_answer')} />}
             {turn.asked !== '' && (
               <button type="button" class="ghost small" onClick={() => retry(turn)} aria-label={t('retry')} title={t('retry')}>
                 <Icon name="retry" size={15} />
@@ -102,11 +102,11 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
             )}
             {turn.id.value !== null && (
               <button type="button" class={isInspected ? 'ghost small is-on' : 'ghost small'} aria-pressed={isInspected}
-                onClick={() => { load(); inspect(turn) }} aria-label={t('inspect')} title={t('inspect')}>
+                onClick={() => { load(); inspectTurn(turn) }} aria-label={t('inspect')} title={t('inspect')}>
                 <Icon name="graph" size={15} />
               </button>
             )}
-            {told && told.models.length > 0 && <Spent models={told.models} />}
+            {told && told.models.length > 0 && <TokensAndCost models={told.models} />}
           </footer>
         )}
       </div>
@@ -115,7 +115,7 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
 }
 
 /** Tells a screen reader once that an answer is there, not every word of it. */
-function useSpokenEnd(run: Run | null, sources: number) {
+function useAnnounceEnd(run: RunView | null, sources: number) {
   const before = useRef(run?.status)
   useEffect(() => {
     const was = before.current
@@ -128,7 +128,7 @@ function useSpokenEnd(run: Run | null, sources: number) {
   }, [run?.status])
 }
 
-function ConnectionLine({ turn }: { turn: Turn }) {
+function ConnectionStatus({ turn }: { turn: Turn }) {
   const connection = turn.connection.value
   if (turn.stopping.value) return <p class="note is-live" role="status">{t('stopping')}</p>
   if (connection.state !== 'lost') return null
@@ -142,25 +142,25 @@ function ConnectionLine({ turn }: { turn: Turn }) {
   )
 }
 
-function Failure({ run, turn }: { run: Run; turn: Turn }) {
+function RunFailure({ run, turn }: { run: RunView; turn: Turn }) {
   const { code, message, node, ...words } = run.failure ?? { code: '', message: '' }
-  const told = said(words)
+  const told = localized(words)
   return (
     <div class="card problem" role="alert">
       <Icon name="warn" />
       <div class="grow">
         <strong>{t('run_failed')}</strong>
-        {told !== '' && <p>{clean(told)}</p>}
-        <p class="failure-message"><code>{clean(message)}</code></p>
-        <p class="dim">{t('failed_code', { code: clean(code) })}{node && <> · {t('failed_node', { node: clean(node) })}</>}</p>
+        {told !== '' && <p>{sanitizeText(told)}</p>}
+        <p class="failure-message"><code>{sanitizeText(message)}</code></p>
+        <p class="dim">{t('failed_code', { code: sanitizeText(code) })}{node && <> · {t('failed_node', { node: sanitizeText(node) })}</>}</p>
         <p class="dim">{t('failed_way_out')}</p>
-        <div class="row"><button type="button" onClick={() => void goOn(turn)}>{t('go_on')}</button></div>
+        <div class="row"><button type="button" onClick={() => void retryTurn(turn)}>{t('go_on')}</button></div>
       </div>
     </div>
   )
 }
 
-export function Spent({ models }: { models: ModelCall[] }) {
+export function TokensAndCost({ models }: { models: ModelCall[] }) {
   const tokens = models.reduce((sum, one) => sum + (one.input_tokens ?? 0) + (one.output_tokens ?? 0), 0)
   const isEstimate = models.some((one) => one.counted === 'estimated' || isExtractive(one))
   const costs = models.map((one) => (isExtractive(one) ? 0 : one.cost_micros))
@@ -169,7 +169,7 @@ export function Spent({ models }: { models: ModelCall[] }) {
   if (tokens === 0) return null
   return (
     <span class="spent" title={t('tokens_and_cost')}>
-      {t(isEstimate ? 'tokens_estimated' : 'tokens', { n: number(tokens) })} · {sum === null ? t('cost_unknown') : cost(sum)}
+      {t(isEstimate ? 'tokens_estimated' : 'tokens', { n: formatNumber(tokens) })} · {sum === null ? t('cost_unknown') : formatCost(sum)}
     </span>
   )
 }
