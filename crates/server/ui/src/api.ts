@@ -2,7 +2,7 @@
 
 import { signal } from '@preact/signals'
 
-import { RefusedError } from './follow'
+import { RefusedError } from './follow-run'
 import type {
   Agent, UploadedDocument, SearchHit, Json, ThreadMessage, AvailableModels, RunInfo, Thread, Usage,
 } from './types'

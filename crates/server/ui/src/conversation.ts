@@ -3,11 +3,11 @@
 import { batch, signal } from '@preact/signals'
 
 import * as api from './api'
-import { reduceRunEvent, newRunView, continuation } from './fold'
-import { followRun } from './follow'
+import { reduceRunEvent, newRunView, continuation } from './transcript'
+import { followRun } from './follow-run'
 import { mergeTurns, newTurn, turnsToWatch, buildTurns, type Turn } from './turns'
 import type { Json, RunEvent, RunInfo } from './types'
-import { removePendingMessage, savePendingMessage, loadPendingMessage } from './unsent'
+import { removePendingMessage, savePendingMessage, loadPendingMessage } from './pending-messages'
 
 export type { Turn } from './turns'
 

@@ -3,7 +3,7 @@
 import { render } from 'preact'
 
 import { App } from './app'
-import { refreshListsAfterRuns, loadAgents, loadThreads } from './lists'
+import { refreshListsAfterRuns, loadAgents, loadThreads } from './agents-and-threads'
 import { watchLocation } from './route'
 import { persistSettings } from './settings'
 import './style/index.css'

@@ -3,8 +3,8 @@
 import { signal, type Signal } from '@preact/signals'
 
 import * as api from './api'
-import type { RunView } from './fold'
-import type { Connection } from './follow'
+import type { RunView } from './transcript'
+import type { Connection } from './follow-run'
 import type { ThreadMessage, RunInfo, Source } from './types'
 
 /** Question and answer. */

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 
-import { sanitizeText } from '../src/clean'
+import { sanitizeText } from '../src/sanitize-text'
 import { parseMarkdown, splitBlocks, type Block } from '../src/markdown/blocks'
 import { parseInline, type Inline } from '../src/markdown/inline'
 import { parseSafeLink } from '../src/markdown/link'

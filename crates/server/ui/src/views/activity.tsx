@@ -2,12 +2,12 @@
 
 import { useEffect, useState } from 'preact/hooks'
 
-import { sanitizeText } from '../clean'
-import type { TranscriptItem, RunView } from '../fold'
+import { sanitizeText } from '../sanitize-text'
+import type { TranscriptItem, RunView } from '../transcript'
 import { t, formatDuration, type MessageKey } from '../i18n'
 import { activityDetail } from '../settings'
 import type { Json } from '../types'
-import { CopyButton } from './copy'
+import { CopyButton } from './copy-button'
 import { Icon } from './icons'
 
 const STEP_LABELS: Record<string, MessageKey> = {

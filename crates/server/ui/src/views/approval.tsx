@@ -2,9 +2,9 @@
 
 import { useState } from 'preact/hooks'
 
-import { sanitizeText } from '../clean'
+import { sanitizeText } from '../sanitize-text'
 import { answerQuestions, cancelTurn, type Turn } from '../conversation'
-import { isJsonObject } from '../fold'
+import { isJsonObject } from '../transcript'
 import { localized, t } from '../i18n'
 import type { Json, QuestionInfo } from '../types'
 import { LabelledText, formatJson } from './activity'

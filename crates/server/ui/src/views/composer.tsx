@@ -5,8 +5,8 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 
 import { t } from '../i18n'
-import { ImeComposer as Ime } from '../ime'
-import { saveDraft, loadDraft } from '../unsent'
+import { ImeComposer } from '../ime'
+import { saveDraft, loadDraft } from '../pending-messages'
 import { Icon } from './icons'
 
 /** What is being written, kept through a reload. */
@@ -26,7 +26,7 @@ interface ComposerProps {
 
 export function ComposerBox({ canSend, send, stop, isStopping, children }: ComposerProps) {
   const box = useRef<HTMLTextAreaElement>(null)
-  const ime = useRef(new Ime()).current
+  const ime = useRef(new ImeComposer()).current
 
   useLayoutEffect(() => {
     const one = box.current

@@ -5,13 +5,13 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
 import { announce } from '../announce'
-import { sanitizeLine } from '../clean'
+import { sanitizeLine } from '../sanitize-text'
 import { formatBytes, formatTime, formatNumber, localized, t, type MessageKey } from '../i18n'
-import { documents as list, documentsError as listError, samplesReplaced, loadDocuments, sampleCount } from '../shelf'
+import { documents, documentsError, samplesReplaced, loadDocuments, sampleCount } from '../documents'
 import type { UploadedDocument, DocumentStatus } from '../types'
-import { askConfirmation as confirmed } from './confirm'
+import { askConfirmation } from './confirm'
 import { Icon } from './icons'
-import { ProblemCard, problemText } from './problem'
+import { ProblemCard, problemText } from './problem-card'
 import { SearchBox } from './search'
 import { showSource } from './sources'
 
@@ -36,10 +36,10 @@ const STATUS_LABELS: Record<DocumentStatus, MessageKey> = {
 const isInProgress = (one: UploadedDocument) => one.status === 'queued' || one.status === 'reading' || one.status === 'indexing'
 
 async function reloadDocuments(): Promise<void> {
-  const before = list.peek()
+  const before = documents.peek()
   const hadSamples = !samplesReplaced.peek()
   await loadDocuments()
-  for (const one of list.peek() ?? []) {
+  for (const one of documents.peek() ?? []) {
     const was = before?.find((old) => old.id === one.id)
     if (was && isInProgress(was) && !isInProgress(one)) announce(`${sanitizeLine(one.name)}: ${t(STATUS_LABELS[one.status])}`)
   }
@@ -104,7 +104,7 @@ export function Documents() {
     // Looked at often while something moves, now and then otherwise.
     let timer: ReturnType<typeof setTimeout>
     const tick = () => {
-      const wait = (list.peek() ?? []).some(isInProgress) ? 800 : 6000
+      const wait = (documents.peek() ?? []).some(isInProgress) ? 800 : 6000
       timer = setTimeout(() => void reloadDocuments().finally(tick), document.hidden ? 10_000 : wait)
     }
     tick()
@@ -124,7 +124,7 @@ export function Documents() {
     return () => removeEventListener('paste', paste)
   }, [])
 
-  const all = list.value ?? []
+  const all = documents.value ?? []
   const queue = all.filter((one) => one.status !== 'ready')
   const ready = all.filter((one) => one.status === 'ready')
   return (
@@ -154,8 +154,8 @@ export function Documents() {
             <input ref={picker} type="file" multiple class="away" tabIndex={-1} aria-label={t('choose_files')}
               onChange={(event) => { uploadFiles(Array.from(event.currentTarget.files ?? [])); event.currentTarget.value = '' }} />
           </div>
-          {listError.value !== null && (
-            <ProblemCard error={listError.value}><button type="button" onClick={() => void reloadDocuments()}>{t('try_again')}</button></ProblemCard>
+          {documentsError.value !== null && (
+            <ProblemCard error={documentsError.value}><button type="button" onClick={() => void reloadDocuments()}>{t('try_again')}</button></ProblemCard>
           )}
           {(uploads.value.length > 0 || queue.length > 0) && (
             <section aria-label={t('queue')}>
@@ -168,7 +168,7 @@ export function Documents() {
           )}
           <section aria-label={t('library')}>
             <h2>{t('library')} <span class="count">{ready.length}</span></h2>
-            {list.value === null && listError.value === null && <p class="dim">{t('loading')}</p>}
+            {documents.value === null && documentsError.value === null && <p class="dim">{t('loading')}</p>}
             {samplesReplaced.value && <p class="note" role="status">{t('samples_gave_way')}</p>}
             {replacedNames.value.map((name) => (
               <p class="note" role="status" key={name}>
@@ -177,7 +177,7 @@ export function Documents() {
                   onClick={() => { replacedNames.value = replacedNames.peek().filter((one) => one !== name) }}><Icon name="close" size={15} /></button>
               </p>
             ))}
-            {list.value !== null && ready.length === 0 && <p class="dim">{t(sampleCount.value > 0 ? 'no_documents_samples' : 'no_documents', { n: sampleCount.value })}</p>}
+            {documents.value !== null && ready.length === 0 && <p class="dim">{t(sampleCount.value > 0 ? 'no_documents_samples' : 'no_documents', { n: sampleCount.value })}</p>}
             <ul class="doc-list">{ready.map((one) => <DocumentRow key={one.id} doc={one} />)}</ul>
           </section>
         </div>
@@ -220,7 +220,7 @@ function DocumentRow({ doc }: { doc: UploadedDocument }) {
     await reloadDocuments()
   }
   const remove = async () => {
-    if (!(await confirmed(t('delete_document'), t('delete_document_sure', { name }), t('delete')))) return
+    if (!(await askConfirmation(t('delete_document'), t('delete_document_sure', { name }), t('delete')))) return
     await api.deleteDocument(doc.id).catch(setError)
     await reloadDocuments()
   }

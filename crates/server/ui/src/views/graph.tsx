@@ -3,11 +3,11 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import type { RunView } from '../fold'
+import type { RunView } from '../transcript'
 import { t, type MessageKey } from '../i18n'
-import { edgeKey, END, highlightGraph, nodeKey, START, type NodeHighlight } from '../lights'
-import { sanitizeSvg } from '../picture'
-import { ProblemCard } from './problem'
+import { edgeKey, END, highlightGraph, nodeKey, START, type NodeHighlight } from '../graph-highlight'
+import { sanitizeSvg } from '../graph-svg'
+import { ProblemCard } from './problem-card'
 
 const svgCache = new Map<string, string>()
 

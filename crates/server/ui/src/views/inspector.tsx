@@ -2,18 +2,18 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks'
 
-import { sanitizeText } from '../clean'
+import { sanitizeText } from '../sanitize-text'
 import { conversation, watchTurn } from '../conversation'
-import { modelCallsIn, type RunView, type RecordedStep } from '../fold'
+import { modelCallsIn, type RunView, type RecordedStep } from '../transcript'
 import { formatNumber, t, formatDuration, type MessageKey } from '../i18n'
-import { selectedAgent, findAgent } from '../lists'
+import { selectedAgent, findAgent } from '../agents-and-threads'
 import { inspectorOpen } from '../settings'
 import type { StepTask } from '../types'
-import { agentName } from './agents'
+import { agentName } from './agent-picker'
 import { GraphView } from './graph'
 import { Icon } from './icons'
-import { inspectedTurn } from './inspected'
-import { StepDetail } from './step'
+import { inspectedTurn } from './inspected-turn'
+import { StepDetail } from './step-detail'
 
 const STATUS_LABELS: Record<RunView['status'], MessageKey> = {
   waiting: 'status_waiting', running: 'status_running', paused: 'status_paused', finished: 'status_finished',

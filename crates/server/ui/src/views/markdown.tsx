@@ -3,12 +3,12 @@
 import type { ComponentChildren } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
 
-import { sanitizeText } from '../clean'
+import { sanitizeText } from '../sanitize-text'
 import { language, formatNumber, t } from '../i18n'
-import { parseBlock, splitBlocks as piecesOf, type Block } from '../markdown/blocks'
+import { parseBlock, splitBlocks, type Block } from '../markdown/blocks'
 import type { Inline } from '../markdown/inline'
 import type { NumberedSource } from '../types'
-import { CopyButton } from './copy'
+import { CopyButton } from './copy-button'
 
 /** More than this is shown when it is asked for. */
 const MAX_SHOWN_CHARS = 60_000
@@ -22,7 +22,7 @@ interface MarkdownProps {
 export function Markdown({ text, sources, cite }: MarkdownProps) {
   const [limit, setLimit] = useState(MAX_SHOWN_CHARS)
   const cut = text.length > limit ? text.slice(0, limit) : text
-  const pieces = useMemo(() => piecesOf(sanitizeText(cut)), [cut])
+  const pieces = useMemo(() => splitBlocks(sanitizeText(cut)), [cut])
   return (
     <div class="markdown">
       {pieces.map((piece, at) => (

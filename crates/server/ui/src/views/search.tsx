@@ -3,13 +3,13 @@
 import { useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { sanitizeText, sanitizeLine } from '../clean'
+import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { t } from '../i18n'
-import { ImeComposer as Ime } from '../ime'
-import { highlightTerms, utf16IndexOfByte } from '../text'
+import { ImeComposer } from '../ime'
+import { highlightTerms, utf16IndexOfByte } from '../quotes-and-citations'
 import type { SearchHit } from '../types'
 import { Icon } from './icons'
-import { ProblemCard } from './problem'
+import { ProblemCard } from './problem-card'
 import { showSource } from './sources'
 
 export function SearchBox() {
@@ -18,7 +18,7 @@ export function SearchBox() {
   const [error, setError] = useState<unknown>(null)
   const [isBusy, setBusy] = useState(false)
   const box = useRef<HTMLInputElement>(null)
-  const ime = useRef(new Ime()).current
+  const ime = useRef(new ImeComposer()).current
   const look = async () => {
     const asked = (box.current?.value ?? text).trim()
     if (asked === '') return

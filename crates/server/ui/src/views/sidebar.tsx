@@ -3,18 +3,18 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { sanitizeLine } from '../clean'
+import { sanitizeLine } from '../sanitize-text'
 import { conversation, closeConversation } from '../conversation'
 import { t, type MessageKey } from '../i18n'
-import { ImeComposer as Ime } from '../ime'
-import { findAgent, isSearchingThreads, loadThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../lists'
+import { ImeComposer } from '../ime'
+import { findAgent, isSearchingThreads, loadThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../agents-and-threads'
 import { navigate, currentRoute } from '../route'
 import type { Thread } from '../types'
-import { agentName } from './agents'
+import { agentName } from './agent-picker'
 import { composerFocusRequests } from './composer'
-import { askConfirmation as confirmed } from './confirm'
+import { askConfirmation } from './confirm'
 import { Icon } from './icons'
-import { problemText } from './problem'
+import { problemText } from './problem-card'
 
 export function newConversation(): void {
   closeConversation()
@@ -81,7 +81,7 @@ function ThreadRow({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean;
   const [isRenaming, setRenaming] = useState(false)
   const title = threadTitle(thread)
   const remove = async () => {
-    if (!(await confirmed(t('delete_thread'), t('delete_thread_sure', { title }), t('delete')))) return
+    if (!(await askConfirmation(t('delete_thread'), t('delete_thread_sure', { title }), t('delete')))) return
     try {
       await api.deleteThread(thread.id)
       if (conversation.value.thread === thread.id) newConversation()
@@ -124,7 +124,7 @@ function ThreadRow({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean;
 
 function RenameForm({ title, done }: { title: string; done: (next: string) => void }) {
   const box = useRef<HTMLInputElement>(null)
-  const ime = useRef(new Ime()).current
+  const ime = useRef(new ImeComposer()).current
   const isOver = useRef(false)
   useEffect(() => box.current?.select(), [])
   const finish = (next: string) => {

@@ -4,12 +4,12 @@ import { signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { sanitizeText, sanitizeLine } from '../clean'
+import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { t } from '../i18n'
-import { articleLabel, findQuote } from '../text'
+import { articleLabel, findQuote } from '../quotes-and-citations'
 import type { NumberedSource, Source } from '../types'
 import { Icon } from './icons'
-import { ProblemCard } from './problem'
+import { ProblemCard } from './problem-card'
 
 /** The source that is open beside the conversation. */
 export const openSource = signal<Pick<Source, 'document' | 'title' | 'quote'> & Partial<Source> | null>(null)

@@ -2,9 +2,9 @@
 
 import { expect, test } from 'vitest'
 
-import { diffStates } from '../src/diff'
-import { pathFromRoute, routeFromPath as route } from '../src/route'
-import { articleLabel, citedNumbers, highlightTerms, findQuote, renumberCitations, utf16IndexOfByte } from '../src/text'
+import { diffStates } from '../src/state-diff'
+import { pathFromRoute, routeFromPath } from '../src/route'
+import { articleLabel, citedNumbers, highlightTerms, findQuote, renumberCitations, utf16IndexOfByte } from '../src/quotes-and-citations'
 
 const bytes = (text: string) => new TextEncoder().encode(text).length
 
@@ -39,10 +39,10 @@ test('what changed between two states is named by its place', () => {
 
 test('an address leads back to where it was made', () => {
   for (const thread of ['a', '가 나', 'x/y', '..', '%']) {
-    expect(route(pathFromRoute({ view: 'chat', thread }))).toEqual({ view: 'chat', thread })
+    expect(routeFromPath(pathFromRoute({ view: 'chat', thread }))).toEqual({ view: 'chat', thread })
   }
-  expect(route('/t/%E0%A4')).toEqual({ view: 'chat', thread: null })
-  expect(route('/documents')).toEqual({ view: 'documents' })
+  expect(routeFromPath('/t/%E0%A4')).toEqual({ view: 'chat', thread: null })
+  expect(routeFromPath('/documents')).toEqual({ view: 'documents' })
 })
 
 test('parts of a compound that touch are marked as one', () => {

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact'
 
 import { ApiProblem } from '../api'
-import { sanitizeText } from '../clean'
+import { sanitizeText } from '../sanitize-text'
 import { localized, t } from '../i18n'
 import { Icon } from './icons'
 

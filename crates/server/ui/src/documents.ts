@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals'
 
 import * as api from './api'
-import sampleQuestions from './samples.json'
+import sampleQuestions from './sample-questions.json'
 import type { UploadedDocument } from './types'
 
 export const documents = signal<UploadedDocument[] | null>(null)

@@ -2,8 +2,8 @@
 
 import { expect, test } from 'vitest'
 
-import { reduceRunEvent, newRunView, repliesIn, buildTranscript } from '../src/fold'
-import { edgeKey, END, highlightGraph, START } from '../src/lights'
+import { reduceRunEvent, newRunView, repliesIn, buildTranscript } from '../src/transcript'
+import { edgeKey, END, highlightGraph, START } from '../src/graph-highlight'
 import type { Json, RunEvent } from '../src/types'
 
 const started: RunEvent = { n: 1, at: 1, type: 'started', agent: 'a', thread: 't', run: 'r' }

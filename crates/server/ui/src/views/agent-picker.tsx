@@ -2,12 +2,12 @@
 
 import { useEffect } from 'preact/hooks'
 
-import { sanitizeText, sanitizeLine } from '../clean'
+import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { language, localized, t, type MessageKey } from '../i18n'
-import { selectedAgent, findAgent, agents, chooseAgent, modelOfAgent } from '../lists'
-import { answerableStarters, documents, loadDocuments } from '../shelf'
+import { selectedAgent, findAgent, agents, chooseAgent, modelOfAgent } from '../agents-and-threads'
+import { answerableStarters, documents, loadDocuments } from '../documents'
 import type { Agent } from '../types'
-import { ModelBadge } from './badge'
+import { ModelBadge } from './model-badge'
 import { Icon, Logo, type IconName } from './icons'
 
 const AGENT_LABELS: Record<string, MessageKey> = {

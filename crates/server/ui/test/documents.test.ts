@@ -2,8 +2,8 @@
 
 import { expect, test } from 'vitest'
 
-import about from '../src/samples.json'
-import { answerableStarters } from '../src/shelf'
+import about from '../src/sample-questions.json'
+import { answerableStarters } from '../src/documents'
 import type { UploadedDocument } from '../src/types'
 
 const doc = (status: string, collection = ''): UploadedDocument => ({ id: status, name: 'a.md', status, collection }) as never

@@ -2,8 +2,8 @@
 
 import { expect, test } from 'vitest'
 
-import { reduceRunEvent, newRunView, continuation, buildTranscript, type RunView } from '../src/fold'
-import { retryDelayMs, followRun, RefusedError, type Connection } from '../src/follow'
+import { reduceRunEvent, newRunView, continuation, buildTranscript, type RunView } from '../src/transcript'
+import { retryDelayMs, followRun, RefusedError, type Connection } from '../src/follow-run'
 import type { RunEvent, StepTask } from '../src/types'
 
 const task = (node: string, update: unknown, notes?: Record<string, unknown>): StepTask =>

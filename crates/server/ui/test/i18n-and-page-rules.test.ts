@@ -60,7 +60,7 @@ test('no text is ever read as markup', () => {
 })
 
 test('the key of a visit is put into no storage', () => {
-  const keepers = ['settings.ts', 'unsent.ts']
+  const keepers = ['settings.ts', 'pending-messages.ts']
   for (const { name, text } of code) {
     expect(text.includes('document.cookie') || text.includes('indexedDB'), name).toBe(false)
     if (!keepers.includes(name)) expect(/localStorage|sessionStorage/.test(text), name).toBe(false)

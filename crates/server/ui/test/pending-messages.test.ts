@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 
-import { removePendingMessage, savePendingMessage, loadPendingMessage } from '../src/unsent'
+import { removePendingMessage, savePendingMessage, loadPendingMessage } from '../src/pending-messages'
 
 function fakeStorage(): Storage {
   const kept = new Map<string, string>()

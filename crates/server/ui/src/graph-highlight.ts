@@ -1,7 +1,7 @@
 // Which nodes and edges of the graph are lit, from the events of a run. Plain functions: the same run up to the same
 // step always looks the same.
 
-import type { RunView } from './fold'
+import type { RunView } from './transcript'
 
 export type NodeHighlight = 'done' | 'running' | 'waiting' | 'failed'
 

@@ -1,6 +1,6 @@
 // What changed between two states, as a list of places.
 
-import { isJsonObject } from './fold'
+import { isJsonObject } from './transcript'
 import type { Json } from './types'
 
 export interface StateChange {

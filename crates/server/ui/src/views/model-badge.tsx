@@ -1,8 +1,8 @@
 // Who answers, said honestly: a built-in that only quotes is never taken for a language model.
 
-import { sanitizeText } from '../clean'
+import { sanitizeText } from '../sanitize-text'
 import { localized, t } from '../i18n'
-import { isExtractive } from '../lists'
+import { isExtractive } from '../agents-and-threads'
 
 interface BadgeModel {
   name: string
