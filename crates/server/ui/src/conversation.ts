@@ -139,7 +139,7 @@ export function withdrawQuestion(turn: Turn): string {
   pendingAborts.get(turn)?.()
   const { value } = conversation
   conversation.value = { ...value, turns: value.turns.filter((one) => one !== turn) }
-  return turn.asked
+  return turn.question
 }
 
 /** The server has taken the question. Who heard of its run from elsewhere meanwhile shows it twice. */
@@ -178,7 +178,7 @@ async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | nul
         questionAccepted(turn, thread, asked, started)
         return body
       },
-      take(event: RunEvent) {
+      applyEvent(event: RunEvent) {
         run = reduceRunEvent(run, event)
         if (event.type === 'started') turn.id.value = run.id
         const stands = continuation(run.status)
@@ -188,8 +188,8 @@ async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | nul
         else timer ??= setTimeout(flush, FLUSH_MS)
         return stands
       },
-      last: () => run.last,
-      told(connection) {
+      lastEventNumber: () => run.lastEventNumber,
+      onConnectionChange(connection) {
         batch(() => {
           turn.connection.value = connection
           if (connection.state === 'refused') {
@@ -198,7 +198,7 @@ async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | nul
           }
         })
       },
-      wait: waitUntilOnline,
+      waitBeforeRetry: waitUntilOnline,
     },
     left,
   )
@@ -216,8 +216,8 @@ async function loadStoredAnswer(turn: Turn, thread: string, left: AbortSignal): 
     const messages = await api.fetchMessages(thread)
     if (left.aborted) return
     const own = messages.filter((message) => message.run === turn.id.peek())
-    const kept = buildTurns(own, [])[0]?.said.peek()
-    if (kept) turn.said.value = kept
+    const kept = buildTurns(own, [])[0]?.storedAnswer.peek()
+    if (kept) turn.storedAnswer.value = kept
   } catch {
     // The events told the same already.
   }

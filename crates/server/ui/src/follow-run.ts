@@ -25,12 +25,12 @@ export interface EventSourceClient {
    * Takes an event and says whether the run goes on after it, rests there unless more follows (it asks, or it failed and
    * may have been tried again), or is over. Throws when the event does not follow what came before.
    */
-  take(event: RunEvent): 'more' | 'rest' | 'over'
+  applyEvent(event: RunEvent): 'more' | 'rest' | 'over'
   /** Number of the newest event that was taken. */
-  last(): number
-  told?(connection: Connection): void
+  lastEventNumber(): number
+  onConnectionChange?(connection: Connection): void
   /** Waits before the next try; ends early when the network is back. */
-  wait(ms: number, signal: AbortSignal): Promise<void>
+  waitBeforeRetry(ms: number, signal: AbortSignal): Promise<void>
 }
 
 /** Nothing at all, not even a sign of life, for so long means that the connection is dead. */
@@ -42,29 +42,29 @@ export async function followRun(source: EventSourceClient, signal: AbortSignal):
   const stands: RunContinuation = { now: 'more' }
   // A line can be cut just where a run seems to rest: it does when nothing more comes the second time.
   let seemed: number | null = null
-  source.told?.({ state: 'connecting' })
+  source.onConnectionChange?.({ state: 'connecting' })
   while (!signal.aborted) {
-    const before = source.last()
+    const before = source.lastEventNumber()
     try {
       if ((await readStreamOnce(source, signal, stands)) === 'rest') {
-        if (stands.now === 'rest' && seemed !== source.last()) {
-          seemed = source.last()
+        if (stands.now === 'rest' && seemed !== source.lastEventNumber()) {
+          seemed = source.lastEventNumber()
           continue
         }
-        source.told?.({ state: 'done' })
+        source.onConnectionChange?.({ state: 'done' })
         return
       }
     } catch (error) {
       if (signal.aborted) return
       if (error instanceof RefusedError) {
-        source.told?.({ state: 'refused', error: error.problem })
+        source.onConnectionChange?.({ state: 'refused', error: error.problem })
         return
       }
     }
     if (signal.aborted) return
-    tries = source.last() > before ? 1 : tries + 1
-    source.told?.({ state: 'lost', tries })
-    await source.wait(retryDelayMs(tries), signal)
+    tries = source.lastEventNumber() > before ? 1 : tries + 1
+    source.onConnectionChange?.({ state: 'lost', tries })
+    await source.waitBeforeRetry(retryDelayMs(tries), signal)
   }
 }
 
@@ -75,7 +75,7 @@ export function retryDelayMs(tries: number): number {
 
 /** What the newest event said of the run, through all connections. */
 interface RunContinuation {
-  now: ReturnType<EventSourceClient['take']>
+  now: ReturnType<EventSourceClient['applyEvent']>
 }
 
 /** The server ends the stream of a run that rests. One that ends elsewhere was cut. */
@@ -86,8 +86,8 @@ async function readStreamOnce(source: EventSourceClient, signal: AbortSignal, st
   let silence = setTimeout(stop, DEAD_CONNECTION_MS)
   let reader: ReadableStreamDefaultReader<Uint8Array> | undefined
   try {
-    const body = await source.open(source.last(), own.signal)
-    source.told?.({ state: 'open' })
+    const body = await source.open(source.lastEventNumber(), own.signal)
+    source.onConnectionChange?.({ state: 'open' })
     reader = body.getReader()
     const frames = new SseParser()
     for (;;) {
@@ -98,7 +98,7 @@ async function readStreamOnce(source: EventSourceClient, signal: AbortSignal, st
       for (const frame of frames.push(value)) {
         const event = JSON.parse(frame.data) as RunEvent
         if (event.type === 'draining' || event.type === 'error') return 'cut'
-        stands.now = source.take(event)
+        stands.now = source.applyEvent(event)
         if (stands.now === 'over') return 'rest'
       }
     }

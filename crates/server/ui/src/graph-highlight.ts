@@ -7,7 +7,7 @@ export type NodeHighlight = 'done' | 'running' | 'waiting' | 'failed'
 
 export interface GraphHighlights {
   /** By `nodeKey`. */
-  nodes: Map<string, { light: NodeHighlight; count: number }>
+  nodes: Map<string, { highlight: NodeHighlight; count: number }>
   /** By `edgeKey`. */
   edges: Set<string>
 }
@@ -31,15 +31,15 @@ export function highlightGraph(run: RunView, upto: number | null, starts: string
   const steps = isLive ? run.steps : run.steps.slice(0, upto)
   const set = (key: string, light: NodeHighlight) => {
     const before = nodes.get(key)
-    nodes.set(key, { light, count: before?.count ?? 0 })
+    nodes.set(key, { highlight: light, count: before?.count ?? 0 })
   }
-  if (run.last > 0) nodes.set(START, { light: 'done', count: 1 })
+  if (run.lastEventNumber > 0) nodes.set(START, { highlight: 'done', count: 1 })
   let due = starts
   let came = [START]
   for (const step of steps) {
     for (const task of step.tasks) {
       const key = nodeKey(task.node, step.path)
-      nodes.set(key, { light: 'done', count: (nodes.get(key)?.count ?? 0) + 1 })
+      nodes.set(key, { highlight: 'done', count: (nodes.get(key)?.count ?? 0) + 1 })
       if (step.path === '') for (const source of came) if (due.includes(task.node)) edges.add(edgeKey(source, task.node))
     }
     if (step.path === '') {
@@ -53,14 +53,14 @@ export function highlightGraph(run: RunView, upto: number | null, starts: string
       set(node, 'running')
       for (const source of came) edges.add(edgeKey(source, node))
     }
-    if (isLive) for (const { node } of run.live) if (!due.includes(node)) set(node, 'running')
+    if (isLive) for (const { node } of run.liveReplies) if (!due.includes(node)) set(node, 'running')
   } else if (settled === 'paused') {
     for (const node of due) set(node, 'waiting')
     for (const { node } of run.questions) set(node, 'waiting')
   } else if (settled === 'failed' && run.failure?.node) {
     set(run.failure.node, 'failed')
   } else if (settled === 'finished') {
-    nodes.set(END, { light: 'done', count: 1 })
+    nodes.set(END, { highlight: 'done', count: 1 })
     for (const source of came) edges.add(edgeKey(source, END))
   }
   return { nodes, edges }

@@ -29,25 +29,25 @@ export interface RunView {
   agent: string
   status: RunStatus
   /** Number of the newest recorded event. */
-  last: number
+  lastEventNumber: number
   started: number
   ended: number
   steps: RecordedStep[]
   next: string[]
   questions: QuestionInfo[]
   answered: Record<string, Json>
-  live: LiveReply[]
+  liveReplies: LiveReply[]
   failure: { code: string; message: string; en?: string; ko?: string; node?: string } | null
   /** Calls of tools that a person said no to. */
-  denied: readonly string[]
+  deniedCalls: readonly string[]
   partial: Record<string, string>
   restarts: number
 }
 
 export function newRunView(id: string, thread: string, agent: string): RunView {
   return {
-    id, thread, agent, status: 'waiting', last: 0, started: 0, ended: 0, steps: [], next: [], questions: [],
-    answered: {}, live: [], failure: null, denied: [], partial: {}, restarts: 0,
+    id, thread, agent, status: 'waiting', lastEventNumber: 0, started: 0, ended: 0, steps: [], next: [], questions: [],
+    answered: {}, liveReplies: [], failure: null, deniedCalls: [], partial: {}, restarts: 0,
   }
 }
 
@@ -69,11 +69,11 @@ export class MissedEventError extends Error {}
 export function reduceRunEvent(run: RunView, event: RunEvent): RunView {
   if (event.type === 'delta') return run.status === 'running' || run.status === 'waiting' ? applyDelta(run, event) : run
   if (event.type === 'draining' || event.type === 'error') return run
-  const n = event.n ?? run.last + 1
-  if (n <= run.last) return run
-  if (n > run.last + 1) throw new MissedEventError(`event ${n} after ${run.last}`)
+  const n = event.n ?? run.lastEventNumber + 1
+  if (n <= run.lastEventNumber) return run
+  if (n > run.lastEventNumber + 1) throw new MissedEventError(`event ${n} after ${run.lastEventNumber}`)
   const at = event.at ?? 0
-  const next: RunView = { ...run, last: n }
+  const next: RunView = { ...run, lastEventNumber: n }
   switch (event.type) {
     case 'started':
       return { ...next, id: event.run, thread: event.thread, agent: event.agent, status: 'running', started: at }
@@ -85,27 +85,27 @@ export function reduceRunEvent(run: RunView, event: RunEvent): RunView {
         status: 'running',
         steps: [...run.steps, step],
         next: event.path ? run.next : event.next,
-        live: run.live.filter((one) => !done.has(one.node)),
+        liveReplies: run.liveReplies.filter((one) => !done.has(one.node)),
       }
     }
     case 'paused':
-      return { ...next, status: 'paused', questions: event.questions, live: [] }
+      return { ...next, status: 'paused', questions: event.questions, liveReplies: [] }
     case 'resumed':
       return {
-        ...next, status: 'running', questions: [], live: [], answered: { ...run.answered, ...event.answers },
-        denied: [...run.denied, ...deniedToolCalls(run.questions, event.answers)],
+        ...next, status: 'running', questions: [], liveReplies: [], answered: { ...run.answered, ...event.answers },
+        deniedCalls: [...run.deniedCalls, ...deniedToolCalls(run.questions, event.answers)],
       }
     case 'restarted':
-      return { ...next, status: 'running', live: [], failure: null, ended: 0, restarts: run.restarts + 1 }
+      return { ...next, status: 'running', liveReplies: [], failure: null, ended: 0, restarts: run.restarts + 1 }
     case 'finished':
-      return { ...next, status: 'finished', ended: at, live: [], next: [] }
+      return { ...next, status: 'finished', ended: at, liveReplies: [], next: [] }
     case 'failed': {
       const { code, message, en, ko, node } = event
       const failure = { code, message, ...(en ? { en } : {}), ...(ko ? { ko } : {}), ...(node ? { node } : {}) }
-      return { ...next, status: 'failed', ended: at, live: [], failure }
+      return { ...next, status: 'failed', ended: at, liveReplies: [], failure }
     }
     case 'cancelled':
-      return { ...next, status: 'cancelled', ended: at, live: [], partial: event.partial ?? {} }
+      return { ...next, status: 'cancelled', ended: at, liveReplies: [], partial: event.partial ?? {} }
   }
 }
 
@@ -119,21 +119,21 @@ function deniedToolCalls(questions: QuestionInfo[], answers: Record<string, Json
 }
 
 function applyDelta(run: RunView, event: Extract<RunEvent, { type: 'delta' }>): RunView {
-  const old = run.live.find((one) => one.node === event.node)
+  const old = run.liveReplies.find((one) => one.node === event.node)
   if (old && event.attempt < old.attempt) return run
   // The list of pieces grows in place: copying it for every word would take a long answer the square of its length.
   const pieces = !old || event.attempt > old.attempt ? [] : old.pieces
   if (event.restarted !== undefined) {
     // Whatever this try showed so far is void; the next one counts from 0 again.
     const cleared = { node: event.node, attempt: event.attempt, pieces: [] }
-    return { ...run, live: [...run.live.filter((one) => one !== old), cleared] }
+    return { ...run, liveReplies: [...run.liveReplies.filter((one) => one !== old), cleared] }
   }
   if (pieces[event.index] !== undefined) return run
   // A number far beyond what was seen is not worth an array of that size.
   if (event.index > pieces.length + 1_000_000) return run
   pieces[event.index] = event.text ?? parseActivity(event.data) ?? ''
   const live = { node: event.node, attempt: event.attempt, pieces }
-  return { ...run, live: old ? run.live.map((one) => (one === old ? live : one)) : [...run.live, live] }
+  return { ...run, liveReplies: old ? run.liveReplies.map((one) => (one === old ? live : one)) : [...run.liveReplies, live] }
 }
 
 export type TranscriptItem =
@@ -161,7 +161,7 @@ export function buildTranscript(run: RunView, known: ReadonlySet<string> = new S
   const said = new Set(known)
   const show = (node: string, shown: AgentActivity, live: boolean) => {
     if (shown.type === 'sources') sources = shown.sources
-    else addActivity(items, node, shown, live, run.denied)
+    else addActivity(items, node, shown, live, run.deniedCalls)
   }
   for (const step of run.steps) {
     for (const task of step.tasks) {
@@ -178,7 +178,7 @@ export function buildTranscript(run: RunView, known: ReadonlySet<string> = new S
   for (const [node, text] of Object.entries(run.partial)) {
     if (text) items.push({ kind: 'text', node, text, id: null, live: false })
   }
-  for (const { node, pieces } of run.live) {
+  for (const { node, pieces } of run.liveReplies) {
     let text = ''
     let isHole = false
     for (let at = 0; at < pieces.length; at++) {

@@ -10,11 +10,11 @@ import type { ThreadMessage, RunInfo, Source } from './types'
 /** Question and answer. */
 export interface Turn {
   key: string
-  asked: string
+  question: string
   at: number
   agent: string
   /** What the server keeps of the answer, once it does. */
-  said: Signal<{ text: string; sources: Source[] } | null>
+  storedAnswer: Signal<{ text: string; sources: Source[] } | null>
   run: Signal<RunView | null>
   /** The id of the run, known before its events are. */
   id: Signal<string | null>
@@ -26,8 +26,8 @@ export interface Turn {
 export function newTurn(asked: string, at: number, agent: string, id: string | null): Turn {
   return {
     key: id ?? api.randomId(),
-    asked, at, agent,
-    said: signal(null),
+    question: asked, at, agent,
+    storedAnswer: signal(null),
     run: signal(null),
     id: signal(id),
     connection: signal<Connection>({ state: 'done' }),
@@ -59,21 +59,21 @@ export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
   }
   const forRun = (run: string): Turn | null => {
     const last = turns.at(-1)
-    if (!last || last.asked === '' || last.id.value !== null || last.said.value !== null || isForeign(run)) return null
+    if (!last || last.question === '' || last.id.value !== null || last.storedAnswer.value !== null || isForeign(run)) return null
     last.id.value = run
     byRun.set(run, last)
     return last
   }
   for (const message of messages) {
     let turn = message.run === null ? turns.at(-1) : byRun.get(message.run)
-    if (message.role === 'user' && (!turn || message.run === null || turn.asked !== '')) {
+    if (message.role === 'user' && (!turn || message.run === null || turn.question !== '')) {
       // A client that keeps the conversation itself brings all of it with a question: the last one is the run's.
       if (turn && message.run !== null && turn.id.value === message.run) turn.id.value = null
       turn = add(message.text, message.at, message.run)
     } else if (message.role === 'assistant' && message.text.trim() !== '') {
       turn ??= (message.run === null ? null : forRun(message.run)) ?? add('', message.at, message.run)
-      const before = turn.said.value
-      turn.said.value = {
+      const before = turn.storedAnswer.value
+      turn.storedAnswer.value = {
         text: before ? `${before.text}\n\n${message.text}` : message.text,
         sources: message.sources && message.sources.length > 0 ? message.sources : (before?.sources ?? []),
       }
@@ -89,11 +89,11 @@ export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
 export function mergeTurns(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Turn[] } {
   const isSame = (one: Turn, other: Turn) => {
     const [id, otherId] = [one.id.peek(), other.id.peek()]
-    return id === null ? otherId === null && one.asked === other.asked && one.at === other.at : id === otherId
+    return id === null ? otherId === null && one.question === other.question && one.at === other.at : id === otherId
   }
   // A question that is on its way may have arrived without our knowing.
   const sending = shown.filter((turn) => turn.id.peek() === null && !['done', 'refused'].includes(turn.connection.peek().state))
-  const isOurs = (turn: Turn) => sending.some((one) => turn.asked === '' || turn.asked === one.asked)
+  const isOurs = (turn: Turn) => sending.some((one) => turn.question === '' || turn.question === one.question)
   const news = fresh.filter((turn) => !shown.some((one) => isSame(one, turn)) && !isOurs(turn))
   const known = fresh.flatMap((turn) => shown.find((one) => isSame(one, turn)) ?? (news.includes(turn) ? turn : []))
   return { turns: [...known, ...shown.filter((turn) => !known.includes(turn))], news }

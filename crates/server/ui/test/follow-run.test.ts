@@ -60,14 +60,14 @@ async function followWithCuts(cuts: (connection: number, bytes: Uint8Array) => U
       async open(after) {
         return body(cuts(connections++, streamAfter(after)))
       },
-      take(event) {
+      applyEvent(event) {
         run = reduceRunEvent(run, event)
         shown.push(buildTranscript(run).text)
         return continuation(run.status)
       },
-      last: () => run.last,
-      told: ({ state }) => told.push(state),
-      wait: async () => undefined,
+      lastEventNumber: () => run.lastEventNumber,
+      onConnectionChange: ({ state }) => told.push(state),
+      waitBeforeRetry: async () => undefined,
     },
     new AbortController().signal,
   )
@@ -133,10 +133,10 @@ test('what the server refuses is not asked for again', async () => {
         opened += 1
         throw new RefusedError('gone')
       },
-      take: () => 'more',
-      last: () => 0,
-      told: (connection) => told.push(connection),
-      wait: async () => undefined,
+      applyEvent: () => 'more',
+      lastEventNumber: () => 0,
+      onConnectionChange: (connection) => told.push(connection),
+      waitBeforeRetry: async () => undefined,
     },
     new AbortController().signal,
   )

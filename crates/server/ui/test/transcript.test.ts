@@ -61,12 +61,12 @@ test('the graph lights up step by step and counts its loops', () => {
   const before = highlightGraph(run, 1, ['agent'])
   expect(before.nodes.get('tools')).toEqual({ light: 'running', count: 0 })
   expect(before.nodes.has(END)).toBe(false)
-  expect(highlightGraph(reduceAll(started), null, ['agent']).nodes.get('agent')?.light).toBe('running')
+  expect(highlightGraph(reduceAll(started), null, ['agent']).nodes.get('agent')?.highlight).toBe('running')
 })
 
 test('a failed node is lit as failed', () => {
   const run = reduceAll(started, { n: 2, type: 'failed', code: 'x', message: 'y', node: 'agent' })
-  expect(highlightGraph(run, null, ['agent']).nodes.get('agent')?.light).toBe('failed')
+  expect(highlightGraph(run, null, ['agent']).nodes.get('agent')?.highlight).toBe('failed')
 })
 
 test('a tool that a person said no to is denied, not failed', () => {

@@ -8,7 +8,7 @@ import type { ThreadMessage, RunInfo } from '../src/types'
 const message = (role: string, text: string, run: string): ThreadMessage => ({ id: `${run}-${role}`, role, text, run, at: 1, sources: [] }) as never
 const run = (id: string): RunInfo => ({ id, agent: 'assistant', status: 'finished', created: 1 }) as never
 const turnsAsRows = (messages: ThreadMessage[], runs: RunInfo[]) =>
-  buildTurns(messages, runs).map((turn) => [turn.asked, turn.said.value?.text ?? null, turn.id.value])
+  buildTurns(messages, runs).map((turn) => [turn.question, turn.storedAnswer.value?.text ?? null, turn.id.value])
 
 test('a question and its answer are one turn', () => {
   const said = [message('user', '물음', 'r1'), message('assistant', '답', 'r1'), message('user', '또', 'r2')]
@@ -41,10 +41,10 @@ test('turns of another tab come in between, and those that are shown stay as the
   waiting.at = 99
   const fresh = buildTurns([message('user', '하나', 'r1'), message('user', '셋', 'r2')], [run('r1'), run('r2')])
   const { turns, news } = mergeTurns([...shown, waiting], fresh)
-  expect(turns.map((turn) => turn.asked)).toEqual(['하나', '셋', '넷'])
+  expect(turns.map((turn) => turn.question)).toEqual(['하나', '셋', '넷'])
   expect(turns[0]).toBe(shown[0])
   expect(turns[2]).toBe(waiting)
-  expect(news.map((turn) => turn.asked)).toEqual(['셋'])
+  expect(news.map((turn) => turn.question)).toEqual(['셋'])
   expect(mergeTurns(turns, fresh)).toEqual({ turns, news: [] })
   waiting.connection.value = { state: 'lost', tries: 1 }
   const arrived = buildTurns([message('user', '하나', 'r1'), message('user', '넷', 'r3')], [run('r1'), run('r3')])

@@ -70,9 +70,9 @@ export function Chat({ thread }: { thread: string | null }) {
   const [problem, setProblem] = useState<unknown>(null)
   useEffect(() => setProblem(null), [thread])
 
-  const retry = (turn: Turn) => void send(turn.asked)
+  const retry = (turn: Turn) => void send(turn.question)
   const edit = (turn: Turn) => {
-    draft.value = turn.asked
+    draft.value = turn.question
     composerFocusRequests.value += 1
   }
   const from = Math.max(0, turns.length - shown)

@@ -59,12 +59,12 @@ export function GraphView({ agent, run, upto, choose }: GraphViewProps) {
       const name = node.dataset.node ?? ''
       const path = node.dataset.in ?? ''
       const found = lit?.nodes.get(nodeKey(name, path))
-      for (const light of Object.keys(HIGHLIGHT_LABELS)) node.classList.toggle(`is-${light}`, found?.light === light)
+      for (const light of Object.keys(HIGHLIGHT_LABELS)) node.classList.toggle(`is-${light}`, found?.highlight === light)
       showCount(node, found?.count ?? 0)
       if (name === START || name === END) continue
       node.setAttribute('tabindex', '0')
       node.setAttribute('role', 'button')
-      node.setAttribute('aria-label', found ? `${name}${found.count > 1 ? `×${found.count}` : ''}, ${t(HIGHLIGHT_LABELS[found.light])}` : name)
+      node.setAttribute('aria-label', found ? `${name}${found.count > 1 ? `×${found.count}` : ''}, ${t(HIGHLIGHT_LABELS[found.highlight])}` : name)
       node.onclick = () => choose(name, path)
       node.onkeydown = (event) => {
         if (event.key !== 'Enter' && event.key !== ' ') return

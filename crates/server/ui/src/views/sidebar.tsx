@@ -25,7 +25,7 @@ export function newConversation(): void {
 /** Until the server has named a new conversation, it goes by its first question. */
 export function threadTitle(thread: Thread): string {
   const { thread: open, turns } = conversation.value
-  const asked = thread.id === open ? (turns[0]?.asked ?? '').trim().split('\n')[0] : ''
+  const asked = thread.id === open ? (turns[0]?.question ?? '').trim().split('\n')[0] : ''
   return sanitizeLine(thread.title ?? '') || sanitizeLine(asked ?? '') || t('untitled')
 }
 

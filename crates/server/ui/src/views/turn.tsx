@@ -38,7 +38,7 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   const id = turn.id.value
   const earlier = useMemo(() => new Set([...known].flatMap(([name, of]) => (of === id ? [] : [name]))), [known, id])
   const told = useMemo(() => (run ? buildTranscript(run, earlier) : null), [run, earlier])
-  const kept = turn.said.value
+  const kept = turn.storedAnswer.value
   const isLive = run ? run.status === 'running' || run.status === 'waiting' : kept === null && turn.connection.value.state !== 'done'
   // Nobody thinks about a question that has not arrived.
   const isUnsent = id === null && turn.connection.value.state === 'lost'
@@ -63,13 +63,13 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   const isInspected = inspectorOpen.value && inspectedTurn.value === turn
   return (
     <article class={isLast ? 'turn is-last' : 'turn'} aria-label={t('turn')}>
-      {turn.asked !== '' && (
+      {turn.question !== '' && (
         <div class="asked">
           <div class="bubble">
             <span class="away">{t('you')}: </span>
-            {turn.asked.length > LONG_QUESTION_CHARS ? (
-              <details><summary>{sanitizeText(turn.asked.slice(0, 200))}…</summary>{sanitizeText(turn.asked)}</details>
-            ) : sanitizeText(turn.asked)}
+            {turn.question.length > LONG_QUESTION_CHARS ? (
+              <details><summary>{sanitizeText(turn.question.slice(0, 200))}…</summary>{sanitizeText(turn.question)}</details>
+            ) : sanitizeText(turn.question)}
           </div>
           <button type="button" class="ghost small" onClick={() => edit(turn)} aria-label={t('edit')} title={t('edit')}>
             <Icon name="edit" size={15} />
@@ -95,7 +95,7 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
         {!isLive && run?.status !== 'paused' && (
           <footer class="answer-foot">
             {text !== '' && <CopyButton text={renumberCitations(text, order)} label={t('copy_answer')} />}
-            {turn.asked !== '' && (
+            {turn.question !== '' && (
               <button type="button" class="ghost small" onClick={() => retry(turn)} aria-label={t('retry')} title={t('retry')}>
                 <Icon name="retry" size={15} />
               </button>
