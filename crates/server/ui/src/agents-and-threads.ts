@@ -1,4 +1,4 @@
-// What stands around the conversation: agents, threads, the model.
+// The lists around the conversation: agents, threads and models.
 
 import { effect, signal } from '@preact/signals'
 
@@ -16,7 +16,7 @@ export const threads = signal<Thread[]>([])
 export const nextThreadsCursor = signal<number | null>(null)
 export const threadsError = signal<unknown>(null)
 export const threadQuery = signal('')
-/** Whether a search still goes through older threads. */
+/** Whether a thread search is still reading older pages. */
 export const isSearchingThreads = signal(false)
 
 export function findAgent(id: string): Agent | undefined {
@@ -41,7 +41,7 @@ export async function loadAgents(): Promise<void> {
 
 let requestNumber = 0
 
-/** Brings the list up to date, or goes on where it ended. */
+/** Reloads the thread list, or with `more` loads the next page. */
 export async function loadThreads(more = false): Promise<void> {
   const mine = ++requestNumber
   const q = threadQuery.value
@@ -57,7 +57,7 @@ export async function loadThreads(more = false): Promise<void> {
       threads.value = [...before, ...found]
       nextThreadsCursor.value = cursor
       threadsError.value = null
-      // A search looks through so many at a time, and may find nothing for a while.
+      // The server searches a limited number of threads per request, so a page may be empty although more follow.
       isSearchingThreads.value = q !== '' && cursor !== null && found.length < api.THREADS_PER_PAGE
     } while (isSearchingThreads.value)
   } catch (error) {
@@ -77,7 +77,7 @@ export function refreshListsAfterRuns(): void {
   })
 }
 
-/** The model as the agent names it, else the one in use. */
+/** The agent's own model if it has one, else the server's main model. */
 export function modelOfAgent(id: string): { name: string; kind: string; ko?: string; en?: string } | null {
   const own = findAgent(id)?.model
   if (own) return own
@@ -89,7 +89,7 @@ export function modelOfAgent(id: string): { name: string; kind: string; ko?: str
     : { name: main, kind: 'unknown' }
 }
 
-/** Whether a model only quotes and writes nothing of its own. */
+/** Whether a model only quotes documents and generates no text. */
 export function isExtractive(model: { name: string; kind: string }): boolean {
   return model.kind === 'extractive' || model.name.startsWith('offline-extractive')
 }

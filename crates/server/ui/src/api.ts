@@ -1,4 +1,4 @@
-// Talks to the server this page came from, and to nobody else.
+// Client for the HTTP API of the server that served this page. No other host is contacted.
 
 import { signal } from '@preact/signals'
 
@@ -7,10 +7,10 @@ import type {
   Agent, UploadedDocument, SearchHit, Json, ThreadMessage, AvailableModels, RunInfo, Thread, Usage,
 } from './types'
 
-/** The key of this visit. It is kept in memory alone: closing the page forgets it. */
+/** The API key. It is kept in memory only, so closing the page discards it. */
 let apiKey: string | null = null
 
-/** Whether the server wants a key it was not given. */
+/** Whether the server has rejected a request for lack of a valid API key. */
 export const needsApiKey = signal(false)
 
 export function setApiKey(given: string): void {
@@ -22,14 +22,14 @@ export function hasApiKey(): boolean {
   return apiKey !== null
 }
 
-/** What the server says went wrong (`application/problem+json`), or what went wrong on the way to it. */
+/** An error response of the server (`application/problem+json`), or a failure to reach the server. */
 export class ApiProblem extends Error {
   constructor(
     readonly status: number,
     readonly code: string,
     readonly en: string,
     readonly ko: string,
-    /** What is special this time. */
+    /** Details of this occurrence. */
     readonly detail: { en: string; ko: string } | null,
   ) {
     super(detail?.en ?? en)
@@ -62,7 +62,7 @@ async function problemOfResponse(response: Response): Promise<ApiProblem> {
   return parseProblem(response.status, await response.text().catch(() => ''))
 }
 
-/** Makes a problem of a body that should say what went wrong. */
+/** Parses the body of an error response. */
 export function parseProblem(status: number, body: string): ApiProblem {
   try {
     const { code, title, title_ko, detail, detail_ko } = JSON.parse(body) as Record<string, unknown>
@@ -75,7 +75,7 @@ export function parseProblem(status: number, body: string): ApiProblem {
   }
 }
 
-/** Whether asking again may help. */
+/** Whether the same request may succeed later. */
 export function isRetryable(error: unknown): boolean {
   return !(error instanceof ApiProblem) || error.status === 0 || error.status === 408 || error.status === 429
     || error.status >= 500
@@ -109,15 +109,14 @@ export const fetchAgents = () => fetchJson<Agent[] | { agents: Agent[] }>('/api/
 export const fetchGraphSvg = (agent: string) =>
   fetchChecked(`/api/agents/${encodePathPart(agent)}/graph?format=svg`).then((response) => response.text())
 
-/** Threads that are asked for at a time. */
+/** Threads requested per page. */
 export const THREADS_PER_PAGE = 40
 export const fetchThreads = (q: string, cursor?: number) =>
   fetchJson<{ threads: Thread[]; next: number | null }>(`/api/threads${queryString({ q, limit: THREADS_PER_PAGE, cursor })}`)
 export const createThread = (agent: string) => fetchJson<Thread>('/api/threads', { method: 'POST', json: { agent } })
-export const fetchThread = (id: string) => fetchJson<Thread>(threadPath(id))
-/** A thread that goes on from after an entry of another. The same `once` never makes two. */
-export const forkThread = (id: string, at: number, agent: string, title: string, once: string) =>
-  fetchJson<Thread>(`${threadPath(id)}/fork`, { method: 'POST', json: { at, agent, title, go_on: true }, headers: { 'idempotency-key': once } })
+/** Forks a thread after the log entry `at`. Requests with the same idempotency key create one fork. */
+export const forkThread = (id: string, at: number, agent: string, title: string, idempotencyKey: string) =>
+  fetchJson<Thread>(`${threadPath(id)}/fork`, { method: 'POST', json: { at, agent, title, go_on: true }, headers: { 'idempotency-key': idempotencyKey } })
 export const renameThread = (id: string, title: string) => sendCommand(threadPath(id), { method: 'PATCH', json: { title } })
 export const deleteThread = (id: string) => sendCommand(threadPath(id), { method: 'DELETE' })
 export const fetchMessages = (id: string) => fetchJson<{ messages: ThreadMessage[] }>(`${threadPath(id)}/messages`).then((got) => got.messages)
@@ -132,7 +131,7 @@ interface HistoryEntry {
   nodes?: string[]
 }
 
-/** Where a step stands in the log of its thread, and what stands before it. */
+/** Finds the log entry of a step and the entry before it. */
 export async function findHistoryEntry(id: string, of: string, step: number, node: string): Promise<{ at: number; before: number | null } | null> {
   let after: number | undefined
   let earlier: number | null = null
@@ -150,7 +149,7 @@ export async function findHistoryEntry(id: string, of: string, step: number, nod
   return null
 }
 
-/** The state after an entry; with `explain`, also what that node asks models in it. */
+/** The state after a log entry. With `explain`, also the requests that node would send to models. */
 export const fetchState = (id: string, at: number, agent: string, explain?: string) =>
   fetchJson<{ state: Json; asks?: Json }>(`${threadPath(id)}/state${queryString({ at, agent, explain })}`)
 export const resumeRun = (id: string, of: string, answers: Record<string, Json>) =>
@@ -170,7 +169,7 @@ interface ActiveModel {
   model: { name: string; kind: string; ko?: string; en?: string }
 }
 
-/** Models that can answer and the ones that do. A server may name them by agent. */
+/** The available models and the active ones. A server may list the active models per agent. */
 export async function fetchModels(): Promise<AvailableModels> {
   const got = await fetchJson<Partial<Omit<AvailableModels, 'active'>> & { active: AvailableModels['active'] | ActiveModel[] }>('/api/models')
   if (!Array.isArray(got.active)) return { active: got.active, models: got.models ?? [] }
@@ -181,9 +180,9 @@ export async function fetchModels(): Promise<AvailableModels> {
 
 export const fetchUsage = (of?: string) => fetchJson<Usage>(`/api/usage${queryString({ thread: of })}`)
 
-/** Sends a file and tells how much of it has left. */
+/** Uploads a file and reports progress. */
 export function uploadDocument(file: Blob, name: string, kind: string, sent: (share: number) => void): { done: Promise<UploadedDocument>; stop: () => void } {
-  // `fetch` does not tell how much of a body was sent.
+  // `fetch` does not report upload progress.
   const sending = new XMLHttpRequest()
   const done = new Promise<UploadedDocument>((resolve, reject) => {
     sending.open('POST', `/api/documents${queryString({ name, kind })}`)
@@ -210,13 +209,13 @@ export function uploadDocument(file: Blob, name: string, kind: string, sent: (sh
   return { done, stop: () => sending.abort() }
 }
 
-/** Starts a run. The same `once` never starts two. */
-export async function startRun(of: string, agent: string, message: string, once: string, signal: AbortSignal) {
+/** Starts a run. Requests with the same idempotency key start one run. */
+export async function startRun(of: string, agent: string, message: string, idempotencyKey: string, signal: AbortSignal) {
   const response = await throwRefusedIfPermanent(() =>
     fetchChecked(`${threadPath(of)}/runs`, {
       method: 'POST',
       json: { agent, message },
-      headers: { accept: 'text/event-stream', 'idempotency-key': once },
+      headers: { accept: 'text/event-stream', 'idempotency-key': idempotencyKey },
       signal,
     }),
   )
@@ -224,7 +223,7 @@ export async function startRun(of: string, agent: string, message: string, once:
   return { body: bodyStream(response), run: place?.[1] ? decodeURIComponent(place[1]) : null }
 }
 
-/** The events of a run after a number. */
+/** Opens the event stream of a run after the event number `after`. */
 export async function openRunEvents(of: string, id: string, after: number, signal: AbortSignal) {
   const headers = { accept: 'text/event-stream', 'last-event-id': String(after) }
   return bodyStream(await throwRefusedIfPermanent(() => fetchChecked(`${runPath(of, id)}/events`, { headers, signal, cache: 'no-store' })))
@@ -244,7 +243,7 @@ function bodyStream(response: Response): ReadableStream<Uint8Array> {
   return response.body
 }
 
-/** A name nobody else uses. Pages that are not on this machine have no `randomUUID`. */
+/** A random id. `crypto.randomUUID` is missing on pages that are not served from localhost or over HTTPS. */
 export function randomId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }

@@ -1,4 +1,4 @@
-// The page: where things stand, and the keys that move between them.
+// The layout of the page and its keyboard shortcuts.
 
 import { useEffect, useState } from 'preact/hooks'
 
@@ -55,7 +55,7 @@ export function App() {
   }, [isDrawerOpen])
 
   useEffect(() => {
-    // A file that is let go anywhere is a document; the browser itself would leave the page for it.
+    // A file dropped anywhere is uploaded. By default the browser would navigate to it.
     const over = (event: DragEvent) => {
       if (!event.dataTransfer?.types.includes('Files')) return
       event.preventDefault()

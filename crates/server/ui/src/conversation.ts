@@ -1,4 +1,4 @@
-// The open thread: its turns, the run that is under way, and what a person may do with them.
+// The open thread: its turns, its active run, and the actions of the user.
 
 import { batch, signal } from '@preact/signals'
 
@@ -14,7 +14,7 @@ export type { Turn } from './turns'
 export interface Conversation {
   thread: string | null
   turns: Turn[]
-  /** Messages that were there when the thread was opened, and the run each belongs to. */
+  /** Messages that existed when the thread was opened, with the run of each. */
   known: ReadonlyMap<string, string | null>
   state: 'loading' | 'ready' | 'failed'
   error: unknown
@@ -24,13 +24,13 @@ const EMPTY: Conversation = { thread: null, turns: [], known: new Map(), state: 
 
 export const conversation = signal<Conversation>(EMPTY)
 
-/** Told when a run has come to rest, so that lists can be brought up to date. */
+/** Incremented when a run stops, so that lists can be reloaded. */
 export const settledRuns = signal(0)
 
-/** Ends everything that belongs to the thread that was open before. */
+/** Aborts all work for the open thread when another thread is opened. */
 let threadAbort = new AbortController()
 
-/** How often what a person sees may change while words arrive. */
+/** Minimum time between two renders of a streaming answer. */
 const FLUSH_MS = 50
 
 export function closeConversation(): void {
@@ -63,20 +63,20 @@ function watchTurns(turns: Turn[], runs: RunInfo[]): void {
   turnsToWatch(turns, runs).forEach(({ turn, hasEnded }) => watchTurn(turn, hasEnded))
 }
 
-/** Takes over what was said on the open thread elsewhere: in another tab, or by another program. */
+/** Loads turns that another tab or program added to the open thread. */
 export async function refreshConversation(): Promise<void> {
   const { thread, state } = conversation.value
   if (thread === null || state !== 'ready') return
   const { signal: left } = threadAbort
   try {
-    // One after the other: whoever said something has a run in a list that is read later.
+    // Messages first: every message then has its run in the list that is read after it.
     const messages = await api.fetchMessages(thread)
     const runs = await api.fetchRuns(thread)
     if (left.aborted) return
     const { value } = conversation
     const { turns, news } = mergeTurns(value.turns, buildTurns(messages, runs))
     const status = new Map(runs.map((run) => [run.id, run.status]))
-    // A run that waited or had failed here may have been gone on with elsewhere.
+    // A run that is paused or failed here may have been resumed elsewhere.
     const moved = value.turns.filter((turn) => {
       const shown = turn.run.peek()?.status
       return (shown === 'paused' || shown === 'failed') && status.get(turn.id.peek() ?? '') !== shown
@@ -87,17 +87,17 @@ export async function refreshConversation(): Promise<void> {
     }
     moved.forEach((turn) => watchTurn(turn))
   } catch {
-    // What is shown stays as it is; whoever asks next is told what is wrong.
+    // A background refresh may fail silently: the next action of the user reports the error.
   }
 }
 
-/** Reads the events of a turn, from where it is, until its run rests. */
+/** Follows the events of a turn's run until the run stops. */
 export function watchTurn(turn: Turn, isQuiet = false): void {
   const { thread } = conversation.value
   if (thread !== null && turn.id.value !== null) void trackRun(turn, thread, null, isQuiet)
 }
 
-/** Asks. Gives null when it was taken, else what went wrong. */
+/** Sends a question to an agent. Returns null on success, else the error. */
 export async function askAgent(agent: string, text: string, entered: (thread: string) => void): Promise<unknown> {
   let { thread } = conversation.value
   if (thread === null) {
@@ -125,7 +125,7 @@ interface PendingQuestion {
   once: string
 }
 
-/** What ends the sending of a question that the server has not taken yet. */
+/** Aborts the sending of questions that the server has not accepted yet. */
 const pendingAborts = new WeakMap<Turn, () => void>()
 
 function sendQuestion(thread: string, turn: Turn, asked: PendingQuestion): void {
@@ -134,7 +134,7 @@ function sendQuestion(thread: string, turn: Turn, asked: PendingQuestion): void 
   void trackRun(turn, thread, asked)
 }
 
-/** Sends a question no more that the server has not taken, and gives its words back. */
+/** Stops sending a question that the server has not accepted yet, and returns its text. */
 export function withdrawQuestion(turn: Turn): string {
   pendingAborts.get(turn)?.()
   const { value } = conversation
@@ -142,7 +142,7 @@ export function withdrawQuestion(turn: Turn): string {
   return turn.question
 }
 
-/** The server has taken the question. Who heard of its run from elsewhere meanwhile shows it twice. */
+/** The server has accepted the question. A refresh in the meantime may have added its run as a second turn: remove that. */
 function questionAccepted(turn: Turn, thread: string, asked: PendingQuestion, run: string | null): void {
   removePendingMessage(thread, asked.once)
   pendingAborts.delete(turn)
@@ -153,7 +153,7 @@ function questionAccepted(turn: Turn, thread: string, asked: PendingQuestion, ru
   if (turns.length < value.turns.length) conversation.value = { ...value, turns }
 }
 
-/** A run that has ended is shown only when all of it was read: nobody wants to see an old answer come word by word. */
+/** Follows a run. With `isQuiet` the turn is rendered only at the end, so that an old answer is not replayed. */
 async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | null, isQuiet = false): Promise<void> {
   const own = new AbortController()
   const { signal: left } = own
@@ -181,12 +181,12 @@ async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | nul
       applyEvent(event: RunEvent) {
         run = reduceRunEvent(run, event)
         if (event.type === 'started') turn.id.value = run.id
-        const stands = continuation(run.status)
-        if (isQuiet) return stands
-        // What a run rests at may be followed by more at once, when it is an old one that is read again.
-        if (event.type !== 'delta' && stands !== 'rest') flush()
+        const next = continuation(run.status)
+        if (isQuiet) return next
+        // In the replay of an old run, more events may follow a pause or a failure at once. Wait before rendering it.
+        if (event.type !== 'delta' && next !== 'stopped') flush()
         else timer ??= setTimeout(flush, FLUSH_MS)
-        return stands
+        return next
       },
       lastEventNumber: () => run.lastEventNumber,
       onConnectionChange(connection) {
@@ -210,7 +210,7 @@ async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | nul
   if (run.status === 'finished' || run.status === 'cancelled') await loadStoredAnswer(turn, thread, left)
 }
 
-/** Takes over what the server keeps of the answer, so that it reads the same after a reload. */
+/** Replaces the streamed answer by the stored one, so that it reads the same after a reload. */
 async function loadStoredAnswer(turn: Turn, thread: string, left: AbortSignal): Promise<void> {
   try {
     const messages = await api.fetchMessages(thread)
@@ -219,7 +219,7 @@ async function loadStoredAnswer(turn: Turn, thread: string, left: AbortSignal): 
     const kept = buildTurns(own, [])[0]?.storedAnswer.peek()
     if (kept) turn.storedAnswer.value = kept
   } catch {
-    // The events told the same already.
+    // The streamed answer stays. It has the same content.
   }
 }
 
@@ -239,7 +239,7 @@ export async function cancelTurn(turn: Turn): Promise<void> {
   }
 }
 
-/** Goes on with a failed run where it stopped. */
+/** Retries a failed run from where it stopped. */
 export function retryTurn(turn: Turn): Promise<void> {
   return resumeAndTrack(turn, (thread, id) => api.retryRun(thread, id))
 }
@@ -248,7 +248,7 @@ export function answerQuestions(turn: Turn, answers: Record<string, Json>): Prom
   return resumeAndTrack(turn, (thread, id) => api.resumeRun(thread, id, answers))
 }
 
-/** Lets a run that rests go on, and follows it. */
+/** Resumes a paused or failed run and follows it. */
 async function resumeAndTrack(turn: Turn, tell: (thread: string, id: string) => Promise<void>): Promise<void> {
   const { thread } = conversation.value
   const id = turn.id.value
@@ -267,7 +267,7 @@ async function resumeAndTrack(turn: Turn, tell: (thread: string, id: string) => 
   void trackRun(turn, thread, null)
 }
 
-/** Whether a run has gone on although nobody here was told so: the reply was lost, or somebody else was quicker. */
+/** Whether the run advanced although the request failed: the response was lost, or another client was faster. */
 async function hasRunAdvanced(turn: Turn, thread: string, id: string): Promise<boolean> {
   const shown = turn.run.peek()
   const now = await api.fetchRun(thread, id).catch(() => null)
@@ -276,7 +276,7 @@ async function hasRunAdvanced(turn: Turn, thread: string, id: string): Promise<b
   return now.status !== shown.status || (now.questions ?? []).some((question) => !asked.has(question.id))
 }
 
-/** The turn of the open thread that is under way; of several, the one that the others stand in line behind. */
+/** The active turn of the open thread. If several are active, the one that runs, not those queued behind it. */
 export function busyTurn(): Turn | null {
   const { turns } = conversation.value
   const isBusy = (turn: Turn) => turn.error.value === null && !['done', 'refused'].includes(turn.connection.value.state)

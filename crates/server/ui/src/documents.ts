@@ -1,4 +1,4 @@
-// What answers are found in: documents of one's own, or the samples, which are searched while there is nothing else.
+// The uploaded documents, and the sample documents that are searched while no document was uploaded.
 
 import { signal } from '@preact/signals'
 
@@ -8,9 +8,9 @@ import type { UploadedDocument } from './types'
 
 export const documents = signal<UploadedDocument[] | null>(null)
 export const documentsError = signal<unknown>(null)
-/** How many samples are searched. */
+/** Number of sample documents that are searched. */
 export const sampleCount = signal(0)
-/** Whether the samples gave way to documents while this page was open. */
+/** Whether uploaded documents replaced the samples while this page was open. */
 export const samplesReplaced = signal(false)
 
 export async function loadDocuments(): Promise<void> {
@@ -26,15 +26,15 @@ export async function loadDocuments(): Promise<void> {
   }
 }
 
-/** Whether something of one's own can be found. */
+/** Whether an uploaded document can be searched. */
 function hasReadyDocument(all: UploadedDocument[]): boolean {
   return all.some((one) => one.status === 'ready')
 }
 
-/** The collection that the demonstration puts the samples into. */
+/** The collection that holds the sample documents in demo mode. */
 const SAMPLES_COLLECTION = 'samples'
 
-/** The proposed questions whose answers can be there. */
+/** The suggested questions that the current documents can answer. */
 export function answerableStarters(starters: readonly string[], all: UploadedDocument[] | null): string[] {
   const hasSamples = all === null || !hasReadyDocument(all) || all.some((one) => one.collection === SAMPLES_COLLECTION)
   const questions = new Set([...sampleQuestions.ko, ...sampleQuestions.en])

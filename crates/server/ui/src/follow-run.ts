@@ -1,5 +1,5 @@
-// Follows a run through lost connections. The run belongs to the server: whatever happens to the connection, its
-// events are asked for again after the newest one that was seen, until the run rests.
+// Follows the events of a run and reconnects when the connection is lost. The run continues on the server. After a
+// reconnect the stream continues after the last event received, until the run stops.
 
 import { SseParser } from './sse'
 import type { RunEvent } from './types'
@@ -11,95 +11,98 @@ export type Connection =
   | { state: 'done' }
   | { state: 'refused'; error: unknown }
 
-/** An answer of the server that trying again does not change. */
+/** An error response that a retry would not change. */
 export class RefusedError extends Error {
   constructor(readonly problem: unknown) {
     super('the server refused')
   }
 }
 
-export interface EventSourceClient {
-  /** Opens the events after a number. Throws [`Refused`] when there is no point in trying again. */
+/** Whether a run continues after its last event, has stopped there unless more events follow, or has ended for good. */
+export type RunContinuation = 'continues' | 'stopped' | 'ended'
+
+/** What `followRun` needs from its caller. */
+export interface FollowRunHandlers {
+  /** Opens the event stream after an event number. Throws `RefusedError` if a retry is pointless. */
   open(after: number, signal: AbortSignal): Promise<ReadableStream<Uint8Array>>
   /**
-   * Takes an event and says whether the run goes on after it, rests there unless more follows (it asks, or it failed and
-   * may have been tried again), or is over. Throws when the event does not follow what came before.
+   * Applies an event and returns whether the run continues after it. Throws if an event is missing before it.
    */
-  applyEvent(event: RunEvent): 'more' | 'rest' | 'over'
-  /** Number of the newest event that was taken. */
+  applyEvent(event: RunEvent): RunContinuation
+  /** Number of the last event applied. */
   lastEventNumber(): number
   onConnectionChange?(connection: Connection): void
-  /** Waits before the next try; ends early when the network is back. */
+  /** Waits before the next attempt. May return early when the network is back. */
   waitBeforeRetry(ms: number, signal: AbortSignal): Promise<void>
 }
 
-/** Nothing at all, not even a sign of life, for so long means that the connection is dead. */
+/** A connection without any data, not even a keep-alive comment, for this long counts as dead. */
 const DEAD_CONNECTION_MS = 45_000
 
-/** Follows until the run rests, the server refuses, or `signal` ends it. */
-export async function followRun(source: EventSourceClient, signal: AbortSignal): Promise<void> {
+/** Follows until the run stops, the server refuses, or `signal` aborts. */
+export async function followRun(handlers: FollowRunHandlers, signal: AbortSignal): Promise<void> {
   let tries = 0
-  const stands: RunContinuation = { now: 'more' }
-  // A line can be cut just where a run seems to rest: it does when nothing more comes the second time.
-  let seemed: number | null = null
-  source.onConnectionChange?.({ state: 'connecting' })
+  const latest: LatestContinuation = { value: 'continues' }
+  // The connection may be cut right after a pause or failure. Only if a second read brings no more events is it the end.
+  let stoppedAt: number | null = null
+  handlers.onConnectionChange?.({ state: 'connecting' })
   while (!signal.aborted) {
-    const before = source.lastEventNumber()
+    const before = handlers.lastEventNumber()
     try {
-      if ((await readStreamOnce(source, signal, stands)) === 'rest') {
-        if (stands.now === 'rest' && seemed !== source.lastEventNumber()) {
-          seemed = source.lastEventNumber()
+      if ((await readStreamOnce(handlers, signal, latest)) === 'stopped') {
+        if (latest.value === 'stopped' && stoppedAt !== handlers.lastEventNumber()) {
+          stoppedAt = handlers.lastEventNumber()
           continue
         }
-        source.onConnectionChange?.({ state: 'done' })
+        handlers.onConnectionChange?.({ state: 'done' })
         return
       }
     } catch (error) {
       if (signal.aborted) return
       if (error instanceof RefusedError) {
-        source.onConnectionChange?.({ state: 'refused', error: error.problem })
+        handlers.onConnectionChange?.({ state: 'refused', error: error.problem })
         return
       }
     }
     if (signal.aborted) return
-    tries = source.lastEventNumber() > before ? 1 : tries + 1
-    source.onConnectionChange?.({ state: 'lost', tries })
-    await source.waitBeforeRetry(retryDelayMs(tries), signal)
+    tries = handlers.lastEventNumber() > before ? 1 : tries + 1
+    handlers.onConnectionChange?.({ state: 'lost', tries })
+    await handlers.waitBeforeRetry(retryDelayMs(tries), signal)
   }
 }
 
-/** How long to wait before a try: short at first, never more than ten seconds. */
+/** Exponential backoff from 250 ms to ten seconds. */
 export function retryDelayMs(tries: number): number {
   return Math.min(10_000, 250 * 2 ** Math.min(tries - 1, 10))
 }
 
-/** What the newest event said of the run, through all connections. */
-interface RunContinuation {
-  now: ReturnType<EventSourceClient['applyEvent']>
+/** The continuation after the last event, kept across connections. */
+interface LatestContinuation {
+  value: RunContinuation
 }
 
-/** The server ends the stream of a run that rests. One that ends elsewhere was cut. */
-async function readStreamOnce(source: EventSourceClient, signal: AbortSignal, stands: RunContinuation): Promise<'rest' | 'cut'> {
+/** Reads one connection to its end. The server closes the stream when the run stops; any other end is a cut. */
+async function readStreamOnce(handlers: FollowRunHandlers, signal: AbortSignal, latest: LatestContinuation): Promise<'stopped' | 'cut'> {
   const own = new AbortController()
   const stop = () => own.abort()
   signal.addEventListener('abort', stop)
   let silence = setTimeout(stop, DEAD_CONNECTION_MS)
   let reader: ReadableStreamDefaultReader<Uint8Array> | undefined
   try {
-    const body = await source.open(source.lastEventNumber(), own.signal)
-    source.onConnectionChange?.({ state: 'open' })
+    const body = await handlers.open(handlers.lastEventNumber(), own.signal)
+    handlers.onConnectionChange?.({ state: 'open' })
     reader = body.getReader()
     const frames = new SseParser()
     for (;;) {
       const { done, value } = await reader.read()
-      if (done) return stands.now === 'rest' ? 'rest' : 'cut'
+      if (done) return latest.value === 'stopped' ? 'stopped' : 'cut'
       clearTimeout(silence)
       silence = setTimeout(stop, DEAD_CONNECTION_MS)
       for (const frame of frames.push(value)) {
         const event = JSON.parse(frame.data) as RunEvent
         if (event.type === 'draining' || event.type === 'error') return 'cut'
-        stands.now = source.applyEvent(event)
-        if (stands.now === 'over') return 'rest'
+        latest.value = handlers.applyEvent(event)
+        if (latest.value === 'ended') return 'stopped'
       }
     }
   } finally {

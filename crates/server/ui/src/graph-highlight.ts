@@ -1,14 +1,13 @@
-// Which nodes and edges of the graph are lit, from the events of a run. Plain functions: the same run up to the same
-// step always looks the same.
+// Computes which nodes and edges of a graph to highlight for a run. Pure functions.
 
 import type { RunView } from './transcript'
 
 export type NodeHighlight = 'done' | 'running' | 'waiting' | 'failed'
 
 export interface GraphHighlights {
-  /** By `nodeKey`. */
+  /** Keyed by `nodeKey`. */
   nodes: Map<string, { highlight: NodeHighlight; count: number }>
-  /** By `edgeKey`. */
+  /** Keyed by `edgeKey`. */
   edges: Set<string>
 }
 
@@ -23,7 +22,7 @@ export function edgeKey(source: string, target: string): string {
   return `${source}\u0000${target}`
 }
 
-/** The lights after `upto` steps; all of them while the run is watched live. `starts` are the nodes it begins with. */
+/** The highlights after `upto` steps, or of the whole run if `upto` is null. `starts` are the entry nodes of the graph. */
 export function highlightGraph(run: RunView, upto: number | null, starts: string[]): GraphHighlights {
   const nodes: GraphHighlights['nodes'] = new Map()
   const edges: GraphHighlights['edges'] = new Set()

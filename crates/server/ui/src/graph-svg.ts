@@ -1,5 +1,4 @@
-// The picture of a graph that the server draws, taken into the page piece by piece: only shapes and words, no style
-// sheet, no script, no address.
+// Sanitizes the SVG of a graph. Only listed elements and attributes are copied: no styles, no scripts, no URLs.
 
 const SVG_NAMESPACE = 'http://www.w3.org/2000/svg'
 const ALLOWED_ELEMENTS = new Set(['svg', 'g', 'rect', 'path', 'text', 'title', 'circle', 'ellipse', 'line', 'polygon', 'tspan'])
@@ -13,20 +12,19 @@ interface TrustedTypesPolicy {
   createHTML(text: string): unknown
 }
 
-/** Browsers that guard their sinks want to hear that this text is meant to be parsed. What comes out is copied by the
- * lists above, never put in as it is. */
+/** The Trusted Types policy that allows parsing. The parsed document is never inserted: allowed parts of it are copied. */
 let policy: TrustedTypesPolicy | null | undefined
 
 function parseSvg(text: string): Document {
   const guard = (globalThis as { trustedTypes?: { createPolicy(name: string, rules: object): TrustedTypesPolicy } }).trustedTypes
   policy ??= guard?.createPolicy('doran-picture', { createHTML: (one: string) => one }) ?? null
-  // Even in a document that is never shown, a browser complains of a style sheet that the page does not allow.
+  // Browsers report a CSP violation for a style sheet even in a document that is never shown.
   const bare = text.replace(/<style[^>]*>[^<]*<\/style>/g, '')
   const given = policy ? policy.createHTML(bare) : bare
   return new DOMParser().parseFromString(given as string, 'image/svg+xml')
 }
 
-/** The picture, or null when it is none. */
+/** Parses and sanitizes an SVG. Returns null if the text is not SVG. */
 export function sanitizeSvg(text: string): SVGSVGElement | null {
   const root = parseSvg(text).documentElement
   if (root.nodeName !== 'svg' || root.namespaceURI !== SVG_NAMESPACE) return null

@@ -1,4 +1,4 @@
-// Words of the page in both languages. A key that lacks one of them does not compile.
+// Texts of the page in Korean and English. A key that is missing in one language does not compile.
 
 import { computed, signal } from '@preact/signals'
 
@@ -13,7 +13,7 @@ const MESSAGES: Record<Language, Record<MessageKey, string>> = { ko, en }
 
 export const language = signal<Language>(chooseLanguage(loadSetting('lang'), globalThis.navigator?.languages ?? []))
 
-/** What was chosen before, else the first of the browser's languages that is one of ours, else English. */
+/** The saved language, else the first supported language of the browser, else English. */
 export function chooseLanguage(saved: string | null, wanted: readonly string[]): Language {
   if (saved === 'ko' || saved === 'en') return saved
   for (const one of wanted) {
@@ -28,14 +28,14 @@ export function setLanguage(next: Language): void {
   saveSetting('lang', next)
 }
 
-/** The words for a key, with `{slots}` filled, and of `{slot|one|many}` the one that fits its number. */
+/** Translates a key. Fills `{slot}` and chooses from `{slot|one|many}` by the slot's number. */
 export function t(key: MessageKey, slots: Record<string, string | number> = {}): string {
   return MESSAGES[language.value][key]
     .replace(/\{(\w+)\|([^|}]*)\|([^}]*)\}/g, (_, name: string, one: string, many: string) => (String(slots[name]) === '1' ? one : many))
     .replace(/\{(\w+)\}/g, (whole, name: string) => String(slots[name] ?? whole))
 }
 
-/** The words of the server in the language of the page. */
+/** Chooses the text for the language of the page from a text the server sent in both. */
 export function localized(both: { ko?: string | null; en?: string | null } | null | undefined): string {
   if (!both) return ''
   return (language.value === 'ko' ? (both.ko ?? both.en) : (both.en ?? both.ko)) ?? ''
@@ -59,7 +59,7 @@ export function formatBytes(value: number): string {
   return `${(value / 1024 / 1024).toFixed(1)} MB`
 }
 
-/** A moment, as short as it can be said today. */
+/** Formats a time: the time of day for today, else the date. */
 export function formatTime(at: number): string {
   const date = new Date(at)
   const isToday = date.toDateString() === new Date().toDateString()
@@ -69,7 +69,7 @@ export function formatTime(at: number): string {
     : date.toLocaleDateString(locale, { month: 'short', day: 'numeric' })
 }
 
-/** Millionths of a dollar. What is not known is not guessed. */
+/** Formats a cost in millionths of a dollar. An unknown cost is a dash. */
 export function formatCost(micros: number | null | undefined): string {
   if (micros === null || micros === undefined) return '–'
   if (micros === 0) return '$0'

@@ -1,27 +1,28 @@
-// Questions that the server has not taken yet. They are kept in the browser until it has, so that closing the page loses
-// none; the key they are sent under makes sure that none is asked twice.
+// Messages that the server has not accepted yet. They are stored in the browser, so that closing the page does not lose
+// them. Their idempotency key prevents that one is sent twice.
 
 const PREFIX = 'doran.unsent.'
 
 export interface PendingMessage {
   agent: string
   text: string
+  /** The idempotency key. Stored under this name in browsers. */
   once: string
   at: number
 }
 
-/** A server remembers keys for a day. What is older may have been answered and forgotten. */
+/** The server keeps idempotency keys for a day. An older message might be answered a second time. */
 const MAX_PENDING_AGE_MS = 20 * 60 * 60 * 1000
 
 export function savePendingMessage(thread: string, unsent: PendingMessage, store: Storage | null = safeLocalStorage()): void {
   try {
     store?.setItem(PREFIX + thread, JSON.stringify(unsent))
   } catch {
-    // A browser may forbid it; then the question lasts as long as the page.
+    // Storage may be disabled. The message is then kept until the page is closed.
   }
 }
 
-/** Forgets a question that was taken, refused or given up. */
+/** Removes a message that was accepted, refused or withdrawn. */
 export function removePendingMessage(thread: string, once: string, store: Storage | null = safeLocalStorage()): void {
   if (loadPendingMessage(thread, store)?.once === once) store?.removeItem(PREFIX + thread)
 }
@@ -38,7 +39,7 @@ export function loadPendingMessage(thread: string, store: Storage | null = safeL
 
 const DRAFT = 'doran.draft'
 
-/** What was being written in this tab before a reload. */
+/** The unsent draft of this tab, from before a reload. */
 export function loadDraft(): string {
   try {
     return sessionStorage.getItem(DRAFT) ?? ''
@@ -51,7 +52,7 @@ export function saveDraft(text: string): void {
   try {
     sessionStorage.setItem(DRAFT, text)
   } catch {
-    // As above.
+    // Storage may be disabled. The draft is then kept until the page is closed.
   }
 }
 

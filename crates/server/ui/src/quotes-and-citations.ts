@@ -1,6 +1,6 @@
-// Places in a text, and the numbers of its sources. The server counts bytes of UTF-8, a browser counts units of UTF-16.
+// Locates quotes in documents and numbers citations. The server counts UTF-8 bytes, JavaScript counts UTF-16 units.
 
-/** Where a byte stands in the text, never inside a character. */
+/** Converts a UTF-8 byte offset to a UTF-16 index. The result is never inside a character. */
 export function utf16IndexOfByte(text: string, byte: number): number {
   let bytes = 0
   let at = 0
@@ -12,7 +12,7 @@ export function utf16IndexOfByte(text: string, byte: number): number {
   return at
 }
 
-/** Where a quote stands: at the place that was said if it is there, else where it is found, else nowhere. */
+/** Finds a quote: at the given byte range if it is there, else at its first occurrence, else null. */
 export function findQuote(text: string, quote: string, start?: number, end?: number): { from: number; to: number } | null {
   if (start !== undefined && end !== undefined && end > start) {
     const from = utf16IndexOfByte(text, start)
@@ -23,7 +23,7 @@ export function findQuote(text: string, quote: string, start?: number, end?: num
   return from === -1 ? null : { from, to: from + quote.length }
 }
 
-/** The text cut at the words that were looked for. */
+/** Splits a text into parts that match one of the terms and parts that do not. */
 export function highlightTerms(text: string, terms: string[]): { text: string; isHit: boolean }[] {
   const words = terms.filter((term) => term.trim() !== '').map((term) => term.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
   if (words.length === 0) return [{ text, isHit: false }]
@@ -33,30 +33,30 @@ export function highlightTerms(text: string, terms: string[]): { text: string; i
     const isHit = at % 2 === 1
     const last = pieces.at(-1)
     if (piece === '') return
-    // Words that touch, as the parts of a Korean compound do, are marked as one.
+    // Adjacent matches, such as the parts of a Korean compound, become one.
     if (last?.isHit === isHit) last.text += piece
     else pieces.push({ text: piece, isHit })
   })
   return pieces
 }
 
-/** Articles are counted in Korean; of a document that is not in Korean, in English. */
+/** Translates Korean article numbers to English if the document is not in Korean. */
 export function articleLabel(label: string, title = label): string {
   const counted = /\uc81c(\d+)\uc870(?:\uc758(\d+))?/g
   if (/[\uac00-\ud7a3]/.test(title.replace(counted, ''))) return label
   return label.replace(counted, (_, number: string, branch?: string) => `Article ${number}${branch ? `-${branch}` : ''} `).replace(/ +(?=\s|$)/g, '')
 }
 
-/** What an answer names as its sources: `[3]`, or `[3, 5]`. */
+/** Matches citations such as `[3]` or `[3, 5]`. */
 const CITATION_PATTERN = /\[(\d{1,3}(?:\s*,\s*\d{1,3}){0,9})\](?!\()/g
 
-/** The numbers that a text names, in the order of their first mention. Shown, they are counted from 1 without a gap. */
+/** The source numbers cited in a text, in order of first mention. The index plus one is the number shown. */
 export function citedNumbers(text: string, known: readonly number[]): number[] {
   const named = [...text.matchAll(CITATION_PATTERN)].flatMap(([, list]) => (list ?? '').split(',').map(Number))
   return [...new Set(named)].filter((n) => known.includes(n))
 }
 
-/** The text with its sources counted as they are shown. */
+/** Replaces the source numbers in a text by the numbers shown. */
 export function renumberCitations(text: string, cited: readonly number[]): string {
   return text.replace(CITATION_PATTERN, (_, list: string) => `[${list.split(',').map((one) => {
     const at = cited.indexOf(Number(one))

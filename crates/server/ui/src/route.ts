@@ -1,4 +1,4 @@
-// Where in the page a person is. The address says it, so that a reload and a bookmark lead back.
+// The current view of the page. It is stored in the URL, so reloads and bookmarks work.
 
 import { signal } from '@preact/signals'
 

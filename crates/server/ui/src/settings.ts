@@ -1,4 +1,4 @@
-// What the page remembers of a person's taste, and nothing else.
+// Display settings, stored in the browser.
 
 import { effect, signal } from '@preact/signals'
 
@@ -19,7 +19,7 @@ export function saveSetting(name: string, value: string): void {
   try {
     localStorage.setItem(PREFIX + name, value)
   } catch {
-    // A browser may forbid it; then the choice lasts as long as the page.
+    // Storage may be disabled. The setting is then kept until the page is closed.
   }
 }
 

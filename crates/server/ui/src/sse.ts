@@ -1,4 +1,4 @@
-// Reads server-sent events from bytes that may be cut anywhere, even within a character.
+// Parses server-sent events from chunks of bytes. A chunk may end anywhere, even inside a character.
 
 export interface SseFrame {
   id: string | null
@@ -6,7 +6,7 @@ export interface SseFrame {
   data: string
 }
 
-/** A reader that is fed bytes and gives whole frames. What is left of a frame when the bytes end was never sent. */
+/** Takes chunks of bytes and returns complete frames. An incomplete frame at the end of the stream is dropped. */
 export class SseParser {
   #decoder = new TextDecoder('utf-8')
   #rest = ''
@@ -28,7 +28,7 @@ export class SseParser {
       const end = nextLineBreak(this.#rest, from)
       if (end === -1) break
       const isPair = this.#rest[end] === '\r' && this.#rest[end + 1] === '\n'
-      // A carriage return at the end of what came may be the first half of a pair.
+      // A carriage return at the end of a chunk may be the first half of a CRLF.
       if (this.#rest[end] === '\r' && end + 1 === this.#rest.length) break
       const frame = this.#line(this.#rest.slice(from, end))
       if (frame) frames.push(frame)

@@ -1,4 +1,4 @@
-// What changed between two states, as a list of places.
+// The differences between two states, as a list of paths.
 
 import { isJsonObject } from './transcript'
 import type { Json } from './types'
@@ -9,7 +9,7 @@ export interface StateChange {
   after: Json | undefined
 }
 
-/** A state that changed in more places than this is better read whole. */
+/** More changes are not listed: the whole state is shown anyway. */
 const MAX_CHANGES = 200
 
 export function diffStates(before: Json | undefined, after: Json | undefined): StateChange[] {

@@ -1,8 +1,9 @@
-// Events of a run, folded into what a person sees of it.
+// Reduces the events of a run to its transcript.
 //
-// Numbered events are the record. Pieces (`delta`) are shown early and count for nothing once the step they belong to
-// is recorded, tried again or gone: a client that saw every piece and one that came late end with the same run.
+// Numbered events are the record. Deltas are shown early and discarded once their step is recorded, retried or
+// cancelled. A client that received every delta and one that connected late end with the same transcript.
 
+import type { RunContinuation } from './follow-run'
 import type { Json, ModelCall, QuestionInfo, RunEvent, AgentActivity, Source, StepTask } from './types'
 
 export type RunStatus = 'waiting' | 'running' | 'paused' | 'finished' | 'failed' | 'cancelled'
@@ -16,7 +17,7 @@ export interface RecordedStep {
   next: string[]
 }
 
-/** What a node showed of a step that is not recorded yet. A hole is a piece that was missed. */
+/** The deltas of a node whose step is not recorded yet. An undefined piece is a missed delta. */
 export interface LiveReply {
   node: string
   attempt: number
@@ -28,7 +29,7 @@ export interface RunView {
   thread: string
   agent: string
   status: RunStatus
-  /** Number of the newest recorded event. */
+  /** Number of the last recorded event. */
   lastEventNumber: number
   started: number
   ended: number
@@ -38,7 +39,7 @@ export interface RunView {
   answered: Record<string, Json>
   liveReplies: LiveReply[]
   failure: { code: string; message: string; en?: string; ko?: string; node?: string } | null
-  /** Calls of tools that a person said no to. */
+  /** Ids of the tool calls that the user denied. */
   deniedCalls: readonly string[]
   partial: Record<string, string>
   restarts: number
@@ -51,21 +52,20 @@ export function newRunView(id: string, thread: string, agent: string): RunView {
   }
 }
 
-/** Whether nothing more happens by itself. */
+/** Whether the run does nothing more without a request. */
 export function isSettled(status: RunStatus): boolean {
   return status !== 'waiting' && status !== 'running'
 }
 
-/** Whether a run goes on after its newest event, rests there unless more follows, or is over for good. */
-export function continuation(status: RunStatus): 'more' | 'rest' | 'over' {
-  if (!isSettled(status)) return 'more'
-  return status === 'finished' || status === 'cancelled' ? 'over' : 'rest'
+export function continuation(status: RunStatus): RunContinuation {
+  if (!isSettled(status)) return 'continues'
+  return status === 'finished' || status === 'cancelled' ? 'ended' : 'stopped'
 }
 
-/** Thrown when a numbered event is missing before this one: what follows cannot be trusted. */
+/** Thrown when a numbered event is missing before this one. */
 export class MissedEventError extends Error {}
 
-/** The run after an event. An event that was seen before changes nothing. */
+/** The run after an event. A repeated event changes nothing. */
 export function reduceRunEvent(run: RunView, event: RunEvent): RunView {
   if (event.type === 'delta') return run.status === 'running' || run.status === 'waiting' ? applyDelta(run, event) : run
   if (event.type === 'draining' || event.type === 'error') return run
@@ -109,7 +109,7 @@ export function reduceRunEvent(run: RunView, event: RunEvent): RunView {
   }
 }
 
-/** The calls among these questions to which the answer is not a clear yes. */
+/** The tool calls among these questions whose answer is not an explicit approval. */
 function deniedToolCalls(questions: QuestionInfo[], answers: Record<string, Json>): string[] {
   return questions.flatMap(({ id, question }) => {
     if (!isJsonObject(question) || question.type !== 'approve_tool' || !(id in answers)) return []
@@ -121,15 +121,15 @@ function deniedToolCalls(questions: QuestionInfo[], answers: Record<string, Json
 function applyDelta(run: RunView, event: Extract<RunEvent, { type: 'delta' }>): RunView {
   const old = run.liveReplies.find((one) => one.node === event.node)
   if (old && event.attempt < old.attempt) return run
-  // The list of pieces grows in place: copying it for every word would take a long answer the square of its length.
+  // The list grows in place: copying it for every delta would take quadratic time.
   const pieces = !old || event.attempt > old.attempt ? [] : old.pieces
   if (event.restarted !== undefined) {
-    // Whatever this try showed so far is void; the next one counts from 0 again.
+    // The deltas of this attempt are void. The next attempt starts at index 0.
     const cleared = { node: event.node, attempt: event.attempt, pieces: [] }
     return { ...run, liveReplies: [...run.liveReplies.filter((one) => one !== old), cleared] }
   }
   if (pieces[event.index] !== undefined) return run
-  // A number far beyond what was seen is not worth an array of that size.
+  // An absurd index must not allocate an array of that size.
   if (event.index > pieces.length + 1_000_000) return run
   pieces[event.index] = event.text ?? parseActivity(event.data) ?? ''
   const live = { node: event.node, attempt: event.attempt, pieces }
@@ -141,7 +141,7 @@ export type TranscriptItem =
   | {
       kind: 'tool'; node: string; call: string; name: string; arguments: Json; live: boolean
       result: { text: string; failed: boolean; ms?: number } | null
-      /** A person said no to it. */
+      /** Whether the user denied the call. */
       isDenied: boolean
     }
   | { kind: 'text'; node: string; text: string; id: string | null; live: boolean }
@@ -153,7 +153,7 @@ export interface Transcript {
   models: ModelCall[]
 }
 
-/** What the run did and said, in order. `known` are messages of earlier turns, which a run may touch but did not say. */
+/** The activities and replies of a run, in order. `known` are ids of messages of earlier turns, which a run may rewrite. */
 export function buildTranscript(run: RunView, known: ReadonlySet<string> = new Set()): Transcript {
   const items: TranscriptItem[] = []
   const models: ModelCall[] = []
@@ -215,20 +215,20 @@ function addActivity(items: TranscriptItem[], node: string, shown: Exclude<Agent
   else items.push({ kind: 'tool', node, call: shown.call, name: shown.name, arguments: null, result, live, isDenied })
 }
 
-/** What a task showed, as it noted it. */
+/** The activities recorded in the notes of a task. */
 export function activitiesIn(task: StepTask): AgentActivity[] {
   const events = task.notes?.events
   return Array.isArray(events) ? events.flatMap((event) => parseActivity(event) ?? []) : []
 }
 
-/** The calls of models that a task noted. */
+/** The model calls recorded in the notes of a task. */
 export function modelCallsIn(task: StepTask): ModelCall[] {
   const noted = task.notes?.models ?? task.notes?.model
   const list = Array.isArray(noted) ? noted : noted === undefined ? [] : [noted]
   return list.filter((one): one is Json & object => isJsonObject(one) && typeof one.name === 'string') as never
 }
 
-/** What a change of the state says to the person: new messages of the assistant. */
+/** The assistant messages that a state update adds. */
 export function repliesIn(update: Json): { id: string | null; text: string }[] {
   if (!isJsonObject(update)) return []
   return putItems(update.messages).flatMap((message) => {
@@ -238,7 +238,7 @@ export function repliesIn(update: Json): { id: string | null; text: string }[] {
   })
 }
 
-/** Items of a list of changes (`[{"put": …}, {"remove": …}, "clear"]`) or of a plain list. */
+/** The items that a list of changes (`[{"put": …}, {"remove": …}, "clear"]`) puts, or the items of a plain list. */
 function putItems(value: Json | undefined): Json[] {
   if (!Array.isArray(value)) return []
   return value.flatMap((one) => (isJsonObject(one) && 'put' in one ? [one.put as Json] : isJsonObject(one) ? [one] : []))

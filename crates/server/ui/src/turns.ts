@@ -1,4 +1,4 @@
-// The turns of a thread: what was asked and what came of it, made of what the server keeps.
+// The turns of a thread, built from its stored messages and runs.
 
 import { signal, type Signal } from '@preact/signals'
 
@@ -7,16 +7,16 @@ import type { RunView } from './transcript'
 import type { Connection } from './follow-run'
 import type { ThreadMessage, RunInfo, Source } from './types'
 
-/** Question and answer. */
+/** A question and its answer. */
 export interface Turn {
   key: string
   question: string
   at: number
   agent: string
-  /** What the server keeps of the answer, once it does. */
+  /** The answer as stored by the server, once it is stored. */
   storedAnswer: Signal<{ text: string; sources: Source[] } | null>
   run: Signal<RunView | null>
-  /** The id of the run, known before its events are. */
+  /** The id of the run, known before its events are read. */
   id: Signal<string | null>
   connection: Signal<Connection>
   stopping: Signal<boolean>
@@ -36,12 +36,12 @@ export function newTurn(asked: string, at: number, agent: string, id: string | n
   }
 }
 
-/** The most runs that a list gives. */
+/** The server lists at most this many runs. */
 const MAX_LISTED_RUNS = 50
 
 /**
- * Messages and runs as turns, oldest first. A fork holds what was said before it, by runs of the thread it came from:
- * those have no events here, and a question among them that was not answered yet is answered by the fork's own first run.
+ * Builds the turns of a thread, oldest first. A fork contains messages of runs of its source thread. Those runs have no
+ * events here. An unanswered question among those messages is answered by the first run of the fork.
  */
 export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
   const begun = (run: RunInfo) => run.created ?? run.started ?? 0
@@ -67,7 +67,7 @@ export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
   for (const message of messages) {
     let turn = message.run === null ? turns.at(-1) : byRun.get(message.run)
     if (message.role === 'user' && (!turn || message.run === null || turn.question !== '')) {
-      // A client that keeps the conversation itself brings all of it with a question: the last one is the run's.
+      // A client that keeps the conversation itself sends all of it with each run. Only the last question is the run's.
       if (turn && message.run !== null && turn.id.value === message.run) turn.id.value = null
       turn = add(message.text, message.at, message.run)
     } else if (message.role === 'assistant' && message.text.trim() !== '') {
@@ -85,13 +85,13 @@ export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
   return turns
 }
 
-/** The turns that the server knows, as far as they are shown already as they are, and after them those it does not know yet. */
+/** Merges reloaded turns into the shown ones. Shown turns are kept; turns the server does not know yet come last. */
 export function mergeTurns(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Turn[] } {
   const isSame = (one: Turn, other: Turn) => {
     const [id, otherId] = [one.id.peek(), other.id.peek()]
     return id === null ? otherId === null && one.question === other.question && one.at === other.at : id === otherId
   }
-  // A question that is on its way may have arrived without our knowing.
+  // A question that is being sent may have arrived already.
   const sending = shown.filter((turn) => turn.id.peek() === null && !['done', 'refused'].includes(turn.connection.peek().state))
   const isOurs = (turn: Turn) => sending.some((one) => turn.question === '' || turn.question === one.question)
   const news = fresh.filter((turn) => !shown.some((one) => isSame(one, turn)) && !isOurs(turn))
@@ -100,8 +100,8 @@ export function mergeTurns(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news:
 }
 
 /**
- * The turns whose events are read without being asked for: the newest, those that are under way, in line or wait for a
- * person, wherever they stand, and those that did not end well and say so.
+ * The turns whose events are loaded at once: the newest one, and all whose run is active, queued, paused, failed or
+ * cancelled.
  */
 export function turnsToWatch(turns: Turn[], runs: RunInfo[]): { turn: Turn; hasEnded: boolean }[] {
   const status = new Map(runs.map((run) => [run.id, run.status]))

@@ -1,4 +1,4 @@
-// What the server sends.
+// Types of the HTTP API.
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json }
 
@@ -13,14 +13,14 @@ export interface Agent {
   id: string
   ko: string
   en: string
-  /** A short name, where the server gives one. */
+  /** A short name, if the agent has one. */
   title?: { ko: string; en: string }
   starters?: { ko: string[]; en: string[] }
   model?: ModelInfo
 }
 
 export interface Thread {
-  /** The run that is under way or waits. */
+  /** The run that is active or paused. */
   active?: string | null
   id: string
   title: string | null
@@ -29,7 +29,7 @@ export interface Thread {
   updated: number
 }
 
-/** A source with the number it is shown with. */
+/** A source and the number it is shown with. */
 export type NumberedSource = Source & { shown: number }
 
 export interface Source {
@@ -63,13 +63,13 @@ export interface RunInfo {
   created?: number
   started: number | null
   ended: number | null
-  /** What it asks while it is paused; only when it is asked for alone. */
+  /** The open questions of a paused run. Absent in lists of runs. */
   questions?: QuestionInfo[]
 }
 
 export interface QuestionInfo {
   id: string
-  /** The run that asks. */
+  /** The run that asks the question. */
   run?: string
   node: string
   kind: 'ask' | 'breakpoint' | 'effect_unknown'
@@ -107,7 +107,7 @@ export type RunEvent = EventPosition &
     | { type: 'error'; problem: Json }
   )
 
-/** What an agent shows besides words. */
+/** What an agent shows besides its answer. */
 export type AgentActivity =
   | { type: 'thinking'; step: string; content: string }
   | { type: 'tool_call'; call: string; name: string; arguments: Json }
@@ -144,10 +144,10 @@ export interface UploadedDocument {
   pages?: number | null
   bytes?: number | null
   version?: string | null
-  /** When it last changed, in milliseconds or, as `changed_at`, in seconds since 1970. */
+  /** Time of the last change: `at` in milliseconds, `changed_at` in seconds since 1970. */
   at?: number | null
   changed_at?: number | null
-  /** Told once, of a file that took the place of another of its name. */
+  /** Set in the response to an upload that replaced a document with the same name. */
   replaced?: boolean
 }
 
@@ -161,7 +161,7 @@ export interface SearchHit {
   start?: number
   end?: number
   score: number
-  /** The words of the question that the passage holds, and where, in bytes of its text. */
+  /** The matched query terms and their byte ranges in the text. */
   why?: { term: string; ranges: { start: number; end: number }[] }[]
 }
 
@@ -169,7 +169,7 @@ export interface Usage {
   input_tokens: number
   output_tokens: number
   cost_micros: number | null
-  /** Of a thread only. */
+  /** Only for the usage of one thread. */
   by_model?: { name: string; calls: number; input_tokens: number; output_tokens: number; cost_micros: number | null }[]
 }
 

@@ -1,4 +1,4 @@
-// Which proposed questions can be answered by what is there.
+// Suggested questions depend on which documents are searched.
 
 import { expect, test } from 'vitest'
 

@@ -1,4 +1,4 @@
-// A run followed through connections that are cut anywhere reads the same as one that was watched whole.
+// A run followed over connections that are cut anywhere gives the same result as one read without a cut.
 
 import { expect, test } from 'vitest'
 
@@ -11,7 +11,7 @@ const task = (node: string, update: unknown, notes?: Record<string, unknown>): S
 const says = (id: string, text: string) => ({ messages: [{ put: { id, role: 'assistant', parts: [{ type: 'text', text, origin: 'model' }] } }] })
 const delta = (node: string, attempt: number, index: number, text: string): RunEvent => ({ type: 'delta', node, attempt, index, text })
 
-/** A run that is tried again in the middle of its words, asks, is taken over, and ends. */
+/** A run whose answer is retried midway, that pauses for approval, is recovered after a crash, and ends. */
 const EVENTS: RunEvent[] = [
   { n: 1, at: 10, type: 'started', agent: 'assistant', thread: 't', run: 'r' },
   { type: 'delta', node: 'router', attempt: 1, index: 0, data: { type: 'thinking', step: 'routing', content: '규정' } },
@@ -34,7 +34,7 @@ const EVENTS: RunEvent[] = [
 const frame = (event: RunEvent) =>
   `${event.n === undefined ? '' : `id: ${event.n}\n`}event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
 
-/** What the server sends after a number: the record, and pieces that belong to the step in progress then. */
+/** What the server sends after an event number: recorded events, and deltas of the step in progress. */
 function streamAfter(after: number): Uint8Array {
   const from = after === 0 ? 0 : EVENTS.findIndex((event) => event.n === after) + 1
   return new TextEncoder().encode(EVENTS.slice(from).map(frame).join(''))
@@ -43,7 +43,7 @@ function streamAfter(after: number): Uint8Array {
 function body(bytes: Uint8Array): ReadableStream<Uint8Array> {
   return new ReadableStream({
     start(out) {
-      // In pieces of odd sizes, so that frames come in parts.
+      // In chunks of 17 bytes, so that frames arrive in parts.
       for (let at = 0; at < bytes.length; at += 17) out.enqueue(bytes.slice(at, at + 17))
       out.close()
     },
@@ -89,7 +89,7 @@ test('a stream cut at any byte and taken up again gives the same run', async () 
 test('a connection that is cut again and again still gets there', async () => {
   const whole = await followWithCuts((_, bytes) => bytes)
   for (const size of [1, 100, 333]) {
-    // Longer by and by: one that always ended before the same frame would end there for ever.
+    // Each connection is longer than the one before, else it would always end before the same frame.
     const cut = await followWithCuts((connection, bytes) => bytes.slice(0, size + 150 * connection))
     expect(cut.run).toEqual(whole.run)
     expect(cut.told.filter((state) => state === 'lost').length).toBeGreaterThan(0)
@@ -133,7 +133,7 @@ test('what the server refuses is not asked for again', async () => {
         opened += 1
         throw new RefusedError('gone')
       },
-      applyEvent: () => 'more',
+      applyEvent: () => 'continues',
       lastEventNumber: () => 0,
       onConnectionChange: (connection) => told.push(connection),
       waitBeforeRetry: async () => undefined,

@@ -1,4 +1,4 @@
-// Both languages say everything, and the page says nothing that is not in them.
+// Both languages have every text, and the source code follows the security rules of the page.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -64,7 +64,7 @@ test('the key of a visit is put into no storage', () => {
   for (const { name, text } of code) {
     expect(text.includes('document.cookie') || text.includes('indexedDB'), name).toBe(false)
     if (!keepers.includes(name)) expect(/localStorage|sessionStorage/.test(text), name).toBe(false)
-    // Who keeps things does not know where the key is.
+    // Modules with access to storage have no access to the API key.
     else expect(/from '\.\/api'/.test(text), name).toBe(false)
   }
 })

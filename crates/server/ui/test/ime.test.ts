@@ -1,4 +1,4 @@
-// Enter and Hangul, as browsers tell of them.
+// Enter with Hangul composition, in the event orders of different browsers.
 
 import { expect, test } from 'vitest'
 
@@ -6,7 +6,7 @@ import { ImeComposer, type KeyPress } from '../src/ime'
 
 type ImeAction = ['start'] | ['update', string] | ['end', string] | ['key', Partial<KeyPress>] | ['wait', number] | ['blur']
 
-/** What happens at each key and at each end of a composition. */
+/** The decisions at each key and at each end of a composition. */
 function playActions(acts: ImeAction[]): string[] {
   const composer = new ImeComposer()
   let now = 1000

@@ -1,4 +1,4 @@
-// Markdown of answers: what becomes what, and that hostile text becomes nothing but text.
+// Markdown of answers, and that hostile text stays text.
 
 import { expect, test } from 'vitest'
 
@@ -7,7 +7,7 @@ import { parseMarkdown, splitBlocks, type Block } from '../src/markdown/blocks'
 import { parseInline, type Inline } from '../src/markdown/inline'
 import { parseSafeLink } from '../src/markdown/link'
 
-/** Every element that would be drawn, as text that is easy to look at. */
+/** The parsed tree as readable text. */
 function renderAsText(list: (Block | Inline)[]): string {
   return list.map((one): string => {
     switch (one.t) {
@@ -74,7 +74,7 @@ test('C126: addresses that are no places to go are no links', () => {
   ]) {
     expect(parseSafeLink(address), address).toBe(null)
     expect(JSON.stringify(parseInline(`[글](${address})`)), address).not.toContain('"link"')
-    // What is left when the scheme is no scheme may still hold an honest address.
+    // A text with an invalid scheme may still contain a valid URL.
     if (!address.includes('https://')) expect(JSON.stringify(parseInline(`<${address}>`)), address).not.toContain('"link"')
   }
   expect(parseSafeLink('https://example.com/a?b=1')?.href).toBe('https://example.com/a?b=1')

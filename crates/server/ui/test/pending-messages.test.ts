@@ -1,4 +1,4 @@
-// Questions that the server has not taken yet.
+// Messages that the server has not accepted yet.
 
 import { expect, test } from 'vitest'
 

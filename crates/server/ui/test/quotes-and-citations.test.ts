@@ -1,4 +1,4 @@
-// Places in a text, counted by the server in bytes.
+// Byte offsets, quotes, citations, state diffs and routes.
 
 import { expect, test } from 'vitest'
 
@@ -62,7 +62,7 @@ test('sources are counted from 1 in the order of their first mention, and only t
   expect(order).toEqual([7, 3, 2])
   expect(renumberCitations(text, order)).toBe('가 [1], 나 [2, 1] 다 [9] [3](https://example.org) a[3]')
   expect(citedNumbers('이름이 없는 답', [1, 2])).toEqual([])
-  // While words still come, what was numbered keeps its number.
+  // While an answer streams, a number that was shown does not change.
   for (let at = 0; at < text.length; at++) {
     const early = citedNumbers(text.slice(0, at), [1, 2, 3, 7])
     expect(order.slice(0, early.length)).toEqual(early)

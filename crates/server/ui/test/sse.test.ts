@@ -1,4 +1,4 @@
-// Server-sent events from bytes that are cut anywhere.
+// Server-sent events from chunks that are cut anywhere.
 
 import { expect, test } from 'vitest'
 

@@ -1,4 +1,4 @@
-// What a run says and does, from its record.
+// The transcript of a run, built from its events.
 
 import { expect, test } from 'vitest'
 
@@ -18,7 +18,7 @@ test('only what the assistant newly said is said', () => {
   expect(repliesIn({ messages: [put('1', 'assistant', '답'), put('2', 'tool', '8'), put('3', 'user', '물음'), { remove: '0' }, 'clear'] }))
     .toEqual([{ id: '1', text: '답' }])
   expect(repliesIn({ answer: '답', messages: [] })).toEqual([])
-  // A field that repeats the answer for programs does not say it a second time.
+  // A field that repeats the answer for programs is not a second reply.
   expect(repliesIn({ response: '답', final_response: '답' })).toEqual([])
   expect(repliesIn(null)).toEqual([])
 })

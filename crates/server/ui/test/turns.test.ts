@@ -1,4 +1,4 @@
-// Messages and runs as turns, also of a thread that was forked from another.
+// Turns from messages and runs, also of a forked thread.
 
 import { expect, test } from 'vitest'
 

@@ -1,5 +1,5 @@
-// Markdown as a list of blocks of plain data. What is not finished yet (an open fence, half a table) is shown as far
-// as it came. Nesting is bounded; what stands deeper is text.
+// Parses Markdown into a list of blocks. Incomplete Markdown (an open fence, half a table) is parsed as far as it goes.
+// Nesting is bounded: anything deeper is text.
 
 import { parseInline, type Inline } from './inline'
 
@@ -25,7 +25,7 @@ export function parseMarkdown(text: string): Block[] {
   return splitBlocks(text).flatMap((source) => parseLines(source.split('\n'), 0))
 }
 
-/** The text cut into pieces that can be parsed and drawn each alone; only the last one still changes while it grows. */
+/** Splits a text into parts that can be parsed and rendered separately. While the text grows only the last part changes. */
 export function splitBlocks(text: string): string[] {
   const out: string[] = []
   let piece: string[] = []
@@ -39,7 +39,7 @@ export function splitBlocks(text: string): string[] {
       return
     }
     if (found?.[1]) fence = found[1]
-    // A blank line ends a piece unless what follows is indented and so belongs to it, or goes on with a list.
+    // A blank line ends a part, unless the next line is indented or continues a list.
     if (line.trim() === '') {
       const next = lines[index + 1] ?? ''
       const inList = piece.some((one) => LIST_ITEM.test(one))
@@ -56,7 +56,7 @@ export function splitBlocks(text: string): string[] {
   return out
 }
 
-/** One piece, as `sources` cuts them. */
+/** Parses one part, as `splitBlocks` returns them. */
 export function parseBlock(source: string): Block[] {
   return parseLines(source.split('\n'), 0)
 }
@@ -181,7 +181,7 @@ function closesFence(line: string, fence: string): boolean {
   return trimmed.length >= fence.length && trimmed === (fence[0] as string).repeat(trimmed.length)
 }
 
-/** The name of a language is letters and a few signs; anything else is no name. */
+/** The language of a fence. Only letters, digits and a few signs are accepted. */
 function fenceLanguage(info: string): string {
   return /^[\w+#.-]{1,24}/.exec(info.trim())?.[0] ?? ''
 }

@@ -1,5 +1,5 @@
-// Markdown within a line, as a tree of plain data. One pass, every look ahead is bounded, so that no text of a model
-// takes more than linear time. HTML is text here.
+// Parses inline Markdown into a tree. One pass with bounded lookahead, so that the time is linear for any text of a
+// model. HTML is treated as text.
 
 import { parseSafeLink } from './link'
 
@@ -20,9 +20,9 @@ interface EmphasisMark {
 
 type InlineToken = Inline | { t: 'mark'; m: EmphasisMark }
 
-/** How far a bracket or an address may reach. */
+/** Maximum length of a link label or URL. */
 const MAX_LOOKAHEAD = 2000
-/** How deep links and marks may stand in each other. */
+/** Maximum nesting of links and brackets. */
 const MAX_NESTING = 6
 
 const ESCAPABLE = /[!-/:-@[-`{-~]/
@@ -125,8 +125,8 @@ function tokenizeInline(text: string, depth: number): InlineToken[] {
       const after = text[at + run] ?? ' '
       const mark = text.slice(at, at + run)
       const isTight = char === '_' || (char === '*' && run === 1)
-      // Two stars work against letters, as Korean particles follow without a space; one star or a low line does not,
-      // or 2*3*4 and snake_case would lean.
+      // `**` works next to letters, because Korean particles follow without a space. `*` and `_` do not, or parts of
+      // 2*3*4 and snake_case would be emphasized.
       const opens = !/\s/.test(after) && !(isTight && /[A-Za-z0-9]/.test(before))
       const closes = !/\s/.test(before) && !(char === '_' && WORD_CHARACTER.test(after))
       if (opens || closes) add({ t: 'mark', m: { mark, opens, closes } })
@@ -141,7 +141,7 @@ function tokenizeInline(text: string, depth: number): InlineToken[] {
   return out
 }
 
-/** Pairs the marks. What finds no partner is text. */
+/** Pairs the emphasis marks. A mark without a partner is text. */
 function resolveEmphasis(list: InlineToken[]): Inline[] {
   const stack: { mark: string; from: number }[] = []
   const out: Inline[] = []
@@ -151,7 +151,7 @@ function resolveEmphasis(list: InlineToken[]): Inline[] {
       continue
     }
     const { mark, opens, closes } = token.m
-    // A partner further down than this is as good as none.
+    // The search is bounded to keep the time linear.
     const low = Math.max(0, stack.length - 8)
     let partner = -1
     for (let at = stack.length - 1; closes && at >= low; at--) {
@@ -206,7 +206,7 @@ function findCloser(text: string, from: number, run: number): number {
   return -1
 }
 
-/** `[label](address "title")` at a bracket. */
+/** Parses `[label](address "title")` at a bracket. */
 function parseBracketLink(text: string, at: number): { label: string; address: string; end: number } | null {
   let depth = 0
   let close = -1

@@ -1,4 +1,4 @@
-// What an agent did before it answered: one line, which opens to its thoughts and tool calls.
+// The activity of an agent before its answer: one line that expands to its reasoning and tool calls.
 
 import { useEffect, useState } from 'preact/hooks'
 
@@ -29,7 +29,7 @@ interface ActivityProps {
   run: RunView | null
   items: TranscriptItem[]
   isLive: boolean
-  /** Asks for what is not loaded yet. */
+  /** Loads the events of the run if they are not loaded yet. */
   load: () => void
 }
 
@@ -77,7 +77,7 @@ export function Activity({ run, items, isLive, load }: ActivityProps) {
   )
 }
 
-/** A tool that is chosen and then used is told once, by its use. */
+/** Whether the item only says which tool was chosen, and the next item is its call. */
 function isRepeatedByNext(item: TranscriptItem, next: TranscriptItem | undefined): boolean {
   return item.kind === 'thinking' && item.step === 'tool_selected' && next?.kind === 'tool' && item.content.includes(next.name)
 }
@@ -113,7 +113,7 @@ export function ToolCard({ item, isLive }: { item: Extract<TranscriptItem, { kin
   )
 }
 
-/** More than this is shown when it is asked for. */
+/** Longer texts are cut, with a button to show the rest. */
 const MAX_SHOWN_CHARS = 4000
 
 export function LabelledText({ label, text }: { label: string; text: string }) {

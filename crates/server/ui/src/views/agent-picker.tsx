@@ -1,4 +1,4 @@
-// The agents to choose from, with questions to begin with.
+// The choice of an agent, and the welcome view with suggested questions.
 
 import { useEffect } from 'preact/hooks'
 
@@ -83,7 +83,7 @@ export function Welcome({ ask }: { ask: (text: string) => void }) {
   )
 }
 
-/** Arrow keys move between the choices of a group. */
+/** Moves the selection in the radio group with the arrow keys. */
 function moveSelection(event: KeyboardEvent) {
   const by = event.key === 'ArrowRight' || event.key === 'ArrowDown' ? 1 : event.key === 'ArrowLeft' || event.key === 'ArrowUp' ? -1 : 0
   if (by === 0) return

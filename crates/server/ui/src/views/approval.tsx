@@ -1,4 +1,4 @@
-// A run that waits for a person. What is approved is exactly what is shown.
+// The questions of a paused run: approvals of tool calls and others. The arguments shown are exactly those that run.
 
 import { useState } from 'preact/hooks'
 
@@ -16,7 +16,7 @@ export function Questions({ turn, questions }: { turn: Turn; questions: Question
   const give = async (id: string, value: Json) => {
     const all = { ...answers, [id]: value }
     setAnswers(all)
-    // All are answered together: a run that goes on with half of them would only ask again.
+    // All questions are answered together: with only some answers the run would pause again.
     if (questions.every((question) => question.id in all)) {
       setSending(true)
       await answerQuestions(turn, all)
@@ -115,7 +115,7 @@ function approvalAnswer(approve: boolean, note: string): Json {
   return note.trim() === '' ? { approve } : { approve, note: note.trim() }
 }
 
-/** Arguments that are easier to judge with their line breaks. */
+/** Text arguments with line breaks. They are shown a second time with the line breaks rendered. */
 function longArguments(value: Json | undefined): [string, string][] {
   if (!isJsonObject(value)) return []
   return Object.entries(value).flatMap(([name, one]): [string, string][] => (typeof one === 'string' && one.includes('\n') ? [[name, one]] : []))

@@ -1,4 +1,4 @@
-// The conversation.
+// The chat view: the turns of the open thread and the composer.
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
@@ -16,7 +16,7 @@ import { ProblemCard, problemText } from './problem-card'
 import { newConversation } from './sidebar'
 import { TurnView } from './turn'
 
-/** Turns drawn at once; earlier ones come when asked for. */
+/** Number of turns rendered at first. A button shows earlier ones. */
 const TURNS_SHOWN = 30
 
 export function Chat({ thread }: { thread: string | null }) {
@@ -26,7 +26,7 @@ export function Chat({ thread }: { thread: string | null }) {
   }, [thread])
 
   useEffect(() => {
-    // Another tab may have asked meanwhile.
+    // Another tab may have added a turn.
     const look = () => {
       if (!document.hidden) void refreshConversation()
     }
@@ -128,7 +128,7 @@ export function Chat({ thread }: { thread: string | null }) {
   )
 }
 
-/** Keeps the end in view while words arrive, unless the person has scrolled away from it. */
+/** Keeps the end in view while an answer streams, unless the user has scrolled up. */
 function useStickToEnd(scroller: { current: HTMLDivElement | null }, thread: string | null) {
   const isStuck = useRef(true)
   const [isAtEnd, setAtEnd] = useState(true)

@@ -1,4 +1,4 @@
-// The box a person writes in.
+// The input box for questions.
 
 import { effect, signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
@@ -9,11 +9,11 @@ import { ImeComposer } from '../ime'
 import { saveDraft, loadDraft } from '../pending-messages'
 import { Icon } from './icons'
 
-/** What is being written, kept through a reload. */
+/** The text being written. It survives a reload. */
 export const draft = signal(loadDraft())
 effect(() => saveDraft(draft.value))
 
-/** Raised to bring the focus back to the box. */
+/** Incremented to focus the box. */
 export const composerFocusRequests = signal(0)
 
 interface ComposerProps {
@@ -36,12 +36,12 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Compo
   }, [draft.value])
 
   useEffect(() => {
-    // On a touch screen the focus would bring up the keyboard.
+    // On a touch screen, focus would open the keyboard.
     if (matchMedia('(pointer: fine)').matches || composerFocusRequests.value > 0) box.current?.focus()
   }, [composerFocusRequests.value])
 
   const submit = () => {
-    // The box knows more than the state while a syllable was only just put in it.
+    // After a composition the box may already contain a syllable that the signal does not have yet.
     const text = (box.current?.value ?? draft.value).trim()
     if (text === '' || !canSend) return
     draft.value = ''
@@ -73,7 +73,7 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Compo
       />
       <div class="composer-row">
         <div class="composer-tools">{children}</div>
-        {/* Keys keep the two apart: one element that turned from one into the other within a click would also send. */}
+        {/* Separate keys: if one element changed from stop to send during a click, the click would also send. */}
         {stop ? (
           <button key="stop" type="button" class="round stop" onClick={stop} disabled={isStopping} aria-label={t(isStopping ? 'stopping' : 'stop')} title={t(isStopping ? 'stopping' : 'stop')}>
             <Icon name="stop" />

@@ -1,4 +1,4 @@
-// Asks before something is gone.
+// The confirmation dialog for deletions.
 
 import { signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'

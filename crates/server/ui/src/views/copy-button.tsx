@@ -1,4 +1,4 @@
-// A button that copies a text and says that it did.
+// A button that copies a text to the clipboard.
 
 import { useEffect, useState } from 'preact/hooks'
 
@@ -33,7 +33,7 @@ async function copyText(text: string): Promise<boolean> {
     await navigator.clipboard.writeText(text)
     return true
   } catch {
-    // Pages that are not on this machine have no clipboard of their own; the old way still works there.
+    // The clipboard API is missing on pages that are not served from localhost or over HTTPS.
     const box = document.createElement('textarea')
     box.value = text
     box.className = 'away'

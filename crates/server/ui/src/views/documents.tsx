@@ -1,4 +1,4 @@
-// Documents: bring them in, watch them being read, try what a search finds in them.
+// The documents view: uploads, their progress, the library and a search box.
 
 import { signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
@@ -32,7 +32,7 @@ const STATUS_LABELS: Record<DocumentStatus, MessageKey> = {
   paused: 'doc_paused', cancelled: 'doc_cancelled',
 }
 
-/** Whether the server is still at work on it. */
+/** Whether the server is still processing the document. */
 const isInProgress = (one: UploadedDocument) => one.status === 'queued' || one.status === 'reading' || one.status === 'indexing'
 
 async function reloadDocuments(): Promise<void> {
@@ -46,10 +46,10 @@ async function reloadDocuments(): Promise<void> {
   if (hadSamples && samplesReplaced.peek()) announce(t('samples_gave_way'))
 }
 
-/** Names of documents whose place another file of the name took. */
+/** Names of documents that were replaced by an upload with the same name. */
 const replacedNames = signal<string[]>([])
 
-/** Files at a time; the others wait here. */
+/** Further files wait in the queue. */
 const MAX_PARALLEL_UPLOADS = 3
 let activeUploads = 0
 const queuedUploads: (() => void)[] = []
@@ -101,7 +101,7 @@ export function Documents() {
   const picker = useRef<HTMLInputElement>(null)
   useEffect(() => {
     void reloadDocuments()
-    // Looked at often while something moves, now and then otherwise.
+    // Polls often while a document is being processed, else rarely.
     let timer: ReturnType<typeof setTimeout>
     const tick = () => {
       const wait = (documents.peek() ?? []).some(isInProgress) ? 800 : 6000

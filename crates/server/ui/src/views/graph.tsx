@@ -1,4 +1,4 @@
-// The graph of an agent, lit up by a run.
+// The graph of an agent, with the progress of a run highlighted.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
 
@@ -81,7 +81,7 @@ export function GraphView({ agent, run, upto, choose }: GraphViewProps) {
   return <div class="graph-frame" ref={frame} />
 }
 
-/** How often a node ran, when it was more than once. */
+/** Shows how often a node ran, if more than once. */
 function showCount(node: SVGGElement, times: number) {
   let label = node.querySelector<SVGTextElement>(':scope > text.times')
   if (times < 2) {

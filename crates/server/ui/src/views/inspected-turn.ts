@@ -1,4 +1,4 @@
-// Which turn the inspector looks at.
+// The turn that the inspector shows.
 
 import { computed, signal } from '@preact/signals'
 
@@ -8,7 +8,7 @@ import { openSource } from './sources'
 
 const chosenTurn = signal<Turn | null>(null)
 
-/** The chosen one while it is there, else the newest. */
+/** The chosen turn if it still exists, else the newest. */
 export const inspectedTurn = computed(() => {
   const { turns } = conversation.value
   return chosenTurn.value && turns.includes(chosenTurn.value) ? chosenTurn.value : (turns.at(-1) ?? null)
@@ -24,7 +24,7 @@ export function inspectTurn(turn: Turn): void {
   inspectorOpen.value = true
 }
 
-/** A new question moves the eye to its own run. */
+/** Follows the newest turn again, for example after a new question. */
 export function inspectNewestTurn(): void {
   chosenTurn.value = null
 }

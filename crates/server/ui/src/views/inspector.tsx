@@ -1,4 +1,4 @@
-// The run of a turn under glass: its graph, its steps, and what each of them did.
+// The inspector: the graph, the timeline and the steps of a run.
 
 import { useEffect, useMemo, useState } from 'preact/hooks'
 
@@ -22,7 +22,7 @@ const STATUS_LABELS: Record<RunView['status'], MessageKey> = {
 
 /** A row of the timeline. */
 export interface InspectorRow {
-  /** Steps that are done when this row is. */
+  /** Number of completed steps at this row. */
   upto: number
   step: RecordedStep
   task: StepTask

@@ -1,4 +1,4 @@
-// Draws Markdown. Everything becomes elements and text nodes: no markup of a model is ever read as markup.
+// Renders Markdown as elements and text nodes. HTML in the text is never interpreted.
 
 import type { ComponentChildren } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
@@ -10,7 +10,7 @@ import type { Inline } from '../markdown/inline'
 import type { NumberedSource } from '../types'
 import { CopyButton } from './copy-button'
 
-/** More than this is shown when it is asked for. */
+/** Longer texts are cut, with a button to show the rest. */
 const MAX_SHOWN_CHARS = 60_000
 
 interface MarkdownProps {
@@ -37,7 +37,7 @@ export function Markdown({ text, sources, cite }: MarkdownProps) {
   )
 }
 
-/** A piece that did not change is not drawn again: the same element is given back. */
+/** Memoized: an unchanged block is not rendered again. */
 function MarkdownBlock({ source, sources, cite }: { source: string; sources: NumberedSource[]; cite: (source: NumberedSource) => void }) {
   const tongue = language.value
   return useMemo(() => <>{parseBlock(source).map((block) => renderBlock(block, { sources, cite }))}</>, [source, sources, tongue])
@@ -53,7 +53,7 @@ function renderBlock(block: Block, around: RenderOptions): ComponentChildren {
     case 'p':
       return <p>{renderInline(block.c, around)}</p>
     case 'h': {
-      // Headings of an answer stand below those of the page.
+      // Headings of an answer rank below those of the page.
       const Heading = `h${Math.min(6, block.level + 2)}` as 'h3'
       return <Heading>{renderInline(block.c, around)}</Heading>
     }
@@ -108,7 +108,7 @@ function renderInline(list: Inline[], around: RenderOptions): ComponentChildren 
       case 'link':
         return <ExternalLink href={one.href} host={one.host} text={plainText(one.c)}>{renderInline(one.c, around)}</ExternalLink>
       case 'image':
-        // Loading it would tell its server that, and what, was read here.
+        // Images are not loaded: the request would leak data to their server.
         return <ExternalLink href={one.href} host={one.host} text="">{t('image')}{one.alt ? `: ${one.alt}` : ''}</ExternalLink>
       case 'cite': {
         const source = around.sources.find((found) => found.number === one.n)

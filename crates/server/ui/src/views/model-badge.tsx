@@ -1,4 +1,4 @@
-// Who answers, said honestly: a built-in that only quotes is never taken for a language model.
+// The badge with the name of a model. The built-in extractive model is marked as not being an LLM.
 
 import { sanitizeText } from '../sanitize-text'
 import { localized, t } from '../i18n'
@@ -23,7 +23,7 @@ export function ModelBadge({ model, isLong = false }: { model: BadgeModel; isLon
   )
 }
 
-/** A model that is named with the address of its server goes by its own name; the address is in the hint. */
+/** The model name without the URL of an OpenAI-compatible server. The full name is in the tooltip. */
 function shortModelName(name: string): string {
   return name.startsWith('openai-compatible:') ? name.slice(name.lastIndexOf('#') + 1) : name
 }

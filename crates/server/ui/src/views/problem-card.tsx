@@ -1,4 +1,4 @@
-// What went wrong, and the way out.
+// A card that shows an error, with buttons for what to do next.
 
 import type { ComponentChildren } from 'preact'
 

@@ -1,4 +1,4 @@
-// What a search finds, and why, without any model.
+// The search box of the documents view: passages found, and the terms that matched.
 
 import { useRef, useState } from 'preact/hooks'
 
@@ -94,12 +94,12 @@ function SearchHitRow({ hit, asked }: { hit: SearchHit; asked: string }) {
   )
 }
 
-/** A word as it stands in the text; what the index keeps of it may be cut short. */
+/** The matched word as written in the text. The index may hold a shortened form of it. */
 function matchedText(text: string, term: string, range: { start: number; end: number } | undefined): string {
   return range ? text.slice(utf16IndexOfByte(text, range.start), utf16IndexOfByte(text, range.end)) || term : term
 }
 
-/** Words of a question as they may stand in a text: Korean ones also without the particle at their end. */
+/** The words of a query, and Korean words also without a particle of one or two syllables. */
 function queryWords(asked: string): string[] {
   return asked.split(/[\s.,?!]+/).flatMap((word) => {
     const bare = [1, 2].map((cut) => word.slice(0, -cut)).filter((stem) => stem.length >= 2 && /[\uac00-\ud7a3]$/.test(word))

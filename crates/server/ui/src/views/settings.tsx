@@ -1,4 +1,4 @@
-// Settings, and the key a server may want.
+// The settings dialog and the API key dialog.
 
 import { signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'

@@ -1,4 +1,4 @@
-// Threads: find, open, rename, delete.
+// The list of threads: search, open, rename, delete.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
 
@@ -22,7 +22,7 @@ export function newConversation(): void {
   composerFocusRequests.value += 1
 }
 
-/** Until the server has named a new conversation, it goes by its first question. */
+/** The title of a thread. A thread without a title shows its first question. */
 export function threadTitle(thread: Thread): string {
   const { thread: open, turns } = conversation.value
   const asked = thread.id === open ? (turns[0]?.question ?? '').trim().split('\n')[0] : ''

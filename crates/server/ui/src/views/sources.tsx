@@ -1,4 +1,4 @@
-// Sources of an answer, and the document a source stands in, opened at the quoted words.
+// The sources of an answer, and the panel that opens a document at the quote.
 
 import { signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
@@ -11,7 +11,7 @@ import type { NumberedSource, Source } from '../types'
 import { Icon } from './icons'
 import { ProblemCard } from './problem-card'
 
-/** The source that is open beside the conversation. */
+/** The source shown in the side panel. */
 export const openSource = signal<Pick<Source, 'document' | 'title' | 'quote'> & Partial<Source> | null>(null)
 
 let elementToRefocus: HTMLElement | null = null
@@ -34,7 +34,7 @@ function sourceLocation(source: Partial<Source>): string {
   return [kind, named, source.clause, page].filter(Boolean).map((one) => sanitizeLine(String(one))).join(' · ')
 }
 
-/** Only what the answer names; the rest of what was found is in the inspector. */
+/** Lists the cited sources only. All retrieved passages are in the inspector. */
 export function Sources({ sources }: { sources: NumberedSource[] }) {
   if (sources.length === 0) return null
   return (
@@ -55,7 +55,7 @@ export function Sources({ sources }: { sources: NumberedSource[] }) {
   )
 }
 
-/** How much of a long document is shown around the quote at first. */
+/** Characters of a long document shown at first on each side of the quote. */
 const CONTEXT_CHARS = 6000
 
 export function SourcePanel() {

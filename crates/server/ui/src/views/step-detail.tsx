@@ -1,4 +1,4 @@
-// One step, opened: what was asked of the model, what came back, what it cost, and what changed.
+// The details of one step: prompt, reply, tokens and cost, state change.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
 
@@ -38,7 +38,7 @@ export function StepDetail({ row, run, thread }: { row: InspectorRow; run: RunVi
   }
   const shown = useRef<HTMLDivElement>(null)
   useEffect(() => {
-    // What was asked for must be seen: a step that opens below the edge is brought up.
+    // Scrolls a step into view that opens below the edge of the panel.
     const one = shown.current
     const panel = one?.closest('.panel-body')
     if (one && panel && one.getBoundingClientRect().bottom > panel.getBoundingClientRect().bottom) {
@@ -76,11 +76,11 @@ function purposeName(purpose: string): string {
   return key ? t(key) : sanitizeText(purpose)
 }
 
-/** Opens a conversation of its own that goes on from after the step. */
+/** Forks the thread after the step and opens the fork. */
 function ForkButton({ thread, run, step, node }: StepPosition) {
   const [isAway, setAway] = useState(false)
   const [error, setError] = useState<unknown>(null)
-  const [once] = useState(api.randomId)
+  const [idempotencyKey] = useState(api.randomId)
   const fork = async () => {
     setAway(true)
     setError(null)
@@ -89,7 +89,7 @@ function ForkButton({ thread, run, step, node }: StepPosition) {
       if (!entry) throw new Error(t('no_state'))
       const source = threads.value.find((one) => one.id === thread)
       const title = t('fork_title', { title: source ? threadTitle(source).slice(0, 180) : t('untitled') })
-      const made = await api.forkThread(thread, entry.at, run.agent, title, once)
+      const made = await api.forkThread(thread, entry.at, run.agent, title, idempotencyKey)
       void loadThreads()
       navigate({ view: 'chat', thread: made.id })
     } catch (wrong) {
@@ -156,7 +156,7 @@ interface StepPosition {
   node: string
 }
 
-/** Prompts are not stored: the server makes them again from the state before the step. */
+/** Prompts are not stored. The server rebuilds them from the state before the step. */
 function PromptTab({ thread, run, step, node }: StepPosition) {
   const got = useLoadedValue(async () => {
     const entry = await api.findHistoryEntry(thread, run.id, step, node)

@@ -1,4 +1,4 @@
-// One turn: what was asked, what the agent did, what it answered and from where.
+// One turn: the question, the activity of the agent, the answer and its sources.
 
 import { useEffect, useMemo, useRef } from 'preact/hooks'
 
@@ -29,7 +29,7 @@ interface TurnViewProps {
   edit: (turn: Turn) => void
 }
 
-/** Longer questions are folded. */
+/** Longer questions are collapsed. */
 const LONG_QUESTION_CHARS = 4000
 
 export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
@@ -40,7 +40,7 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   const told = useMemo(() => (run ? buildTranscript(run, earlier) : null), [run, earlier])
   const kept = turn.storedAnswer.value
   const isLive = run ? run.status === 'running' || run.status === 'waiting' : kept === null && turn.connection.value.state !== 'done'
-  // Nobody thinks about a question that has not arrived.
+  // A question that has not reached the server shows no progress.
   const isUnsent = id === null && turn.connection.value.state === 'lost'
   const text = kept && (run === null || run.status === 'finished') ? kept.text : (told?.text ?? kept?.text ?? '')
   const sources = useMemo(
@@ -114,7 +114,7 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   )
 }
 
-/** Tells a screen reader once that an answer is there, not every word of it. */
+/** Announces the end of a run to screen readers, not every word of it. */
 function useAnnounceEnd(run: RunView | null, sources: number) {
   const before = useRef(run?.status)
   useEffect(() => {

@@ -1,4 +1,4 @@
-// A drawing in the shape in which the engine draws graphs, for the scripted server.
+// Draws graphs as SVG in the format of the real server, for the mock server.
 
 const GRAPHS = {
   assistant: [['router', 0, 1], ['rag', -1, 2], ['memory', 0, 3], ['agent', 0, 4], ['tools', 1, 5]],
@@ -13,7 +13,7 @@ const EDGES = {
   docqa: ['__start__ classifyQuery', 'classifyQuery retrieveDocs ?', 'classifyQuery generateAnswer ?', 'retrieveDocs generateAnswer', 'generateAnswer checkContextSize', 'checkContextSize summarizeHistory ?', 'checkContextSize __end__ ?', 'summarizeHistory __end__'],
 }
 
-export function drawing(agent) {
+export function mockGraphSvg(agent) {
   const graph = GRAPHS[agent] ?? GRAPHS.assistant
   const last = Math.max(...graph.map(([, , row]) => row)) + 1
   const all = [['__start__', 0, 0], ...graph, ['__end__', 0, last]]

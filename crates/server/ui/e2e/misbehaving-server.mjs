@@ -1,23 +1,23 @@
-// What the page must do when a server, a model or the network misbehaves.
+// Tests with the mock server: failures of the server, a model or the network.
 
 import assert from 'node:assert/strict'
-import { accessible, answerText, ask, finished, ready } from './steps.mjs'
+import { checkAccessibility, answerText, askQuestion, waitForAnswer, waitUntilReady } from './page-actions.mjs'
 
-export const scripted = [
+export const misbehavingServerTests = [
   {
     name: 'a file that takes the place of another of its name says so',
     async run({ page, shoot }) {
-      await ready(page)
+      await waitUntilReady(page)
       await page.click('a.place')
       const file = (text) => ({ name: '계약서.md', mimeType: 'text/markdown', buffer: Buffer.from(text) })
       await page.setInputFiles('input[type=file]', file('갑의 계약서'))
       await page.locator('.doc.is-ready', { hasText: '계약서.md' }).waitFor()
       assert.equal(await page.locator('.note').count(), 0)
       await page.setInputFiles('input[type=file]', file('을의 계약서'))
-      const note = page.locator('.note', { hasText: '“계약서.md”이(가) 같은 이름의 문서를 대신했습니다' })
+      const note = page.locator('.note', { hasText: '“계약서.md” 파일이 같은 이름의 문서를 대체했습니다' })
       await note.waitFor()
       await shoot('replaced')
-      await accessible(page, 'a replaced document')
+      await checkAccessibility(page, 'a replaced document')
       await note.locator('button').click()
       await note.waitFor({ state: 'detached' })
     },
@@ -25,25 +25,25 @@ export const scripted = [
   {
     name: 'a connection that is cut again and again neither repeats nor loses a word',
     async run({ page, server, shoot }) {
-      await ready(page)
-      await ask(page, '육아휴직은?')
-      await finished(page)
+      await waitUntilReady(page)
+      await askQuestion(page, '육아휴직은?')
+      await waitForAnswer(page)
       const whole = await answerText(page)
       server.settings.pace = 25
       for (const cut of [1500, 2203, 3777]) {
         server.settings.cut = cut
         await page.keyboard.press('Control+k')
-        await ready(page)
-        await ask(page, '육아휴직은?')
+        await waitUntilReady(page)
+        await askQuestion(page, '육아휴직은?')
         await page.waitForSelector('.note.is-live')
         await shoot('reconnecting-ko-light')
-        // Frames are longer than the cut for some steps; the line gets better by and by.
+        // Some frames are longer than the cut, so the connection slowly gets longer.
         for (let at = 1; at < 12; at++) {
           await page.waitForTimeout(150)
           server.settings.cut += 700
         }
         server.settings.cut = 0
-        await finished(page)
+        await waitForAnswer(page)
         assert.equal(await answerText(page), whole)
       }
     },
@@ -52,8 +52,8 @@ export const scripted = [
     name: 'a reload keeps what earlier steps of the run said',
     async run({ page, server }) {
       server.settings.pace = 40
-      await ready(page)
-      await ask(page, 'TWICE')
+      await waitUntilReady(page)
+      await askQuestion(page, 'TWICE')
       await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('문장 3'))
       await page.reload()
       await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('문장 5'))
@@ -70,10 +70,10 @@ export const scripted = [
     name: 'words of a try that failed are taken back',
     async run({ page, server }) {
       server.settings.pace = 60
-      await ready(page)
-      await ask(page, '육아휴직은?')
+      await waitUntilReady(page)
+      await askQuestion(page, '육아휴직은?')
       await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('무효'))
-      await finished(page)
+      await waitForAnswer(page)
       assert.doesNotMatch(await answerText(page), /무효/)
     },
   },
@@ -81,15 +81,15 @@ export const scripted = [
     name: 'what became of a call that was cut off is asked, and only a clear answer is sent',
     async run({ page, shoot }) {
       for (const [button, told] of [['.primary', '사람이 말한 결과'], ['button:not(.primary)', '다시 보냈음']]) {
-        await ready(page)
-        await ask(page, '메일을 보내줘')
+        await waitUntilReady(page)
+        await askQuestion(page, '메일을 보내줘')
         await page.waitForSelector('.approval')
         assert.match((await page.textContent('.approval')) ?? '', /send_mail 호출이 실행되었나요/)
         assert.match((await page.textContent('.approval pre')) ?? '', /kim@example\.com/)
         await shoot('unknown-outcome')
-        await accessible(page, 'an unknown outcome')
+        await checkAccessibility(page, 'an unknown outcome')
         await page.click(`.approval .row ${button}`)
-        await finished(page)
+        await waitForAnswer(page)
         await page.click('.activity-line')
         assert.match((await page.textContent('.tool')) ?? '', new RegExp(told))
         await page.keyboard.press('Control+k')
@@ -100,9 +100,9 @@ export const scripted = [
     name: 'a huge answer leaves the page alive',
     async run({ page, server }) {
       server.settings.pace = 0
-      await ready(page)
-      await ask(page, 'HUGE')
-      await finished(page)
+      await waitUntilReady(page)
+      await askQuestion(page, 'HUGE')
+      await waitForAnswer(page)
       await page.waitForSelector('.markdown .more')
       await page.fill('.composer textarea', '아직 살아 있습니다')
       assert.ok((await page.evaluate(() => document.querySelectorAll('*').length)) < 20_000)
@@ -115,12 +115,12 @@ export const scripted = [
       await page.reload()
       await page.waitForSelector('dialog[open] input[type=password]')
       await shoot('key-ko-light')
-      await accessible(page, 'key')
+      await checkAccessibility(page, 'key')
       await page.fill('dialog[open] input[type=password]', 'secret-key-1')
       await page.keyboard.press('Enter')
-      await ready(page)
-      await ask(page, '육아휴직은?')
-      await finished(page)
+      await waitUntilReady(page)
+      await askQuestion(page, '육아휴직은?')
+      await waitForAnswer(page)
       const kept = await page.evaluate(() => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie]))
       assert.doesNotMatch(kept, /secret-key-1/)
     },
@@ -128,10 +128,10 @@ export const scripted = [
   {
     name: 'what is typed is not lost when the server is away',
     async run({ page, server }) {
-      await ready(page)
+      await waitUntilReady(page)
       server.stop()
       await page.waitForTimeout(100)
-      await ask(page, '서버가 없을 때의 질문')
+      await askQuestion(page, '서버가 없을 때의 질문')
       await page.waitForSelector('.dock .card.problem')
       assert.equal(await page.inputValue('.composer textarea'), '서버가 없을 때의 질문')
     },
@@ -139,13 +139,13 @@ export const scripted = [
   {
     name: 'a screen reader hears the end of an answer, not every word',
     async run({ page }) {
-      await ready(page)
+      await waitUntilReady(page)
       await page.evaluate(() => {
         window.heard = []
         new MutationObserver(() => window.heard.push(document.querySelector('[role=status][aria-live]')?.textContent)).observe(document.querySelector('[role=status][aria-live]'), { childList: true, characterData: true, subtree: true })
       })
-      await ask(page, '육아휴직은?')
-      await finished(page)
+      await askQuestion(page, '육아휴직은?')
+      await waitForAnswer(page)
       await page.waitForTimeout(200)
       const heard = await page.evaluate(() => window.heard.filter(Boolean))
       assert.ok(heard.length === 1 && heard.some((one) => /출처 3개/.test(one ?? '')), JSON.stringify(heard))

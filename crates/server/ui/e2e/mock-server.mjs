@@ -1,12 +1,12 @@
-// A server with scripted answers that speaks the HTTP interface, for what a real one does not do on demand: cut
-// connections in the middle of a character, hostile output, slow words, approvals, failures.
+// A server with scripted answers that implements the HTTP API, for behavior that the real one does not show on demand:
+// connections cut inside a character, hostile output, slow streams, approvals, failures.
 
 import { createServer } from 'node:http'
 import { readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { AGENTS, DOCUMENTS, DOCUMENT_TEXT, HOSTILE, scriptFor, SEED } from './script.mjs'
-import { drawing } from './drawing.mjs'
+import { AGENTS, DOCUMENTS, DOCUMENT_TEXT, HOSTILE, scriptFor, SEED } from './mock-data.mjs'
+import { mockGraphSvg } from './mock-graph-svg.mjs'
 
 const DIST = join(fileURLToPath(new URL('.', import.meta.url)), '../dist')
 const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.html': 'text/html; charset=utf-8', '.svg': 'image/svg+xml' }
@@ -16,9 +16,9 @@ export const POLICY = [
   'trusted-types doran-picture',
 ].join('; ')
 
-/** Starts it. `pace` is the time between words in milliseconds; `cut` ends a stream after so many bytes; `key` is wanted
- * of every call when it is set. */
-export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
+/** Starts the server. `pace` is the time between words in milliseconds. `cut` ends a stream after that many bytes. With
+ * `key`, every request needs that API key. */
+export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null } = {}) {
   const threads = new Map()
   const documents = new Map(DOCUMENTS.map((one) => [one.id, { ...one }]))
   const settings = { pace, cut, key }
@@ -179,7 +179,7 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
     const { method } = request
     if (parts[0] !== 'api') return page(url.pathname, response)
     if (settings.key && request.headers.authorization !== `Bearer ${settings.key}`) {
-      return problem(response, 401, 'no_key', 'this server wants an API key', '이 서버는 API 키를 요구합니다')
+      return problem(response, 401, 'no_key', 'an API key is required', 'API 키가 필요합니다')
     }
     const body = await new Promise((resolve) => {
       const chunks = []
@@ -191,12 +191,12 @@ export async function start({ port = 0, pace = 18, cut = 0, key = null } = {}) {
     if (what === 'agents' && !one) return json(response, AGENTS)
     if (what === 'agents' && sub === 'graph') {
       response.writeHead(200, { 'content-type': 'image/svg+xml' })
-      return response.end(drawing(one))
+      return response.end(mockGraphSvg(one))
     }
     if (what === 'models') {
       return json(response, { active: { main: 'offline-extractive-1', small: 'offline-extractive-1' }, models: [
         { id: 'offline-extractive-1', kind: 'extractive', ko: '문서의 문장을 그대로 찾아 인용하는 내장 모드입니다.', en: 'Built in. Finds and quotes sentences.', available: true },
-        { id: 'openai:gpt-x', kind: 'language', ko: '열쇠가 있으면 쓸 수 있습니다.', en: 'Needs a key.', available: false, why: 'OPENAI_API_KEY' } ] })
+        { id: 'openai:gpt-x', kind: 'language', ko: 'API 키가 필요합니다.', en: 'Needs an API key.', available: false, why: 'OPENAI_API_KEY' } ] })
     }
     if (what === 'usage') return json(response, { input_tokens: 18240, output_tokens: 2210, cost_micros: 0, by_model: [] })
     if (what === 'search') {
@@ -309,6 +309,6 @@ function words(text) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const port = Number(process.argv[2] ?? 7980)
-  const { base } = await start({ port })
+  const { base } = await startMockServer({ port })
   console.log(base)
 }

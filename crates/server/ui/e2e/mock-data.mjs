@@ -1,4 +1,4 @@
-// What the scripted server knows and says.
+// Data and scripted answers of the mock server.
 
 const MODEL = { name: 'offline-extractive-1', kind: 'extractive', ko: '문서의 문장을 그대로 찾아 인용합니다. LLM이 아닙니다.', en: 'Finds and quotes sentences. Not an LLM.' }
 
@@ -90,7 +90,7 @@ const APPROVE = [
   { node: 'tools', next: ['agent'], events: [],
     ask: { type: 'approve_tool', call: 'c9', name: 'python_repl', arguments: { code: 'import math\nprint(math.comb(45, 6))' }, why: 'policy', ko: '파이썬 코드를 실행하려고 합니다.', en: 'Wants to run Python code.' },
     approved: [{ type: 'tool_call', call: 'c9', name: 'python_repl', arguments: { code: 'import math\nprint(math.comb(45, 6))' } }, { type: 'tool_result', call: 'c9', name: 'python_repl', text: '8145060', failed: false, ms: 41 }],
-    denied: [{ type: 'tool_call', call: 'c9', name: 'python_repl', arguments: { code: 'import math\nprint(math.comb(45, 6))' } }, { type: 'tool_result', call: 'c9', name: 'python_repl', text: '사람이 거절했습니다', failed: true, ms: 0 }], update: {} },
+    denied: [{ type: 'tool_call', call: 'c9', name: 'python_repl', arguments: { code: 'import math\nprint(math.comb(45, 6))' } }, { type: 'tool_result', call: 'c9', name: 'python_repl', text: '사람이 거부했습니다', failed: true, ms: 0 }], update: {} },
   { node: 'agent', next: [], text: '로또 한 장이 1등일 확률은 **8,145,060분의 1**입니다.', models: [call('answer', 300, 24, 16)] },
 ]
 

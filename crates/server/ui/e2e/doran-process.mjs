@@ -1,4 +1,4 @@
-// A real server of its own, in a directory of its own, that can be killed and started again in the same place.
+// Runs the real program in a temporary directory. It can be killed and restarted on the same port and data.
 
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -6,19 +6,19 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 /** Starts `doran serve` with these settings. */
-export async function doran(program, settings = '') {
+export async function startDoran(program, settings = '') {
   const home = mkdtempSync(join(tmpdir(), 'doran-e2e-'))
   writeFileSync(join(home, 'doran.toml'), settings)
   let child = null
   let port = '0'
-  const house = {
+  const doranServer = {
     base: '',
     async start() {
       child = spawn(program, ['serve', '--port', port], { cwd: home, env: { HOME: home, PATH: process.env.PATH }, stdio: ['ignore', 'ignore', 'pipe'] })
-      house.base = await listening(child)
-      port = new URL(house.base).port
+      doranServer.base = await listening(child)
+      port = new URL(doranServer.base).port
     },
-    /** Ends it as a power cut would. */
+    /** Kills the process with SIGKILL. */
     async kill() {
       if (child.exitCode !== null || child.signalCode !== null) return
       const ended = new Promise((resolve) => child.once('exit', resolve))
@@ -26,12 +26,12 @@ export async function doran(program, settings = '') {
       await ended
     },
     async end() {
-      await house.kill()
+      await doranServer.kill()
       rmSync(home, { recursive: true, force: true })
     },
   }
-  await house.start()
-  return house
+  await doranServer.start()
+  return doranServer
 }
 
 function listening(child) {

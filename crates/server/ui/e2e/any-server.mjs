@@ -1,50 +1,50 @@
-// What the page must do with any server.
+// Tests that pass with any server: the real program or the mock server.
 
 import assert from 'node:assert/strict'
-import { accessible, answerText, ask, finished, noSideways, PHONE, ready } from './steps.mjs'
+import { checkAccessibility, answerText, askQuestion, waitForAnswer, checkNoHorizontalScroll, PHONE, waitUntilReady } from './page-actions.mjs'
 
 const QUESTION = '육아휴직은 최대 얼마나 쓸 수 있나요?'
 
-export const anywhere = [
+export const anyServerTests = [
   {
     name: 'a question is answered, with its model named honestly',
     async run({ page, shoot }) {
-      await ready(page)
+      await waitUntilReady(page)
       await shoot('welcome-ko-light')
       await page.click('.starters button')
-      await finished(page)
+      await waitForAnswer(page)
       assert.ok((await answerText(page)).trim().length > 0)
       assert.match((await page.textContent('.turn.is-last .answer-head')) ?? '', /LLM 아님/)
       assert.match(page.url(), /\/t\//)
       await shoot('chat-ko-light')
-      await accessible(page, 'chat')
+      await checkAccessibility(page, 'chat')
     },
   },
   {
     name: 'a reload in the middle and after the end shows the same, once',
     async run({ page }) {
-      await ready(page)
-      await ask(page, QUESTION)
+      await waitUntilReady(page)
+      await askQuestion(page, QUESTION)
       await page.waitForURL(/\/t\//)
       await page.reload()
-      await finished(page)
+      await waitForAnswer(page)
       const text = await answerText(page)
       assert.equal(await page.locator('.turn').count(), 1)
       assert.equal(await page.locator('.bubble').count(), 1)
       await page.reload()
-      await finished(page)
+      await waitForAnswer(page)
       assert.equal(await answerText(page), text)
     },
   },
   {
     name: 'two turns stay two turns',
     async run({ page }) {
-      await ready(page)
-      await ask(page, QUESTION)
-      await finished(page)
-      await ask(page, '연차 15일 중 6.5일을 썼으면 며칠 남았나요?')
+      await waitUntilReady(page)
+      await askQuestion(page, QUESTION)
+      await waitForAnswer(page)
+      await askQuestion(page, '연차 15일 중 6.5일을 썼으면 며칠 남았나요?')
       await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
-      await finished(page)
+      await waitForAnswer(page)
       await page.reload()
       await page.waitForFunction(() => document.querySelectorAll('.turn').length === 2)
       assert.equal(await page.locator('.markdown').count(), 2)
@@ -54,9 +54,9 @@ export const anywhere = [
     name: 'the graph is lit and a step opens',
     options: { locale: 'en-GB', colorScheme: 'dark' },
     async run({ page, shoot }) {
-      await ready(page)
-      await ask(page, QUESTION)
-      await finished(page)
+      await waitUntilReady(page)
+      await askQuestion(page, QUESTION)
+      await waitForAnswer(page)
       await page.keyboard.press('Control+i')
       await page.waitForSelector('.graph-frame svg .is-done')
       assert.equal(await page.locator('.graph-frame svg style').count(), 0)
@@ -74,7 +74,7 @@ export const anywhere = [
       }
       await page.click('.step [role=tab] >> nth=0')
       await shoot('inspector-en-dark')
-      await accessible(page, 'inspector')
+      await checkAccessibility(page, 'inspector')
       await page.press('.graph-frame [role=button] >> nth=0', 'Enter')
       await page.keyboard.press('Control+i')
       assert.equal(await page.locator('.inspector').count(), 0)
@@ -83,9 +83,9 @@ export const anywhere = [
   {
     name: 'a source opens at the quoted words',
     async run({ page, shoot }) {
-      await ready(page)
-      await ask(page, QUESTION)
-      await finished(page)
+      await waitUntilReady(page)
+      await askQuestion(page, QUESTION)
+      await waitForAnswer(page)
       await page.waitForSelector('.source')
       // As the answer names them: from 1, without a gap, and no others.
       const numbers = (await page.locator('.turn.is-last .source-number').allTextContents()).map(Number)
@@ -104,9 +104,9 @@ export const anywhere = [
   {
     name: 'threads are found, renamed and deleted',
     async run({ page }) {
-      await ready(page)
-      await ask(page, QUESTION)
-      await finished(page)
+      await waitUntilReady(page)
+      await askQuestion(page, QUESTION)
+      await waitForAnswer(page)
       const name = `이름 <b>${Date.now()}</b>`
       await page.hover('.thread.is-open')
       await page.click('.thread.is-open .thread-tools button >> nth=0')
@@ -125,26 +125,26 @@ export const anywhere = [
   {
     name: 'language and theme are chosen and remembered',
     async run({ page, shoot }) {
-      await ready(page)
+      await waitUntilReady(page)
       await page.click('.tongues [lang=en]')
       assert.equal(await page.getAttribute('html', 'lang'), 'en')
       await page.click('button.place')
       await page.waitForSelector('dialog[open]')
-      await accessible(page, 'settings')
+      await checkAccessibility(page, 'settings')
       await page.getByLabel('Dark').check({ force: true })
       await shoot('settings-en-dark')
       await page.keyboard.press('Escape')
       await page.reload()
-      await ready(page)
+      await waitUntilReady(page)
       assert.equal(await page.getAttribute('html', 'lang'), 'en')
       assert.equal(await page.getAttribute('html', 'data-theme'), 'dark')
-      await accessible(page, 'welcome, dark')
+      await checkAccessibility(page, 'welcome, dark')
     },
   },
   {
     name: 'a document is brought in, found and deleted',
     async run({ page, shoot }) {
-      await ready(page)
+      await waitUntilReady(page)
       await page.click('a.place')
       await page.waitForURL(/\/documents$/)
       const name = `시험 규정 ${Date.now()}.md`
@@ -158,7 +158,7 @@ export const anywhere = [
       await page.waitForSelector('.hit mark')
       await page.waitForSelector('.hit-why .tag')
       await shoot('documents-ko-light')
-      await accessible(page, 'documents')
+      await checkAccessibility(page, 'documents')
       await page.reload()
       await row.locator('button').last().click()
       await page.click('dialog button.danger')
@@ -168,7 +168,7 @@ export const anywhere = [
   {
     name: 'a file that is dropped on the conversation, or pasted, is a document',
     async run({ page }) {
-      await ready(page)
+      await waitUntilReady(page)
       await page.fill('.composer textarea', '아직 쓰는 중')
       const dropped = `놓은 파일 ${Date.now()}.md`
       const taken = await page.evaluate((name) => {
@@ -202,12 +202,12 @@ export const anywhere = [
     name: 'it fits a phone',
     options: PHONE,
     async run({ page, shoot }) {
-      await ready(page)
-      await noSideways(page)
+      await waitUntilReady(page)
+      await checkNoHorizontalScroll(page)
       await shoot('phone-welcome')
-      await ask(page, QUESTION)
-      await finished(page)
-      await noSideways(page)
+      await askQuestion(page, QUESTION)
+      await waitForAnswer(page)
+      await checkNoHorizontalScroll(page)
       await shoot('phone-chat')
       await page.click('.top .only-narrow')
       await page.waitForSelector('.shell.has-drawer')
@@ -216,15 +216,15 @@ export const anywhere = [
       await page.keyboard.press('Escape')
       await page.click('.top [aria-pressed]')
       await page.waitForSelector('.timeline button')
-      await noSideways(page)
+      await checkNoHorizontalScroll(page)
       await shoot('phone-inspector')
-      await accessible(page, 'inspector on a phone')
+      await checkAccessibility(page, 'inspector on a phone')
     },
   },
   {
     name: 'Hangul is sent once, whole, with one Enter',
     async run({ page }) {
-      await ready(page)
+      await waitUntilReady(page)
       await page.focus('.composer textarea')
       const wire = await page.context().newCDPSession(page)
       await wire.send('Input.insertText', { text: '안녕하세' })
@@ -244,7 +244,7 @@ export const anywhere = [
   {
     name: 'everything can be reached by keyboard',
     async run({ page }) {
-      await ready(page)
+      await waitUntilReady(page)
       await page.keyboard.press('Control+k')
       assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'TEXTAREA')
       const seen = new Set()

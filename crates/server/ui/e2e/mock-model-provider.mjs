@@ -1,18 +1,18 @@
-// A vendor of models in this process, in OpenAI's dialect, that says what the tests want to hear: slowly, with tool
-// calls, with hostile words, or not at all. The real server asks it like any other.
+// A mock model provider with an OpenAI-compatible API. It answers slowly, with tool calls, with hostile text, or with an
+// error. The real server uses it like any other provider.
 
 import { createServer } from 'node:http'
-import { HOSTILE } from './script.mjs'
+import { HOSTILE } from './mock-data.mjs'
 
 export const LONG = '긴 답을 천천히 씁니다. ' + Array.from({ length: 60 }, (_, at) => `문장 ${at + 1}은 여기에 있습니다.`).join(' ')
 export const REFUSAL = 'this scripted vendor does not like the question'
 
-/** Starts it. `pace` is the time between words in milliseconds; `left` counts answers that nobody read to the end. */
-export async function vendor() {
+/** Starts the provider. `pace` is the time between words in milliseconds. `left` counts answers whose client disconnected. */
+export async function startMockModelProvider() {
   const settings = { pace: 0 }
   const seen = { asked: 0, left: 0 }
   const server = createServer(async (request, response) => {
-    const body = JSON.parse(await whole(request))
+    const body = JSON.parse(await readBody(request))
     seen.asked += 1
     const said = reply(body)
     if (said.status) {
@@ -42,7 +42,7 @@ export async function vendor() {
   return {
     settings,
     seen,
-    /** What the settings of the real server say about it. A calculation waits for a person. */
+    /** The settings file of the real server. The calculator requires approval. */
     toml: `model = "vendor"\n[models.vendor]\nid = "openai-compatible:http://127.0.0.1:${port}/v1#scripted"\n[tools.policies]\ncalculator = "ask"\n`,
     end() {
       server.close()
@@ -51,7 +51,7 @@ export async function vendor() {
   }
 }
 
-async function whole(request) {
+async function readBody(request) {
   let text = ''
   for await (const piece of request.setEncoding('utf8')) text += piece
   return text
@@ -73,7 +73,7 @@ function reply({ messages, response_format: format }) {
   return { text: LONG, isSpoken: true }
 }
 
-/** A value that fits a schema: questions go to the agent itself. */
+/** A value that fits a schema. Questions are routed to the agent itself. */
 function filled(schema, question) {
   const value = (name, one) => {
     if (one.enum) return one.enum.includes('agent') ? 'agent' : one.enum[0]
