@@ -56,10 +56,10 @@ test('words that arrive after the end are not shown', () => {
 test('the graph lights up step by step and counts its loops', () => {
   const run = reduceAll(started, step(2, 'agent', ['tools']), step(3, 'tools', ['agent']), step(4, 'agent', []), { n: 5, type: 'finished' })
   const lit = highlightGraph(run, null, ['agent'])
-  expect(lit.nodes.get('agent')).toEqual({ light: 'done', count: 2 })
+  expect(lit.nodes.get('agent')).toEqual({ highlight: 'done', count: 2 })
   expect(lit.edges).toEqual(new Set([edgeKey(START, 'agent'), edgeKey('agent', 'tools'), edgeKey('tools', 'agent'), edgeKey('agent', END)]))
   const before = highlightGraph(run, 1, ['agent'])
-  expect(before.nodes.get('tools')).toEqual({ light: 'running', count: 0 })
+  expect(before.nodes.get('tools')).toEqual({ highlight: 'running', count: 0 })
   expect(before.nodes.has(END)).toBe(false)
   expect(highlightGraph(reduceAll(started), null, ['agent']).nodes.get('agent')?.highlight).toBe('running')
 })
