@@ -5,7 +5,7 @@ import { createServer } from 'node:http'
 import { HOSTILE } from './mock-data.mjs'
 
 export const LONG = '긴 답을 천천히 씁니다. ' + Array.from({ length: 60 }, (_, at) => `문장 ${at + 1}은 여기에 있습니다.`).join(' ')
-export const REFUSAL = 'this scripted vendor does not like the question'
+export const REFUSAL = 'this mock provider refuses the question'
 
 /** Starts the provider. `pace` is the time between words in milliseconds. `left` counts answers whose client disconnected. */
 export async function startMockModelProvider() {
@@ -43,7 +43,7 @@ export async function startMockModelProvider() {
     settings,
     seen,
     /** The settings file of the real server. The calculator requires approval. */
-    toml: `model = "vendor"\n[models.vendor]\nid = "openai-compatible:http://127.0.0.1:${port}/v1#scripted"\n[tools.policies]\ncalculator = "ask"\n`,
+    toml: `model = "mock"\n[models.mock]\nid = "openai-compatible:http://127.0.0.1:${port}/v1#scripted"\n[tools.policies]\ncalculator = "ask"\n`,
     end() {
       server.close()
       server.closeAllConnections()

@@ -66,7 +66,7 @@ export const modelProviderTests = [
     },
   },
   {
-    name: 'stop stops the run and the vendor, and the next question is answered',
+    name: 'stop stops the run and the request to the model, and the next question is answered',
     options: PHONE,
     async run({ page, base, modelProvider, shoot }) {
       modelProvider.settings.pace = SLOW_PACE_MS
@@ -81,7 +81,7 @@ export const modelProviderTests = [
       await shoot('stopped-phone')
       assert.deepEqual(await runStatuses(base, page), ['cancelled'])
       for (let at = 0; modelProvider.seen.left === left && at < 100; at++) await page.waitForTimeout(50)
-      assert.equal(modelProvider.seen.left, left + 1, 'the vendor still talks')
+      assert.equal(modelProvider.seen.left, left + 1, 'the model provider is still streaming')
       assert.equal(await answerText(page), text)
       modelProvider.settings.pace = 0
       await askQuestion(page, '다시 써 주세요')
@@ -188,7 +188,7 @@ export const modelProviderTests = [
     },
   },
   {
-    name: 'a refusal is shown in the words of the vendor, with a way out, and never answered by another model',
+    name: 'a refusal is shown in the words of the model provider, with a way out, and never answered by another model',
     options: { locale: 'en-GB' },
     async run({ page, base, shoot }) {
       await waitUntilReady(page)
@@ -199,7 +199,7 @@ export const modelProviderTests = [
       await page.click('.tongues [lang=ko]')
       const korean = (await page.textContent('.card.problem')) ?? ''
       assert.match(korean, /실행이 실패했습니다.*모델이 요청을 받아들이지 않았습니다\./)
-      assert.ok(korean.includes(REFUSAL), 'what the vendor said is not hidden')
+      assert.ok(korean.includes(REFUSAL), 'the message of the provider is hidden')
       await shoot('refused-ko')
       await page.click('.tongues [lang=en]')
       assert.equal(await page.locator('.turn .markdown').count(), 0, 'somebody answered')

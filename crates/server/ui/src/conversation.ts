@@ -111,10 +111,10 @@ export async function askAgent(agent: string, text: string, entered: (thread: st
     conversation.value = { thread, turns: [], known: new Map(), state: 'ready', error: null }
     entered(thread)
   }
-  const asked = { agent, text, once: api.randomId() }
+  const pending = { agent, text, once: api.randomId() }
   const turn = newTurn(text, Date.now(), agent, null)
-  savePendingMessage(thread, { ...asked, at: turn.at })
-  sendQuestion(thread, turn, asked)
+  savePendingMessage(thread, { ...pending, at: turn.at })
+  sendQuestion(thread, turn, pending)
   void refreshConversation()
   return null
 }
@@ -128,10 +128,10 @@ interface PendingQuestion {
 /** Aborts the sending of questions that the server has not accepted yet. */
 const pendingAborts = new WeakMap<Turn, () => void>()
 
-function sendQuestion(thread: string, turn: Turn, asked: PendingQuestion): void {
+function sendQuestion(thread: string, turn: Turn, pending: PendingQuestion): void {
   const { value } = conversation
   conversation.value = { ...value, turns: [...value.turns, turn] }
-  void trackRun(turn, thread, asked)
+  void trackRun(turn, thread, pending)
 }
 
 /** Stops sending a question that the server has not accepted yet, and returns its text. */
@@ -143,8 +143,8 @@ export function withdrawQuestion(turn: Turn): string {
 }
 
 /** The server has accepted the question. A refresh in the meantime may have added its run as a second turn: remove that. */
-function questionAccepted(turn: Turn, thread: string, asked: PendingQuestion, run: string | null): void {
-  removePendingMessage(thread, asked.once)
+function questionAccepted(turn: Turn, thread: string, pending: PendingQuestion, run: string | null): void {
+  removePendingMessage(thread, pending.once)
   pendingAborts.delete(turn)
   if (run === null) return
   turn.id.value = run
@@ -154,12 +154,12 @@ function questionAccepted(turn: Turn, thread: string, asked: PendingQuestion, ru
 }
 
 /** Follows a run. With `isQuiet` the turn is rendered only at the end, so that an old answer is not replayed. */
-async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | null, isQuiet = false): Promise<void> {
+async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | null, isQuiet = false): Promise<void> {
   const own = new AbortController()
   const { signal: left } = own
   const leave = () => own.abort()
   threadAbort.signal.addEventListener('abort', leave)
-  if (asked) pendingAborts.set(turn, () => { leave(); removePendingMessage(thread, asked.once) })
+  if (pending) pendingAborts.set(turn, () => { leave(); removePendingMessage(thread, pending.once) })
   let run = turn.run.peek() ?? newRunView(turn.id.peek() ?? '', thread, turn.agent)
   let timer: ReturnType<typeof setTimeout> | undefined
   const flush = () => {
@@ -173,9 +173,9 @@ async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | nul
       async open(after, signal) {
         const id = turn.id.peek()
         if (id !== null) return api.openRunEvents(thread, id, after, signal)
-        if (asked === null) throw new Error('nothing to follow')
-        const { body, run: started } = await api.startRun(thread, asked.agent, asked.text, asked.once, signal)
-        questionAccepted(turn, thread, asked, started)
+        if (pending === null) throw new Error('nothing to follow')
+        const { body, run: started } = await api.startRun(thread, pending.agent, pending.text, pending.once, signal)
+        questionAccepted(turn, thread, pending, started)
         return body
       },
       applyEvent(event: RunEvent) {
@@ -194,7 +194,7 @@ async function trackRun(turn: Turn, thread: string, asked: PendingQuestion | nul
           turn.connection.value = connection
           if (connection.state === 'refused') {
             turn.error.value = connection.error
-            if (asked) removePendingMessage(thread, asked.once)
+            if (pending) removePendingMessage(thread, pending.once)
           }
         })
       },
@@ -216,8 +216,8 @@ async function loadStoredAnswer(turn: Turn, thread: string, left: AbortSignal): 
     const messages = await api.fetchMessages(thread)
     if (left.aborted) return
     const own = messages.filter((message) => message.run === turn.id.peek())
-    const kept = buildTurns(own, [])[0]?.storedAnswer.peek()
-    if (kept) turn.storedAnswer.value = kept
+    const stored = buildTurns(own, [])[0]?.storedAnswer.peek()
+    if (stored) turn.storedAnswer.value = stored
   } catch {
     // The streamed answer stays. It has the same content.
   }
@@ -272,8 +272,8 @@ async function hasRunAdvanced(turn: Turn, thread: string, id: string): Promise<b
   const shown = turn.run.peek()
   const now = await api.fetchRun(thread, id).catch(() => null)
   if (!shown || !now) return false
-  const asked = new Set(shown.questions.map((question) => question.id))
-  return now.status !== shown.status || (now.questions ?? []).some((question) => !asked.has(question.id))
+  const knownIds = new Set(shown.questions.map((question) => question.id))
+  return now.status !== shown.status || (now.questions ?? []).some((question) => !knownIds.has(question.id))
 }
 
 /** The active turn of the open thread. If several are active, the one that runs, not those queued behind it. */

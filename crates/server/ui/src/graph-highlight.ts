@@ -34,15 +34,15 @@ export function highlightGraph(run: RunView, upto: number | null, starts: string
   }
   if (run.lastEventNumber > 0) nodes.set(START, { highlight: 'done', count: 1 })
   let due = starts
-  let came = [START]
+  let previousNodes = [START]
   for (const step of steps) {
     for (const task of step.tasks) {
       const key = nodeKey(task.node, step.path)
       nodes.set(key, { highlight: 'done', count: (nodes.get(key)?.count ?? 0) + 1 })
-      if (step.path === '') for (const source of came) if (due.includes(task.node)) edges.add(edgeKey(source, task.node))
+      if (step.path === '') for (const source of previousNodes) if (due.includes(task.node)) edges.add(edgeKey(source, task.node))
     }
     if (step.path === '') {
-      came = step.tasks.map((task) => task.node)
+      previousNodes = step.tasks.map((task) => task.node)
       due = step.next
     }
   }
@@ -50,7 +50,7 @@ export function highlightGraph(run: RunView, upto: number | null, starts: string
   if (settled === 'running' || settled === 'waiting') {
     for (const node of due) {
       set(node, 'running')
-      for (const source of came) edges.add(edgeKey(source, node))
+      for (const source of previousNodes) edges.add(edgeKey(source, node))
     }
     if (isLive) for (const { node } of run.liveReplies) if (!due.includes(node)) set(node, 'running')
   } else if (settled === 'paused') {
@@ -60,7 +60,7 @@ export function highlightGraph(run: RunView, upto: number | null, starts: string
     set(run.failure.node, 'failed')
   } else if (settled === 'finished') {
     nodes.set(END, { highlight: 'done', count: 1 })
-    for (const source of came) edges.add(edgeKey(source, END))
+    for (const source of previousNodes) edges.add(edgeKey(source, END))
   }
   return { nodes, edges }
 }

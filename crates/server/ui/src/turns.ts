@@ -23,10 +23,10 @@ export interface Turn {
   error: Signal<unknown>
 }
 
-export function newTurn(asked: string, at: number, agent: string, id: string | null): Turn {
+export function newTurn(question: string, at: number, agent: string, id: string | null): Turn {
   return {
     key: id ?? api.randomId(),
-    question: asked, at, agent,
+    question, at, agent,
     storedAnswer: signal(null),
     run: signal(null),
     id: signal(id),
@@ -50,9 +50,9 @@ export function buildTurns(messages: ThreadMessage[], runs: RunInfo[]): Turn[] {
   const isForeign = (run: string | null) => run !== null && !agents.has(run) && runs.length < MAX_LISTED_RUNS
   const turns: Turn[] = []
   const byRun = new Map<string, Turn>()
-  const add = (asked: string, at: number, run: string | null) => {
+  const add = (question: string, at: number, run: string | null) => {
     const agent = agents.get(run ?? '') ?? oldestFirst[0]?.agent ?? ''
-    const turn = newTurn(asked, at, agent, isForeign(run) ? null : run)
+    const turn = newTurn(question, at, agent, isForeign(run) ? null : run)
     turns.push(turn)
     if (run !== null) byRun.set(run, turn)
     return turn
@@ -106,8 +106,8 @@ export function mergeTurns(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news:
 export function turnsToWatch(turns: Turn[], runs: RunInfo[]): { turn: Turn; hasEnded: boolean }[] {
   const status = new Map(runs.map((run) => [run.id, run.status]))
   return turns.flatMap((turn, index) => {
-    const how = status.get(turn.id.peek() ?? '')
-    const isRead = index === turns.length - 1 || (how !== undefined && how !== 'finished')
-    return isRead ? [{ turn, hasEnded: how === 'finished' || how === 'failed' || how === 'cancelled' }] : []
+    const runStatus = status.get(turn.id.peek() ?? '')
+    const isRead = index === turns.length - 1 || (runStatus !== undefined && runStatus !== 'finished')
+    return isRead ? [{ turn, hasEnded: runStatus === 'finished' || runStatus === 'failed' || runStatus === 'cancelled' }] : []
   })
 }

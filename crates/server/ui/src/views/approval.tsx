@@ -44,20 +44,20 @@ interface QuestionFormProps {
 
 function QuestionForm({ question, isDone, isSending, give }: QuestionFormProps) {
   const [text, setText] = useState('')
-  const asked = isJsonObject(question.question) ? question.question : { en: formatJson(question.question) }
-  const words = localized({ ko: stringOrNull(asked.ko), en: stringOrNull(asked.en) })
+  const content = isJsonObject(question.question) ? question.question : { en: formatJson(question.question) }
+  const words = localized({ ko: stringOrNull(content.ko), en: stringOrNull(content.en) })
   const isOff = isDone || isSending
-  if (asked.type === 'approve_tool') {
+  if (content.type === 'approve_tool') {
     return (
       <section class="card approval" aria-label={t('approval')}>
         <header>
           <Icon name="shield" />
-          <strong>{t('approve_tool', { name: sanitizeText(String(asked.name ?? '')) })}</strong>
+          <strong>{t('approve_tool', { name: sanitizeText(String(content.name ?? '')) })}</strong>
         </header>
-        <p class="dim">{t(asked.why === 'injection' ? 'why_injection' : 'why_policy')}</p>
+        <p class="dim">{t(content.why === 'injection' ? 'why_injection' : 'why_policy')}</p>
         {question.problem && <p class="bad">{sanitizeText(question.problem)}</p>}
-        <LabelledText label={t('exact_arguments')} text={formatJson(asked.arguments ?? null)} />
-        {longArguments(asked.arguments).map(([name, words]) => <LabelledText key={name} label={t('to_read', { name })} text={words} />)}
+        <LabelledText label={t('exact_arguments')} text={formatJson(content.arguments ?? null)} />
+        {longArguments(content.arguments).map(([name, words]) => <LabelledText key={name} label={t('to_read', { name })} text={words} />)}
         <label class="field">
           <span>{t('note_optional')}</span>
           <input type="text" value={text} maxLength={500} disabled={isOff} onInput={(event) => setText(event.currentTarget.value)} />
@@ -78,11 +78,11 @@ function QuestionForm({ question, isDone, isSending, give }: QuestionFormProps) 
       <section class="card approval" aria-label={t('question')}>
         <header>
           <Icon name="shield" />
-          <strong>{t('unknown_outcome', { name: sanitizeText(String(asked.name ?? asked.call ?? '')) })}</strong>
+          <strong>{t('unknown_outcome', { name: sanitizeText(String(content.name ?? content.call ?? '')) })}</strong>
         </header>
         <p class="dim">{t('why_unknown')}</p>
         {question.problem && <p class="bad">{sanitizeText(question.problem)}</p>}
-        {asked.arguments !== undefined && <LabelledText label={t('exact_arguments')} text={formatJson(asked.arguments)} />}
+        {content.arguments !== undefined && <LabelledText label={t('exact_arguments')} text={formatJson(content.arguments)} />}
         <label class="field">
           <span>{t('what_it_gave')}</span>
           <input type="text" value={text} maxLength={4000} disabled={isOff} onInput={(event) => setText(event.currentTarget.value)} />

@@ -14,18 +14,18 @@ import { showSource } from './sources'
 
 export function SearchBox() {
   const [text, setText] = useState('')
-  const [found, setFound] = useState<{ asked: string; hits: SearchHit[] } | null>(null)
+  const [found, setFound] = useState<{ query: string; hits: SearchHit[] } | null>(null)
   const [error, setError] = useState<unknown>(null)
   const [isBusy, setBusy] = useState(false)
   const box = useRef<HTMLInputElement>(null)
   const ime = useRef(new ImeComposer()).current
   const look = async () => {
-    const asked = (box.current?.value ?? text).trim()
-    if (asked === '') return
+    const query = (box.current?.value ?? text).trim()
+    if (query === '') return
     setBusy(true)
     setError(null)
     try {
-      setFound({ asked, hits: await api.searchDocuments(asked) })
+      setFound({ query, hits: await api.searchDocuments(query) })
     } catch (why) {
       setError(why)
     } finally {
@@ -58,7 +58,7 @@ export function SearchBox() {
         <div aria-live="polite">
           <p class="dim">{found.hits.length === 0 ? t('nothing_found') : t('hits_n', { n: found.hits.length })}</p>
           <ol class="hits">
-            {found.hits.map((hit, at) => <SearchHitRow key={hit.passage || at} hit={hit} asked={found.asked} />)}
+            {found.hits.map((hit, at) => <SearchHitRow key={hit.passage || at} hit={hit} query={found.query} />)}
           </ol>
         </div>
       )}
@@ -66,7 +66,7 @@ export function SearchBox() {
   )
 }
 
-function SearchHitRow({ hit, asked }: { hit: SearchHit; asked: string }) {
+function SearchHitRow({ hit, query }: { hit: SearchHit; query: string }) {
   const why = hit.why ?? []
   const words = why.flatMap(({ ranges }) => ranges.map(({ start, end }) => hit.text.slice(utf16IndexOfByte(hit.text, start), utf16IndexOfByte(hit.text, end))))
   const place = [hit.article, hit.page ? t('page_n', { n: hit.page }) : null].filter(Boolean).join(' · ')
@@ -80,7 +80,7 @@ function SearchHitRow({ hit, asked }: { hit: SearchHit; asked: string }) {
         <span class="score" title={t('score')}>{hit.score.toFixed(2)}</span>
       </div>
       <p class="hit-text">
-        {highlightTerms(sanitizeText(hit.text.slice(0, 400)), words.length > 0 ? words : queryWords(asked)).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
+        {highlightTerms(sanitizeText(hit.text.slice(0, 400)), words.length > 0 ? words : queryWords(query)).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
         {hit.text.length > 400 && '…'}
       </p>
       {why.length === 0 && <p class="hit-why"><span class="tag">{t('found_by_meaning')}</span></p>}
@@ -100,8 +100,8 @@ function matchedText(text: string, term: string, range: { start: number; end: nu
 }
 
 /** The words of a query, and Korean words also without a particle of one or two syllables. */
-function queryWords(asked: string): string[] {
-  return asked.split(/[\s.,?!]+/).flatMap((word) => {
+function queryWords(query: string): string[] {
+  return query.split(/[\s.,?!]+/).flatMap((word) => {
     const bare = [1, 2].map((cut) => word.slice(0, -cut)).filter((stem) => stem.length >= 2 && /[\uac00-\ud7a3]$/.test(word))
     return word.length < 2 ? [] : [word, ...bare]
   })

@@ -25,8 +25,8 @@ export function newConversation(): void {
 /** The title of a thread. A thread without a title shows its first question. */
 export function threadTitle(thread: Thread): string {
   const { thread: open, turns } = conversation.value
-  const asked = thread.id === open ? (turns[0]?.question ?? '').trim().split('\n')[0] : ''
-  return sanitizeLine(thread.title ?? '') || sanitizeLine(asked ?? '') || t('untitled')
+  const firstQuestion = thread.id === open ? (turns[0]?.question ?? '').trim().split('\n')[0] : ''
+  return sanitizeLine(thread.title ?? '') || sanitizeLine(firstQuestion ?? '') || t('untitled')
 }
 
 export function Sidebar({ leave }: { leave: () => void }) {

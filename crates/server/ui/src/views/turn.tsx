@@ -37,22 +37,22 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   const { known } = conversation.value
   const id = turn.id.value
   const earlier = useMemo(() => new Set([...known].flatMap(([name, of]) => (of === id ? [] : [name]))), [known, id])
-  const told = useMemo(() => (run ? buildTranscript(run, earlier) : null), [run, earlier])
-  const kept = turn.storedAnswer.value
-  const isLive = run ? run.status === 'running' || run.status === 'waiting' : kept === null && turn.connection.value.state !== 'done'
+  const transcript = useMemo(() => (run ? buildTranscript(run, earlier) : null), [run, earlier])
+  const storedAnswer = turn.storedAnswer.value
+  const isLive = run ? run.status === 'running' || run.status === 'waiting' : storedAnswer === null && turn.connection.value.state !== 'done'
   // A question that has not reached the server shows no progress.
   const isUnsent = id === null && turn.connection.value.state === 'lost'
-  const text = kept && (run === null || run.status === 'finished') ? kept.text : (told?.text ?? kept?.text ?? '')
+  const text = storedAnswer && (run === null || run.status === 'finished') ? storedAnswer.text : (transcript?.text ?? storedAnswer?.text ?? '')
   const sources = useMemo(
-    () => (kept && kept.sources.length > 0 ? kept.sources : (told?.sources ?? [])),
-    [kept, JSON.stringify(told?.sources ?? null)],
+    () => (storedAnswer && storedAnswer.sources.length > 0 ? storedAnswer.sources : (transcript?.sources ?? [])),
+    [storedAnswer, JSON.stringify(transcript?.sources ?? null)],
   )
   const order = citedNumbers(text, sources.map((source) => source.number))
   const cited = useMemo(
     () => order.flatMap((n, at) => sources.filter((source) => source.number === n).slice(0, 1).map((source) => ({ ...source, shown: at + 1 }))),
     [order.join(), sources],
   )
-  const used = told?.models.at(-1)
+  const used = transcript?.models.at(-1)
   const who = run?.agent || turn.agent || selectedAgent.value
   const model = used ?? modelOfAgent(who)
   useAnnounceEnd(run, cited.length)
@@ -82,7 +82,7 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
           {model && <ModelBadge model={{ ...(modelOfAgent(who) ?? {}), ...model }} />}
         </header>
         {!isUnsent && (isLive || activityDetail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
-          <Activity run={run} items={told?.items ?? []} isLive={isLive} load={load} />
+          <Activity run={run} items={transcript?.items ?? []} isLive={isLive} load={load} />
         )}
         <ConnectionStatus turn={turn} />
         {text !== '' && <Markdown text={text} sources={cited} cite={showSource} />}
@@ -106,7 +106,7 @@ export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
                 <Icon name="graph" size={15} />
               </button>
             )}
-            {told && told.models.length > 0 && <TokensAndCost models={told.models} />}
+            {transcript && transcript.models.length > 0 && <TokensAndCost models={transcript.models} />}
           </footer>
         )}
       </div>
@@ -144,13 +144,13 @@ function ConnectionStatus({ turn }: { turn: Turn }) {
 
 function RunFailure({ run, turn }: { run: RunView; turn: Turn }) {
   const { code, message, node, ...words } = run.failure ?? { code: '', message: '' }
-  const told = localized(words)
+  const explanation = localized(words)
   return (
     <div class="card problem" role="alert">
       <Icon name="warn" />
       <div class="grow">
         <strong>{t('run_failed')}</strong>
-        {told !== '' && <p>{sanitizeText(told)}</p>}
+        {explanation !== '' && <p>{sanitizeText(explanation)}</p>}
         <p class="failure-message"><code>{sanitizeText(message)}</code></p>
         <p class="dim">{t('failed_code', { code: sanitizeText(code) })}{node && <> · {t('failed_node', { node: sanitizeText(node) })}</>}</p>
         <p class="dim">{t('failed_way_out')}</p>
