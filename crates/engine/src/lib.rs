@@ -24,7 +24,8 @@
 //! | define a state, and how its fields take changes | [`State`], [`state::reduce`] |
 //! | define a graph | [`Graph::define`], [`node`], [`To`], [`subgraph`] |
 //! | call the world from a node, ask a person, show text | [`Cx`] |
-//! | start, answer, cancel, retry, rewind, watch | [`Runtime`], [`Bot`], [`Watch`] |
+//! | start, answer, cancel, retry, rewind, watch | [`Runtime`], [`GraphHandle`], [`RunWatch`] |
+//! | read what happened | [`Event`], [`ThreadEntry`] |
 //! | write a store | [`store`] and its conformance suite |
 
 // The derives write `::doran_engine`, in this crate as in any other; outside of tests nothing here may derive.
@@ -32,20 +33,27 @@
 extern crate self as doran_engine;
 
 mod drive;
+pub mod entry;
 pub mod error;
+#[doc(hidden)]
 pub mod failpoint;
 pub mod failure;
 pub mod graph;
 pub mod id;
+/// The stored form of entries. No part of the public interface: [`entry`] has what they say.
+#[doc(hidden)]
 pub mod log;
 mod node_context;
 mod plan;
+pub mod question;
 pub mod runtime;
 pub mod state;
 pub mod store;
+mod task_path;
 
 pub use doran_macros::{Nodes, State};
 pub use drive::RunLimits;
+pub use entry::{EntryBody, StepResult, TaskResult, ThreadEntry};
 pub use error::{BuildError, EngineError, NodeError};
 pub use graph::{
     Graph, Node, NodeCachePolicy, NodeDefinition, NodeFuture, NodeTimeout, Nodes, RetryPolicy, To, node,
@@ -53,10 +61,12 @@ pub use graph::{
 };
 pub use id::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 pub use node_context::Cx;
+pub use question::{PendingQuestion, QuestionKind};
 pub use runtime::{
     Event, GraphHandle, Outcome, RunHandle, RunWatch, Runtime, RuntimeOptions, StartOptions, WatchUntil,
 };
 pub use state::{ItemChanges, Keyed, Snap, State};
+pub use task_path::{InvalidTaskPath, TaskPath};
 
 /// What the derives write against. No part of the public interface.
 #[doc(hidden)]

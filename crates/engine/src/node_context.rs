@@ -17,7 +17,8 @@ use crate::drive::{RunContext, UnfinishedTaskUsage, can_read_back};
 use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure;
-use crate::log::{self, PendingQuestion, QuestionKind};
+use crate::log;
+use crate::question::{PendingQuestion, QuestionKind};
 use crate::store::{Record, RecordStage, RunUsage};
 
 /// What a node is given besides the state. Cheap to clone.

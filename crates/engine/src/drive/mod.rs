@@ -19,8 +19,9 @@ use std::sync::Arc;
 use crate::failpoint;
 use crate::failure;
 use crate::graph::BuiltGraph;
-use crate::log::{self, PendingQuestion, QuestionKind, StoredPosition};
+use crate::log::{self, StoredPosition};
 use crate::plan;
+use crate::question::{PendingQuestion, QuestionKind};
 use crate::state::State;
 use crate::store::{
     Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, Record, RecordStage, RunFailure, RunStatus,

@@ -9,8 +9,9 @@ use crate::drive::task::{
 use crate::drive::{GraphScope, HaltReason, RunContext, ThreadState};
 use crate::failure;
 use crate::graph::BuiltGraph;
-use crate::log::{self, PendingQuestion, StoredTaskResult};
+use crate::log::{self, StoredTaskResult};
 use crate::plan::PlannedTask;
+use crate::question::PendingQuestion;
 use crate::state::{Snap, State};
 use crate::store::{Record, RecordStage, RunUsage};
 

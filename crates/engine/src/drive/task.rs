@@ -21,9 +21,10 @@ use crate::error::{NodeError, NodeErrorKind};
 use crate::failpoint;
 use crate::failure::{LIMIT_EXCEEDED, NODE_FAILED, NOT_STORABLE, PANIC, STATE_MISMATCH, TIMEOUT};
 use crate::graph::{BuiltGraph, BuiltNode, NodeCachePolicy, NodeFuture};
-use crate::log::{PendingQuestion, StoredTaskResult};
+use crate::log::StoredTaskResult;
 use crate::node_context::{Cx, TaskContext, TaskScratch};
 use crate::plan::PlannedTask;
+use crate::question::PendingQuestion;
 use crate::state::{Snap, State};
 use crate::store::{BoxError, RecordStage, RunFailure, RunUsage, StoreError};
 

@@ -10,12 +10,15 @@ use serde_json::value::to_raw_value;
 use tokio::sync::watch;
 
 use crate::drive;
+use crate::entry::read_log_body;
 use crate::error::EngineError;
 use crate::id::{RunId, RunKey, ThreadKey};
-use crate::log::{self, PendingQuestion};
+use crate::log;
+use crate::question::PendingQuestion;
 use crate::runtime::registered_graph::{AnyGraph, RegisteredGraph};
 use crate::runtime::run_worker::ActiveRun;
-use crate::runtime::{Event, RunWatch, Runtime, StartOptions, WatchUntil};
+use crate::runtime::watch::{WatchCursor, WatchedItem};
+use crate::runtime::{RunWatch, Runtime, StartOptions, WatchUntil};
 use crate::state::{Snap, State};
 use crate::store::{EntryKind, RunFailure, RunRow, RunStatus, Seq, StoreError};
 
@@ -245,15 +248,14 @@ impl RunHandle {
 
     /// How the run rests, by its log. For runs of other processes and of earlier lives of this one.
     async fn outcome_from_log(&self) -> Result<RunOutcome, EngineError> {
-        let mut watch = self.watch().await?;
+        let row = self.runtime.0.store.run(&self.key()).await?;
+        let mut watch = WatchCursor::new(&self.runtime, &row, 0, WatchUntil::RunEndedOrPaused);
         let mut questions = Vec::new();
         while let Some(event) = watch.next().await? {
-            if let Event::Entry(_, entry) = event
+            if let WatchedItem::Entry(_, entry) = event
                 && entry.kind == EntryKind::Paused
             {
-                let paused: log::RunPausedEntry = serde_json::from_slice(&entry.body)
-                    .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
-                questions = paused.asks;
+                questions = read_log_body::<log::RunPausedEntry>(&entry)?.asks;
             }
         }
         let row = self.runtime.0.store.run(&self.key()).await?;

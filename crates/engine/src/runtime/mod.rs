@@ -5,6 +5,7 @@
 
 mod graph_handle;
 mod live_feed;
+mod reads;
 mod registered_graph;
 mod run_worker;
 mod state_cache;
@@ -185,7 +186,7 @@ impl Runtime {
         Ok(self.0.find_graph(graph)?.topology().clone())
     }
 
-    /// The store.
+    /// The store, for whoever writes to it directly: tests, and caches of other crates.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
@@ -281,12 +282,7 @@ impl Runtime {
 
     /// The run of a thread that is running or paused, if there is one.
     pub async fn active_run(&self, thread: &ThreadKey) -> Result<Option<RunHandle>, EngineError> {
-        let active = match self.0.store.thread(thread).await {
-            Ok(row) => row.active,
-            Err(StoreError::NotFound { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        match active {
+        match self.find_thread_row(thread).await?.and_then(|row| row.active) {
             Some(run) => Ok(Some(self.run_handle(&thread.run(run)).await?)),
             None => Ok(None),
         }

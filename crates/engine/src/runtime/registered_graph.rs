@@ -10,12 +10,14 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::drive::{self, DriveOutcome, HaltReason, LogTip, RunContext, RunJournal, ThreadState};
+use crate::entry::read_log_body;
 use crate::error::EngineError;
 use crate::failure;
 use crate::graph::{BuiltGraph, GraphTopology};
 use crate::id::ThreadKey;
-use crate::log::{self, PendingQuestion, StoredPosition};
+use crate::log::{self, StoredPosition};
 use crate::plan;
+use crate::question::PendingQuestion;
 use crate::runtime::StoredRunOptions;
 use crate::runtime::state_cache::StateCache;
 use crate::state::State;
@@ -38,8 +40,10 @@ pub struct StateView {
     pub seq: Seq,
     /// The state after it.
     pub state: Value,
-    /// Where the run stood.
-    pub at: StoredPosition,
+    /// Supersteps finished in the run that it stands in.
+    pub step: u32,
+    /// Names of the nodes that are due next.
+    pub next: Vec<String>,
 }
 
 type DriveFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -258,16 +262,12 @@ impl ClaimHistory {
     fn from_entries(entries: &[LogEntry]) -> Result<Self, StoreError> {
         let restarts = entries.iter().rev().take_while(|entry| entry.kind == EntryKind::Restarted).count();
         let epoch = match entries.last() {
-            Some(entry) if matches!(entry.kind, EntryKind::Restarted | EntryKind::Resumed) => {
-                let body = entry
-                    .parse_body()
-                    .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
-                match body {
-                    log::EntryBody::Restarted(restarted) => Some(restarted.epoch),
-                    // The claim after the one that asked.
-                    log::EntryBody::Resumed(resumed) => resumed.epoch.map(|asked| asked + 1),
-                    _ => None,
-                }
+            Some(entry) if entry.kind == EntryKind::Restarted => {
+                Some(read_log_body::<log::RunRestartedEntry>(entry)?.epoch)
+            }
+            // The claim after the one that asked.
+            Some(entry) if entry.kind == EntryKind::Resumed => {
+                read_log_body::<log::RunResumedEntry>(entry)?.epoch.map(|asked| asked + 1)
             }
             _ => None,
         };
@@ -343,7 +343,8 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         let at = drive::rebuild_thread_state(&self.core, loaded)?;
         let state = serde_json::to_value(&*at.state)
             .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
-        Ok(StateView { seq, state, at: StoredPosition::from_position(&at.position, &self.core) })
+        let next = at.position.due.iter().map(|task| self.core.node(task.node).name.to_string()).collect();
+        Ok(StateView { seq, state, step: at.position.step, next })
     }
 
     fn state_to_json(&self, state: &(dyn Any + Send + Sync)) -> Option<Value> {

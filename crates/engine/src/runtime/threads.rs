@@ -3,9 +3,11 @@
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
+use crate::entry::read_log_body;
 use crate::error::EngineError;
 use crate::id::{RunKey, ThreadId, ThreadKey};
-use crate::log::{self, PendingQuestion};
+use crate::log;
+use crate::question::PendingQuestion;
 use crate::runtime::{Runtime, StateView};
 use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, RunStatus, Seq, StoreError};
 
@@ -129,8 +131,7 @@ impl Runtime {
 }
 
 fn questions_in_entry(run: &RunKey, entry: &LogEntry) -> Result<Vec<(RunKey, PendingQuestion)>, EngineError> {
-    let paused: log::RunPausedEntry = serde_json::from_slice(&entry.body)
-        .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
+    let paused: log::RunPausedEntry = read_log_body(entry)?;
     Ok(paused.asks.into_iter().map(|ask| (run.clone(), ask)).collect())
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use doran_engine::log::QuestionKind;
+use doran_engine::QuestionKind;
 use doran_engine::store::RunStatus;
 use doran_engine::{Cx, Graph, GraphHandle, NodeError, NodeTimeout, Outcome, RetryPolicy, RunHandle};
 use serde_json::{Value, json};

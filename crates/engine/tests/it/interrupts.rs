@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use doran_engine::log::QuestionKind;
+use doran_engine::QuestionKind;
 use doran_engine::store::{HistoryStore, RamStore, RunFilter, RunStatus, StoreError};
 use doran_engine::{
     Cx, EngineError, Graph, GraphHandle, NodeError, Outcome, RunHandle, StartOptions, To, node, subgraph,

@@ -125,7 +125,7 @@ async fn watching_a_run_whose_entries_were_cleared_away_ends() {
         store.gc(&Retention { old_entries: Some(old), ..Retention::default() }).await.expect("cleared");
     assert!(cleared.entries >= 3, "the first run is gone: {cleared:?}");
     let mut watch = runtime.watch(&keys[0], 0, WatchUntil::RunEnded).await.expect("watch");
-    assert!(watch.next().await.expect("no error").is_none(), "nothing is left to see, and it ends");
+    assert!(watch.try_next().await.expect("no error").is_none(), "nothing is left to see, and it ends");
 }
 
 #[tokio::test]
