@@ -54,7 +54,7 @@ mod task_path;
 pub use doran_macros::{Nodes, State};
 pub use drive::RunLimits;
 pub use entry::{EntryBody, StepResult, TaskResult, ThreadEntry};
-pub use error::{BuildError, EngineError, NodeError};
+pub use error::{BuildError, EngineError, MisuseError, NodeError, RunError};
 pub use graph::{
     Graph, Node, NodeCachePolicy, NodeDefinition, NodeFuture, NodeTimeout, Nodes, RetryPolicy, To, node,
     subgraph,

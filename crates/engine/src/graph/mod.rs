@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::drive::{DriveOutcome, HaltReason, RunContext, RunLimits, drive_without_store};
-use crate::error::EngineError;
+use crate::error::{EngineError, RunError};
 use crate::failure;
 use crate::plan::{NextNodes, NodeIndex, PlanTopology};
 use crate::state::State;
@@ -96,7 +96,7 @@ impl<S: State> Graph<S> {
     }
 
     /// Runs the graph without a store, to its end. Nothing is kept: for durable runs see
-    /// [`Runtime`](crate::Runtime). A question ends it with [`EngineError::NotPaused`], since nobody could answer.
+    /// [`Runtime`](crate::Runtime). A question ends it with [`RunError::AskedWithoutStore`], since nobody could answer.
     pub async fn run(&self, input: S::Update) -> Result<S, EngineError> {
         self.run_with_limits(input, RunLimits::default()).await
     }
@@ -107,13 +107,11 @@ impl<S: State> Graph<S> {
         match drive_without_store(&self.core, run, input).await {
             Ok((DriveOutcome::Finished, state)) => Ok(Arc::unwrap_or_clone(state)),
             Ok((DriveOutcome::Paused(asks), _)) => {
-                let node = asks.first().map_or("", |ask| &ask.node);
-                Err(EngineError::NotPaused(format!(
-                    "node `{node}` asks a question, and there is no store to wait in"
-                )))
+                let node = asks.first().map_or_else(String::new, |ask| ask.node.clone());
+                Err(RunError::AskedWithoutStore { node }.into())
             }
-            Err(HaltReason::Failed { failure, .. }) => Err(EngineError::Failed(failure)),
-            Err(HaltReason::Cancelled | HaltReason::Released) => Err(EngineError::Cancelled),
+            Err(HaltReason::Failed { failure, .. }) => Err(RunError::Failed(failure).into()),
+            Err(HaltReason::Cancelled | HaltReason::Released) => Err(RunError::Cancelled.into()),
             Err(HaltReason::Lost(error)) => Err(error.into()),
         }
     }

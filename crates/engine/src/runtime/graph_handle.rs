@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::drive;
 use crate::entry::read_log_body;
-use crate::error::EngineError;
+use crate::error::{EngineError, MisuseError, RunError};
 use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::question::PendingQuestion;
@@ -76,7 +76,7 @@ impl<S: State> GraphHandle<S> {
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
         let name = &self.registered.name;
-        let bad = |source| EngineError::BadInput { graph: name.clone(), source };
+        let bad = |source| MisuseError::BadInput { graph: name.clone(), source };
         let input = input.map(|input| to_raw_value(&input)).transpose().map_err(bad)?;
         // It is read from the log from now on, so it must read back: a number that is none (NaN) does not.
         if let Some(input) = &input {
@@ -126,13 +126,14 @@ impl<S: State> GraphHandle<S> {
     ) -> Result<Outcome<S>, EngineError> {
         let questions = self.runtime.open_questions(thread).await?;
         let [(run, question)] = questions.as_slice() else {
-            let message = match questions.len() {
-                0 => format!("thread `{}` waits for no answer", thread.thread),
-                n => format!("thread `{}` has {n} open questions: answer them by id", thread.thread),
+            let thread = thread.thread.clone();
+            let misuse = match questions.len() {
+                0 => MisuseError::NoOpenQuestion(thread),
+                count => MisuseError::SeveralOpenQuestions { thread, count },
             };
-            return Err(EngineError::NotPaused(message));
+            return Err(misuse.into());
         };
-        let bad = |source| EngineError::BadInput { graph: self.registered.name.clone(), source };
+        let bad = |source| MisuseError::BadInput { graph: self.registered.name.clone(), source };
         let answer = serde_json::to_value(answer).map_err(bad)?;
         let answers = BTreeMap::from([(question.id.clone(), answer)]);
         let run = self.runtime.answer(run, &answers).await?;
@@ -151,9 +152,9 @@ impl<S: State> GraphHandle<S> {
                 }
             },
             RunOutcome::Paused(asks) => Ok(Outcome::Paused(asks)),
-            RunOutcome::Failed(failure) => Err(EngineError::Failed(failure)),
-            RunOutcome::Cancelled => Err(EngineError::Cancelled),
-            RunOutcome::Left(reason) => Err(EngineError::Left(reason)),
+            RunOutcome::Failed(failure) => Err(RunError::Failed(failure).into()),
+            RunOutcome::Cancelled => Err(RunError::Cancelled.into()),
+            RunOutcome::Left(reason) => Err(RunError::Left(reason).into()),
         }
     }
 

@@ -11,9 +11,9 @@ mod run_worker;
 mod state_cache;
 mod threads;
 mod watch;
+mod worker_state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::{RunContext, RunLimits};
-use crate::error::EngineError;
+use crate::error::{EngineError, MisuseError};
 use crate::failpoint;
 use crate::graph::{Graph, GraphTopology};
 use crate::id::{RunId, RunKey, ThreadKey};
@@ -33,6 +33,7 @@ use crate::store::{
     EntryKind, IfBusy, NewRun, NewRunEntry, RunIdempotencyKey, RunRow, RunSignal, Seq, Store, StoreError,
     SubmitOutcome, WorkerLease,
 };
+use crate::task_path::QuestionId;
 
 pub use graph_handle::{GraphHandle, Outcome, RunHandle};
 pub(crate) use live_feed::LiveFeed;
@@ -42,6 +43,7 @@ use registered_graph::{AnyGraph, RegisteredGraph};
 use run_worker::ActiveRun;
 pub use threads::StateEdit;
 pub use watch::{Event, RunWatch, WatchUntil};
+use worker_state::WorkerState;
 
 /// How a runtime works.
 #[derive(Clone, Debug)]
@@ -124,12 +126,7 @@ pub(crate) struct RuntimeInner {
     active_runs: Mutex<HashMap<RunId, Arc<ActiveRun>>>,
     claim: WorkerLease,
     options: RuntimeOptions,
-    lease_keeper_started: AtomicBool,
-    takes_waiting_runs: AtomicBool,
-    /// A run was lost here; somebody has to look for it once its lease is over.
-    must_scan_for_lost_run: AtomicBool,
-    /// Runs may wait that nobody will announce.
-    runs_wait_for_capacity: AtomicBool,
+    worker_state: Mutex<WorkerState>,
     stop: CancellationToken,
     unknown_write: tokio::sync::watch::Sender<Option<String>>,
 }
@@ -149,10 +146,7 @@ impl Runtime {
             active_runs: Mutex::default(),
             claim: WorkerLease { worker: Arc::from(worker), lease: options.lease },
             options,
-            lease_keeper_started: AtomicBool::new(false),
-            takes_waiting_runs: AtomicBool::new(false),
-            must_scan_for_lost_run: AtomicBool::new(false),
-            runs_wait_for_capacity: AtomicBool::new(false),
+            worker_state: Mutex::default(),
             stop: CancellationToken::new(),
             unknown_write: tokio::sync::watch::Sender::new(None),
         }))
@@ -167,7 +161,7 @@ impl Runtime {
         let hosted = Arc::new(RegisteredGraph::new(name.to_owned(), graph.core.clone()));
         let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
         if graphs.contains_key(name) {
-            return Err(EngineError::GraphExists(name.to_owned()));
+            return Err(MisuseError::GraphExists(name.to_owned()).into());
         }
         graphs.insert(name.to_owned(), hosted.clone());
         Ok(GraphHandle::new(self.clone(), hosted))
@@ -200,7 +194,7 @@ impl Runtime {
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
         let hosted = self.0.find_graph(graph)?;
-        let bad = |source| EngineError::BadInput { graph: graph.to_owned(), source };
+        let bad = |source| MisuseError::BadInput { graph: graph.to_owned(), source };
         let input = match input {
             Some(input) => {
                 let raw = to_raw_value(input).map_err(bad)?;
@@ -225,7 +219,7 @@ impl Runtime {
         }
         for node in options.pause_before.union(&options.pause_after) {
             if !hosted.topology().has_node(node) {
-                return Err(EngineError::UnknownNode { graph: graph.to_owned(), node: node.clone() });
+                return Err(MisuseError::UnknownNode { graph: graph.to_owned(), node: node.clone() }.into());
             }
         }
         let stored = StoredRunOptions {
@@ -262,7 +256,7 @@ impl Runtime {
         match submitted {
             // By now somebody else may have it; whoever looks for work finds it if not.
             SubmitOutcome::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
-                self.0.must_scan_for_lost_run.store(true, std::sync::atomic::Ordering::SeqCst);
+                self.0.worker_state().scan_for_lost_runs();
                 Ok(RunHandle::driven_elsewhere(self.clone(), &claimed.run))
             }
             SubmitOutcome::Started(claimed) => {
@@ -313,10 +307,8 @@ impl Runtime {
         let body = log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch });
         let mut records = Vec::new();
         for (id, answer) in answers {
-            let (path, key) = id
-                .split_once(':')
-                .ok_or_else(|| EngineError::NotPaused(format!("`{id}` is not the id of a question")))?;
-            records.push((path.to_owned(), key.to_owned(), log::to_json_bytes(answer)));
+            let QuestionId { path, key } = id.parse().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
+            records.push((path.to_string(), key.to_string(), log::to_json_bytes(answer)));
         }
         let row = self.0.report_unknown_write(
             self.0.store.signal(run, RunSignal::Answer { answers: records, body }).await,
@@ -359,7 +351,7 @@ impl Runtime {
 
     /// Takes up runs that nobody works on, now and from now on. Call it once all graphs are registered.
     pub async fn start_worker(&self) -> Result<(), EngineError> {
-        self.0.takes_waiting_runs.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.0.worker_state().scan_for_waiting_runs();
         self.0.start_lease_keeper();
         self.0.claim_unclaimed_runs().await
     }
@@ -386,7 +378,11 @@ impl Runtime {
 impl RuntimeInner {
     fn find_graph(&self, name: &str) -> Result<Arc<dyn AnyGraph>, EngineError> {
         let graphs = self.graphs.read().unwrap_or_else(PoisonError::into_inner);
-        graphs.get(name).cloned().ok_or_else(|| EngineError::UnknownGraph(name.to_owned()))
+        graphs.get(name).cloned().ok_or_else(|| MisuseError::UnknownGraph(name.to_owned()).into())
+    }
+
+    fn worker_state(&self) -> MutexGuard<'_, WorkerState> {
+        self.worker_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_active_runs(&self) -> MutexGuard<'_, HashMap<RunId, Arc<ActiveRun>>> {
@@ -411,7 +407,7 @@ impl RuntimeInner {
     fn has_capacity(&self) -> bool {
         let room = self.lock_active_runs().len() < self.options.max_runs;
         if !room {
-            self.runs_wait_for_capacity.store(true, std::sync::atomic::Ordering::SeqCst);
+            self.worker_state().runs_wait_for_capacity = true;
         }
         room
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::drive::{self, DriveOutcome, HaltReason, LogTip, RunContext, RunJournal, ThreadState};
 use crate::entry::read_log_body;
-use crate::error::EngineError;
+use crate::error::{EngineError, MisuseError};
 use crate::failure;
 use crate::graph::{BuiltGraph, GraphTopology};
 use crate::id::ThreadKey;
@@ -357,7 +357,7 @@ impl<S: State> AnyGraph for RegisteredGraph<S> {
         loaded: &LoadedLog,
         edit: &LogEntry,
     ) -> Result<StoredPosition, EngineError> {
-        let unknown = || EngineError::UnknownNode { graph: self.name.clone(), node: node.to_owned() };
+        let unknown = || MisuseError::UnknownNode { graph: self.name.clone(), node: node.to_owned() };
         let ix = self.core.node_index(node).ok_or_else(unknown)?;
         let mut at = drive::rebuild_thread_state(&self.core, loaded)?;
         at.apply_entry(&self.core, edit)?;

@@ -1,7 +1,6 @@
 //! Driving runs in the background: claims, leases, takeover, and letting go.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -79,11 +78,10 @@ impl RuntimeInner {
             if next_waits || ended && committed.is_none() {
                 inner.claim_waiting_run_or_log(&driven.fence.thread).await;
             }
-            if inner.runs_wait_for_capacity.swap(false, Ordering::SeqCst)
-                && let Err(error) = inner.claim_unclaimed_runs_boxed().await
-            {
+            let runs_wait = inner.worker_state().take_runs_wait_for_capacity();
+            if runs_wait && let Err(error) = inner.claim_unclaimed_runs_boxed().await {
                 tracing::warn!(%error, "could not look for runs");
-                inner.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+                inner.worker_state().scan_for_lost_runs();
             }
         });
         // The task cannot have been aborted before its handle is here: only the keeper does that, through `active`.
@@ -102,7 +100,7 @@ impl RuntimeInner {
                 let reason = crate::error::error_chain(&error);
                 tracing::warn!(run = %fence.run, reason, "run left this worker");
                 drop(self.report_unknown_write::<()>(Err(error)));
-                self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+                self.worker_state().scan_for_lost_runs();
                 RunOutcome::Left(reason)
             }
         }
@@ -130,7 +128,7 @@ impl RuntimeInner {
         if asked.elapsed() < self.claim.lease {
             return Ok(claimed);
         }
-        self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+        self.worker_state().scan_for_lost_runs();
         Ok(Vec::new())
     }
 
@@ -142,7 +140,7 @@ impl RuntimeInner {
         Box::pin(async move {
             if let Err(error) = self.claim_waiting_run(thread).await {
                 tracing::warn!(%thread, %error, "could not claim the next run of the thread");
-                self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+                self.worker_state().scan_for_lost_runs();
             }
         })
     }
@@ -220,7 +218,7 @@ impl RuntimeInner {
 
     /// Starts the keeper, once.
     pub(super) fn start_lease_keeper(self: &Arc<Self>) {
-        if !self.lease_keeper_started.swap(true, Ordering::SeqCst) {
+        if self.worker_state().claim_lease_keeper() {
             tokio::spawn(keep_leases(Arc::downgrade(self), self.options.lease, self.options.scan));
         }
     }
@@ -254,7 +252,7 @@ impl RuntimeInner {
             task.abort();
         }
         self.remove_active_run(active);
-        self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+        self.worker_state().scan_for_lost_runs();
         active.outcome.send_if_modified(|rest| {
             let open = rest.is_none();
             if open {
@@ -336,9 +334,8 @@ async fn keep_leases(inner: std::sync::Weak<RuntimeInner>, lease: Duration, scan
                 inner.abandon_all("the lease could not be renewed in time");
             }
         }
-        let looks = inner.takes_waiting_runs.load(Ordering::SeqCst)
-            || inner.must_scan_for_lost_run.load(Ordering::SeqCst);
-        if looks && now - scanned_at >= scan {
+        let scans = inner.worker_state().scans();
+        if scans && now - scanned_at >= scan {
             scanned_at = now;
             // Leases are renewed in this loop too, so a store that does not answer must not hold it up. A claim that
             // is cut off here runs out by itself.

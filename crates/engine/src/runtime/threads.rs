@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use crate::entry::read_log_body;
-use crate::error::EngineError;
+use crate::error::{EngineError, MisuseError};
 use crate::id::{RunKey, ThreadId, ThreadKey};
 use crate::log;
 use crate::question::PendingQuestion;
@@ -46,7 +46,7 @@ impl Runtime {
         edit: &StateEdit,
     ) -> Result<Seq, EngineError> {
         let hosted = self.0.find_graph(graph)?;
-        let bad = |source| EngineError::BadInput { graph: graph.to_owned(), source };
+        let bad = |source| MisuseError::BadInput { graph: graph.to_owned(), source };
         let loaded = self.0.store.load(thread, at).await?;
         let update = edit.update.as_ref().map(to_raw_value).transpose().map_err(bad)?;
         if let Some(update) = &update {

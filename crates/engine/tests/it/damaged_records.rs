@@ -9,7 +9,9 @@ use doran_engine::store::{
     ClaimedRun, Commit, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, RamStore, Record,
     RecordStage, RunStatus, RunStore, SubmitOutcome, WorkerLease,
 };
-use doran_engine::{BuildError, Cx, EngineError, Graph, GraphHandle, RetryPolicy, RunId, Runtime, To};
+use doran_engine::{
+    BuildError, Cx, EngineError, Graph, GraphHandle, RetryPolicy, RunError, RunId, Runtime, To,
+};
 use serde_json::Map;
 
 use crate::support::{
@@ -158,7 +160,9 @@ async fn a_note_that_is_not_json_fails_its_node_and_is_not_null() {
     let end = run(true).await;
     assert!(end.starts_with("not_storable: node `a`: its note `pairs` cannot be stored"), "{end}");
     let alone = single_node_graph("a", noting(true)).run(EngineTestState::update()).await;
-    assert!(matches!(alone, Err(EngineError::Failed(failure)) if failure.code == "not_storable"));
+    assert!(
+        matches!(alone, Err(EngineError::Run(RunError::Failed(failure))) if failure.code == "not_storable")
+    );
 }
 
 #[test]

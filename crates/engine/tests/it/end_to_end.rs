@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use doran_engine::store::RamStore;
 use doran_engine::{
-    Cx, EngineError, Event, Graph, NodeError, Nodes, Outcome, Runtime, Snap, State, ThreadKey, To, node,
+    Cx, EngineError, Event, Graph, MisuseError, NodeError, Nodes, Outcome, Runtime, Snap, State, ThreadKey,
+    To, node,
 };
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +98,10 @@ async fn a_run_loops_asks_waits_and_goes_on() {
         }
     }
     assert_eq!(kinds.join(" "), "1:Started 2:Step 3:Step 4:Step 5:Paused 6:Resumed 7:Step 8:Step 9:Finished");
-    assert!(matches!(bot.resume(&thread, true).await, Err(EngineError::NotPaused(_))));
+    assert!(matches!(
+        bot.resume(&thread, true).await,
+        Err(EngineError::Misuse(MisuseError::NoOpenQuestion(_)))
+    ));
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use doran_engine::store::{
     Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
 };
 use doran_engine::{
-    Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, Outcome, RunHandle, RunKey, Runtime,
+    Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, Outcome, RunError, RunHandle, RunKey, Runtime,
     RuntimeOptions, Snap, State, TaskResult, TenantId, ThreadEntry, ThreadId, ThreadKey, node,
 };
 use serde::{Deserialize, Serialize};
@@ -141,7 +141,7 @@ pub(crate) fn outcome_text(outcome: Result<Outcome<EngineTestState>, EngineError
                 asks.iter().map(|ask| format!("{} asks {}", ask.id, ask.question)).collect();
             asks.join("; ")
         }
-        Err(EngineError::Failed(failure)) => format!("{}: {}", failure.code, failure.message),
+        Err(EngineError::Run(RunError::Failed(failure))) => format!("{}: {}", failure.code, failure.message),
         Err(error) => error.to_string(),
     }
 }

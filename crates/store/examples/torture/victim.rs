@@ -11,8 +11,8 @@ use doran_engine::store::{
     EntryKind, IfBusy, RunFilter, RunIdempotencyKey, RunRow, RunStatus, Store, StoreError,
 };
 use doran_engine::{
-    EngineError, EntryBody, Event, GraphHandle, NodeError, RunId, RunKey, Runtime, RuntimeOptions,
-    StartOptions, TenantId, ThreadEntry, ThreadKey, WatchUntil,
+    EngineError, EntryBody, Event, GraphHandle, MisuseError, NodeError, RunId, RunKey, Runtime,
+    RuntimeOptions, StartOptions, TenantId, ThreadEntry, ThreadKey, WatchUntil,
 };
 use doran_store::{FileStoreMaintenance, OpenedStore};
 use serde_json::{Value, json};
@@ -417,7 +417,11 @@ fn refusal_from_error(error: &EngineError) -> VictimRefusal {
             StoreError::Other(_) => "other",
         },
         EngineError::Stopped(_) => "stopped",
-        EngineError::NotPaused(_) => "conflict",
+        EngineError::Misuse(
+            MisuseError::NoOpenQuestion(_)
+            | MisuseError::SeveralOpenQuestions { .. }
+            | MisuseError::BadQuestionId(_),
+        ) => "conflict",
         _ => "other",
     };
     VictimRefusal { code: code.into(), message: error_with_sources(error) }

@@ -8,7 +8,7 @@ use doran_engine::store::{
     EntryKind, HistoryStore, IfBusy, RamStore, Retention, RunIdempotencyKey, RunStatus, ThreadMaintenance,
 };
 use doran_engine::{
-    EngineError, Graph, GraphHandle, NodeError, RunKey, Runtime, Snap, StartOptions, State, node,
+    EngineError, Graph, GraphHandle, NodeError, RunError, RunKey, Runtime, Snap, StartOptions, State, node,
 };
 use doran_engine::{EntryBody, PendingQuestion, QuestionKind, ThreadEntry};
 use serde::{Deserialize, Serialize};
@@ -230,7 +230,7 @@ impl Simulation {
         self.mismatched_runs += 1;
         self.store_faults.count(|tally| tally.misfits += 1);
         match bot.run(&local_thread("t"), MismatchedState::update()).await {
-            Err(EngineError::Failed(failure)) if failure.code == "state_mismatch" => Ok(()),
+            Err(EngineError::Run(RunError::Failed(failure))) if failure.code == "state_mismatch" => Ok(()),
             other => Err(SimulationFailure::new(
                 SimulationFailureKind::Torn,
                 format!("a state that does not fit gives {other:?}"),
