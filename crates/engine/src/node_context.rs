@@ -20,6 +20,7 @@ use crate::failure;
 use crate::log;
 use crate::question::{PendingQuestion, QuestionKind};
 use crate::store::{Record, RecordStage, RunUsage};
+use crate::task_path::{CallKey, QuestionId, RecordKey, TaskPath};
 
 /// What a node is given besides the state. Cheap to clone.
 #[derive(Clone)]
@@ -27,8 +28,7 @@ pub struct Cx(pub(crate) Arc<TaskContext>);
 
 pub(crate) struct TaskContext {
     pub run: Arc<RunContext>,
-    /// `3.0`, or `3.0/1.2` inside a subgraph.
-    pub path: String,
+    pub path: TaskPath,
     pub node: Arc<str>,
     pub input: Option<Value>,
     pub scratch: Mutex<TaskScratch>,
@@ -41,7 +41,7 @@ pub(crate) struct TaskScratch {
     /// How often each name was used in this attempt.
     name_uses: HashMap<String, u32>,
     /// Recorded calls, by key: from an earlier life of this task, and from this one.
-    pub recorded: HashMap<String, (RecordStage, Vec<u8>)>,
+    pub recorded: HashMap<CallKey, (RecordStage, Vec<u8>)>,
     /// Records that go out with the next write.
     buffered: Vec<Record>,
     /// One of them tells of a call, so no other call is made before they are out.
@@ -174,7 +174,7 @@ impl Cx {
     /// Makes a call that may be made again, or gives what was recorded of it.
     async fn make_recorded_call<T, E, F>(
         self,
-        key: String,
+        key: CallKey,
         when: RecordTiming,
         call: impl FnOnce(String) -> F,
     ) -> Result<T, NodeError>
@@ -199,7 +199,7 @@ impl Cx {
 
     /// Makes a call that must never happen twice. That it is about to be made is on disk before it is made; when a
     /// crash, a timeout or an error leaves open whether it happened, the run pauses and asks
-    /// ([`AskKind::EffectUnknown`]) instead of repeating it. Only [`NodeError::not_done`] says that it did not happen:
+    /// ([`QuestionKind::EffectUnknown`]) instead of repeating it. Only [`NodeError::not_done`] says that it did not happen:
     /// the node then fails with it, and a later try may make the call.
     ///
     /// A person may have to say what the call gave, so let `T` be something a person can write. What is said and is no
@@ -217,7 +217,7 @@ impl Cx {
         self.effect_at_most_once_with_details(name, Map::new(), call)
     }
 
-    /// [`once`](Cx::once), with what a person has to know to say whether it happened: these fields stand in the question,
+    /// [`Cx::effect_at_most_once`], with what a person has to know to say whether it happened: these fields stand in the question,
     /// beside `call` and `key`.
     pub fn effect_at_most_once_with_details<T, E, F>(
         &self,
@@ -240,7 +240,7 @@ impl Cx {
                     break;
                 }
                 if cx.was_not_done(&key) {
-                    key.push('+');
+                    key.repeats += 1;
                     continue;
                 }
                 match cx.unknown_effect_answer(&key) {
@@ -251,7 +251,7 @@ impl Cx {
                         }
                         cx.write_record(&key, RecordStage::Done, log::to_json_bytes(&result)).await?;
                     }
-                    Some(UnknownEffectAnswer { retry: true, .. }) => key.push('+'),
+                    Some(UnknownEffectAnswer { retry: true, .. }) => key.repeats += 1,
                     _ => return Err(cx.ask_unknown_effect_outcome(&key, about, None)),
                 }
             }
@@ -308,7 +308,7 @@ impl Cx {
                     Ok(answer) => return Ok(answer),
                     Err(error) => {
                         problem = Some(format!("the answer does not fit: {error}"));
-                        key.push('+');
+                        key.repeats += 1;
                     }
                 },
                 _ => {
@@ -334,7 +334,7 @@ impl Cx {
         let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let body = log::to_json_bytes(&millis);
         scratch.recorded.insert(key.clone(), (RecordStage::Done, body.clone()));
-        scratch.buffered.push(Record { path: self.0.path.clone(), key, stage: RecordStage::Done, body });
+        scratch.buffered.push(self.record(&key, RecordStage::Done, body));
         Ok(UNIX_EPOCH + Duration::from_millis(millis))
     }
 
@@ -461,12 +461,12 @@ impl Cx {
 
     pub(crate) fn pause_with_question(
         &self,
-        key: &str,
+        key: &CallKey,
         kind: QuestionKind,
         question: Value,
         problem: Option<String>,
     ) -> NodeError {
-        let id = format!("{}:{key}", self.0.path);
+        let id = QuestionId { path: self.0.path.clone(), key: RecordKey::Call(key.clone()) }.to_string();
         self.scratch().questions.push(PendingQuestion {
             id,
             node: self.0.node.to_string(),
@@ -477,33 +477,38 @@ impl Cx {
         NodeError::with_kind(NodeErrorKind::Paused, "waits for an answer")
     }
 
-    /// `name#n`: the n-th use of this name in this attempt. Taken when the call is written down, not when it is
-    /// polled, so that calls made side by side keep their keys.
-    fn next_call_key(&self, name: &str) -> String {
+    /// The n-th use of this name in this attempt. Taken when the call is written down, not when it is polled, so that
+    /// calls made side by side keep their keys.
+    fn next_call_key(&self, name: &str) -> CallKey {
         let mut scratch = self.scratch();
         let nth = scratch.name_uses.entry(name.to_owned()).or_default();
-        let key = format!("{name}#{nth}");
+        let key = CallKey::new(name, *nth);
         *nth += 1;
         key
     }
 
-    fn has_record(&self, key: &str) -> bool {
+    /// The stored record of a call.
+    fn record(&self, key: &CallKey, stage: RecordStage, body: Vec<u8>) -> Record {
+        Record { path: self.0.path.to_string(), key: key.to_string(), stage, body }
+    }
+
+    fn has_record(&self, key: &CallKey) -> bool {
         self.scratch().recorded.contains_key(key)
     }
 
-    fn replay_result<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, NodeError> {
+    fn replay_result<T: DeserializeOwned>(&self, key: &CallKey) -> Result<Option<T>, NodeError> {
         match self.scratch().recorded.get(key) {
             Some((RecordStage::Done, body)) => Ok(Some(serde_json::from_slice(body)?)),
             _ => Ok(None),
         }
     }
 
-    fn was_not_done(&self, key: &str) -> bool {
+    fn was_not_done(&self, key: &CallKey) -> bool {
         matches!(self.scratch().recorded.get(key), Some((RecordStage::Failed, _)))
     }
 
-    fn unknown_effect_answer(&self, key: &str) -> Option<UnknownEffectAnswer> {
-        match self.scratch().recorded.get(&effect_outcome_key(key)) {
+    fn unknown_effect_answer(&self, key: &CallKey) -> Option<UnknownEffectAnswer> {
+        match self.scratch().recorded.get(&key.outcome_question()) {
             Some((RecordStage::Done, body)) => serde_json::from_slice(body).ok(),
             _ => None,
         }
@@ -511,32 +516,32 @@ impl Cx {
 
     fn ask_unknown_effect_outcome(
         &self,
-        key: &str,
+        key: &CallKey,
         mut question: Map<String, Value>,
         misfit: Option<&serde_json::Error>,
     ) -> NodeError {
-        question.insert("call".into(), key.split('#').next().unwrap_or(key).into());
+        question.insert("call".into(), key.name.as_str().into());
         question.insert("key".into(), self.idempotency_key(key).into());
         let problem = match misfit {
             Some(error) => Some(format!("the result does not fit: {error}")),
-            None => self.has_record(&effect_outcome_key(key)).then(|| {
+            None => self.has_record(&key.outcome_question()).then(|| {
                 "answer {\"result\": …} when the call happened, {\"retry\": true} when it did not".to_owned()
             }),
         };
-        self.scratch().recorded.remove(&effect_outcome_key(key));
+        self.scratch().recorded.remove(&key.outcome_question());
         self.pause_with_question(
-            &effect_outcome_key(key),
+            &key.outcome_question(),
             QuestionKind::EffectUnknown,
             Value::Object(question),
             problem,
         )
     }
 
-    async fn write_record(&self, key: &str, stage: RecordStage, body: Vec<u8>) -> Result<(), NodeError> {
-        let record = Record { path: self.0.path.clone(), key: key.to_owned(), stage, body: body.clone() };
+    async fn write_record(&self, key: &CallKey, stage: RecordStage, body: Vec<u8>) -> Result<(), NodeError> {
+        let record = self.record(key, stage, body.clone());
         let mut records = {
             let mut scratch = self.scratch();
-            scratch.recorded.insert(key.to_owned(), (stage, body));
+            scratch.recorded.insert(key.clone(), (stage, body));
             scratch.last_heartbeat = Some(Instant::now());
             scratch.take_buffered_records()
         };
@@ -550,12 +555,13 @@ impl Cx {
     }
 
     /// Keeps the record of a call for the write that ends the node.
-    fn buffer_call_record(&self, key: String, body: Vec<u8>) {
+    fn buffer_call_record(&self, key: CallKey, body: Vec<u8>) {
+        let record = self.record(&key, RecordStage::Done, body.clone());
         let mut scratch = self.scratch();
-        scratch.recorded.insert(key.clone(), (RecordStage::Done, body.clone()));
+        scratch.recorded.insert(key, (RecordStage::Done, body));
         scratch.last_heartbeat = Some(Instant::now());
         scratch.call_record_buffered = true;
-        scratch.buffered.push(Record { path: self.0.path.clone(), key, stage: RecordStage::Done, body });
+        scratch.buffered.push(record);
         drop(scratch);
         self.0.run.heartbeat_outer_tasks(&self.0.path);
     }
@@ -577,16 +583,16 @@ impl Cx {
     }
 
     /// What the outside knows this call by, in every attempt.
-    fn idempotency_key(&self, key: &str) -> String {
+    fn idempotency_key(&self, key: &CallKey) -> String {
         hex_string(&self.call_digest(key)[..16])
     }
 
-    fn call_digest(&self, key: &str) -> [u8; 32] {
+    fn call_digest(&self, key: &CallKey) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(self.0.run.seed);
-        hash.update(self.0.path.as_bytes());
+        hash.update(self.0.path.as_str().as_bytes());
         hash.update([0]);
-        hash.update(key.as_bytes());
+        hash.update(key.to_string().as_bytes());
         hash.finalize().into()
     }
 }
@@ -607,10 +613,6 @@ fn serialize_result<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8
         return Ok(body);
     }
     Err(refused("it does not read back: is there a number that is none (NaN)?".into()))
-}
-
-fn effect_outcome_key(key: &str) -> String {
-    format!("{key}?")
 }
 
 fn hex_string(bytes: &[u8]) -> String {

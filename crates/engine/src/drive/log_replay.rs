@@ -11,6 +11,7 @@ use crate::log::{self, StateSnapshot, StoredPosition};
 use crate::plan::{self, PlanPosition};
 use crate::state::State;
 use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, Record, RunUsage, Seq};
+use crate::task_path::{InvalidTaskPath, TaskPath};
 
 /// Logs up to this size are replayed without a thought.
 const MIN_SNAPSHOT_LOG_BYTES: u64 = 64 * 1024;
@@ -31,7 +32,7 @@ pub(crate) struct ThreadState<S> {
     /// What the tasks of the paused step spent and the pause books.
     pub unbooked_usage: RunUsage,
     /// Steps of subgraphs inside the step in progress: path of the task, body.
-    pub subgraph_steps: Vec<(String, Vec<u8>)>,
+    pub subgraph_steps: Vec<(TaskPath, Vec<u8>)>,
     /// The entry with the snapshot replay starts from; 0 for the beginning.
     pub replay_base: Seq,
     /// The position names a node that the graph does not have any more. The state can be read and a run with an input
@@ -227,7 +228,9 @@ fn fold_entry<S: State>(
         }
         EntryKind::Inner => {
             let step: log::StepEntry = parse_entry_body(seq, &entry.body)?;
-            at.subgraph_steps.push((step.path, entry.body.clone()));
+            let path =
+                step.path.parse().map_err(|error: InvalidTaskPath| state_mismatch(seq, error.to_string()))?;
+            at.subgraph_steps.push((path, entry.body.clone()));
         }
         EntryKind::Edited => {
             let edited: log::StateEditedEntry = parse_entry_body(seq, &entry.body)?;

@@ -27,15 +27,7 @@ use crate::plan::PlannedTask;
 use crate::question::PendingQuestion;
 use crate::state::{Snap, State};
 use crate::store::{BoxError, RecordStage, RunFailure, RunUsage, StoreError};
-
-/// The key under which a finished task of an unfinished step is recorded.
-pub(crate) const TASK_RESULT_KEY: &str = "=";
-
-/// The key of the amounts that a task which did not finish counted, and the row of the run counts too.
-pub(crate) const SPENT_USAGE_KEY: &str = "spent";
-
-/// The key that says of a recorded result that the row of the run counts what it spent.
-pub(crate) const BOOKED_USAGE_KEY: &str = "booked";
+use crate::task_path::{RecordKey, TaskPath};
 
 /// How a task ended.
 pub(crate) enum TaskOutcome<U> {
@@ -83,7 +75,7 @@ pub(crate) async fn run_task<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
     task: PlannedTask,
-    path: String,
+    path: TaskPath,
     state: Snap<S>,
 ) -> TaskOutcome<S::Update> {
     let node = graph.node(task.node).name.clone();
@@ -100,33 +92,40 @@ async fn run_recorded_task<S: State>(
     graph: Arc<BuiltGraph<S>>,
     run: Arc<RunContext>,
     task: PlannedTask,
-    path: String,
+    path: TaskPath,
     state: Snap<S>,
 ) -> TaskOutcome<S::Update> {
     let node = graph.node(task.node);
     let mut scratch = TaskScratch::default();
     let records = run.task_records(&path);
-    let booked = records.iter().any(|record| record.key == BOOKED_USAGE_KEY);
+    let mut keyed = Vec::with_capacity(records.len());
     for record in records {
-        match record.key.as_str() {
-            TASK_RESULT_KEY => {
+        match record.key.parse() {
+            Ok(key) => keyed.push((key, record)),
+            Err(error) => return failed_on_record(format!("a record of node `{}`: {error}", node.name)),
+        }
+    }
+    let booked = keyed.iter().any(|(key, _)| *key == RecordKey::BookedUsage);
+    for (key, record) in keyed {
+        match key {
+            RecordKey::TaskResult => {
                 let end = replay_recorded_result(&record.body, &node.name, booked);
                 if let TaskOutcome::Done(done) = &end {
                     run.add_earlier_usage(done.unbooked_usage());
                 }
                 return end;
             }
-            SPENT_USAGE_KEY => match serde_json::from_slice(&record.body) {
+            RecordKey::SpentUsage => match serde_json::from_slice(&record.body) {
                 Ok(amounts) => scratch.set_earlier_usage(amounts),
                 Err(error) => {
                     let what = format!("the recorded usage of node `{}` cannot be read: {error}", node.name);
                     return failed_on_record(what);
                 }
             },
-            _ if record.stage != RecordStage::Open => {
-                scratch.recorded.insert(record.key, (record.stage, record.body));
+            RecordKey::Call(call) if record.stage != RecordStage::Open => {
+                scratch.recorded.insert(call, (record.stage, record.body));
             }
-            _ => {}
+            RecordKey::Call(_) | RecordKey::BookedUsage | RecordKey::Breakpoint => {}
         }
     }
     let cached = match &node.cache {
