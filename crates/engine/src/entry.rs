@@ -177,7 +177,7 @@ impl StepResult {
         let step: log::StepEntry = read_log_body(entry)?;
         let path = match step.path.as_str() {
             "" => None,
-            path => Some(path.parse().map_err(|error| damaged_entry(entry, &error))?),
+            path => Some(path.parse::<TaskPath>().map_err(|error| damaged_entry(entry, &error))?),
         };
         let next = step.at.due_nodes();
         let tasks = step.tasks.into_iter().map(TaskResult::from_log).collect();

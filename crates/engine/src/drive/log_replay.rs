@@ -11,7 +11,7 @@ use crate::log::{self, StateSnapshot, StoredPosition};
 use crate::plan::{self, PlanPosition};
 use crate::state::State;
 use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, Record, RunUsage, Seq};
-use crate::task_path::{InvalidTaskPath, TaskPath};
+use crate::task_path::TaskPath;
 
 /// Logs up to this size are replayed without a thought.
 const MIN_SNAPSHOT_LOG_BYTES: u64 = 64 * 1024;
@@ -229,7 +229,7 @@ fn fold_entry<S: State>(
         EntryKind::Inner => {
             let step: log::StepEntry = parse_entry_body(seq, &entry.body)?;
             let path =
-                step.path.parse().map_err(|error: InvalidTaskPath| state_mismatch(seq, error.to_string()))?;
+                step.path.parse::<TaskPath>().map_err(|error| state_mismatch(seq, error.to_string()))?;
             at.subgraph_steps.push((path, entry.body.clone()));
         }
         EntryKind::Edited => {

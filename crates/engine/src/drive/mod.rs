@@ -28,7 +28,7 @@ use crate::store::{
     Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, Record, RecordStage, RunFailure, RunStatus,
     RunUsage, StoreError,
 };
-use crate::task_path::{InvalidTaskPath, QuestionId, RecordKey, TaskPath};
+use crate::task_path::{QuestionId, RecordKey, TaskPath};
 
 pub(crate) use log_replay::{ThreadState, can_read_back, rebuild_thread_state};
 pub(crate) use panic::catch_panic;
@@ -126,7 +126,10 @@ pub(crate) async fn drive_run<S: State>(
         Ok((DriveOutcome::Paused(asks), _)) => {
             let mut records = Vec::with_capacity(asks.len() + at.unsaved_records.len());
             for ask in &asks {
-                records.push(open_question_record(ask)?);
+                match open_question_record(ask) {
+                    Ok(record) => records.push(record),
+                    Err(halt) => return Err(write_failure(run, at, halt).await),
+                }
             }
             records.append(&mut at.unsaved_records);
             let body = log::to_json_bytes(&log::RunPausedEntry { asks: asks.clone() });
@@ -371,8 +374,8 @@ fn unanswered_breakpoint<S: State>(
 fn open_question_record(question: &PendingQuestion) -> Result<Record, HaltReason> {
     let QuestionId { path, key } = question
         .id
-        .parse()
-        .map_err(|error: InvalidTaskPath| HaltReason::failed(failure::STATE_MISMATCH, error.to_string()))?;
+        .parse::<QuestionId>()
+        .map_err(|error| HaltReason::failed(failure::STATE_MISMATCH, error.to_string()))?;
     let (path, key) = (path.to_string(), key.to_string());
     Ok(Record { path, key, stage: RecordStage::Open, body: Vec::new() })
 }

@@ -100,7 +100,7 @@ async fn run_recorded_task<S: State>(
     let records = run.task_records(&path);
     let mut keyed = Vec::with_capacity(records.len());
     for record in records {
-        match record.key.parse() {
+        match record.key.parse::<RecordKey>() {
             Ok(key) => keyed.push((key, record)),
             Err(error) => return failed_on_record(format!("a record of node `{}`: {error}", node.name)),
         }

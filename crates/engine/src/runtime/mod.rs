@@ -307,7 +307,8 @@ impl Runtime {
         let body = log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch });
         let mut records = Vec::new();
         for (id, answer) in answers {
-            let QuestionId { path, key } = id.parse().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
+            let QuestionId { path, key } =
+                id.parse::<QuestionId>().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
             records.push((path.to_string(), key.to_string(), log::to_json_bytes(answer)));
         }
         let row = self.0.report_unknown_write(

@@ -47,14 +47,8 @@ impl RunWatch {
     pub(super) fn new(runtime: &Runtime, row: &RunRow, after: u64, until: WatchUntil) -> Self {
         let cursor = WatchCursor::new(runtime, row, after, until);
         Self(Box::pin(try_unfold(cursor, |mut cursor| async move {
-            let Some(item) = cursor.next().await? else { return Ok(None) };
-            let event = match item {
-                WatchedItem::Entry(number, entry) => {
-                    Event::Entry(number, Arc::new(ThreadEntry::from_log(&entry)?))
-                }
-                WatchedItem::Delta(delta) => Event::Delta(delta),
-            };
-            Ok(Some((event, cursor)))
+            let event = cursor.next_event().await?;
+            Ok::<_, EngineError>(event.map(|event| (event, cursor)))
         })))
     }
 
@@ -128,6 +122,17 @@ impl WatchCursor {
             must_read_log: true,
             is_over: false,
         }
+    }
+
+    /// The next event, read; `None` when there will be no more.
+    async fn next_event(&mut self) -> Result<Option<Event>, EngineError> {
+        Ok(match self.next().await? {
+            Some(WatchedItem::Entry(number, entry)) => {
+                Some(Event::Entry(number, Arc::new(ThreadEntry::from_log(&entry)?)))
+            }
+            Some(WatchedItem::Delta(delta)) => Some(Event::Delta(delta)),
+            None => None,
+        })
     }
 
     /// The next event; `None` when there will be no more.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use doran_engine::runtime::StateEdit;
 use doran_engine::store::{EntryKind, IfBusy, RunFilter, RunIdempotencyKey, RunStatus, RunUsage, StoreError};
 use doran_engine::{
-    Cx, EngineError, Graph, GraphHandle, NodeError, RunHandle, Snap, StartOptions, TenantId, ThreadId, To,
+    Cx, EngineError, EntryBody, Graph, GraphHandle, NodeError, RunHandle, Snap, StartOptions, StepResult,
+    TenantId, ThreadId, To,
 };
 use serde_json::json;
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use doran_engine::store::{
-    EntryKind, HistoryStore, IfBusy, RamStore, Retention, RunIdempotencyKey, RunStatus, ThreadMaintenance,
+    HistoryStore, IfBusy, RamStore, Retention, RunIdempotencyKey, RunStatus, ThreadMaintenance,
 };
 use doran_engine::{
-    EngineError, Graph, GraphHandle, NodeError, RunError, RunKey, Runtime, Snap, StartOptions, State, node,
+    EngineError, EntryBody, Graph, GraphHandle, NodeError, PendingQuestion, QuestionKind, RunError, RunKey,
+    Runtime, Snap, StartOptions, State, ThreadEntry, node,
 };
-use doran_engine::{EntryBody, PendingQuestion, QuestionKind, ThreadEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
