@@ -108,7 +108,10 @@ fn the_page_knows_which_proposed_questions_are_about_the_samples() {
                 let answer = body(&server.request("POST /api/chat", &ask.to_string()));
                 let cites = answer["sources"].as_array().is_some_and(|sources| !sources.is_empty());
                 let is_known = about[language].as_array().is_some_and(|all| all.contains(question));
-                assert_eq!(cites, is_known, "{ask}: put it into `sample-questions.json` of the page, or take it out");
+                assert_eq!(
+                    cites, is_known,
+                    "{ask}: put it into `sample-questions.json` of the page, or take it out"
+                );
                 known.retain(|one| *one != question);
             }
         }
