@@ -5,7 +5,8 @@
 //! transaction. What a node does to the world goes through its [`Cx`], which records it. So a process can be killed
 //! at any time: the next one goes on at the step, and at the call, where the last one was.
 //!
-//! This crate knows no language models, no HTTP and no SQL. Stores for SQLite and PostgreSQL are in `doran-store`;
+//! This crate knows no language models, no HTTP and no SQL. It counts tokens and cost that nodes report, and does not know
+//! where they come from. Stores for SQLite and PostgreSQL are in `doran-store`;
 //! [`store::RamStore`] keeps everything in memory.
 //!
 //! # A letter that waits for a yes
@@ -16,6 +17,12 @@
 //! ```no_run
 #![doc = include_str!("../examples/approve.rs")]
 //! ```
+//!
+//! # More examples
+//!
+//! Each is a file in `examples/` and runs with `cargo run -p doran-engine --example NAME`: `hello`, `branch_and_loop`,
+//! `fan_out`, `subgraph`, `retry_and_timeout`, `at_most_once`, `watch`, `time_travel`, `kill_and_resume`,
+//! `custom_reducer`.
 //!
 //! # Where to look
 //!
