@@ -131,7 +131,7 @@ fn an_approval_is_waited_for_across_a_kill() {
     assert!(third.status.success(), "{third:?}");
     assert_eq!(
         said,
-        "Finished(ApprovalLetter { drafts: [\"draft 1\", \"draft 2\", \"draft 3\"], approved: Some(true) })\n"
+        "Finished(Letter { drafts: [\"draft 1\", \"draft 2\", \"draft 3\"], approved: Some(true) })\n"
     );
 }
 
