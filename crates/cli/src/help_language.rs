@@ -72,6 +72,10 @@ fn localize_arg(arg: Arg, language: OutputLanguage) -> Arg {
     };
     let arg = arg.help_heading(heading);
     match help {
+        // The help flag has a longer text of its own in English.
+        Some(help) if arg.get_long_help().is_some() && language == OutputLanguage::Korean => {
+            arg.long_help(help.clone()).help(help)
+        }
         Some(help) => arg.help(help),
         None => arg,
     }
