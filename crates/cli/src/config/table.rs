@@ -63,7 +63,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "auto",
         secret: false,
         en: "The directory for Doran's data: database, documents, search index, API keys. Only one process at a time can use it. `auto` means `$XDG_DATA_HOME/doran`, or `~/.local/share/doran` if that variable is not set.",
-        ko: "Doran의 데이터(데이터베이스, 문서, 검색 색인, API 키)를 두는 디렉터리입니다. 한 번에 한 프로세스만 사용할 수 있습니다. `auto`는 `$XDG_DATA_HOME/doran`이고, 이 변수가 없으면 `~/.local/share/doran`입니다.",
+        ko: "도란의 데이터(데이터베이스, 문서, 검색 색인, API 키)를 두는 디렉터리입니다. 한 번에 한 프로세스만 사용할 수 있습니다. `auto`는 `$XDG_DATA_HOME/doran`이고, 이 변수가 없으면 `~/.local/share/doran`입니다.",
     },
     Setting {
         key: "database",
@@ -93,7 +93,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "auto",
         secret: false,
         en: "Language of Doran's own messages. `auto` follows `LC_ALL`, `LC_MESSAGES` and `LANG`.",
-        ko: "Doran이 출력하는 메시지의 언어입니다. `auto`는 `LC_ALL`, `LC_MESSAGES`, `LANG`을 따릅니다.",
+        ko: "도란이 출력하는 메시지의 언어입니다. `auto`는 `LC_ALL`, `LC_MESSAGES`, `LANG`을 따릅니다.",
     },
     Setting {
         key: "log",
