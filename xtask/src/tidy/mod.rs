@@ -1,11 +1,12 @@
 //! What the house promises about itself, checked: who depends on whom, what files are called and begin with, that
-//! links lead somewhere, that shown code is real, that the two languages keep pace, and under which licences the
-//! dependencies come.
+//! links lead somewhere, that shown code is real, that the two languages keep pace and Korean pages use the words of the
+//! glossary, and under which licences the dependencies come.
 //!
 //! Each rule is a file with plain functions from text to [`Finding`]s; this one finds the files and prints.
 
 mod edges;
 mod excerpts;
+mod glossary;
 mod licences;
 mod links;
 mod names;
@@ -74,6 +75,7 @@ pub fn run() -> Outcome {
     findings.extend(links::check(&pages, |path| root.join(path).exists()));
     findings.extend(excerpts::check(&pages, |path| fs::read_to_string(root.join(path)).ok()));
     findings.extend(pairs::check(&pages));
+    findings.extend(glossary::check(&pages));
     findings.extend(licences::check(&deny, &tree, &lock));
 
     for line in sizes::report(&code) {
@@ -103,6 +105,20 @@ fn read_all(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<File>, Str
     }
     files.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(files)
+}
+
+/// The lines of a Markdown page with their numbers; code blocks are left out, and `·` stands for code between back-ticks.
+fn prose(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    let mut in_code = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            lines.push((index + 1, line.split('`').step_by(2).collect::<Vec<_>>().join("·")));
+        }
+    }
+    lines
 }
 
 /// Directories that hold nothing of ours.
