@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::Outcome;
+use crate::XtaskResult;
 use crate::command::{root, run_cargo};
-use crate::test::{Tally, Tested};
+use crate::test::{TestRun, TestTally};
 
 /// Builds the program and runs the tests of the page against it.
-pub fn run() -> Outcome {
-    if missing().is_none() {
+pub fn run() -> XtaskResult {
+    if missing_requirement().is_none() {
         run_cargo(&["build", "--locked", "--package", "doran"])?;
     }
     check().outcome
@@ -18,24 +18,24 @@ pub fn run() -> Outcome {
 
 /// Runs the tests of the page against the program as the tests before have built it. Pictures of what was seen are
 /// kept in `target/browser`.
-pub fn check() -> Tested {
-    let mut tally = Tally::default();
-    if let Some(why) = missing() {
+pub fn check() -> TestRun {
+    let mut tally = TestTally::default();
+    if let Some(why) = missing_requirement() {
         return skip(why);
     }
-    let outcome = watch(&mut tally);
-    Tested { tally, outcome }
+    let outcome = run_page_tests(&mut tally);
+    TestRun { tally, outcome }
 }
 
-fn watch(tally: &mut Tally) -> Outcome {
+fn run_page_tests(tally: &mut TestTally) -> XtaskResult {
     eprintln!("$ node e2e/run.mjs");
     let mut child = Command::new("node")
-        .current_dir(directory())
+        .current_dir(ui_directory())
         .arg("e2e/run.mjs")
         .arg("--doran")
-        .arg(target().join("debug").join("doran"))
+        .arg(target_directory().join("debug").join("doran"))
         .arg("--shots")
-        .arg(target().join("browser"))
+        .arg(target_directory().join("browser"))
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|why| format!("node does not start: {why}"))?;
@@ -45,7 +45,7 @@ fn watch(tally: &mut Tally) -> Outcome {
         println!("{last}");
     }
     let status = child.wait().map_err(|why| format!("node did not end: {why}"))?;
-    match counted(&last) {
+    match parse_summary_line(&last) {
         Some(found) => tally.add(&found),
         None => return Err("the tests of the page did not come to their end".to_string()),
     }
@@ -53,8 +53,8 @@ fn watch(tally: &mut Tally) -> Outcome {
 }
 
 /// Reads `31 passed, 0 failed, 0 skipped`.
-fn counted(line: &str) -> Option<Tally> {
-    let mut tally = Tally::default();
+fn parse_summary_line(line: &str) -> Option<TestTally> {
+    let mut tally = TestTally::default();
     let mut parts = line.split(", ");
     for (field, name) in
         [(&mut tally.passed, " passed"), (&mut tally.failed, " failed"), (&mut tally.skipped, " skipped")]
@@ -64,20 +64,20 @@ fn counted(line: &str) -> Option<Tally> {
     Some(tally)
 }
 
-fn skip(why: &str) -> Tested {
-    let tally = Tally { skipped: 1, ..Tally::default() };
+fn skip(why: &str) -> TestRun {
+    let tally = TestTally { skipped: 1, ..TestTally::default() };
     if std::env::var_os("DORAN_REQUIRE_PARTS").is_some() {
-        return Tested { tally, outcome: Err(why.to_string()) };
+        return TestRun { tally, outcome: Err(why.to_string()) };
     }
     eprintln!("browser: SKIPPED, the page was not tried in a browser: {why}");
     eprintln!(
         "browser: 브라우저에서 페이지를 시험하지 않았습니다. Node.js와 Chromium이 필요합니다 (Debian, Ubuntu: apt-get install nodejs npm chromium)."
     );
-    Tested { tally, outcome: Ok(()) }
+    TestRun { tally, outcome: Ok(()) }
 }
 
 /// What is missing, if anything.
-fn missing() -> Option<&'static str> {
+fn missing_requirement() -> Option<&'static str> {
     let runs = |program: &str| {
         let tried =
             Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -90,17 +90,17 @@ fn missing() -> Option<&'static str> {
     if !named && !["chromium", "chromium-browser", "google-chrome"].iter().any(|name| runs(name)) {
         return Some("no Chromium was found; set CHROMIUM to its path");
     }
-    if !directory().join("node_modules").join("playwright-core").exists() {
+    if !ui_directory().join("node_modules").join("playwright-core").exists() {
         return Some("`npm ci` has not been run in crates/server/ui");
     }
     None
 }
 
-fn directory() -> PathBuf {
+fn ui_directory() -> PathBuf {
     root().join("crates").join("server").join("ui")
 }
 
-fn target() -> PathBuf {
+fn target_directory() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
@@ -111,11 +111,11 @@ mod tests {
     #[test]
     fn the_last_line_of_the_page_is_counted() {
         assert_eq!(
-            counted("31 passed, 2 failed, 1 skipped"),
-            Some(Tally { passed: 31, failed: 2, skipped: 1 })
+            parse_summary_line("31 passed, 2 failed, 1 skipped"),
+            Some(TestTally { passed: 31, failed: 2, skipped: 1 })
         );
         for line in ["", "ok      vendor   stop", "31 passed", "x passed, 0 failed, 0 skipped"] {
-            assert_eq!(counted(line), None, "{line}");
+            assert_eq!(parse_summary_line(line), None, "{line}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Format and lints. A warning is an error here.
 
-use crate::Outcome;
+use crate::XtaskResult;
 use crate::command::run_cargo;
-use crate::test::SHIPPED;
+use crate::test::SHIPPED_FEATURES;
 
 /// Checks both, whatever the first says, so that one run tells all.
-pub fn run() -> Outcome {
+pub fn run() -> XtaskResult {
     let format = run_cargo(&["fmt", "--all", "--check"]);
     // A feature that costs nothing to build is looked at too.
-    let features = format!("{SHIPPED},doran/sentence-transformer");
+    let features = format!("{SHIPPED_FEATURES},doran/sentence-transformer");
     let all = [
         "clippy",
         "--workspace",

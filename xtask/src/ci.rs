@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::{Outcome, browser, check, deny, test, tidy, torture, ui};
+use crate::{XtaskResult, browser, check, deny, test, tidy, torture, ui};
 
 /// Runs every chore and ends with one line: `N passed, N failed, N skipped (M.M min)`.
 ///
@@ -12,22 +12,22 @@ use crate::{Outcome, browser, check, deny, test, tidy, torture, ui};
 pub fn run() -> ExitCode {
     let began = Instant::now();
     let mut failed = Vec::new();
-    note("check", check::run(), &mut failed);
-    note("tidy", tidy::run(), &mut failed);
-    note("deny", deny::run(), &mut failed);
-    let test::Tested { mut tally, outcome } = test::tally(&[]);
+    note_failure("check", check::run(), &mut failed);
+    note_failure("tidy", tidy::run(), &mut failed);
+    note_failure("deny", deny::run(), &mut failed);
+    let test::TestRun { mut tally, outcome } = test::run_and_count(&[]);
     if tally.failed == 0 {
         // Without a failed test this means that one did not build or died.
-        note("test", outcome, &mut failed);
+        note_failure("test", outcome, &mut failed);
     }
-    note("ui", ui::check(), &mut failed);
+    note_failure("ui", ui::check(), &mut failed);
     // After the page was checked: that also fetches what drives the browser.
     let seen = browser::check();
     tally.add(&seen.tally);
     if seen.tally.failed == 0 {
-        note("browser", seen.outcome, &mut failed);
+        note_failure("browser", seen.outcome, &mut failed);
     }
-    note("torture", torture::run(), &mut failed);
+    note_failure("torture", torture::run(), &mut failed);
 
     for (name, why) in &failed {
         eprintln!("{name}: FAILED: {why}");
@@ -37,7 +37,7 @@ pub fn run() -> ExitCode {
     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn note(name: &'static str, outcome: Outcome, failed: &mut Vec<(&'static str, String)>) {
+fn note_failure(name: &'static str, outcome: XtaskResult, failed: &mut Vec<(&'static str, String)>) {
     if let Err(why) = outcome {
         failed.push((name, why));
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Outcome;
+use crate::XtaskResult;
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
@@ -20,7 +20,7 @@ pub fn cargo(args: &[&str]) -> Command {
 }
 
 /// Runs cargo with its output shown.
-pub fn run_cargo(args: &[&str]) -> Outcome {
+pub fn run_cargo(args: &[&str]) -> XtaskResult {
     eprintln!("$ cargo {}", args.join(" "));
     let status = cargo(args).status().map_err(|why| format!("cargo does not start: {why}"))?;
     if status.success() { Ok(()) } else { Err(format!("`cargo {}` failed", args.join(" "))) }

@@ -5,11 +5,11 @@
 
 use std::process::Stdio;
 
-use crate::Outcome;
+use crate::XtaskResult;
 use crate::command::{cargo, run_cargo};
 
 /// Runs `cargo deny check`, or says loudly that it did not.
-pub fn run() -> Outcome {
+pub fn run() -> XtaskResult {
     if is_missing() {
         eprintln!("deny: SKIPPED, advisories were not checked: cargo-deny is not installed");
         eprintln!("deny: to have it, `cargo install cargo-deny --locked`");

@@ -15,7 +15,7 @@ mod ui;
 use std::process::ExitCode;
 
 /// How a chore ended; the error is a sentence for the person who ran it.
-type Outcome = Result<(), String>;
+type XtaskResult = Result<(), String>;
 
 const USAGE: &str = "\
 cargo xtask check          format and lints, as CI does
@@ -33,20 +33,20 @@ fn main() -> ExitCode {
     let chore = args.next();
     let rest: Vec<String> = args.collect();
     match (chore.as_deref(), rest.is_empty()) {
-        (Some("check"), true) => end(check::run()),
-        (Some("tidy"), true) => end(tidy::run()),
-        (Some("deny"), true) => end(deny::run()),
+        (Some("check"), true) => exit_code(check::run()),
+        (Some("tidy"), true) => exit_code(tidy::run()),
+        (Some("deny"), true) => exit_code(deny::run()),
         (Some("test"), _) => test::run(&rest),
-        (Some("torture"), true) => end(torture::run()),
-        (Some("ui"), true) => end(ui::build()),
-        (Some("ui"), false) if rest == ["--check"] => end(ui::check()),
-        (Some("browser"), true) => end(browser::run()),
+        (Some("torture"), true) => exit_code(torture::run()),
+        (Some("ui"), true) => exit_code(ui::build()),
+        (Some("ui"), false) if rest == ["--check"] => exit_code(ui::check()),
+        (Some("browser"), true) => exit_code(browser::run()),
         (Some("ci"), true) => ci::run(),
-        _ => end(Err(USAGE.to_string())),
+        _ => exit_code(Err(USAGE.to_string())),
     }
 }
 
-fn end(outcome: Outcome) -> ExitCode {
+fn exit_code(outcome: XtaskResult) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

@@ -7,12 +7,12 @@ use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Outcome;
+use crate::XtaskResult;
 use crate::command::{cargo, root};
 
 /// Results of many test programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct TestTally {
     /// Tests that ran and held.
     pub passed: u64,
     /// Tests that ran and did not hold.
@@ -21,7 +21,7 @@ pub struct Tally {
     pub skipped: u64,
 }
 
-impl Tally {
+impl TestTally {
     /// Adds the results of `more`.
     pub fn add(&mut self, more: &Self) {
         self.passed += more.passed;
@@ -37,17 +37,17 @@ impl Tally {
 }
 
 /// What a run of the tests led to.
-pub struct Tested {
+pub struct TestRun {
     /// The sum.
-    pub tally: Tally,
+    pub tally: TestTally,
     /// Whether cargo was content. It is not when a test program does not build, which no tally shows.
-    pub outcome: Outcome,
+    pub outcome: XtaskResult,
 }
 
 /// Runs the tests and ends with the sum. `args` go to `cargo test`.
 pub fn run(args: &[String]) -> ExitCode {
     let began = Instant::now();
-    let Tested { tally, outcome } = tally(args);
+    let TestRun { tally, outcome } = run_and_count(args);
     if let Err(why) = &outcome {
         eprintln!("test: FAILED: {why}");
     }
@@ -56,21 +56,21 @@ pub fn run(args: &[String]) -> ExitCode {
 }
 
 /// Runs the tests and sums what they print.
-pub fn tally(args: &[String]) -> Tested {
-    let mut sum = Sum::default();
-    let outcome = watch(&arguments(args), |line| {
-        if sum.take(line) == Shown::Yes {
+pub fn run_and_count(args: &[String]) -> TestRun {
+    let mut sum = TestOutputCounter::default();
+    let outcome = run_and_read_lines(&cargo_test_arguments(args), |line| {
+        if sum.read_line(line) == LineVisibility::Shown {
             println!("{line}");
         }
     });
-    Tested { tally: sum.tally, outcome }
+    TestRun { tally: sum.tally, outcome }
 }
 
 /// What the program that people get is built with, and a plain `cargo build` is not, because it is about a hundred crates.
-pub const SHIPPED: &str = "doran/python,doran-agents/python";
+pub const SHIPPED_FEATURES: &str = "doran/python,doran-agents/python";
 
 /// All packages unless some are named; everything runs even when an early program fails.
-fn arguments(args: &[String]) -> Vec<String> {
+fn cargo_test_arguments(args: &[String]) -> Vec<String> {
     let (own, theirs) = match args.iter().position(|arg| arg == "--") {
         Some(at) => (&args[..at], &args[at + 1..]),
         None => (args, &[][..]),
@@ -78,7 +78,7 @@ fn arguments(args: &[String]) -> Vec<String> {
     let named = own.iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
     let mut all: Vec<String> = ["test", "--locked", "--no-fail-fast"].map(String::from).to_vec();
     if !named {
-        all.extend(["--workspace", "--features", SHIPPED].map(String::from));
+        all.extend(["--workspace", "--features", SHIPPED_FEATURES].map(String::from));
     }
     all.extend_from_slice(own);
     all.extend(["--", "--show-output"].map(String::from));
@@ -92,7 +92,7 @@ fn eval_data() -> Option<(&'static str, std::path::PathBuf)> {
     (std::env::var_os("DORAN_EVAL_DATA").is_none() && beside.is_dir()).then_some(("DORAN_EVAL_DATA", beside))
 }
 
-fn watch(args: &[String], mut see: impl FnMut(&str)) -> Outcome {
+fn run_and_read_lines(args: &[String], mut see: impl FnMut(&str)) -> XtaskResult {
     eprintln!("$ cargo {}", args.join(" "));
     let mut child = cargo(&[])
         .args(args)
@@ -112,56 +112,56 @@ fn watch(args: &[String], mut see: impl FnMut(&str)) -> Outcome {
 
 /// Whether a line is worth a reader's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
-    Yes,
-    No,
+enum LineVisibility {
+    Shown,
+    Hidden,
 }
 
 /// Reads the output of test programs line by line.
 #[derive(Debug, Default)]
-struct Sum {
-    tally: Tally,
+struct TestOutputCounter {
+    tally: TestTally,
     /// Inside the output of tests that passed, which is asked for only to find skipped ones.
     in_successes: bool,
     /// Tests of the current program that said they were skipped.
-    said_skipped: u64,
+    announced_skips: u64,
 }
 
-impl Sum {
-    fn take(&mut self, line: &str) -> Shown {
+impl TestOutputCounter {
+    fn read_line(&mut self, line: &str) -> LineVisibility {
         if line == "successes:" {
             self.in_successes = true;
-            return Shown::No;
+            return LineVisibility::Hidden;
         }
         if line == "failures:" {
             self.in_successes = false;
         }
-        if let Some(found) = result_line(line) {
-            let said = self.said_skipped.min(found.passed);
-            self.tally.add(&Tally {
+        if let Some(found) = parse_result_line(line) {
+            let said = self.announced_skips.min(found.passed);
+            self.tally.add(&TestTally {
                 passed: found.passed - said,
                 failed: found.failed,
                 skipped: found.skipped + said,
             });
             self.in_successes = false;
-            self.said_skipped = 0;
-            return Shown::Yes;
+            self.announced_skips = 0;
+            return LineVisibility::Shown;
         }
         if !self.in_successes {
-            return Shown::Yes;
+            return LineVisibility::Shown;
         }
         if line.starts_with("SKIPPED:") {
-            self.said_skipped += 1;
-            return Shown::Yes;
+            self.announced_skips += 1;
+            return LineVisibility::Shown;
         }
-        Shown::No
+        LineVisibility::Hidden
     }
 }
 
 /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s`.
-fn result_line(line: &str) -> Option<Tally> {
+fn parse_result_line(line: &str) -> Option<TestTally> {
     let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
-    let mut tally = Tally::default();
+    let mut tally = TestTally::default();
     for part in counts.split("; ") {
         match part.split_once(' ') {
             Some((count, "passed")) => tally.passed = count.parse().ok()?,
@@ -178,9 +178,10 @@ mod tests {
     use super::*;
 
     fn check(output: &str, expected: &str, shown: &str) {
-        let mut sum = Sum::default();
-        let seen: Vec<&str> = output.lines().filter(|line| sum.take(line) == Shown::Yes).collect();
-        let Tally { passed, failed, skipped } = sum.tally;
+        let mut sum = TestOutputCounter::default();
+        let seen: Vec<&str> =
+            output.lines().filter(|line| sum.read_line(line) == LineVisibility::Shown).collect();
+        let TestTally { passed, failed, skipped } = sum.tally;
         assert_eq!(format!("{passed} {failed} {skipped}"), expected);
         assert_eq!(seen.join("\n"), shown);
     }
@@ -209,7 +210,9 @@ mod tests {
 
     #[test]
     fn naming_a_package_leaves_the_others_alone() {
-        let args = |words: &str| arguments(&words.split(' ').map(String::from).collect::<Vec<_>>()).join(" ");
+        let args = |words: &str| {
+            cargo_test_arguments(&words.split(' ').map(String::from).collect::<Vec<_>>()).join(" ")
+        };
         assert_eq!(args("-p doran-store"), "test --locked --no-fail-fast -p doran-store -- --show-output");
         assert_eq!(
             args("a_law -- --ignored"),
@@ -219,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_closing_line_counts_minutes() {
-        let tally = Tally { passed: 12, failed: 0, skipped: 1 };
+        let tally = TestTally { passed: 12, failed: 0, skipped: 1 };
         assert_eq!(tally.closing_line(Duration::from_secs(90)), "12 passed, 0 failed, 1 skipped (1.5 min)");
     }
 }

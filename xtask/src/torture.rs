@@ -1,10 +1,10 @@
 //! The short version of the tortures, for every change. The long ones are `./x torture NAME`.
 
-use crate::Outcome;
+use crate::XtaskResult;
 use crate::command::run_cargo;
 
 /// Every torture, kept short.
-pub fn run() -> Outcome {
+pub fn run() -> XtaskResult {
     run_cargo(&[
         "run",
         "--quiet",

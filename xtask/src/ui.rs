@@ -8,36 +8,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Outcome;
+use crate::XtaskResult;
 use crate::command::root;
 
 /// The oldest Node.js that the build tools run on.
-const NODE: (u32, u32) = (20, 19);
+const MIN_NODE_VERSION: (u32, u32) = (20, 19);
 
 /// Builds the page into `dist`.
-pub fn build() -> Outcome {
-    if let Some(why) = missing() {
+pub fn build() -> XtaskResult {
+    if let Some(why) = missing_requirement() {
         return Err(format!("ui: {why}"));
     }
-    npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"])?;
-    npm(&["run", "check"])?;
-    npm(&["run", "build"])
+    run_npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"])?;
+    run_npm(&["run", "check"])?;
+    run_npm(&["run", "build"])
 }
 
 /// Type-checks and tests the page, builds it elsewhere and compares, or says loudly that it did not.
-pub fn check() -> Outcome {
-    if let Some(why) = missing() {
+pub fn check() -> XtaskResult {
+    if let Some(why) = missing_requirement() {
         return skip(&why);
     }
-    let install = npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    let install = run_npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
     if install.is_err() {
         return skip("`npm ci` cannot fetch the build tools");
     }
-    npm(&["run", "check"])?;
-    npm(&["test"])?;
+    run_npm(&["run", "check"])?;
+    run_npm(&["test"])?;
     let again = root().join("target").join("ui-dist");
-    npm(&["run", "build", "--", "--emptyOutDir", "--outDir", &again.to_string_lossy()])?;
-    let differing = differing(&read(&directory().join("dist"))?, &read(&again)?);
+    run_npm(&["run", "build", "--", "--emptyOutDir", "--outDir", &again.to_string_lossy()])?;
+    let differing = differing_files(&read_directory(&ui_directory().join("dist"))?, &read_directory(&again)?);
     if differing.is_empty() {
         eprintln!("ui: ok, the page builds to the bytes that are kept");
         return Ok(());
@@ -48,48 +48,51 @@ pub fn check() -> Outcome {
     ))
 }
 
-fn skip(why: &str) -> Outcome {
+fn skip(why: &str) -> XtaskResult {
     if std::env::var_os("DORAN_REQUIRE_PARTS").is_some() {
         return Err(format!("ui: {why}"));
     }
     eprintln!("ui: SKIPPED, the page was not built again: {why}");
     eprintln!(
         "ui: 웹 페이지를 다시 빌드해 보지 않았습니다. Node.js {}.{} 이상이 필요합니다.",
-        NODE.0, NODE.1
+        MIN_NODE_VERSION.0, MIN_NODE_VERSION.1
     );
     Ok(())
 }
 
 /// What stands in the way of building, if anything.
-fn missing() -> Option<String> {
+fn missing_requirement() -> Option<String> {
     let Ok(output) = Command::new("node").arg("--version").stderr(Stdio::null()).output() else {
         return Some("Node.js is not installed".to_string());
     };
     let version = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    match fits(&version) {
+    match is_new_enough(&version) {
         true => None,
-        false => Some(format!("Node.js {}.{} or newer is needed, this is `{version}`", NODE.0, NODE.1)),
+        false => Some(format!(
+            "Node.js {}.{} or newer is needed, this is `{version}`",
+            MIN_NODE_VERSION.0, MIN_NODE_VERSION.1
+        )),
     }
 }
 
 /// Whether a version, as `node --version` says it, is new enough.
-fn fits(version: &str) -> bool {
+fn is_new_enough(version: &str) -> bool {
     let mut parts = version.trim_start_matches('v').split('.').map(str::parse::<u32>);
     match (parts.next(), parts.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= NODE,
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= MIN_NODE_VERSION,
         _ => false,
     }
 }
 
-fn directory() -> PathBuf {
+fn ui_directory() -> PathBuf {
     root().join("crates").join("server").join("ui")
 }
 
-fn npm(args: &[&str]) -> Outcome {
+fn run_npm(args: &[&str]) -> XtaskResult {
     eprintln!("$ npm {}", args.join(" "));
     let program = if cfg!(windows) { "npm.cmd" } else { "npm" };
     let status = Command::new(program)
-        .current_dir(directory())
+        .current_dir(ui_directory())
         .args(args)
         .status()
         .map_err(|why| format!("npm does not start: {why}"))?;
@@ -97,7 +100,7 @@ fn npm(args: &[&str]) -> Outcome {
 }
 
 /// The files of a directory by name.
-fn read(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+fn read_directory(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let wrong = |why: std::io::Error| format!("{}: {why}", directory.display());
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(directory).map_err(wrong)? {
@@ -109,7 +112,7 @@ fn read(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
 }
 
 /// Names of files that only one has, or that differ.
-fn differing(left: &BTreeMap<String, Vec<u8>>, right: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+fn differing_files(left: &BTreeMap<String, Vec<u8>>, right: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let mut names: Vec<String> = left.keys().chain(right.keys()).cloned().collect();
     names.sort();
     names.dedup();
@@ -124,10 +127,10 @@ mod tests {
     #[test]
     fn only_a_new_enough_node_is_used() {
         for version in ["v20.19.0", "v22.1.3", "v100.0.0"] {
-            assert!(fits(version), "{version}");
+            assert!(is_new_enough(version), "{version}");
         }
         for version in ["v20.18.9", "v18.20.0", "", "node", "v20"] {
-            assert!(!fits(version), "{version}");
+            assert!(!is_new_enough(version), "{version}");
         }
     }
 
@@ -137,7 +140,7 @@ mod tests {
             list.iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())).collect()
         };
         let kept = files(&[("a", "1"), ("b", "2"), ("c", "3")]);
-        assert_eq!(differing(&kept, &files(&[("a", "1"), ("b", "x"), ("d", "4")])), ["b", "c", "d"]);
-        assert!(differing(&kept, &kept).is_empty());
+        assert_eq!(differing_files(&kept, &files(&[("a", "1"), ("b", "x"), ("d", "4")])), ["b", "c", "d"]);
+        assert!(differing_files(&kept, &kept).is_empty());
     }
 }

@@ -2,36 +2,38 @@
 //! its own codes; here they are only looked up, so that runs of the past are told as well.
 
 use doran_engine::{NodeError, failure};
-pub use doran_llm::Advice;
-use doran_llm::Fault;
+pub use doran_llm::ModelErrorAdvice;
+use doran_llm::ModelErrorKind;
 
 use crate::retrieval::RetrieveError;
 
 /// The code of a run that was given no question.
-const NOTHING_ASKED: &str = "nothing_asked";
+const NO_QUESTION_CODE: &str = "nothing_asked";
 
 /// What a person can do about a run that failed with this code. A code that nobody knows is told plainly.
-pub fn advice(code: &str) -> Advice {
-    let of_engine = |code| failure::advice(code).map(|failure::Advice { ko, en }| Advice { ko, en });
-    Fault::of_failure(code)
-        .map(Fault::advice)
+pub fn advice(code: &str) -> ModelErrorAdvice {
+    let of_engine = |code| {
+        failure::failure_advice(code).map(|failure::FailureAdvice { ko, en }| ModelErrorAdvice { ko, en })
+    };
+    ModelErrorKind::from_failure_code(code)
+        .map(ModelErrorKind::advice)
         .or_else(|| RetrieveError::advice(code))
-        .or_else(|| own(code))
+        .or_else(|| agent_advice(code))
         .or_else(|| of_engine(code))
         .or_else(|| of_engine(failure::NODE_FAILED))
-        .unwrap_or(Advice { ko: "실행이 실패했습니다.", en: "The run failed." })
+        .unwrap_or(ModelErrorAdvice { ko: "실행이 실패했습니다.", en: "The run failed." })
 }
 
-fn own(code: &str) -> Option<Advice> {
-    (code == NOTHING_ASKED).then_some(Advice {
+fn agent_advice(code: &str) -> Option<ModelErrorAdvice> {
+    (code == NO_QUESTION_CODE).then_some(ModelErrorAdvice {
         ko: "질문이 없습니다. 물어볼 말을 적어 보내세요.",
         en: "Nothing was asked. Write a question and send it.",
     })
 }
 
 /// The error of a node that finds no question.
-pub(crate) fn nothing_asked() -> NodeError {
-    NodeError::permanent("nothing was asked").with_code(NOTHING_ASKED)
+pub(crate) fn no_question_error() -> NodeError {
+    NodeError::permanent("nothing was asked").with_code(NO_QUESTION_CODE)
 }
 
 #[cfg(test)]
@@ -43,7 +45,7 @@ mod tests {
         let plain = advice(failure::NODE_FAILED);
         assert_eq!(advice("of_a_later_version"), plain);
         assert_eq!(advice(""), plain);
-        for known in ["model_empty", "index_stale", NOTHING_ASKED, failure::TIMEOUT] {
+        for known in ["model_empty", "index_stale", NO_QUESTION_CODE, failure::TIMEOUT] {
             assert_ne!(advice(known), plain, "{known}");
         }
         // A limit of the run and a limit of an answer are two things.

@@ -4,25 +4,25 @@
 use std::collections::HashMap;
 
 use doran_engine::ThreadKey;
-use doran_engine::log::{Body, TaskDone};
-use doran_engine::state::{Change, Changes};
-use doran_engine::store::{Entry, Seq, Store, StoreError};
-use doran_llm::{Message, MessageId, Part, Role};
+use doran_engine::log::{EntryBody, StoredTaskResult};
+use doran_engine::state::{ItemChange, ItemChanges};
+use doran_engine::store::{LogEntry, Seq, Store, StoreError};
+use doran_llm::{Message, MessageId, MessagePart, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::cited::Cited;
-use crate::source::Source;
+use crate::citation_numbering::CitationNumbering;
+use crate::source::AnswerSource;
 
 /// Entries read in one go.
-const PAGE: usize = 256;
+const ENTRIES_PER_PAGE: usize = 256;
 
 /// A message as it was said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Said {
+pub struct HistoryMessage {
     /// The message.
     pub message: Message,
     /// What it rests on.
-    pub sources: Vec<Source>,
+    pub sources: Vec<AnswerSource>,
     /// The run it belongs to.
     pub run: Option<String>,
     /// The entry of the log that holds it.
@@ -31,19 +31,19 @@ pub struct Said {
     pub at: i64,
 }
 
-impl Said {
+impl HistoryMessage {
     /// The message with its sources counted as people count them: from 1, as its words name them.
     #[must_use]
-    pub fn counted(mut self) -> Self {
-        let mut cited = Cited::default();
-        cited.learn(self.sources.iter().map(|source| source.number));
+    pub fn with_renumbered_sources(mut self) -> Self {
+        let mut cited = CitationNumbering::default();
+        cited.add_source_numbers(self.sources.iter().map(|source| source.number));
         for part in &mut self.message.parts {
-            if let Part::Text { text, .. } = part {
-                let counted = cited.pass(text);
-                *text = counted + &cited.rest();
+            if let MessagePart::Text { text, .. } = part {
+                let counted = cited.push_text(text);
+                *text = counted + &cited.take_pending();
             }
         }
-        self.sources = cited.counted(&self.sources);
+        self.sources = cited.renumber_sources(&self.sources);
         self
     }
 }
@@ -51,19 +51,21 @@ impl Said {
 /// What an update of any agent says: the part that all of them share.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Update {
-    messages: Option<Changes<Message>>,
-    sources: Vec<Source>,
+struct SharedAgentUpdate {
+    messages: Option<ItemChanges<Message>>,
+    sources: Vec<AnswerSource>,
 }
 
 /// The messages and sources that the update of a node, or the input of a run, brings.
-pub fn said_in(update: &serde_json::Value) -> Result<Vec<(Message, Vec<Source>)>, serde_json::Error> {
-    let Update { messages, sources } = Update::deserialize(update)?;
+pub fn messages_in_update(
+    update: &serde_json::Value,
+) -> Result<Vec<(Message, Vec<AnswerSource>)>, serde_json::Error> {
+    let SharedAgentUpdate { messages, sources } = SharedAgentUpdate::deserialize(update)?;
     let put = messages.into_iter().flat_map(|changes| changes.0).filter_map(|change| match change {
-        Change::Put(message) => Some(message),
-        Change::Remove(_) | Change::Clear => None,
+        ItemChange::Put(message) => Some(message),
+        ItemChange::Remove(_) | ItemChange::Clear => None,
     });
-    let mut said: Vec<(Message, Vec<Source>)> = put.map(|message| (message, Vec::new())).collect();
+    let mut said: Vec<(Message, Vec<AnswerSource>)> = put.map(|message| (message, Vec::new())).collect();
     if let Some((_, last)) = said.last_mut() {
         *last = sources;
     }
@@ -71,20 +73,20 @@ pub fn said_in(update: &serde_json::Value) -> Result<Vec<(Message, Vec<Source>)>
 }
 
 /// The words that the agent says in the update of a node, one reply after the other.
-pub fn replies_in(update: &serde_json::Value) -> Result<String, serde_json::Error> {
-    let said = said_in(update)?;
+pub fn assistant_text_in_update(update: &serde_json::Value) -> Result<String, serde_json::Error> {
+    let said = messages_in_update(update)?;
     let replies = said.iter().map(|(message, _)| message).filter(|message| message.role == Role::Assistant);
     Ok(replies.map(Message::text).collect())
 }
 
 /// All that was said on a thread, along the branch that leads to its newest entry.
-pub async fn read(store: &dyn Store, thread: &ThreadKey) -> Result<Vec<Said>, StoreError> {
+pub async fn read_history(store: &dyn Store, thread: &ThreadKey) -> Result<Vec<HistoryMessage>, StoreError> {
     let mut entries = Vec::new();
     loop {
-        let after = entries.last().map_or(0, |last: &Entry| last.seq);
-        let page = store.entries(thread, after, PAGE).await?;
+        let after = entries.last().map_or(0, |last: &LogEntry| last.seq);
+        let page = store.entries(thread, after, ENTRIES_PER_PAGE).await?;
         if page.is_empty() {
-            return messages(&entries);
+            return messages_from_entries(&entries);
         }
         entries.extend(page);
     }
@@ -94,17 +96,18 @@ pub async fn read(store: &dyn Store, thread: &ThreadKey) -> Result<Vec<Said>, St
 ///
 /// Nodes change the working messages: they shorten and remove. None of that unsays a word. Only a person who edits the
 /// thread does.
-pub fn messages(entries: &[Entry]) -> Result<Vec<Said>, StoreError> {
-    let mut said = Conversation::default();
-    for entry in branch(entries) {
-        said.take(entry).map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
+pub fn messages_from_entries(entries: &[LogEntry]) -> Result<Vec<HistoryMessage>, StoreError> {
+    let mut said = HistoryBuilder::default();
+    for entry in newest_branch(entries) {
+        said.apply_entry(entry)
+            .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
     }
     Ok(said.messages)
 }
 
 /// The entries that lead to the newest one.
-fn branch(entries: &[Entry]) -> Vec<&Entry> {
-    let by_seq: HashMap<Seq, &Entry> = entries.iter().map(|entry| (entry.seq, entry)).collect();
+fn newest_branch(entries: &[LogEntry]) -> Vec<&LogEntry> {
+    let by_seq: HashMap<Seq, &LogEntry> = entries.iter().map(|entry| (entry.seq, entry)).collect();
     let mut branch = Vec::new();
     let mut next = entries.last();
     while let Some(entry) = next {
@@ -117,58 +120,63 @@ fn branch(entries: &[Entry]) -> Vec<&Entry> {
 
 /// Who changes messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+enum ChangeAuthor {
     Node,
     Person,
 }
 
 #[derive(Default)]
-struct Conversation {
-    messages: Vec<Said>,
-    places: HashMap<MessageId, usize>,
+struct HistoryBuilder {
+    messages: Vec<HistoryMessage>,
+    index_by_id: HashMap<MessageId, usize>,
 }
 
-impl Conversation {
-    fn take(&mut self, entry: &Entry) -> Result<(), serde_json::Error> {
-        match entry.read()? {
-            Body::Started(started) => {
+impl HistoryBuilder {
+    fn apply_entry(&mut self, entry: &LogEntry) -> Result<(), serde_json::Error> {
+        match entry.parse_body()? {
+            EntryBody::Started(started) => {
                 if let Some(update) = &started.update {
-                    self.fold(entry, update.get(), By::Node)?;
+                    self.apply_update(entry, update.get(), ChangeAuthor::Node)?;
                 }
             }
-            Body::Step(step) => {
-                for TaskDone { update, .. } in &step.tasks {
-                    self.fold(entry, update.get(), By::Node)?;
+            EntryBody::Step(step) => {
+                for StoredTaskResult { update, .. } in &step.tasks {
+                    self.apply_update(entry, update.get(), ChangeAuthor::Node)?;
                 }
             }
-            Body::Edited(edited) => {
+            EntryBody::Edited(edited) => {
                 if let Some(update) = &edited.update {
-                    self.fold(entry, update.get(), By::Person)?;
+                    self.apply_update(entry, update.get(), ChangeAuthor::Person)?;
                 }
                 if let Some(state) = &edited.state {
-                    self.set(entry, state.get())?;
+                    self.apply_state(entry, state.get())?;
                 }
             }
-            Body::Inner(_)
-            | Body::Paused(_)
-            | Body::Resumed(_)
-            | Body::Restarted(_)
-            | Body::Finished
-            | Body::Failed(_)
-            | Body::Cancelled(_) => {}
+            EntryBody::Inner(_)
+            | EntryBody::Paused(_)
+            | EntryBody::Resumed(_)
+            | EntryBody::Restarted(_)
+            | EntryBody::Finished
+            | EntryBody::Failed(_)
+            | EntryBody::Cancelled(_) => {}
         }
         Ok(())
     }
 
-    fn fold(&mut self, entry: &Entry, update: &str, by: By) -> Result<(), serde_json::Error> {
-        let Update { messages, sources } = serde_json::from_str(update)?;
+    fn apply_update(
+        &mut self,
+        entry: &LogEntry,
+        update: &str,
+        by: ChangeAuthor,
+    ) -> Result<(), serde_json::Error> {
+        let SharedAgentUpdate { messages, sources } = serde_json::from_str(update)?;
         let mut newest = None;
         for change in messages.into_iter().flat_map(|changes| changes.0) {
             match change {
-                Change::Put(message) => newest = self.put(entry, message, by).or(newest),
-                Change::Remove(id) if by == By::Person => self.remove(&MessageId::new(id)),
-                Change::Clear if by == By::Person => *self = Self::default(),
-                Change::Remove(_) | Change::Clear => {}
+                ItemChange::Put(message) => newest = self.put(entry, message, by).or(newest),
+                ItemChange::Remove(id) if by == ChangeAuthor::Person => self.remove(&MessageId::new(id)),
+                ItemChange::Clear if by == ChangeAuthor::Person => *self = Self::default(),
+                ItemChange::Remove(_) | ItemChange::Clear => {}
             }
         }
         if let Some(place) = newest
@@ -181,31 +189,37 @@ impl Conversation {
 
     /// The messages of a state that somebody wrote: new wordings count, and nothing that it lacks is unsaid, because
     /// a state never holds all of a long conversation.
-    fn set(&mut self, entry: &Entry, state: &str) -> Result<(), serde_json::Error> {
+    fn apply_state(&mut self, entry: &LogEntry, state: &str) -> Result<(), serde_json::Error> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Held {
+        struct StateMessages {
             messages: Vec<Message>,
         }
-        for message in serde_json::from_str::<Held>(state)?.messages {
-            self.put(entry, message, By::Person);
+        for message in serde_json::from_str::<StateMessages>(state)?.messages {
+            self.put(entry, message, ChangeAuthor::Person);
         }
         Ok(())
     }
 
-    fn put(&mut self, entry: &Entry, message: Message, by: By) -> Option<usize> {
-        match self.places.get(&message.id).copied() {
+    fn put(&mut self, entry: &LogEntry, message: Message, by: ChangeAuthor) -> Option<usize> {
+        match self.index_by_id.get(&message.id).copied() {
             Some(place) => {
-                if by == By::Person {
+                if by == ChangeAuthor::Person {
                     self.messages[place].message = message;
                 }
                 None
             }
             None => {
                 let place = self.messages.len();
-                self.places.insert(message.id.clone(), place);
+                self.index_by_id.insert(message.id.clone(), place);
                 let run = entry.run.map(|run| run.to_string());
-                self.messages.push(Said { message, sources: Vec::new(), run, seq: entry.seq, at: entry.at });
+                self.messages.push(HistoryMessage {
+                    message,
+                    sources: Vec::new(),
+                    run,
+                    seq: entry.seq,
+                    at: entry.at,
+                });
                 Some(place)
             }
         }
@@ -213,7 +227,7 @@ impl Conversation {
 
     fn remove(&mut self, id: &MessageId) {
         self.messages.retain(|said| said.message.id != *id);
-        self.places =
+        self.index_by_id =
             self.messages.iter().enumerate().map(|(at, said)| (said.message.id.clone(), at)).collect();
     }
 }

@@ -1,12 +1,12 @@
 //! Which language a person writes. Decided by their words alone, so that the same words always get the same prompts.
 
-pub use crate::tools::Language;
+pub use crate::tools::UserLanguage;
 
-impl Language {
+impl UserLanguage {
     /// The language of a text; none where it has no words of either, such as `123 * 456`.
     ///
     /// Korean sentences often hold Latin names and English ones rarely hold Hangul, so Hangul counts double.
-    pub fn of(text: &str) -> Option<Self> {
+    pub fn detect(text: &str) -> Option<Self> {
         let hangul = text.chars().filter(|char| is_hangul(*char)).count();
         let latin = text.chars().filter(char::is_ascii_alphabetic).count();
         match (hangul, latin) {
@@ -17,8 +17,8 @@ impl Language {
     }
 
     /// The language of the newest text that has one; Korean where none has.
-    pub fn of_newest<'a>(newest_first: impl IntoIterator<Item = &'a str>) -> Self {
-        newest_first.into_iter().find_map(Self::of).unwrap_or_default()
+    pub fn detect_newest<'a>(newest_first: impl IntoIterator<Item = &'a str>) -> Self {
+        newest_first.into_iter().find_map(Self::detect).unwrap_or_default()
     }
 
     /// Its name in settings and file names.
@@ -38,17 +38,17 @@ mod tests {
     #[test]
     fn the_words_decide() {
         for (text, language) in [
-            ("안녕하세요", Some(Language::Ko)),
-            ("Hello there", Some(Language::En)),
-            ("API key 어디에 있어?", Some(Language::Ko)),
-            ("What does 제5조 say about payment?", Some(Language::En)),
-            ("ㅋㅋ", Some(Language::Ko)),
+            ("안녕하세요", Some(UserLanguage::Ko)),
+            ("Hello there", Some(UserLanguage::En)),
+            ("API key 어디에 있어?", Some(UserLanguage::Ko)),
+            ("What does 제5조 say about payment?", Some(UserLanguage::En)),
+            ("ㅋㅋ", Some(UserLanguage::Ko)),
             ("123 * 456", None),
             ("", None),
         ] {
-            assert_eq!(Language::of(text), language, "{text}");
+            assert_eq!(UserLanguage::detect(text), language, "{text}");
         }
-        assert_eq!(Language::of_newest(["12 + 3", "thanks", "안녕"]), Language::En);
-        assert_eq!(Language::of_newest([]), Language::Ko);
+        assert_eq!(UserLanguage::detect_newest(["12 + 3", "thanks", "안녕"]), UserLanguage::En);
+        assert_eq!(UserLanguage::detect_newest([]), UserLanguage::Ko);
     }
 }

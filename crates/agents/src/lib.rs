@@ -6,7 +6,7 @@
 //! threads are kept, is decided elsewhere.
 
 pub mod agents;
-mod cited;
+mod citation_numbering;
 pub mod described;
 pub mod eval;
 pub mod failure;
@@ -22,14 +22,17 @@ mod state;
 mod summaries;
 pub mod tools;
 
-pub use agents::{Agent, AgentError, AskOptions, Earlier, Parts, Starters, Turn, all};
-pub use cited::Cited;
-pub use doran_llm::{About, Kind as ModelKind};
+pub use agents::{
+    Agent, AgentError, AgentParts, AgentTurn, AskOptions, EarlierMessage, StarterQuestions,
+    build_default_agents,
+};
+pub use citation_numbering::CitationNumbering;
+pub use doran_llm::{ModelInfo, ModelKind};
 pub use doran_retrieval as retrieval;
-pub use language::Language;
-pub use nodes::{Models, Rewriting};
+pub use language::UserLanguage;
+pub use nodes::{Models, QueryRewriting};
 pub use prompt::PromptError;
-pub use settings::{AgentSettings, PersistenceMode, Settings, build};
-pub use source::{Source, SourceKind};
-pub use state::{ByMessageId, Progress};
+pub use settings::{AgentSettings, PersistenceMode, Settings, build_agents};
+pub use source::{AnswerSource, AnswerSourceKind};
+pub use state::{ByMessageId, TurnProgress};
 pub use summaries::Summaries;

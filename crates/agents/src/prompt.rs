@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use minijinja::value::Value;
 use minijinja::{Environment, UndefinedBehavior, context};
 
-use crate::language::Language;
+use crate::language::UserLanguage;
 
 /// A prompt: its name, its text in both languages, and the slots it may use.
-struct Known {
+struct PromptTemplate {
     name: &'static str,
     ko: &'static str,
     en: &'static str,
@@ -19,7 +19,7 @@ struct Known {
 
 macro_rules! known {
     ($($name:literal: [$($slot:literal),*];)*) => {
-        &[$(Known {
+        &[$(PromptTemplate {
             name: $name,
             ko: include_str!(concat!("../prompts/ko/", $name, ".md")),
             en: include_str!(concat!("../prompts/en/", $name, ".md")),
@@ -28,7 +28,7 @@ macro_rules! known {
     };
 }
 
-const KNOWN: &[Known] = known! {
+const PROMPT_TEMPLATES: &[PromptTemplate] = known! {
     "router": [];
     "assistant": ["summaries"];
     "summary": [];
@@ -84,124 +84,132 @@ pub(crate) struct Prompts {
 impl Prompts {
     /// The prompts that come with the program, with some of them written anew: `assistant` in both languages, or
     /// `ko/assistant` in one.
-    pub(crate) fn with(written: &BTreeMap<String, String>) -> Result<Self, PromptError> {
+    pub(crate) fn with_overrides(written: &BTreeMap<String, String>) -> Result<Self, PromptError> {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
-        for known in KNOWN {
-            add(&mut templates, known, Language::Ko, known.ko)?;
-            add(&mut templates, known, Language::En, known.en)?;
+        for known in PROMPT_TEMPLATES {
+            add_template(&mut templates, known, UserLanguage::Ko, known.ko)?;
+            add_template(&mut templates, known, UserLanguage::En, known.en)?;
         }
         for (name, text) in written {
-            let (languages, bare): (&[Language], &str) = match name.split_once('/') {
-                Some(("ko", bare)) => (&[Language::Ko], bare),
-                Some(("en", bare)) => (&[Language::En], bare),
-                _ => (&[Language::Ko, Language::En], name),
+            let (languages, bare): (&[UserLanguage], &str) = match name.split_once('/') {
+                Some(("ko", bare)) => (&[UserLanguage::Ko], bare),
+                Some(("en", bare)) => (&[UserLanguage::En], bare),
+                _ => (&[UserLanguage::Ko, UserLanguage::En], name),
             };
-            let Some(known) = KNOWN.iter().find(|known| known.name == bare) else {
-                let known: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+            let Some(known) = PROMPT_TEMPLATES.iter().find(|known| known.name == bare) else {
+                let known: Vec<&str> = PROMPT_TEMPLATES.iter().map(|known| known.name).collect();
                 return Err(PromptError::Unknown { name: name.clone(), known: known.join(", ") });
             };
             for language in languages {
-                add(&mut templates, known, *language, text)?;
+                add_template(&mut templates, known, *language, text)?;
             }
         }
         Ok(Self { templates })
     }
 
-    pub(crate) fn router(&self, language: Language) -> Result<String, minijinja::Error> {
-        self.fill("router", language, context! {})
+    pub(crate) fn router(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
+        self.render("router", language, context! {})
     }
 
     /// The system text of the assistant with what was said before: the first two of the parts of its prompt.
     pub(crate) fn assistant(
         &self,
-        language: Language,
+        language: UserLanguage,
         summaries: &[String],
     ) -> Result<String, minijinja::Error> {
-        self.fill("assistant", language, context! { summaries => summaries.to_vec() })
+        self.render("assistant", language, context! { summaries => summaries.to_vec() })
     }
 
-    pub(crate) fn summary(&self, language: Language) -> Result<String, minijinja::Error> {
-        self.fill("summary", language, context! {})
+    pub(crate) fn summary(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
+        self.render("summary", language, context! {})
     }
 
-    pub(crate) fn react(&self, language: Language) -> Result<String, minijinja::Error> {
-        self.fill("react", language, context! {})
+    pub(crate) fn react(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
+        self.render("react", language, context! {})
     }
 
-    pub(crate) fn classify(&self, language: Language) -> Result<String, minijinja::Error> {
-        self.fill("classify", language, context! {})
+    pub(crate) fn classify(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
+        self.render("classify", language, context! {})
     }
 
     pub(crate) fn docqa(
         &self,
-        language: Language,
+        language: UserLanguage,
         kind: &str,
         summary: &str,
         tools: bool,
     ) -> Result<String, minijinja::Error> {
         let slots = context! { kind => kind.to_owned(), summary => summary.to_owned(), tools };
-        self.fill("docqa", language, slots)
+        self.render("docqa", language, slots)
     }
 
     pub(crate) fn condense(
         &self,
-        language: Language,
+        language: UserLanguage,
         summary: &str,
         most_tokens: usize,
     ) -> Result<String, minijinja::Error> {
         let summary = summary.to_owned();
         // A syllable of Hangul is three bytes, as a token of the estimate is.
         let most_letters = most_tokens;
-        self.fill("condense", language, context! { summary, most_tokens, most_letters })
+        self.render("condense", language, context! { summary, most_tokens, most_letters })
     }
 
-    pub(crate) fn scope(&self, language: Language, more: Vec<String>) -> Result<String, minijinja::Error> {
-        self.fill("scope", language, context! { more })
+    pub(crate) fn scope(
+        &self,
+        language: UserLanguage,
+        more: Vec<String>,
+    ) -> Result<String, minijinja::Error> {
+        self.render("scope", language, context! { more })
     }
 
-    pub(crate) fn previous(&self, language: Language) -> Result<String, minijinja::Error> {
-        self.fill("previous", language, context! {})
+    pub(crate) fn previous(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
+        self.render("previous", language, context! {})
     }
 
-    pub(crate) fn plan(&self, language: Language, plan: PlanPrompt) -> Result<String, minijinja::Error> {
-        let PlanPrompt { missing_info, proposed, done, explored, unexplored, more } = plan;
+    pub(crate) fn plan(
+        &self,
+        language: UserLanguage,
+        plan: PlanPromptVariables,
+    ) -> Result<String, minijinja::Error> {
+        let PlanPromptVariables { missing_info, proposed, done, explored, unexplored, more } = plan;
         let slots = context! { missing_info, proposed, done, explored, unexplored, more };
-        self.fill("plan", language, slots)
+        self.render("plan", language, slots)
     }
 
     pub(crate) fn evaluate(
         &self,
-        language: Language,
+        language: UserLanguage,
         explored: &[String],
         unexplored: &[String],
     ) -> Result<String, minijinja::Error> {
         let slots = context! { explored => explored.to_vec(), unexplored => unexplored.to_vec() };
-        self.fill("evaluate", language, slots)
+        self.render("evaluate", language, slots)
     }
 
     pub(crate) fn contract(
         &self,
-        language: Language,
+        language: UserLanguage,
         previous: bool,
         more: bool,
     ) -> Result<String, minijinja::Error> {
-        self.fill("contract", language, context! { previous, more })
+        self.render("contract", language, context! { previous, more })
     }
 
-    pub(crate) fn reword(&self, language: Language) -> Result<String, minijinja::Error> {
-        self.fill("reword", language, context! {})
+    pub(crate) fn reword(&self, language: UserLanguage) -> Result<String, minijinja::Error> {
+        self.render("reword", language, context! {})
     }
 
-    fn fill(&self, name: &str, language: Language, slots: Value) -> Result<String, minijinja::Error> {
-        let text = self.templates.get_template(&path(name, language))?.render(slots)?;
+    fn render(&self, name: &str, language: UserLanguage, slots: Value) -> Result<String, minijinja::Error> {
+        let text = self.templates.get_template(&template_path(name, language))?.render(slots)?;
         Ok(text.trim().to_owned())
     }
 }
 
 /// What the planner is told besides the question.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PlanPrompt {
+pub(crate) struct PlanPromptVariables {
     pub(crate) missing_info: String,
     pub(crate) proposed: Vec<String>,
     pub(crate) done: Vec<String>,
@@ -210,17 +218,17 @@ pub(crate) struct PlanPrompt {
     pub(crate) more: Vec<String>,
 }
 
-fn path(name: &str, language: Language) -> String {
+fn template_path(name: &str, language: UserLanguage) -> String {
     format!("{}/{name}.md", language.code())
 }
 
-fn add(
+fn add_template(
     templates: &mut Environment<'static>,
-    known: &Known,
-    language: Language,
+    known: &PromptTemplate,
+    language: UserLanguage,
     text: &str,
 ) -> Result<(), PromptError> {
-    let path = path(known.name, language);
+    let path = template_path(known.name, language);
     let broken =
         |error: minijinja::Error| PromptError::Broken { name: path.clone(), reason: error.to_string() };
     templates.add_template_owned(path.clone(), text.to_owned()).map_err(broken)?;
@@ -237,14 +245,14 @@ fn add(
 mod tests {
     use super::*;
 
-    fn written(name: &str, text: &str) -> Result<Prompts, PromptError> {
-        Prompts::with(&BTreeMap::from([(name.to_owned(), text.to_owned())]))
+    fn prompts_with(name: &str, text: &str) -> Result<Prompts, PromptError> {
+        Prompts::with_overrides(&BTreeMap::from([(name.to_owned(), text.to_owned())]))
     }
 
     #[test]
     fn every_prompt_is_there_in_both_languages_and_fills() {
-        let prompts = Prompts::with(&BTreeMap::new()).expect("sound");
-        for language in [Language::Ko, Language::En] {
+        let prompts = Prompts::with_overrides(&BTreeMap::new()).expect("sound");
+        for language in [UserLanguage::Ko, UserLanguage::En] {
             for text in [
                 prompts.router(language),
                 prompts.assistant(language, &["하나".into()]),
@@ -255,32 +263,32 @@ mod tests {
                 prompts.condense(language, "", 10),
                 prompts.scope(language, vec!["recall".into()]),
                 prompts.previous(language),
-                prompts.plan(language, PlanPrompt::default()),
+                prompts.plan(language, PlanPromptVariables::default()),
                 prompts.evaluate(language, &[], &[]),
                 prompts.contract(language, true, true),
                 prompts.reword(language),
             ] {
                 let text = text.expect("filled");
                 assert!(!text.is_empty() && !text.contains("{{"), "{text}");
-                assert_eq!(Language::of(&text), Some(language), "{text}");
+                assert_eq!(UserLanguage::detect(&text), Some(language), "{text}");
             }
         }
     }
 
     #[test]
     fn words_of_people_are_values_and_never_templates() {
-        let prompts = Prompts::with(&BTreeMap::new()).expect("sound");
+        let prompts = Prompts::with_overrides(&BTreeMap::new()).expect("sound");
         let summary = "{{ 7 * 7 }} {% include 'ko/router.md' %} <b>";
-        let text = prompts.assistant(Language::Ko, &[summary.to_owned()]).expect("filled");
+        let text = prompts.assistant(UserLanguage::Ko, &[summary.to_owned()]).expect("filled");
         assert!(text.contains(summary), "{text}");
     }
 
     #[test]
     fn a_prompt_written_anew_is_checked() {
-        let prompts = written("ko/assistant", "짧게 답하라.").expect("sound");
-        assert_eq!(prompts.assistant(Language::Ko, &[]).expect("filled"), "짧게 답하라.");
-        assert!(prompts.assistant(Language::En, &[]).expect("filled").contains("assistant"));
-        let told = |name: &str, text: &str| written(name, text).expect_err("refused").to_string();
+        let prompts = prompts_with("ko/assistant", "짧게 답하라.").expect("sound");
+        assert_eq!(prompts.assistant(UserLanguage::Ko, &[]).expect("filled"), "짧게 답하라.");
+        assert!(prompts.assistant(UserLanguage::En, &[]).expect("filled").contains("assistant"));
+        let told = |name: &str, text: &str| prompts_with(name, text).expect_err("refused").to_string();
         assert!(told("assistent", "x").starts_with("there is no prompt `assistent`; there are: router, "));
         assert!(told("assistant", "{{ summaries").starts_with("prompt `ko/assistant.md` is not a template"));
         assert_eq!(

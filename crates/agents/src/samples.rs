@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use doran_retrieval::ingest::{ReadLimits, extract};
+use doran_retrieval::ingest::{ReadLimits, extract_text};
 use doran_retrieval::{Document, DocumentKind};
 
 /// A sample as a file.
@@ -58,33 +58,33 @@ pub fn files() -> Vec<SampleFile> {
 
 /// The Korean rule book: leave, attendance, expenses, security, benefits, personnel, equipment.
 pub fn korean() -> Vec<Document> {
-    read("ko/")
+    documents_in_folder("ko/")
 }
 
 /// The English handbook.
 pub fn english() -> Vec<Document> {
-    read("en/")
+    documents_in_folder("en/")
 }
 
 /// Both rule books.
-pub fn all() -> Vec<Document> {
+pub fn rule_books() -> Vec<Document> {
     [korean(), english()].concat()
 }
 
 /// The contracts and their standard forms.
 pub fn contracts() -> Vec<Document> {
-    read("contracts/")
+    documents_in_folder("contracts/")
 }
 
 /// The sample of this id, such as `samples/ko/휴가.md`.
 pub fn document(id: &str) -> Option<Document> {
-    DOCUMENTS.iter().find(|document| document.id.as_str() == id).cloned()
+    SAMPLE_DOCUMENTS.iter().find(|document| document.id.as_str() == id).cloned()
 }
 
 /// The samples, read once. They are ours, so they are read without a jail.
-static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
+static SAMPLE_DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     let limits = ReadLimits::default();
-    let read = |file: SampleFile| match extract(file.name, file.bytes, &limits) {
+    let read = |file: SampleFile| match extract_text(file.name, file.bytes, &limits) {
         Ok(found) => {
             let document = Document::new(format!("samples/{}", file.name), file.title, found.text);
             Some(Document { kind: file.kind, pages: found.pages, ..document })
@@ -97,7 +97,7 @@ static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     files().into_iter().filter_map(read).collect()
 });
 
-fn read(folder: &str) -> Vec<Document> {
+fn documents_in_folder(folder: &str) -> Vec<Document> {
     let folder = format!("samples/{folder}");
-    DOCUMENTS.iter().filter(|document| document.id.as_str().starts_with(&folder)).cloned().collect()
+    SAMPLE_DOCUMENTS.iter().filter(|document| document.id.as_str().starts_with(&folder)).cloned().collect()
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use doran_llm::ChatModel;
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{Agent, AgentError, Parts, assistant, contract, docqa, react};
-use crate::described::{self, Description};
-use crate::language::Language;
-use crate::nodes::MOST_NEIGHBOURS;
+use crate::agents::{Agent, AgentError, AgentParts, assistant, contract, docqa, react};
+use crate::described::{self, AgentDescription};
+use crate::language::UserLanguage;
+use crate::nodes::MAX_NEIGHBOURS;
 use crate::prompt::Prompts;
-use crate::tools::{Policy, Toolbox};
+use crate::tools::{ToolPolicy, Toolbox};
 
 /// All that can be said about agents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Settings {
     pub assistants: BTreeMap<String, AgentSettings>,
     /// Agents without code, each a graph of ready nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub graphs: Vec<Description>,
+    pub graphs: Vec<AgentDescription>,
 }
 
 /// What can be said about one agent. What is not said stays as it is.
@@ -44,7 +44,7 @@ pub struct AgentSettings {
     pub en: Option<String>,
     /// The language it always answers in. Without it, that of the question.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub language: Option<Language>,
+    pub language: Option<UserLanguage>,
     /// Prompts written anew: `assistant` in both languages or `ko/assistant` in one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub prompts: BTreeMap<String, String>,
@@ -59,7 +59,7 @@ pub struct AgentSettings {
     pub tools: Option<Vec<String>>,
     /// Policies of tools, by name: `allow`, `ask` or `deny`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub policies: BTreeMap<String, Policy>,
+    pub policies: BTreeMap<String, ToolPolicy>,
     /// The collection of documents it looks in. Without it, in all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collection: Option<String>,
@@ -125,16 +125,16 @@ pub enum PersistenceMode {
 }
 
 /// A kind of ready-made agent: its name, what its settings may say, and how it is made.
-struct Made {
+struct ReadyMadeAgent {
     name: &'static str,
-    takes: &'static [&'static str],
-    offered: Offered,
-    make: fn(&str, &AgentSettings, &Parts) -> Result<Agent, AgentError>,
+    accepted_settings: &'static [&'static str],
+    default_tools: DefaultTools,
+    build: fn(&str, &AgentSettings, &AgentParts) -> Result<Agent, AgentError>,
 }
 
 /// The tools of an agent whose settings name none.
 #[derive(Clone, Copy)]
-enum Offered {
+enum DefaultTools {
     /// All there are.
     All,
     /// Those that are its own.
@@ -142,13 +142,13 @@ enum Offered {
 }
 
 /// What every agent takes.
-const COMMON: &[&str] =
+const COMMON_SETTINGS: &[&str] =
     &["ko", "en", "language", "prompts", "model", "small_model", "persistence_mode", "checkpoint_db_path"];
 
-const MADE: &[Made] = &[
-    Made {
+const READY_MADE_AGENTS: &[ReadyMadeAgent] = &[
+    ReadyMadeAgent {
         name: "assistant",
-        takes: &[
+        accepted_settings: &[
             "tools",
             "policies",
             "collection",
@@ -161,24 +161,31 @@ const MADE: &[Made] = &[
             "max_tool_rounds",
             "context_length",
         ],
-        offered: Offered::All,
-        make: assistant::agent,
+        default_tools: DefaultTools::All,
+        build: assistant::build_agent,
     },
-    Made {
+    ReadyMadeAgent {
         name: "contract",
-        takes: &["tools", "policies", "max_iterations", "enable_cache", "cache_seconds", "context_length"],
-        offered: Offered::Own(&contract::TOOLS),
-        make: contract::agent,
+        accepted_settings: &[
+            "tools",
+            "policies",
+            "max_iterations",
+            "enable_cache",
+            "cache_seconds",
+            "context_length",
+        ],
+        default_tools: DefaultTools::Own(&contract::CONTRACT_TOOL_NAMES),
+        build: contract::build_agent,
     },
-    Made {
+    ReadyMadeAgent {
         name: "react",
-        takes: &["tools", "policies", "max_iterations", "context_length"],
-        offered: Offered::All,
-        make: react::agent,
+        accepted_settings: &["tools", "policies", "max_iterations", "context_length"],
+        default_tools: DefaultTools::All,
+        build: react::build_agent,
     },
-    Made {
+    ReadyMadeAgent {
         name: "docqa",
-        takes: &[
+        accepted_settings: &[
             "collection",
             "passages",
             "neighbours",
@@ -190,20 +197,20 @@ const MADE: &[Made] = &[
             "policies",
             "max_tool_rounds",
         ],
-        offered: Offered::Own(&[]),
-        make: docqa::agent,
+        default_tools: DefaultTools::Own(&[]),
+        build: docqa::build_agent,
     },
 ];
 
 impl Settings {
     /// Names of all models that are asked for.
-    pub fn models(&self) -> BTreeSet<&str> {
+    pub fn model_names(&self) -> BTreeSet<&str> {
         let all = self.agents.values().chain(self.assistants.values());
         all.flat_map(|one| [&one.model, &one.small_model]).flatten().map(String::as_str).collect()
     }
 
     /// Names of all tools that are named, each after the agent that names it.
-    pub fn tools(&self) -> BTreeSet<(&str, &str)> {
+    pub fn tool_names(&self) -> BTreeSet<(&str, &str)> {
         let further = self.agents.iter().chain(&self.assistants).map(|(agent, one)| (agent, Some(one)));
         let described = self.graphs.iter().map(|graph| (&graph.name, graph.settings.as_ref()));
         let of_settings = further.chain(described).flat_map(|(agent, one)| {
@@ -219,65 +226,87 @@ impl Settings {
 }
 
 /// Makes every agent: the ready-made ones as changed, then the further ones.
-pub fn build(settings: &Settings, parts: &Parts) -> Result<Vec<Agent>, AgentError> {
-    let known = || MADE.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
-    if let Some(name) = settings.agents.keys().find(|name| find(name).is_none()) {
+pub fn build_agents(settings: &Settings, parts: &AgentParts) -> Result<Vec<Agent>, AgentError> {
+    let known = || READY_MADE_AGENTS.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
+    if let Some(name) = settings.agents.keys().find(|name| find_ready_made(name).is_none()) {
         return Err(AgentError::Unknown { name: name.clone(), known: known() });
     }
     let plain = AgentSettings::default();
     let mut agents = Vec::new();
-    for made in MADE {
+    for made in READY_MADE_AGENTS {
         let changed = settings.agents.get(made.name).unwrap_or(&plain);
         if changed.agent.is_some() {
-            return Err(setting(made.name, "agent", "only a further assistant is made after another agent"));
+            return Err(setting_error(
+                made.name,
+                "agent",
+                "only a further assistant is made after another agent",
+            ));
         }
-        agents.push(one(made.name, made, changed, parts)?);
+        agents.push(build_one_agent(made.name, made, changed, parts)?);
     }
     for (name, further) in &settings.assistants {
         let after = further.agent.as_deref().unwrap_or("assistant");
-        let made =
-            find(after).ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
-        if find(name).is_some() {
-            return Err(setting(name, "assistants", "a ready-made agent has this name; choose another"));
+        let made = find_ready_made(after)
+            .ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
+        if find_ready_made(name).is_some() {
+            return Err(setting_error(
+                name,
+                "assistants",
+                "a ready-made agent has this name; choose another",
+            ));
         }
         if name.is_empty() || !name.chars().all(|char| char.is_alphanumeric() || "-_.".contains(char)) {
-            return Err(setting(name, "assistants", "a name has letters, digits, `-`, `_` and `.` only"));
+            return Err(setting_error(
+                name,
+                "assistants",
+                "a name has letters, digits, `-`, `_` and `.` only",
+            ));
         }
-        agents.push(one(name, made, further, parts)?);
+        agents.push(build_one_agent(name, made, further, parts)?);
     }
     for description in &settings.graphs {
         if agents.iter().any(|agent| agent.name == description.name) {
-            return Err(setting(&description.name, "graphs", "another agent has this name; choose another"));
+            return Err(setting_error(
+                &description.name,
+                "graphs",
+                "another agent has this name; choose another",
+            ));
         }
-        agents.push(described::agent(description, &settings.graphs, parts)?);
+        agents.push(described::build_described_agent(description, &settings.graphs, parts)?);
     }
     Ok(agents)
 }
 
 /// Makes one agent after a ready-made one.
-pub(crate) fn made(
+pub(crate) fn build_ready_made(
     after: &str,
     name: &str,
     settings: &AgentSettings,
-    parts: &Parts,
+    parts: &AgentParts,
 ) -> Result<Agent, AgentError> {
-    let known = || MADE.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
-    let made = find(after).ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
-    one(name, made, settings, parts)
+    let known = || READY_MADE_AGENTS.iter().map(|made| made.name).collect::<Vec<_>>().join(", ");
+    let made = find_ready_made(after)
+        .ok_or_else(|| AgentError::Unknown { name: after.to_owned(), known: known() })?;
+    build_one_agent(name, made, settings, parts)
 }
 
-fn find(name: &str) -> Option<&'static Made> {
-    MADE.iter().find(|made| made.name == name)
+fn find_ready_made(name: &str) -> Option<&'static ReadyMadeAgent> {
+    READY_MADE_AGENTS.iter().find(|made| made.name == name)
 }
 
-fn setting(agent: &str, setting: &str, reason: impl Into<String>) -> AgentError {
+fn setting_error(agent: &str, setting: &str, reason: impl Into<String>) -> AgentError {
     AgentError::Setting { agent: agent.to_owned(), setting: setting.to_owned(), reason: reason.into() }
 }
 
-fn one(name: &str, made: &Made, settings: &AgentSettings, parts: &Parts) -> Result<Agent, AgentError> {
-    check(name, made, settings)?;
-    let parts = settings.parts(name, made.offered, parts)?;
-    let mut agent = (made.make)(name, settings, &parts)?;
+fn build_one_agent(
+    name: &str,
+    made: &ReadyMadeAgent,
+    settings: &AgentSettings,
+    parts: &AgentParts,
+) -> Result<Agent, AgentError> {
+    check_settings(name, made, settings)?;
+    let parts = settings.resolve_parts(name, made.default_tools, parts)?;
+    let mut agent = (made.build)(name, settings, &parts)?;
     agent.kind = made.name.to_owned();
     if let Some(ko) = &settings.ko {
         agent.ko.clone_from(ko);
@@ -294,14 +323,14 @@ fn one(name: &str, made: &Made, settings: &AgentSettings, parts: &Parts) -> Resu
 }
 
 /// Refuses what the agent does not know, and numbers that cannot work.
-fn check(name: &str, made: &Made, settings: &AgentSettings) -> Result<(), AgentError> {
+fn check_settings(name: &str, made: &ReadyMadeAgent, settings: &AgentSettings) -> Result<(), AgentError> {
     let said = serde_json::to_value(settings).unwrap_or_default();
     for key in said.as_object().into_iter().flat_map(|said| said.keys()).filter(|key| *key != "agent") {
-        if !COMMON.contains(&key.as_str()) && !made.takes.contains(&key.as_str()) {
-            let mut takes = [COMMON, made.takes].concat();
+        if !COMMON_SETTINGS.contains(&key.as_str()) && !made.accepted_settings.contains(&key.as_str()) {
+            let mut takes = [COMMON_SETTINGS, made.accepted_settings].concat();
             takes.sort_unstable();
             let reason = format!("`{}` has no such setting; it has: {}", made.name, takes.join(", "));
-            return Err(setting(name, key, reason));
+            return Err(setting_error(name, key, reason));
         }
     }
     let at_least_one = [
@@ -314,31 +343,39 @@ fn check(name: &str, made: &Made, settings: &AgentSettings) -> Result<(), AgentE
         ("context_length", settings.context_length.map(|n| n as u64)),
     ];
     if let Some((key, _)) = at_least_one.iter().find(|(_, value)| *value == Some(0)) {
-        return Err(setting(name, key, "it must be at least 1"));
+        return Err(setting_error(name, key, "it must be at least 1"));
     }
-    if settings.neighbours.is_some_and(|reach| reach > MOST_NEIGHBOURS) {
-        return Err(setting(name, "neighbours", format!("it must be at most {MOST_NEIGHBOURS}")));
+    if settings.neighbours.is_some_and(|reach| reach > MAX_NEIGHBOURS) {
+        return Err(setting_error(name, "neighbours", format!("it must be at most {MAX_NEIGHBOURS}")));
     }
     let (keep, most) = (settings.keep_recent.unwrap_or(5), settings.max_messages.unwrap_or(10));
-    if made.takes.contains(&"max_messages") && keep > most {
-        return Err(setting(name, "keep_recent", format!("it is {keep}, more than `max_messages` ({most})")));
+    if made.accepted_settings.contains(&"max_messages") && keep > most {
+        return Err(setting_error(
+            name,
+            "keep_recent",
+            format!("it is {keep}, more than `max_messages` ({most})"),
+        ));
     }
     let (target, threshold) =
         (settings.compression_target.unwrap_or(0.1), settings.compression_threshold.unwrap_or(0.7));
     for (key, share) in [("compression_target", target), ("compression_threshold", threshold)] {
         if !(share > 0.0 && share <= 1.0) {
-            return Err(setting(name, key, "it must be above 0 and at most 1"));
+            return Err(setting_error(name, key, "it must be above 0 and at most 1"));
         }
     }
     if target > threshold {
-        return Err(setting(name, "compression_target", "it must not be above `compression_threshold`"));
+        return Err(setting_error(
+            name,
+            "compression_target",
+            "it must not be above `compression_threshold`",
+        ));
     }
     match (settings.persistence_mode, &settings.checkpoint_db_path) {
         (Some(PersistenceMode::File), None) => {
-            Err(setting(name, "persistence_mode", "`file` needs `checkpoint_db_path`"))
+            Err(setting_error(name, "persistence_mode", "`file` needs `checkpoint_db_path`"))
         }
         (None | Some(PersistenceMode::Store | PersistenceMode::Memory), Some(_)) => {
-            Err(setting(name, "checkpoint_db_path", "it needs `persistence_mode = \"file\"`"))
+            Err(setting_error(name, "checkpoint_db_path", "it needs `persistence_mode = \"file\"`"))
         }
         _ => Ok(()),
     }
@@ -347,11 +384,17 @@ fn check(name: &str, made: &Made, settings: &AgentSettings) -> Result<(), AgentE
 impl AgentSettings {
     /// Its prompts.
     pub(crate) fn prompts(&self, agent: &str) -> Result<Prompts, AgentError> {
-        Prompts::with(&self.prompts).map_err(|source| AgentError::Prompt { agent: agent.to_owned(), source })
+        Prompts::with_overrides(&self.prompts)
+            .map_err(|source| AgentError::Prompt { agent: agent.to_owned(), source })
     }
 
     /// The parts with its own models and tools.
-    fn parts(&self, agent: &str, offered: Offered, parts: &Parts) -> Result<Parts, AgentError> {
+    fn resolve_parts(
+        &self,
+        agent: &str,
+        offered: DefaultTools,
+        parts: &AgentParts,
+    ) -> Result<AgentParts, AgentError> {
         let mut own = parts.clone();
         let named = |key: &str, name: &String| -> Result<Arc<dyn ChatModel>, AgentError> {
             let known = || parts.named.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -360,7 +403,7 @@ impl AgentSettings {
                     none if none.is_empty() => format!("describe it under `[models.{name}]`"),
                     known => format!("there are: {known}"),
                 };
-                setting(agent, key, format!("there is no model `{name}`; {way}"))
+                setting_error(agent, key, format!("there is no model `{name}`; {way}"))
             };
             parts.named.get(name).cloned().ok_or_else(missing)
         };
@@ -371,8 +414,8 @@ impl AgentSettings {
             own.small = named("small_model", small)?;
         }
         let owned: &[&str] = match offered {
-            Offered::All => &[],
-            Offered::Own(owned) => owned,
+            DefaultTools::All => &[],
+            DefaultTools::Own(owned) => owned,
         };
         let known = || {
             let shared = parts.tools.list().map(|(about, _)| about.spec.name.as_str());
@@ -380,7 +423,7 @@ impl AgentSettings {
         };
         // An agent goes without what is away, so that a server that is down does not keep everything from starting.
         let is_known = |name: &str| {
-            owned.contains(&name) || parts.tools.get(name).is_some() || parts.tools.is_away(name)
+            owned.contains(&name) || parts.tools.get(name).is_some() || parts.tools.is_of_absent_server(name)
         };
         for (key, name) in self
             .tools
@@ -390,7 +433,7 @@ impl AgentSettings {
             .chain(self.policies.keys().map(|name| ("policies", name)))
         {
             if !is_known(name) {
-                return Err(setting(
+                return Err(setting_error(
                     agent,
                     key,
                     format!("there is no tool `{name}`; there are: {}", known()),
@@ -398,16 +441,18 @@ impl AgentSettings {
             }
         }
         own.tools = match (&self.tools, offered) {
-            (Some(tools), _) => parts.tools.only(&tools.iter().map(String::as_str).collect::<Vec<_>>()),
-            (None, Offered::All) => parts.tools.clone(),
-            (None, Offered::Own(_)) => Toolbox::new(),
+            (Some(tools), _) => {
+                parts.tools.restricted_to(&tools.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+            (None, DefaultTools::All) => parts.tools.clone(),
+            (None, DefaultTools::Own(_)) => Toolbox::new(),
         };
         for (tool, policy) in &self.policies {
             let its_own = owned.contains(&tool.as_str())
                 && self.tools.as_ref().is_none_or(|tools| tools.contains(tool));
-            if !own.tools.set_policy(tool, *policy) && !its_own && !parts.tools.is_away(tool) {
+            if !own.tools.set_policy(tool, *policy) && !its_own && !parts.tools.is_of_absent_server(tool) {
                 let reason = format!("`{tool}` is not among its `tools`; list it there first");
-                return Err(setting(agent, "policies", reason));
+                return Err(setting_error(agent, "policies", reason));
             }
         }
         Ok(own)

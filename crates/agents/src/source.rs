@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use doran_llm::{Message, Part, Passage, Role, marks, without_marks};
+use doran_llm::{Message, MessagePart, NumberedPassage, Role, find_citation_marks, strip_citation_marks};
 use doran_retrieval::{ArticleNumber, DocumentKind, Hit};
 use serde::{Deserialize, Serialize};
 
 /// A place in a document under the number by which an answer cites it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct AnswerSource {
     /// `[1]` in an answer means the source numbered 1.
     pub number: u32,
     /// The document.
@@ -17,7 +17,7 @@ pub struct Source {
     pub title: String,
     /// Whose document it is.
     #[serde(default)]
-    pub kind: SourceKind,
+    pub kind: AnswerSourceKind,
     /// The article, as people write it: 제5조.
     #[serde(default)]
     pub article: Option<String>,
@@ -46,7 +46,7 @@ pub struct Source {
 /// Whose document a source is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SourceKind {
+pub enum AnswerSourceKind {
     /// Anything that is not a contract.
     #[default]
     General,
@@ -56,8 +56,8 @@ pub enum SourceKind {
     Standard,
 }
 
-impl SourceKind {
-    pub(crate) fn of(kind: &DocumentKind) -> Self {
+impl AnswerSourceKind {
+    pub(crate) fn from_document_kind(kind: &DocumentKind) -> Self {
         match kind {
             DocumentKind::General => Self::General,
             DocumentKind::Contract => Self::User,
@@ -66,20 +66,20 @@ impl SourceKind {
     }
 }
 
-impl Source {
+impl AnswerSource {
     /// The hits of one search, numbered from 1.
-    pub(crate) fn numbered(hits: Vec<Hit>) -> Vec<Self> {
-        hits.into_iter().zip(1..).map(|(hit, number)| Self::of(hit, number)).collect()
+    pub(crate) fn from_hits(hits: Vec<Hit>) -> Vec<Self> {
+        hits.into_iter().zip(1..).map(|(hit, number)| Self::from_hit(hit, number)).collect()
     }
 
-    fn of(hit: Hit, number: u32) -> Self {
+    fn from_hit(hit: Hit, number: u32) -> Self {
         let doran_retrieval::Passage { id, document, version, kind, title, text, range, page, article } =
             hit.passage;
         Self {
             number,
             document: document.to_string(),
             title,
-            kind: SourceKind::of(&kind),
+            kind: AnswerSourceKind::from_document_kind(&kind),
             article: article.map(|article: ArticleNumber| article.to_string()),
             clause: None,
             page,
@@ -92,38 +92,40 @@ impl Source {
     }
 
     /// Those of `found` that `answer` names, in their order.
-    pub(crate) fn named_in(answer: &str, found: &[Self]) -> Vec<Self> {
-        let named: BTreeSet<u32> = marks(answer).into_iter().flat_map(|mark| mark.numbers).collect();
+    pub(crate) fn cited_in(answer: &str, found: &[Self]) -> Vec<Self> {
+        let named: BTreeSet<u32> =
+            find_citation_marks(answer).into_iter().flat_map(|mark| mark.numbers).collect();
         found.iter().filter(|one| named.contains(&one.number)).cloned().collect()
     }
 
     /// The source as material for a model.
-    pub(crate) fn material(&self) -> Passage {
-        Passage { number: self.number, title: self.title.clone(), text: self.quote.clone() }
+    pub(crate) fn to_passage(&self) -> NumberedPassage {
+        NumberedPassage { number: self.number, title: self.title.clone(), text: self.quote.clone() }
     }
 
     /// Whether the quote stands where it says, in this text of its document.
-    pub fn stands_in(&self, text: &str) -> bool {
+    pub fn has_quote_at_its_place(&self, text: &str) -> bool {
         !self.quote.is_empty() && text.get(self.start..self.end) == Some(self.quote.as_str())
     }
 }
 
 /// The messages as a model is shown them: an answer of an earlier turn without the marks of its sources, since the same
 /// numbers mean other places now.
-pub(crate) fn without_old_marks(messages: &[Message]) -> Vec<Message> {
+pub(crate) fn strip_old_citation_marks(messages: &[Message]) -> Vec<Message> {
     let asked = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-    let shown =
-        |(at, message): (usize, &Message)| if at < asked { unmarked(message) } else { message.clone() };
+    let shown = |(at, message): (usize, &Message)| {
+        if at < asked { without_citation_marks(message) } else { message.clone() }
+    };
     messages.iter().enumerate().map(shown).collect()
 }
 
 /// The message without marks, if it is an answer.
-pub(crate) fn unmarked(message: &Message) -> Message {
+pub(crate) fn without_citation_marks(message: &Message) -> Message {
     let mut message = message.clone();
     if message.role == Role::Assistant {
         for part in &mut message.parts {
-            if let Part::Text { text, .. } = part {
-                *text = without_marks(text);
+            if let MessagePart::Text { text, .. } = part {
+                *text = strip_citation_marks(text);
             }
         }
     }
@@ -134,15 +136,15 @@ pub(crate) fn unmarked(message: &Message) -> Message {
 mod tests {
     use super::*;
 
-    fn numbered(number: u32) -> Source {
-        Source { number, ..Source::default() }
+    fn source_numbered(number: u32) -> AnswerSource {
+        AnswerSource { number, ..AnswerSource::default() }
     }
 
     #[test]
     fn only_what_an_answer_names_is_cited() {
-        let found = [numbered(1), numbered(2), numbered(12)];
+        let found = [source_numbered(1), source_numbered(2), source_numbered(12)];
         let numbers = |answer: &str| -> Vec<u32> {
-            Source::named_in(answer, &found).iter().map(|source| source.number).collect()
+            AnswerSource::cited_in(answer, &found).iter().map(|source| source.number).collect()
         };
         assert_eq!(numbers("그렇습니다. [2]"), [2]);
         assert_eq!(numbers("[12] and [1]"), [1, 12]);
@@ -158,16 +160,19 @@ mod tests {
             Message::user("3", "그럼 [2]는?"),
             Message::assistant("4", "찾아보겠습니다. [2]"),
         ];
-        let texts: Vec<String> = without_old_marks(&said).iter().map(Message::text).collect();
+        let texts: Vec<String> = strip_old_citation_marks(&said).iter().map(Message::text).collect();
         assert_eq!(texts, ["[1]은 뭐야?", "15일입니다.", "그럼 [2]는?", "찾아보겠습니다. [2]"]);
     }
 
     #[test]
     fn a_quote_stands_in_its_document_or_not() {
-        let source = Source { quote: "15일".into(), start: 7, end: 12, ..Source::default() };
-        assert!(source.stands_in("연차 15일이다"));
-        assert!(!source.stands_in("연차 16일이다"));
-        assert!(!source.stands_in("연"));
-        assert!(!Source { start: 8, ..source }.stands_in("연차 15일이다"), "not at a character");
+        let source = AnswerSource { quote: "15일".into(), start: 7, end: 12, ..AnswerSource::default() };
+        assert!(source.has_quote_at_its_place("연차 15일이다"));
+        assert!(!source.has_quote_at_its_place("연차 16일이다"));
+        assert!(!source.has_quote_at_its_place("연"));
+        assert!(
+            !AnswerSource { start: 8, ..source }.has_quote_at_its_place("연차 15일이다"),
+            "not at a character"
+        );
     }
 }

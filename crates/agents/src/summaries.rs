@@ -13,14 +13,14 @@ impl Summaries {
 
     /// The window with a new summary, at most so many in all.
     #[must_use]
-    pub fn and(&self, new: impl Into<String>, most: usize) -> Self {
+    pub fn push_summary(&self, new: impl Into<String>, most: usize) -> Self {
         let mut all = self.0.clone();
         all.push(new.into());
         Self(all.split_off(all.len().saturating_sub(most.max(1))))
     }
 
     /// All of them as one text, for clients; nothing where there are none.
-    pub fn joined(&self) -> Option<String> {
+    pub fn joined_text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join(Self::SEPARATOR))
     }
 }
@@ -30,16 +30,16 @@ impl<'de> Deserialize<'de> for Summaries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Form {
+        enum SummariesRepr {
             List(Vec<String>),
             Joined(String),
         }
-        Ok(match Option::<Form>::deserialize(deserializer)? {
-            Some(Form::List(list)) => Self(list),
-            Some(Form::Joined(text)) if !text.is_empty() => {
+        Ok(match Option::<SummariesRepr>::deserialize(deserializer)? {
+            Some(SummariesRepr::List(list)) => Self(list),
+            Some(SummariesRepr::Joined(text)) if !text.is_empty() => {
                 Self(text.split(Self::SEPARATOR).map(str::to_owned).collect())
             }
-            Some(Form::Joined(_)) | None => Self::default(),
+            Some(SummariesRepr::Joined(_)) | None => Self::default(),
         })
     }
 }
@@ -53,8 +53,8 @@ mod tests {
         let mut window = Summaries::default();
         let mut shown = Vec::new();
         for nth in 1..=4 {
-            window = window.and(format!("요약{nth}"), 3);
-            shown.push(window.joined().expect("some").replace(Summaries::SEPARATOR, " | "));
+            window = window.push_summary(format!("요약{nth}"), 3);
+            shown.push(window.joined_text().expect("some").replace(Summaries::SEPARATOR, " | "));
         }
         assert_eq!(shown, ["요약1", "요약1 | 요약2", "요약1 | 요약2 | 요약3", "요약2 | 요약3 | 요약4"]);
     }
@@ -64,7 +64,7 @@ mod tests {
         let window = Summaries(vec!["하나".into(), "둘".into()]);
         let list = serde_json::to_string(&window).expect("JSON");
         assert_eq!(list, r#"["하나","둘"]"#);
-        let joined = serde_json::to_string(&window.joined()).expect("JSON");
+        let joined = serde_json::to_string(&window.joined_text()).expect("JSON");
         for text in [list, joined] {
             assert_eq!(serde_json::from_str::<Summaries>(&text).expect("read"), window);
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands;
-use crate::config::Flags;
+use crate::config::SettingFlags;
 
 const EXAMPLES: &str = "Examples · 보기:
   doran demo                            a few questions, answered · 질문 몇 개와 답
@@ -25,7 +25,7 @@ const EXAMPLES: &str = "Examples · 보기:
 /// Durable chat agents in one program · 꺼져도 이어지는 대화 에이전트
 #[derive(Debug, Parser)]
 #[command(name = "doran", version, after_help = EXAMPLES, after_long_help = long_help(), arg_required_else_help = true)]
-pub(crate) struct Args {
+pub(crate) struct CommandLineArgs {
     /// Settings file · 설정 파일
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -34,11 +34,11 @@ pub(crate) struct Args {
     pub(crate) settings: SettingArgs,
 
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 fn long_help() -> String {
-    format!("{EXAMPLES}\n\n{}", crate::exit::CODES)
+    format!("{EXAMPLES}\n\n{}", crate::exit::EXIT_CODES_HELP)
 }
 
 /// Settings that have a flag. Text here; checked with all others.
@@ -76,58 +76,58 @@ pub(crate) struct SettingArgs {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Ask a few questions and print what happened · 질문 몇 개를 하고 일어난 일을 보여 준다
-    Demo(commands::demo::Args),
+    Demo(commands::demo::DemoArgs),
     /// Ask one question · 질문 하나를 한다
-    Ask(commands::ask::Args),
+    Ask(commands::ask::AskArgs),
     /// Talk in the terminal · 터미널에서 대화한다
-    Chat(commands::chat::Args),
+    Chat(commands::chat::ChatArgs),
     /// Serve HTTP with server-sent events · HTTP 서버를 연다
-    Serve(commands::serve::Args),
+    Serve(commands::serve::ServeArgs),
     /// Take files into the library · 파일을 문서 보관함에 넣는다
-    Ingest(commands::ingest::Args),
+    Ingest(commands::ingest::IngestArgs),
     /// Look through all documents · 모든 문서에서 찾는다
-    Search(commands::search::Args),
+    Search(commands::search::SearchArgs),
     /// List, remove, pause and retry documents · 문서를 나열하고 지우고 멈추고 다시 읽는다
-    Documents(commands::documents::Args),
+    Documents(commands::documents::DocumentsArgs),
     /// Make the index of the documents anew · 문서의 색인을 다시 만든다
     #[command(after_help = "Examples · 보기:
   doran reindex
   doran models install use-multilingual && doran reindex     to find by meaning · 뜻으로도 찾으려면")]
     Reindex,
     /// List conversations · 대화를 나열한다
-    Threads(commands::threads::Args),
+    Threads(commands::threads::ThreadsArgs),
     /// List runs · 실행을 나열한다
-    Runs(commands::runs::Args),
+    Runs(commands::runs::RunsArgs),
     /// List and forget what agents remember · 에이전트가 기억하는 것을 나열하고 잊는다
-    Memory(commands::memory::Args),
+    Memory(commands::memory::MemoryArgs),
     /// List agents and tools · 에이전트와 도구를 나열한다
-    Agents(commands::agents::Args),
+    Agents(commands::agents::AgentsArgs),
     /// List models, and choose one · 모델을 나열하고 고른다
-    Models(commands::models::Args),
+    Models(commands::models::ModelsArgs),
     /// Make, list and revoke keys of the server · 서버의 키를 만들고 나열하고 없앤다
-    Keys(commands::keys::Args),
+    Keys(commands::keys::KeysArgs),
     /// Check this machine and the settings · 이 컴퓨터와 설정을 살핀다
-    Doctor(commands::doctor::Args),
+    Doctor(commands::doctor::DoctorArgs),
     /// Draw an agent · 에이전트를 그린다
-    Graph(commands::graph::Args),
+    Graph(commands::graph::GraphArgs),
     /// Measure how well passages are found and questions answered · 단락을 얼마나 잘 찾고 얼마나 잘 답하는지 잰다
-    Eval(commands::eval::Args),
+    Eval(commands::eval::EvalArgs),
     /// Copy the database to a file · 데이터베이스를 파일로 복사한다
-    Backup(commands::backup::Args),
+    Backup(commands::backup::BackupArgs),
     /// Remove what need not be kept any more · 더 둘 필요가 없는 것을 지운다
     #[command(after_help = "Examples · 보기:
   doran gc
   DORAN_RETENTION_DAYS=90 doran gc")]
     Gc,
     /// Show every setting, its value and origin · 모든 설정과 값, 출처를 보여 준다
-    Config(commands::config::Args),
+    Config(commands::config::ConfigArgs),
 }
 
 impl SettingArgs {
     /// The flags that were given, by the key of their setting.
-    pub(crate) fn flags(&self) -> Flags {
+    pub(crate) fn given_flags(&self) -> SettingFlags {
         let Self { data_dir, database, listen, lang, log, model, store, encoder, opensearch } = self;
         let all = [
             ("data_dir", data_dir),
@@ -153,21 +153,25 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        Args::command().debug_assert();
+        CommandLineArgs::command().debug_assert();
     }
 
     #[test]
     fn every_flag_of_the_table_sets_its_setting() {
         for setting in SETTINGS {
             let Some(flag) = setting.flag else { continue };
-            let args = Args::try_parse_from(["doran", flag, "x", "config"]).expect(flag);
-            assert_eq!(args.settings.flags(), Flags::from([(setting.key, "x".to_owned())]), "{flag}");
+            let args = CommandLineArgs::try_parse_from(["doran", flag, "x", "config"]).expect(flag);
+            assert_eq!(
+                args.settings.given_flags(),
+                SettingFlags::from([(setting.key, "x".to_owned())]),
+                "{flag}"
+            );
         }
     }
 
     #[test]
     fn every_help_line_is_in_both_languages() {
-        let mut command = Args::command();
+        let mut command = CommandLineArgs::command();
         // The lines that clap adds itself are English alone.
         command.build();
         let mut open = vec![&command];
@@ -181,7 +185,10 @@ mod tests {
             for (name, help) in helps.chain([about]) {
                 let help = help.unwrap_or_else(|| panic!("`{name}` has no help"));
                 let pair = help.split_once(" · ");
-                assert!(pair.is_some_and(|(en, ko)| !hangul(en) && hangul(ko)), "{name}: {help}");
+                assert!(
+                    pair.is_some_and(|(en, ko)| !contains_hangul(en) && contains_hangul(ko)),
+                    "{name}: {help}"
+                );
                 seen += 1;
             }
         }
@@ -190,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_command_shows_how_it_is_used() {
-        let mut command = Args::command();
+        let mut command = CommandLineArgs::command();
         command.build();
         let mut seen = 0;
         for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
@@ -207,7 +214,7 @@ mod tests {
         assert!(seen >= 20, "only {seen} commands were found: the search is broken");
     }
 
-    fn hangul(text: &str) -> bool {
+    fn contains_hangul(text: &str) -> bool {
         text.chars().any(|char| ('가'..='힣').contains(&char))
     }
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use doran_server::api::Event;
+use doran_server::api::RunEvent;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, StatusCode, header};
@@ -17,122 +17,124 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::data_dir;
-use crate::output::{Both, both};
-use crate::secret::Secret;
+use crate::output::{BilingualMessage, bilingual};
+use crate::secret::SecretText;
 
 /// The file in the data directory that says where its server is.
-const FILE: &str = "server.json";
+const SERVER_FILE_NAME: &str = "server.json";
 /// A server of this machine takes a connection at once or not at all.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The most bytes of an answer that is read whole.
-const MOST: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// A server, and the key that opens it.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct ServerHttpClient {
     pub(crate) address: SocketAddr,
-    key: Option<Secret>,
+    key: Option<SecretText>,
 }
 
 /// What the file says.
 #[derive(Serialize, Deserialize)]
-struct Place {
+struct ServerAddressFile {
     address: SocketAddr,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
 
 /// What came back: its status, what it says, and the connection that brings it.
-struct Answered {
+struct ServerResponse {
     status: StatusCode,
     body: Incoming,
     connection: JoinHandle<hyper::Result<()>>,
 }
 
-impl Client {
+impl ServerHttpClient {
     /// Asks the server at this address.
     pub(crate) fn new(address: SocketAddr, key: Option<&str>) -> Self {
         let address = match address.ip().is_unspecified() {
             true => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()),
             false => address,
         };
-        Self { address, key: key.map(Secret::new) }
+        Self { address, key: key.map(SecretText::new) }
     }
 
     /// The server that has this data directory, if it said where it is.
-    pub(crate) fn of_data_dir(folder: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(folder.join(FILE)).ok()?;
-        let Place { address, key } = serde_json::from_str(&text).ok()?;
+    pub(crate) fn from_data_dir(folder: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(folder.join(SERVER_FILE_NAME)).ok()?;
+        let ServerAddressFile { address, key } = serde_json::from_str(&text).ok()?;
         Some(Self::new(address, key.as_deref()))
     }
 
     /// Says in the data directory where the server is. Only the owner of the directory can read it.
-    pub(crate) fn announce(&self, folder: &Path) -> Result<(), Both> {
-        let place =
-            Place { address: self.address, key: self.key.as_ref().map(|key| key.reveal().to_owned()) };
-        let path = folder.join(FILE);
+    pub(crate) fn write_address_file(&self, folder: &Path) -> Result<(), BilingualMessage> {
+        let place = ServerAddressFile {
+            address: self.address,
+            key: self.key.as_ref().map(|key| key.reveal().to_owned()),
+        };
+        let path = folder.join(SERVER_FILE_NAME);
         let shown = path.display();
         let written = serde_json::to_vec(&place).map_err(std::io::Error::other);
-        written
-            .and_then(|text| data_dir::write_private(&path, &text))
-            .map_err(|error| both!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`").because(error))
+        written.and_then(|text| data_dir::write_private_file(&path, &text)).map_err(|error| {
+            bilingual!("`{shown}`에 쓸 수 없습니다", "cannot write `{shown}`").with_cause(error)
+        })
     }
 
     /// Takes the word back.
-    pub(crate) fn leave(folder: &Path) {
+    pub(crate) fn remove_address_file(folder: &Path) {
         // Gone already, or left over: the next server writes it anew, and nobody believes it without the lock.
-        std::fs::remove_file(folder.join(FILE)).ok();
+        std::fs::remove_file(folder.join(SERVER_FILE_NAME)).ok();
     }
 
     /// Asks for JSON.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.json(Method::GET, path, Vec::new()).await
+        self.request_json(Method::GET, path, Vec::new()).await
     }
 
     /// Sends JSON and reads JSON.
     pub(crate) async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
-        self.json(Method::POST, path, serde_json::to_vec(body)?).await
+        self.request_json(Method::POST, path, serde_json::to_vec(body)?).await
     }
 
     /// Removes a thing; whether it was there.
     pub(crate) async fn delete(&self, path: &str) -> anyhow::Result<bool> {
-        let answered = self.send(Method::DELETE, path, "application/json", Vec::new()).await?;
+        let answered = self.send_request(Method::DELETE, path, "application/json", Vec::new()).await?;
         if answered.status == StatusCode::NOT_FOUND {
             return Ok(false);
         }
-        whole(answered).await.map(|_| true)
+        read_response_body(answered).await.map(|_| true)
     }
 
     /// Sends a file and reads JSON.
     pub(crate) async fn upload(&self, path: &str, bytes: Vec<u8>) -> anyhow::Result<Value> {
-        let answered = self.send(Method::POST, path, "application/octet-stream", bytes).await?;
-        Ok(serde_json::from_slice(&whole(answered).await?)?)
+        let answered = self.send_request(Method::POST, path, "application/octet-stream", bytes).await?;
+        Ok(serde_json::from_slice(&read_response_body(answered).await?)?)
     }
 
     /// Sends JSON and hands every event that comes back to `each`.
-    pub(crate) async fn stream(
+    pub(crate) async fn stream_events(
         &self,
         path: &str,
         body: Option<&impl Serialize>,
-        mut each: impl FnMut(&Event) -> anyhow::Result<()>,
+        mut each: impl FnMut(&RunEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut answered = match body {
             Some(body) => {
-                self.send(Method::POST, path, "application/json", serde_json::to_vec(body)?).await?
+                self.send_request(Method::POST, path, "application/json", serde_json::to_vec(body)?).await?
             }
-            None => self.send(Method::GET, path, "application/json", Vec::new()).await?,
+            None => self.send_request(Method::GET, path, "application/json", Vec::new()).await?,
         };
         if !answered.status.is_success() {
-            whole(answered).await?;
+            read_response_body(answered).await?;
             return Ok(());
         }
         let mut text = Vec::new();
-        let cut_off = |error: hyper::Error| self.cut_off().because(error);
-        while let Some(more) = more(&mut answered.body).await.map_err(cut_off)? {
+        let cut_off = |error: hyper::Error| self.connection_lost_error().with_cause(error);
+        while let Some(more) = read_body_chunk(&mut answered.body).await.map_err(cut_off)? {
             text.extend_from_slice(&more);
             while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
                 let frame: Vec<u8> = text.drain(..end + 2).collect();
-                if let Some(event) = event(&frame)? {
+                if let Some(event) = parse_sse_event(&frame)? {
                     each(&event)?;
                 }
             }
@@ -142,30 +144,40 @@ impl Client {
     }
 
     /// What a stream that broke off means: a run belongs to the store, and not to the connection.
-    fn cut_off(&self) -> Both {
+    fn connection_lost_error(&self) -> BilingualMessage {
         let server = self.address;
-        both!(
+        bilingual!(
             "서버 http://{server} 와의 연결이 끊겼습니다. 실행은 서버에서, 멈췄다면 다음 시작에서 이어집니다",
             "the connection to the server http://{server} broke off; the run goes on there, or at its next start if it stopped"
         )
-        .coded("stopping")
+        .with_code("stopping")
     }
 
-    async fn json(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Value> {
-        let answered = self.send(method, path, "application/json", body).await?;
-        Ok(serde_json::from_slice(&whole(answered).await?)?)
+    async fn request_json(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Value> {
+        let answered = self.send_request(method, path, "application/json", body).await?;
+        Ok(serde_json::from_slice(&read_response_body(answered).await?)?)
     }
 
-    async fn send(&self, method: Method, path: &str, kind: &str, body: Vec<u8>) -> anyhow::Result<Answered> {
+    async fn send_request(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: Vec<u8>,
+    ) -> anyhow::Result<ServerResponse> {
         let server = self.address;
-        let gone =
-            || both!("서버 http://{server} 가 답하지 않습니다", "the server http://{server} does not answer");
-        let socket = tokio::time::timeout(PATIENCE, TcpStream::connect(server))
+        let gone = || {
+            bilingual!(
+                "서버 http://{server} 가 답하지 않습니다",
+                "the server http://{server} does not answer"
+            )
+        };
+        let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(server))
             .await
-            .map_err(|late| gone().because(late))?
-            .map_err(|error| gone().because(error))?;
+            .map_err(|late| gone().with_cause(late))?
+            .map_err(|error| gone().with_cause(error))?;
         let (mut sender, connection) =
-            http1::handshake(TokioIo::new(socket)).await.map_err(|error| gone().because(error))?;
+            http1::handshake(TokioIo::new(socket)).await.map_err(|error| gone().with_cause(error))?;
         let connection = tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
@@ -177,14 +189,14 @@ impl Client {
         if let Some(key) = &self.key {
             request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()));
         }
-        let sent = sender.send_request(request.body(Whole(Some(body.into())))?).await;
-        let response = sent.map_err(|error| gone().because(error))?;
-        Ok(Answered { status: response.status(), body: response.into_body(), connection })
+        let sent = sender.send_request(request.body(SingleChunkBody(Some(body.into())))?).await;
+        let response = sent.map_err(|error| gone().with_cause(error))?;
+        Ok(ServerResponse { status: response.status(), body: response.into_body(), connection })
     }
 }
 
 /// A name as a part of a path or a query.
-pub(crate) fn encoded(name: &str) -> String {
+pub(crate) fn percent_encode(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     name.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
@@ -192,15 +204,15 @@ pub(crate) fn encoded(name: &str) -> String {
 }
 
 /// All that was answered. A refusal becomes an error in the words of the server, in both languages.
-async fn whole(mut answered: Answered) -> anyhow::Result<Vec<u8>> {
+async fn read_response_body(mut answered: ServerResponse) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
     let cut_off = |error: hyper::Error| {
-        both!("서버의 답이 도중에 끊겼습니다", "the answer of the server broke off").because(error)
+        bilingual!("서버의 답이 도중에 끊겼습니다", "the answer of the server broke off").with_cause(error)
     };
-    while let Some(more) = more(&mut answered.body).await.map_err(cut_off)? {
+    while let Some(more) = read_body_chunk(&mut answered.body).await.map_err(cut_off)? {
         text.extend_from_slice(&more);
-        if text.len() > MOST {
-            return Err(both!("서버의 답이 너무 깁니다", "the answer of the server is too long").into());
+        if text.len() > MAX_RESPONSE_BYTES {
+            return Err(bilingual!("서버의 답이 너무 깁니다", "the answer of the server is too long").into());
         }
     }
     let status = answered.status;
@@ -210,13 +222,13 @@ async fn whole(mut answered: Answered) -> anyhow::Result<Vec<u8>> {
     let problem: Value = serde_json::from_slice(&text).unwrap_or_default();
     let field = |name: &str| problem.get(name).and_then(Value::as_str).unwrap_or_default();
     let (ko, en) = (field("title_ko"), field("title"));
-    let refused = both!("서버가 {status}로 답했습니다: {ko}", "the server answered {status}: {en}")
-        .coded(field("code"));
-    let why = Both::new(field("detail_ko").to_owned(), field("detail").to_owned());
-    Err(if why.en.is_empty() { refused.into() } else { refused.because(why).into() })
+    let refused = bilingual!("서버가 {status}로 답했습니다: {ko}", "the server answered {status}: {en}")
+        .with_code(field("code"));
+    let why = BilingualMessage::new(field("detail_ko").to_owned(), field("detail").to_owned());
+    Err(if why.en.is_empty() { refused.into() } else { refused.with_cause(why).into() })
 }
 
-async fn more(body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
+async fn read_body_chunk(body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
     loop {
         let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
         match frame.transpose()? {
@@ -231,7 +243,7 @@ async fn more(body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
 }
 
 /// The event of a frame; none for a sign of life.
-fn event(frame: &[u8]) -> anyhow::Result<Option<Event>> {
+fn parse_sse_event(frame: &[u8]) -> anyhow::Result<Option<RunEvent>> {
     let text = std::str::from_utf8(frame)?;
     match text.lines().find_map(|line| line.strip_prefix("data: ")) {
         Some(data) => Ok(Some(serde_json::from_str(data)?)),
@@ -240,9 +252,9 @@ fn event(frame: &[u8]) -> anyhow::Result<Option<Event>> {
 }
 
 /// Bytes, sent in one piece.
-struct Whole(Option<Bytes>);
+struct SingleChunkBody(Option<Bytes>);
 
-impl Body for Whole {
+impl Body for SingleChunkBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -265,31 +277,32 @@ impl Body for Whole {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::test_directory::TestDirectory;
 
     #[test]
     fn a_server_is_found_by_its_file_and_the_file_is_its_owners() {
-        let scratch = Scratch::new();
-        assert!(Client::of_data_dir(scratch.path()).is_none());
-        Client::new("0.0.0.0:81".parse().expect("address"), Some("hunter2"))
-            .announce(scratch.path())
+        let scratch = TestDirectory::new();
+        assert!(ServerHttpClient::from_data_dir(scratch.path()).is_none());
+        ServerHttpClient::new("0.0.0.0:81".parse().expect("address"), Some("hunter2"))
+            .write_address_file(scratch.path())
             .expect("written");
-        let found = Client::of_data_dir(scratch.path()).expect("found");
+        let found = ServerHttpClient::from_data_dir(scratch.path()).expect("found");
         assert_eq!(found.address.to_string(), "127.0.0.1:81");
         assert!(found.key.as_ref().is_some_and(|key| key.reveal() == "hunter2"));
         assert!(!format!("{found:?}").contains("hunter2"));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::metadata(scratch.path().join(FILE)).expect("file").permissions().mode();
+            let mode =
+                std::fs::metadata(scratch.path().join(SERVER_FILE_NAME)).expect("file").permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
-        Client::leave(scratch.path());
-        assert!(Client::of_data_dir(scratch.path()).is_none());
+        ServerHttpClient::remove_address_file(scratch.path());
+        assert!(ServerHttpClient::from_data_dir(scratch.path()).is_none());
     }
 
     #[test]
     fn names_are_safe_in_a_path() {
-        assert_eq!(encoded("a/가 ?"), "a%2F%EA%B0%80%20%3F");
+        assert_eq!(percent_encode("a/가 ?"), "a%2F%EA%B0%80%20%3F");
     }
 }

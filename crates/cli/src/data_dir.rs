@@ -4,45 +4,45 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use crate::client::Client;
-use crate::output::{Both, both};
+use crate::client::ServerHttpClient;
+use crate::output::{BilingualMessage, bilingual};
 
 /// The data directory, held until dropped.
 ///
 /// The lock is the operating system's, so a killed process leaves none behind; the file itself stays.
 #[derive(Debug)]
-pub(crate) struct DataDir {
+pub(crate) struct DataDirLock {
     _lock: File,
 }
 
-impl DataDir {
+impl DataDirLock {
     /// Makes the directory if need be, readable by its owner only, and takes its lock.
-    pub(crate) fn hold(path: &Path) -> Result<Self, Both> {
-        ensure(path)?;
-        Ok(Self { _lock: take(path)? })
+    pub(crate) fn acquire(path: &Path) -> Result<Self, BilingualMessage> {
+        ensure_private_dir(path)?;
+        Ok(Self { _lock: acquire_lock_file(path)? })
     }
 }
 
 /// Whether another process has the directory.
-pub(crate) fn is_held(path: &Path) -> bool {
+pub(crate) fn is_locked(path: &Path) -> bool {
     let Ok(file) = OpenOptions::new().read(true).write(true).open(path.join("lock")) else { return false };
     matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
 /// Makes the directory if need be, readable by its owner only, without taking it.
-pub(crate) fn ensure(path: &Path) -> Result<(), Both> {
+pub(crate) fn ensure_private_dir(path: &Path) -> Result<(), BilingualMessage> {
     let shown = path.display();
-    make(path).map_err(|error| {
-        both!(
+    create_private_dir(path).map_err(|error| {
+        bilingual!(
             "데이터 디렉터리 `{shown}`을(를) 만들 수 없습니다. `--data-dir`로 다른 곳을 고르세요",
             "cannot make the data directory `{shown}`; choose another with `--data-dir`"
         )
-        .because(error)
+        .with_cause(error)
     })
 }
 
 /// Writes a file that only its owner can read. It is there whole or as it was before.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(crate) fn write_private_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let beside = path.with_extension(format!("{}.new", std::process::id()));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -54,7 +54,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::rename(&beside, path)
 }
 
-fn make(path: &Path) -> std::io::Result<()> {
+fn create_private_dir(path: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -62,11 +62,12 @@ fn make(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-fn take(directory: &Path) -> Result<File, Both> {
+fn acquire_lock_file(directory: &Path) -> Result<File, BilingualMessage> {
     let path = directory.join("lock");
     let shown = path.display();
     let cannot = |error: std::io::Error| {
-        both!("잠금 파일 `{shown}`을(를) 쓸 수 없습니다", "cannot use the lock file `{shown}`").because(error)
+        bilingual!("잠금 파일 `{shown}`을(를) 쓸 수 없습니다", "cannot use the lock file `{shown}`")
+            .with_cause(error)
     };
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -75,7 +76,7 @@ fn take(directory: &Path) -> Result<File, Both> {
     let mut file = options.open(&path).map_err(cannot)?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(held(directory, file)),
+        Err(TryLockError::WouldBlock) => return Err(already_locked_error(directory, file)),
         Err(TryLockError::Error(error)) => return Err(cannot(error)),
     }
     file.set_len(0).and_then(|()| file.rewind()).map_err(cannot)?;
@@ -83,24 +84,24 @@ fn take(directory: &Path) -> Result<File, Both> {
     Ok(file)
 }
 
-fn held(directory: &Path, mut file: File) -> Both {
+fn already_locked_error(directory: &Path, mut file: File) -> BilingualMessage {
     let shown = directory.display();
     let mut text = String::new();
     let holder = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse::<u32>().ok());
-    if let Some(server) = Client::of_data_dir(directory) {
+    if let Some(server) = ServerHttpClient::from_data_dir(directory) {
         let address = server.address;
-        return both!(
+        return bilingual!(
             "데이터 디렉터리 `{shown}`은(는) 서버 http://{address} 가 쓰고 있고, 이 명령은 서버가 멈춘 동안에만 할 수 있습니다. 서버를 켠 곳에서 Ctrl-C로 멈추고 다시 하거나, `--data-dir`로 다른 곳을 고르세요",
             "the server http://{address} is using the data directory `{shown}`, and this can be done only while it is stopped; stop it with Ctrl-C where it was started and try again, or choose another directory with `--data-dir`"
         );
     }
     match holder {
-        Some(pid) => both!(
+        Some(pid) => bilingual!(
             "데이터 디렉터리 `{shown}`을(를) 다른 doran(프로세스 {pid})이 쓰고 있습니다. 그 프로세스를 끝내거나(`kill {pid}`), `--data-dir`로 다른 곳을 고르세요",
             "another doran (process {pid}) is using the data directory `{shown}`; stop it (`kill {pid}`) or choose another directory with `--data-dir`"
         ),
         // The other process has the lock but has not written its number yet, or the system does not let it be read.
-        None => both!(
+        None => bilingual!(
             "데이터 디렉터리 `{shown}`을(를) 다른 doran이 쓰고 있습니다. 그것을 끝내거나, `--data-dir`로 다른 곳을 고르세요",
             "another doran is using the data directory `{shown}`; stop it or choose another directory with `--data-dir`"
         ),
@@ -110,21 +111,21 @@ fn held(directory: &Path, mut file: File) -> Both {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::test_directory::TestDirectory;
 
     #[test]
     fn a_second_holder_is_told_who_has_it_and_what_to_do() {
-        let scratch = Scratch::new();
+        let scratch = TestDirectory::new();
         let path = scratch.path().join("a/b");
-        let first = DataDir::hold(&path).expect("free");
-        let error = DataDir::hold(&path).expect_err("held");
+        let first = DataDirLock::acquire(&path).expect("free");
+        let error = DataDirLock::acquire(&path).expect_err("held");
         let pid = std::process::id().to_string();
         for text in [&error.ko, &error.en] {
             assert!(text.contains(&pid) && text.contains("--data-dir"), "{text}");
             assert!(text.contains(&path.display().to_string()), "{text}");
         }
         drop(first);
-        DataDir::hold(&path).expect("free again");
+        DataDirLock::acquire(&path).expect("free again");
     }
 
     #[cfg(unix)]
@@ -132,9 +133,9 @@ mod tests {
     fn nobody_else_can_read_it() {
         use std::os::unix::fs::PermissionsExt;
 
-        let scratch = Scratch::new();
+        let scratch = TestDirectory::new();
         let data = scratch.path().join("data");
-        let _held = DataDir::hold(&data).expect("free");
+        let _held = DataDirLock::acquire(&data).expect("free");
         let mode = |path: &Path| fs::metadata(path).expect("metadata").permissions().mode() & 0o777;
         assert_eq!(mode(&data), 0o700);
         assert_eq!(mode(&data.join("lock")), 0o600);
@@ -142,19 +143,19 @@ mod tests {
 
     #[test]
     fn a_number_left_by_a_dead_process_does_not_keep_the_lock() {
-        let scratch = Scratch::new();
+        let scratch = TestDirectory::new();
         fs::write(scratch.path().join("lock"), "4194304999\n").expect("write");
-        DataDir::hold(scratch.path()).expect("free");
+        DataDirLock::acquire(scratch.path()).expect("free");
         let text = fs::read_to_string(scratch.path().join("lock")).expect("read");
         assert_eq!(text, format!("{}\n", std::process::id()));
     }
 
     #[test]
     fn a_file_in_the_way_is_named() {
-        let scratch = Scratch::new();
+        let scratch = TestDirectory::new();
         let path = scratch.path().join("file");
         fs::write(&path, "").expect("write");
-        let error = DataDir::hold(&path).expect_err("a file");
+        let error = DataDirLock::acquire(&path).expect_err("a file");
         assert!(error.en.contains("cannot make the data directory"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::PathBuf;
 
-use crate::output::{Both, Language, both};
+use crate::output::{BilingualMessage, OutputLanguage, bilingual};
 
 /// Environment variables and the working directory.
 #[derive(Clone, Debug, Default)]
@@ -16,14 +16,14 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// Those of this process. A variable of ours that is not UTF-8 is an error; others are none of our business.
-    pub(crate) fn of_process() -> Result<Self, Both> {
+    pub(crate) fn from_process() -> Result<Self, BilingualMessage> {
         let mut variables = BTreeMap::new();
         for (name, value) in env::vars_os() {
             let Ok(name) = name.into_string() else { continue };
             match value.into_string() {
                 Ok(value) => drop(variables.insert(name, value)),
                 Err(_) if name.starts_with("DORAN_") => {
-                    return Err(both!(
+                    return Err(bilingual!(
                         "환경 변수 `{name}`의 값이 UTF-8이 아닙니다",
                         "the value of `{name}` is not UTF-8"
                     ));
@@ -32,14 +32,14 @@ impl Environment {
             }
         }
         let directory = env::current_dir().map_err(|error| {
-            both!("현재 디렉터리를 알 수 없습니다", "the working directory is unknown").because(error)
+            bilingual!("현재 디렉터리를 알 수 없습니다", "the working directory is unknown").with_cause(error)
         })?;
         Ok(Self { variables, directory })
     }
 
     /// Surroundings made up for a test.
     #[cfg(test)]
-    pub(crate) fn of(directory: impl Into<PathBuf>, variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn for_test(directory: impl Into<PathBuf>, variables: &[(&str, &str)]) -> Self {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Self { variables, directory: directory.into() }
     }
@@ -50,7 +50,7 @@ impl Environment {
     }
 
     /// The names of the variables that are set.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn variable_names(&self) -> impl Iterator<Item = &str> {
         self.variables.keys().map(String::as_str)
     }
 
@@ -60,11 +60,11 @@ impl Environment {
     }
 
     /// The language of the locale.
-    pub(crate) fn language(&self) -> Language {
+    pub(crate) fn locale_language(&self) -> OutputLanguage {
         let locale = ["LC_ALL", "LC_MESSAGES", "LANG"].iter().find_map(|name| self.get(name));
         match locale {
-            Some(locale) if locale.starts_with("ko") => Language::Korean,
-            Some(_) | None => Language::English,
+            Some(locale) if locale.starts_with("ko") => OutputLanguage::Korean,
+            Some(_) | None => OutputLanguage::English,
         }
     }
 }
@@ -73,15 +73,15 @@ impl Environment {
 mod tests {
     use super::*;
 
-    fn check(variables: &[(&str, &str)], expected: Language) {
-        assert_eq!(Environment::of("/", variables).language(), expected, "{variables:?}");
+    fn check(variables: &[(&str, &str)], expected: OutputLanguage) {
+        assert_eq!(Environment::for_test("/", variables).locale_language(), expected, "{variables:?}");
     }
 
     #[test]
     fn the_language_follows_the_locale() {
-        check(&[], Language::English);
-        check(&[("LANG", "ko_KR.UTF-8")], Language::Korean);
-        check(&[("LANG", "ko_KR.UTF-8"), ("LC_ALL", "C")], Language::English);
-        check(&[("LANG", "en_US.UTF-8"), ("LC_ALL", ""), ("LC_MESSAGES", "ko_KR")], Language::Korean);
+        check(&[], OutputLanguage::English);
+        check(&[("LANG", "ko_KR.UTF-8")], OutputLanguage::Korean);
+        check(&[("LANG", "ko_KR.UTF-8"), ("LC_ALL", "C")], OutputLanguage::English);
+        check(&[("LANG", "en_US.UTF-8"), ("LC_ALL", ""), ("LC_MESSAGES", "ko_KR")], OutputLanguage::Korean);
     }
 }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use doran_engine::store::StoreError;
 
-use crate::output::{Both, both};
+use crate::output::{BilingualMessage, bilingual};
 
 /// What each code means, for the help.
-pub(crate) const CODES: &str = "Exit codes · 종료 코드:
+pub(crate) const EXIT_CODES_HELP: &str = "Exit codes · 종료 코드:
   0   all went well · 잘 끝남
   1   an error, told on stderr · 오류. 표준 오류에 설명
   2   a command line that does not fit · 명령줄이 맞지 않음
@@ -18,31 +18,31 @@ pub(crate) const CODES: &str = "Exit codes · 종료 코드:
 
 /// A write with an unknown outcome. What is on disk is settled by starting again.
 #[derive(Debug)]
-pub(crate) struct Trouble(pub(crate) String);
+pub(crate) struct UnknownWriteOutcome(pub(crate) String);
 
-impl fmt::Display for Trouble {
+impl fmt::Display for UnknownWriteOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Error for Trouble {}
+impl Error for UnknownWriteOutcome {}
 
-impl Trouble {
+impl UnknownWriteOutcome {
     /// As the error a command ends with.
-    pub(crate) fn error(self) -> Both {
-        both!(
+    pub(crate) fn into_message(self) -> BilingualMessage {
+        bilingual!(
             "마지막 기록이 디스크에 남았는지 알 수 없어 멈춥니다. 다시 시작하면 저장소를 읽고 이어 갑니다",
             "stopping, because it is not known whether the last write is on disk; start again, and it reads the store and goes on"
         )
-        .because(self)
+        .with_cause(self)
     }
 }
 
 /// The code of an error.
-pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
     for cause in error.chain() {
-        if cause.is::<Trouble>() || matches!(cause.downcast_ref(), Some(StoreError::Unknown(_))) {
+        if cause.is::<UnknownWriteOutcome>() || matches!(cause.downcast_ref(), Some(StoreError::Unknown(_))) {
             return ExitCode::from(75);
         }
         if matches!(cause.downcast_ref(), Some(StoreError::Newer { .. })) {
@@ -54,24 +54,24 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
 
 /// Who wants the program to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopSignal {
     /// A person who pressed Ctrl-C.
-    Pressed,
+    CtrlC,
     /// The system, with SIGTERM.
-    Told,
+    SigTerm,
 }
 
 /// Ends when somebody asks the program to stop: Ctrl-C or SIGTERM.
-pub(crate) async fn asked() -> anyhow::Result<Stop> {
+pub(crate) async fn wait_for_stop_signal() -> anyhow::Result<StopSignal> {
     tokio::select! {
         pressed = tokio::signal::ctrl_c() => pressed?,
-        told = told() => return told.map(|()| Stop::Told),
+        told = wait_for_sigterm() => return told.map(|()| StopSignal::SigTerm),
     }
-    Ok(Stop::Pressed)
+    Ok(StopSignal::CtrlC)
 }
 
 /// Ends when the system asks the program to stop.
-pub(crate) async fn told() -> anyhow::Result<()> {
+pub(crate) async fn wait_for_sigterm() -> anyhow::Result<()> {
     #[cfg(unix)]
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?.recv().await;
     #[cfg(not(unix))]
@@ -84,13 +84,13 @@ mod tests {
     use super::*;
 
     fn check(cause: impl Into<Box<dyn Error + Send + Sync>>, expected: ExitCode) {
-        let error = anyhow::Error::from(both!("바깥", "outer").because(cause));
-        assert_eq!(code(&error), expected, "{error:?}");
+        let error = anyhow::Error::from(bilingual!("바깥", "outer").with_cause(cause));
+        assert_eq!(exit_code(&error), expected, "{error:?}");
     }
 
     #[test]
     fn a_script_can_tell_what_to_do_from_the_code() {
-        check(Trouble("fsync".into()), ExitCode::from(75));
+        check(UnknownWriteOutcome("fsync".into()), ExitCode::from(75));
         check(StoreError::Unknown("eof".into()), ExitCode::from(75));
         check(StoreError::Newer { found: 9, known: 1 }, ExitCode::from(78));
         check(StoreError::Damaged("x".into()), ExitCode::from(1));

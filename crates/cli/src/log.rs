@@ -16,11 +16,11 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts logging. Lines are for files and other programs too, so they have no colours.
-pub(crate) fn start(filter: &str, is_json: bool) -> anyhow::Result<()> {
+pub(crate) fn init_logging(filter: &str, is_json: bool) -> anyhow::Result<()> {
     let filter = filter.parse::<Targets>()?;
     if is_json {
         // With stderr gone there is nobody left to tell.
-        let lines = Json(|line: &str| drop(writeln!(std::io::stderr().lock(), "{line}")));
+        let lines = JsonLogLayer(|line: &str| drop(writeln!(std::io::stderr().lock(), "{line}")));
         return Ok(tracing_subscriber::registry().with(lines).with(filter).try_init()?);
     }
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
@@ -28,15 +28,15 @@ pub(crate) fn start(filter: &str, is_json: bool) -> anyhow::Result<()> {
 }
 
 /// Writes every event as an object: when, how bad, by whom, what, and inside which spans.
-struct Json<W>(W);
+struct JsonLogLayer<W>(W);
 
-impl<S, W> Layer<S> for Json<W>
+impl<S, W> Layer<S> for JsonLogLayer<W>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: Fn(&str) + 'static,
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(fields);
@@ -45,19 +45,19 @@ where
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+            && let Some(fields) = span.extensions_mut().get_mut::<LogFields>()
         {
             values.record(fields);
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         event.record(&mut fields);
         let message = fields.0.remove("message").unwrap_or_default();
         let mut spans = Map::new();
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
-            let held = span.extensions().get::<Fields>().map(|fields| fields.0.clone());
+            let held = span.extensions().get::<LogFields>().map(|fields| fields.0.clone());
             spans.insert(span.name().to_owned(), held.unwrap_or_default().into());
         }
         let mut time = String::new();
@@ -76,15 +76,15 @@ where
 }
 
 #[derive(Default)]
-struct Fields(Map<String, Value>);
+struct LogFields(Map<String, Value>);
 
-impl Fields {
+impl LogFields {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.insert(field.name().to_owned(), value.into());
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field, format!("{value:?}"));
     }
@@ -120,7 +120,7 @@ mod tests {
     fn a_line_is_one_object_that_says_inside_which_request() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = lines.clone();
-        let json = Json(move |line: &str| kept.lock().expect("alone").push(line.to_owned()));
+        let json = JsonLogLayer(move |line: &str| kept.lock().expect("alone").push(line.to_owned()));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(json), || {
             let span = tracing::info_span!("request", id = "r-1", run = tracing::field::Empty);
             span.record("run", "r-2");

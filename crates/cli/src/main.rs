@@ -1,23 +1,23 @@
 //! The program `doran`: reads the environment, the settings and the command line, and hands over.
 
-mod answer;
+mod agent_client;
+mod api_key_file;
 mod args;
 mod assemble;
+mod busy_server_retry;
 mod client;
 mod commands;
 mod config;
 mod data_dir;
-mod desk;
+mod document_client;
 mod environment;
 mod exit;
-mod keys;
 mod log;
 mod output;
-mod patience;
-#[cfg(test)]
-mod scratch;
 mod secret;
-mod shelf;
+mod streamed_answer;
+#[cfg(test)]
+mod test_directory;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -26,46 +26,46 @@ use clap::Parser;
 use doran_agents::tools::python;
 use doran_retrieval::ingest;
 
-use crate::args::{Args, Command};
+use crate::args::{CliCommand, CommandLineArgs};
 use crate::environment::Environment;
-use crate::output::{Language, Output};
+use crate::output::{OutputLanguage, TerminalOutput};
 
 /// Gives memory back that thousands of connections took, and is quicker than what most systems bring.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(ended) = as_worker(std::env::args_os().nth(1).as_deref()) {
+    if let Some(ended) = run_as_worker(std::env::args_os().nth(1).as_deref()) {
         return ended;
     }
-    let args = match Args::try_parse() {
+    let args = match CommandLineArgs::try_parse() {
         Ok(args) => args,
-        Err(error) => return misread(&error),
+        Err(error) => return report_parse_error(&error),
     };
-    let environment = match Environment::of_process() {
+    let environment = match Environment::from_process() {
         Ok(environment) => environment,
         Err(error) => {
-            Output::new(Language::English, None).fail(&error.into());
+            TerminalOutput::new(OutputLanguage::English, None).print_error(&error.into());
             return ExitCode::FAILURE;
         }
     };
     let language = config::early_language(args.settings.lang.as_deref(), &environment);
-    let output = Output::new(language, environment.get("NO_COLOR"));
+    let output = TerminalOutput::new(language, environment.get("NO_COLOR"));
     match run(&args, &environment, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output.fail(&error);
-            exit::code(&error)
+            output.print_error(&error);
+            exit::exit_code(&error)
         }
     }
 }
 
 /// Help and versions are no mistakes. A mistake is told in English by the parser, and in Korean before it where that is
 /// the language of the system.
-fn misread(error: &clap::Error) -> ExitCode {
+fn report_parse_error(error: &clap::Error) -> ExitCode {
     use clap::error::{ContextKind, ErrorKind};
-    let korean = Environment::of_process()
-        .is_ok_and(|environment| config::early_language(None, &environment) == Language::Korean);
+    let korean = Environment::from_process()
+        .is_ok_and(|environment| config::early_language(None, &environment) == OutputLanguage::Korean);
     if korean && error.use_stderr() {
         let named = |kind| error.get(kind).map(|value| format!(" `{value}`")).unwrap_or_default();
         let what = match error.kind() {
@@ -86,8 +86,8 @@ fn misread(error: &clap::Error) -> ExitCode {
             }
             _ => "명령을 알아듣지 못했습니다".to_owned(),
         };
-        Output::new(Language::Korean, None)
-            .note(&format!("오류: {what}. 쓰는 법은 `doran --help`로 볼 수 있습니다"));
+        TerminalOutput::new(OutputLanguage::Korean, None)
+            .print_note(&format!("오류: {what}. 쓰는 법은 `doran --help`로 볼 수 있습니다"));
     }
     // Where nobody reads what is printed, the code still tells.
     drop(error.print());
@@ -96,44 +96,46 @@ fn misread(error: &clap::Error) -> ExitCode {
 
 /// The program starts itself again to work on hostile input in a jail. The first argument says what on; people never
 /// write it, and `--help` does not show it.
-fn as_worker(argument: Option<&OsStr>) -> Option<ExitCode> {
+fn run_as_worker(argument: Option<&OsStr>) -> Option<ExitCode> {
     match argument?.to_str()? {
-        ingest::WORKER => Some(ingest::worker_main()),
-        python::WORKER => Some(python::worker_main()),
+        ingest::EXTRACT_WORKER_ARG => Some(ingest::extract_worker_main()),
+        python::WORKER_ARGUMENT => Some(python::worker_main()),
         _ => None,
     }
 }
 
-fn run(args: &Args, environment: &Environment, output: Output) -> anyhow::Result<()> {
-    let loaded = config::load(&args.settings.flags(), args.config.as_deref(), environment)?;
-    let output = Output { language: loaded.config.language, ..output };
-    log::start(&loaded.config.log, loaded.config.log_is_json)?;
+fn run(args: &CommandLineArgs, environment: &Environment, output: TerminalOutput) -> anyhow::Result<()> {
+    let loaded = config::load(&args.settings.given_flags(), args.config.as_deref(), environment)?;
+    let output = TerminalOutput { language: loaded.config.language, ..output };
+    log::init_logging(&loaded.config.log, loaded.config.log_is_json)?;
     tracing::debug!(file = ?loaded.file, "settings read");
     let config = &loaded.config;
     match &args.command {
-        Command::Config(args) => commands::config::run(args, &loaded, output),
-        Command::Demo(args) => wait(commands::demo::run(args, config, output)),
-        Command::Ask(args) => wait(commands::ask::run(args, config, output)),
-        Command::Chat(args) => wait(commands::chat::run(args, config, output)),
-        Command::Serve(args) => wait(commands::serve::run(args, config, output)),
-        Command::Ingest(args) => wait(commands::ingest::run(args, config, output)),
-        Command::Search(args) => wait(commands::search::run(args, config, output)),
-        Command::Documents(args) => wait(commands::documents::run(args, config, output)),
-        Command::Reindex => wait(commands::reindex::run(config, output)),
-        Command::Threads(args) => wait(commands::threads::run(args, config, output)),
-        Command::Runs(args) => wait(commands::runs::run(args, config, output)),
-        Command::Memory(args) => wait(commands::memory::run(args, config, output)),
-        Command::Agents(args) => wait(commands::agents::run(args, config, output)),
-        Command::Models(args) => wait(commands::models::run(args, &loaded, environment, output)),
-        Command::Keys(args) => commands::keys::run(args, config, output),
-        Command::Doctor(args) => wait(commands::doctor::run(args, &loaded, output)),
-        Command::Graph(args) => wait(commands::graph::run(args, config, output)),
-        Command::Eval(args) => wait(commands::eval::run(args, config, output)),
-        Command::Backup(args) => wait(commands::backup::run(args, config, output)),
-        Command::Gc => wait(commands::gc::run(config, output)),
+        CliCommand::Config(args) => commands::config::run(args, &loaded, output),
+        CliCommand::Demo(args) => block_on_command(commands::demo::run(args, config, output)),
+        CliCommand::Ask(args) => block_on_command(commands::ask::run(args, config, output)),
+        CliCommand::Chat(args) => block_on_command(commands::chat::run(args, config, output)),
+        CliCommand::Serve(args) => block_on_command(commands::serve::run(args, config, output)),
+        CliCommand::Ingest(args) => block_on_command(commands::ingest::run(args, config, output)),
+        CliCommand::Search(args) => block_on_command(commands::search::run(args, config, output)),
+        CliCommand::Documents(args) => block_on_command(commands::documents::run(args, config, output)),
+        CliCommand::Reindex => block_on_command(commands::reindex::run(config, output)),
+        CliCommand::Threads(args) => block_on_command(commands::threads::run(args, config, output)),
+        CliCommand::Runs(args) => block_on_command(commands::runs::run(args, config, output)),
+        CliCommand::Memory(args) => block_on_command(commands::memory::run(args, config, output)),
+        CliCommand::Agents(args) => block_on_command(commands::agents::run(args, config, output)),
+        CliCommand::Models(args) => {
+            block_on_command(commands::models::run(args, &loaded, environment, output))
+        }
+        CliCommand::Keys(args) => commands::keys::run(args, config, output),
+        CliCommand::Doctor(args) => block_on_command(commands::doctor::run(args, &loaded, output)),
+        CliCommand::Graph(args) => block_on_command(commands::graph::run(args, config, output)),
+        CliCommand::Eval(args) => block_on_command(commands::eval::run(args, config, output)),
+        CliCommand::Backup(args) => block_on_command(commands::backup::run(args, config, output)),
+        CliCommand::Gc => block_on_command(commands::gc::run(config, output)),
     }
 }
 
-fn wait(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn block_on_command(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
 }

@@ -7,59 +7,59 @@ use std::io::{self, IsTerminal, Write};
 
 /// The language of sentences for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
+pub(crate) enum OutputLanguage {
     Korean,
     English,
 }
 
 /// A sentence in both languages. It is also the error type of this crate; as such it keeps its cause.
 #[derive(Debug, Default)]
-pub(crate) struct Both {
+pub(crate) struct BilingualMessage {
     pub(crate) ko: String,
     pub(crate) en: String,
     code: Option<String>,
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// Makes a [`Both`]: Korean first, English second, both with the usual `{}` of `format!`.
-macro_rules! both {
+/// Makes a [`BilingualMessage`]: Korean first, English second, both with the usual `{}` of `format!`.
+macro_rules! bilingual {
     ($ko:literal, $en:literal $(,)?) => {
-        $crate::output::Both::new(format!($ko), format!($en))
+        $crate::output::BilingualMessage::new(format!($ko), format!($en))
     };
 }
-pub(crate) use both;
+pub(crate) use bilingual;
 
-impl Both {
+impl BilingualMessage {
     pub(crate) fn new(ko: String, en: String) -> Self {
         Self { ko, en, code: None, cause: None }
     }
 
     /// The same sentence as an error with its cause.
-    pub(crate) fn because(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub(crate) fn with_cause(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { cause: Some(cause.into()), ..self }
     }
 
     /// The same sentence with a name for programs: the one that the server has for it too.
-    pub(crate) fn coded(self, code: &str) -> Self {
+    pub(crate) fn with_code(self, code: &str) -> Self {
         Self { code: (!code.is_empty()).then(|| code.to_owned()), ..self }
     }
 
     /// The sentence in one language.
-    pub(crate) fn text(&self, language: Language) -> &str {
+    pub(crate) fn text(&self, language: OutputLanguage) -> &str {
         match language {
-            Language::Korean => &self.ko,
-            Language::English => &self.en,
+            OutputLanguage::Korean => &self.ko,
+            OutputLanguage::English => &self.en,
         }
     }
 }
 
-impl fmt::Display for Both {
+impl fmt::Display for BilingualMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.en)
     }
 }
 
-impl Error for Both {
+impl Error for BilingualMessage {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
     }
@@ -67,26 +67,26 @@ impl Error for Both {
 
 /// The terminal, with the choices that hold for the whole program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
-    pub(crate) language: Language,
+pub(crate) struct TerminalOutput {
+    pub(crate) language: OutputLanguage,
     pub(crate) colour: bool,
 }
 
-impl Output {
+impl TerminalOutput {
     /// Colour is used only where stderr is a terminal and `NO_COLOR` is unset or empty.
-    pub(crate) fn new(language: Language, no_color: Option<&str>) -> Self {
+    pub(crate) fn new(language: OutputLanguage, no_color: Option<&str>) -> Self {
         let colour = no_color.is_none_or(str::is_empty) && io::stderr().is_terminal();
         Self { language, colour }
     }
 
     /// Writes data to stdout. A reader that went away early, as `head` does, is no error.
-    pub(crate) fn data(&self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn print_data(&self, text: &str) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();
-        let text = if stdout.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
+        let text = if stdout.is_terminal() { strip_control_characters(text) } else { Cow::Borrowed(text) };
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(both!("표준 출력에 쓸 수 없습니다", "cannot write to standard output")
-                    .because(error)
+                Err(bilingual!("표준 출력에 쓸 수 없습니다", "cannot write to standard output")
+                    .with_cause(error)
                     .into())
             }
             Ok(()) | Err(_) => Ok(()),
@@ -94,50 +94,50 @@ impl Output {
     }
 
     /// Whether data and the rest come out on the same screen, one below the other.
-    pub(crate) fn shares_a_screen(&self) -> bool {
+    pub(crate) fn stdout_and_stderr_share_terminal(&self) -> bool {
         io::stdout().is_terminal() && io::stderr().is_terminal()
     }
 
     /// Tells the person something beside the data.
-    pub(crate) fn tell(&self, sentence: &Both) {
-        self.line(sentence.text(self.language));
+    pub(crate) fn print_message(&self, sentence: &BilingualMessage) {
+        self.write_stderr_line(sentence.text(self.language));
     }
 
     /// Tells the person something already in their language.
-    pub(crate) fn note(&self, text: &str) {
-        self.line(text);
+    pub(crate) fn print_note(&self, text: &str) {
+        self.write_stderr_line(text);
     }
 
     /// Tells the person why the command failed, causes included.
-    pub(crate) fn fail(&self, error: &anyhow::Error) {
+    pub(crate) fn print_error(&self, error: &anyhow::Error) {
         let (before, after) = if self.colour { ("\u{1b}[31m", "\u{1b}[0m") } else { ("", "") };
-        let label = both!("오류", "error");
-        let causes = chain(error.as_ref(), self.language);
-        self.line(&format!("{before}{}:{after} {causes}", label.text(self.language)));
+        let label = bilingual!("오류", "error");
+        let causes = join_error_causes(error.as_ref(), self.language);
+        self.write_stderr_line(&format!("{before}{}:{after} {causes}", label.text(self.language)));
     }
 
     /// Invites the person to type.
-    pub(crate) fn prompt(&self, text: &str) {
+    pub(crate) fn print_prompt(&self, text: &str) {
         let mut stderr = io::stderr().lock();
-        let text = if stderr.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
+        let text = if stderr.is_terminal() { strip_control_characters(text) } else { Cow::Borrowed(text) };
         // With stderr gone there is nobody to invite.
         stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
     }
 
-    fn line(&self, text: &str) {
+    fn write_stderr_line(&self, text: &str) {
         let mut stderr = io::stderr().lock();
-        let text = if stderr.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
+        let text = if stderr.is_terminal() { strip_control_characters(text) } else { Cow::Borrowed(text) };
         // With stderr gone there is nobody left to tell.
         writeln!(stderr, "{text}").ok();
     }
 }
 
 /// How the program itself colours: red, bold, and the end of both.
-const OWN_SIGNS: [&str; 3] = ["\u{1b}[31m", "\u{1b}[1m", "\u{1b}[0m"];
+const ALLOWED_ANSI_SEQUENCES: [&str; 3] = ["\u{1b}[31m", "\u{1b}[1m", "\u{1b}[0m"];
 
 /// A text that a terminal only shows. Names, documents and models bring words of strangers, and a terminal obeys
 /// control characters: they move the cursor, fill the clipboard, or turn a line around.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+pub(crate) fn strip_control_characters(text: &str) -> Cow<'_, str> {
     let acts = |char: char| {
         (char.is_control() && !matches!(char, '\n' | '\t'))
             || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -150,7 +150,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find(acts) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let own = OWN_SIGNS.iter().find(|sign| rest.starts_with(**sign));
+        let own = ALLOWED_ANSI_SEQUENCES.iter().find(|sign| rest.starts_with(**sign));
         out.push_str(own.copied().unwrap_or_default());
         let length = own.map_or_else(|| rest.chars().next().map_or(0, char::len_utf8), |sign| sign.len());
         rest = &rest[length..];
@@ -160,20 +160,20 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
 }
 
 /// The name for programs of the first error in the chain that has one.
-pub(crate) fn code(error: &anyhow::Error) -> Option<&str> {
-    error.chain().find_map(|cause| cause.downcast_ref::<Both>()?.code.as_deref())
+pub(crate) fn error_code(error: &anyhow::Error) -> Option<&str> {
+    error.chain().find_map(|cause| cause.downcast_ref::<BilingualMessage>()?.code.as_deref())
 }
 
 /// An error with its causes, in one language.
-pub(crate) fn sentence(error: &anyhow::Error, language: Language) -> String {
-    chain(error.as_ref(), language)
+pub(crate) fn error_message(error: &anyhow::Error, language: OutputLanguage) -> String {
+    join_error_causes(error.as_ref(), language)
 }
 
-fn chain(error: &(dyn Error + 'static), language: Language) -> String {
+fn join_error_causes(error: &(dyn Error + 'static), language: OutputLanguage) -> String {
     let mut texts = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        texts.push(match error.downcast_ref::<Both>() {
+        texts.push(match error.downcast_ref::<BilingualMessage>() {
             Some(both) => both.text(language).to_owned(),
             None => error.to_string(),
         });
@@ -183,19 +183,19 @@ fn chain(error: &(dyn Error + 'static), language: Language) -> String {
 }
 
 /// A number of things in English, which counts one of them apart.
-pub(crate) fn counted(number: usize, what: &str) -> String {
+pub(crate) fn pluralize(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The columns a text takes on a terminal: Hangul and other wide characters take two.
-pub(crate) fn width(text: &str) -> usize {
+pub(crate) fn display_width(text: &str) -> usize {
     let wide = |char: char| matches!(char as u32, 0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF | 0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0xFFE0..=0xFFE6);
     text.chars().map(|char| if wide(char) { 2 } else { 1 }).sum()
 }
 
 /// The text with spaces up to this many columns.
-pub(crate) fn padded(text: &str, columns: usize) -> String {
-    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+pub(crate) fn pad_to_width(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(display_width(text))))
 }
 
 #[cfg(test)]
@@ -205,14 +205,14 @@ mod tests {
 
     use super::*;
 
-    fn sources(folder: &Path) -> Vec<PathBuf> {
+    fn source_files(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).expect("sources").map(|entry| entry.expect("entry").path());
         let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
-        files.into_iter().chain(folders.iter().flat_map(|folder| sources(folder))).collect()
+        files.into_iter().chain(folders.iter().flat_map(|folder| source_files(folder))).collect()
     }
 
     /// The string literals that follow `open`, up to the bracket that closes it.
-    fn literals(mut text: &str) -> Vec<String> {
+    fn string_literals(mut text: &str) -> Vec<String> {
         let mut found = Vec::new();
         while let Some(start) = text.find(['"', ')']).filter(|at| text[*at..].starts_with('"')) {
             let mut literal = String::new();
@@ -230,20 +230,24 @@ mod tests {
         found
     }
 
-    fn is_korean(text: &str) -> bool {
+    fn contains_hangul(text: &str) -> bool {
         text.chars().any(|char| ('가'..='힣').contains(&char))
     }
 
     #[test]
     fn every_sentence_for_a_person_is_in_both_languages() {
         let mut seen = 0;
-        for path in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
+        for path in source_files(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
             let source = fs::read_to_string(&path).expect("source");
             let code = source.split("#[cfg(test)]").next().expect("code");
-            for call in code.split("both!(").skip(1) {
-                let pair = literals(call);
+            for call in code.split("bilingual!(").skip(1) {
+                let pair = string_literals(call);
                 assert_eq!(pair.len(), 2, "{}: {pair:?}", path.display());
-                assert!(is_korean(&pair[0]) && !is_korean(&pair[1]), "{}: {pair:?}", path.display());
+                assert!(
+                    contains_hangul(&pair[0]) && !contains_hangul(&pair[1]),
+                    "{}: {pair:?}",
+                    path.display()
+                );
                 seen += 1;
             }
             let prints = ["println!", "print!(", "eprint!(", "dbg!"].iter().any(|word| code.contains(word));
@@ -254,32 +258,36 @@ mod tests {
 
     #[test]
     fn an_error_is_told_with_its_causes_in_one_language() {
-        let inner = both!("안쪽", "inner").because(io::Error::other("disk"));
-        let error = anyhow::Error::from(both!("바깥", "outer").because(inner));
-        assert_eq!(chain(error.as_ref(), Language::Korean), "바깥: 안쪽: disk");
-        assert_eq!(chain(error.as_ref(), Language::English), "outer: inner: disk");
+        let inner = bilingual!("안쪽", "inner").with_cause(io::Error::other("disk"));
+        let error = anyhow::Error::from(bilingual!("바깥", "outer").with_cause(inner));
+        assert_eq!(join_error_causes(error.as_ref(), OutputLanguage::Korean), "바깥: 안쪽: disk");
+        assert_eq!(join_error_causes(error.as_ref(), OutputLanguage::English), "outer: inner: disk");
     }
 
     #[test]
     fn no_word_of_a_stranger_commands_a_terminal() {
-        assert_eq!(harmless("규정.md\n\t가"), "규정.md\n\t가");
-        assert_eq!(harmless("\u{1b}[31m빨강\u{1b}[0m"), "\u{1b}[31m빨강\u{1b}[0m", "colours are ours");
-        assert_eq!(harmless("a\u{1b}]52;c;aGk=\u{7}b"), "a]52;c;aGk=b");
-        assert_eq!(harmless("\u{1b}[2J\u{9b}H\u{7f}\r\u{202e}dm.x"), "[2JHdm.x");
-        assert_eq!(harmless("끝\u{1b}"), "끝");
+        assert_eq!(strip_control_characters("규정.md\n\t가"), "규정.md\n\t가");
+        assert_eq!(
+            strip_control_characters("\u{1b}[31m빨강\u{1b}[0m"),
+            "\u{1b}[31m빨강\u{1b}[0m",
+            "colours are ours"
+        );
+        assert_eq!(strip_control_characters("a\u{1b}]52;c;aGk=\u{7}b"), "a]52;c;aGk=b");
+        assert_eq!(strip_control_characters("\u{1b}[2J\u{9b}H\u{7f}\r\u{202e}dm.x"), "[2JHdm.x");
+        assert_eq!(strip_control_characters("끝\u{1b}"), "끝");
     }
 
     #[test]
     fn an_error_keeps_its_name_for_programs_wherever_it_stands() {
-        let inner = both!("안쪽", "inner").coded("unknown_agent");
-        let error = anyhow::Error::from(both!("바깥", "outer").because(inner));
-        assert_eq!(code(&error), Some("unknown_agent"));
-        assert_eq!(code(&anyhow::Error::from(both!("이름 없음", "nameless").coded(""))), None);
+        let inner = bilingual!("안쪽", "inner").with_code("unknown_agent");
+        let error = anyhow::Error::from(bilingual!("바깥", "outer").with_cause(inner));
+        assert_eq!(error_code(&error), Some("unknown_agent"));
+        assert_eq!(error_code(&anyhow::Error::from(bilingual!("이름 없음", "nameless").with_code(""))), None);
     }
 
     #[test]
     fn columns_stay_straight_with_hangul() {
-        assert_eq!(padded("설정", 6), "설정  ");
-        assert_eq!(padded("long", 2), "long");
+        assert_eq!(pad_to_width("설정", 6), "설정  ");
+        assert_eq!(pad_to_width("long", 2), "long");
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 
 /// A text that prints as `***` whichever way it is printed.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(String);
+pub(crate) struct SecretText(String);
 
-impl Secret {
+impl SecretText {
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -17,26 +17,26 @@ impl Secret {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Secret {
+impl<'de> serde::Deserialize<'de> for SecretText {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from).map(Self)
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
-impl fmt::Display for Secret {
+impl fmt::Display for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
 /// A URL with its password, in whichever place it may stand, as `***`. What does not look like a URL is hidden whole.
-pub(crate) fn without_password(url: &str) -> String {
+pub(crate) fn mask_url_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "***".into() };
     // A `?` before an `@` may belong to a password or to a query; it cannot be told where the secret ends.
     if rest.rfind('@').is_some_and(|at| rest[..at].contains('?')) {
@@ -69,12 +69,12 @@ mod tests {
     use super::*;
 
     fn check(url: &str, expected: &str) {
-        assert_eq!(without_password(url), expected);
+        assert_eq!(mask_url_password(url), expected);
     }
 
     #[test]
     fn a_secret_prints_nothing() {
-        let secret = Secret::new("hunter2");
+        let secret = SecretText::new("hunter2");
         assert_eq!(format!("{secret} {secret:?} {:#?}", Some(&secret)).matches("hunter2").count(), 0);
         assert_eq!(secret.reveal(), "hunter2");
     }

@@ -4,7 +4,7 @@ use doran_engine::{Graph, NodeError, Nodes, Snap, State, To, node, subgraph};
 use serde::{Deserialize, Serialize};
 
 #[derive(State, Clone, Debug, Default, Serialize, Deserialize)]
-struct Paper {
+struct ResearchPaper {
     text: String,
     done: bool,
 }
@@ -17,33 +17,34 @@ enum Step {
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Look {
+enum ResearchStep {
     Search,
     Read,
 }
 
-async fn idle(_: Snap<Paper>) -> Result<PaperUpdate, NodeError> {
-    Ok(Paper::update())
+async fn idle(_: Snap<ResearchPaper>) -> Result<ResearchPaperUpdate, NodeError> {
+    Ok(ResearchPaper::update())
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let research =
-        Graph::define(|look| match look {
-            Look::Search => node(idle).branch_or_end([Look::Read], |paper: &Paper| {
-                if paper.done { To::End } else { To::Node(Look::Read) }
-            }),
-            Look::Read => node(idle).then(Look::Search),
-        })
-        .start(Look::Search)
-        .build()?;
+    let research = Graph::define(|look| match look {
+        ResearchStep::Search => node(idle).branch_or_end([ResearchStep::Read], |paper: &ResearchPaper| {
+            if paper.done { To::End } else { To::Node(ResearchStep::Read) }
+        }),
+        ResearchStep::Read => node(idle).then(ResearchStep::Search),
+    })
+    .start(ResearchStep::Search)
+    .build()?;
     let graph =
         Graph::define(|step| match step {
             Step::Plan => node(idle).then(Step::Research),
-            Step::Research => {
-                node(subgraph(research.clone(), |_: &Paper| Paper::update(), |_: &Paper| Paper::update()))
-                    .then(Step::Write)
-            }
-            Step::Write => node(idle).branch_or_end([Step::Plan], |paper: &Paper| {
+            Step::Research => node(subgraph(
+                research.clone(),
+                |_: &ResearchPaper| ResearchPaper::update(),
+                |_: &ResearchPaper| ResearchPaper::update(),
+            ))
+            .then(Step::Write),
+            Step::Write => node(idle).branch_or_end([Step::Plan], |paper: &ResearchPaper| {
                 if paper.done { To::End } else { To::Node(Step::Plan) }
             }),
         })

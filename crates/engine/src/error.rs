@@ -3,20 +3,20 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::id::{BadId, RunId};
+use crate::id::{InvalidId, RunId};
 use crate::store::{BoxError, RunFailure, StoreError};
 
 /// What a node answers when it has no update. Any error turns into a permanent one by `?`.
 ///
 /// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, so that `?` works on everything that does.
 pub struct NodeError {
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeErrorKind,
     pub(crate) code: Option<Cow<'static, str>>,
     pub(crate) source: BoxError,
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum NodeErrorKind {
     /// May go away: the node is tried again, if its policy allows.
     Transient,
     /// Will come again.
@@ -36,12 +36,12 @@ pub(crate) enum Kind {
 impl NodeError {
     /// An error that may go away when tried again.
     pub fn transient(source: impl Into<BoxError>) -> Self {
-        Self::of(Kind::Transient, source)
+        Self::with_kind(NodeErrorKind::Transient, source)
     }
 
     /// An error that trying again will not cure.
     pub fn permanent(source: impl Into<BoxError>) -> Self {
-        Self::of(Kind::Permanent, source)
+        Self::with_kind(NodeErrorKind::Permanent, source)
     }
 
     /// A permanent error that also says: what was to be done **did not happen**. Only this lets [`Cx::once`] believe
@@ -49,7 +49,7 @@ impl NodeError {
     ///
     /// [`Cx::once`]: crate::Cx::once
     pub fn not_done(source: impl Into<BoxError>) -> Self {
-        Self::of(Kind::NotDone, source)
+        Self::with_kind(NodeErrorKind::NotDone, source)
     }
 
     /// The same with a code that stands for it wherever the run's failure is kept or shown. It outlives the sentence,
@@ -67,12 +67,12 @@ impl NodeError {
 
     /// Whether trying again may help.
     pub fn is_transient(&self) -> bool {
-        matches!(self.kind, Kind::Transient)
+        matches!(self.kind, NodeErrorKind::Transient)
     }
 
     /// Whether the node waits for an answer. Pass such an error on; the engine handles it.
     pub fn is_paused(&self) -> bool {
-        matches!(self.kind, Kind::Paused)
+        matches!(self.kind, NodeErrorKind::Paused)
     }
 
     /// What went wrong underneath.
@@ -80,7 +80,7 @@ impl NodeError {
         &*self.source
     }
 
-    pub(crate) fn of(kind: Kind, source: impl Into<BoxError>) -> Self {
+    pub(crate) fn with_kind(kind: NodeErrorKind, source: impl Into<BoxError>) -> Self {
         Self { kind, code: None, source: source.into() }
     }
 }
@@ -93,18 +93,18 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
 
 impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&chain(&*self.source))
+        f.write_str(&error_chain(&*self.source))
     }
 }
 
 impl fmt::Debug for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.kind, chain(&*self.source))
+        write!(f, "{:?}: {}", self.kind, error_chain(&*self.source))
     }
 }
 
 /// An error and its sources, in one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {
@@ -179,7 +179,7 @@ pub enum EngineError {
     Store(#[from] StoreError),
     /// A name breaks the rules.
     #[error(transparent)]
-    BadId(#[from] BadId),
+    BadId(#[from] InvalidId),
     /// No graph of that name was registered.
     #[error("there is no graph called `{0}`")]
     UnknownGraph(String),

@@ -45,14 +45,18 @@ pub fn mutant(name: &'static str) -> bool {
 }
 
 #[cfg(feature = "failpoints")]
-static EARLY: std::sync::Mutex<Vec<crate::store::Entry>> = std::sync::Mutex::new(Vec::new());
+static UNWRITTEN_ENTRIES: std::sync::Mutex<Vec<crate::store::LogEntry>> = std::sync::Mutex::new(Vec::new());
 
 /// For the seeded bug `M2`: keeps entries for watchers that are not written yet.
-pub(crate) fn show_early(fence: &crate::store::Fence, head: u64, entries: &[crate::store::NewEntry]) {
+pub(crate) fn keep_unwritten_entries(
+    fence: &crate::store::Fence,
+    head: u64,
+    entries: &[crate::store::NewEntry],
+) {
     #[cfg(feature = "failpoints")]
     {
-        let mut early = EARLY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        early.extend((head + 1..).zip(entries).map(|(seq, entry)| crate::store::Entry {
+        let mut early = UNWRITTEN_ENTRIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        early.extend((head + 1..).zip(entries).map(|(seq, entry)| crate::store::LogEntry {
             seq,
             parent: seq - 1,
             base: entry.base,
@@ -67,10 +71,10 @@ pub(crate) fn show_early(fence: &crate::store::Fence, head: u64, entries: &[crat
 }
 
 /// For the seeded bug `M2`: entries of a run after `after` that may not be written yet.
-pub(crate) fn shown_early(run: crate::id::RunId, after: u64) -> Vec<crate::store::Entry> {
+pub(crate) fn unwritten_entries_after(run: crate::id::RunId, after: u64) -> Vec<crate::store::LogEntry> {
     #[cfg(feature = "failpoints")]
     {
-        let early = EARLY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let early = UNWRITTEN_ENTRIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         early.iter().filter(|entry| entry.run == Some(run) && entry.seq > after).cloned().collect()
     }
     #[cfg(not(feature = "failpoints"))]

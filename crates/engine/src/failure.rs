@@ -3,7 +3,7 @@
 
 /// What a person can do about a run that failed, in both languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct FailureAdvice {
     /// In Korean.
     pub ko: &'static str,
     /// In English.
@@ -15,7 +15,7 @@ macro_rules! codes {
         $($(#[$doc])* pub const $name: &str = $code;)*
 
         /// Every code of the engine with its words.
-        pub const ADVICE: &[(&str, Advice)] = &[$(($name, Advice { ko: $ko, en: $en })),*];
+        pub const ADVICE: &[(&str, FailureAdvice)] = &[$(($name, FailureAdvice { ko: $ko, en: $en })),*];
     };
 }
 
@@ -71,7 +71,7 @@ codes! {
 }
 
 /// What a person can do about a run that failed with this code; none if it is no code of the engine.
-pub fn advice(code: &str) -> Option<Advice> {
+pub fn failure_advice(code: &str) -> Option<FailureAdvice> {
     ADVICE.iter().find(|(known, _)| *known == code).map(|(_, advice)| *advice)
 }
 
@@ -85,11 +85,11 @@ mod tests {
     fn every_code_is_its_own_and_speaks_both_languages() {
         let codes: BTreeSet<&str> = ADVICE.iter().map(|(code, _)| *code).collect();
         assert_eq!(codes.len(), ADVICE.len());
-        for (code, Advice { ko, en }) in ADVICE {
+        for (code, FailureAdvice { ko, en }) in ADVICE {
             assert!(en.is_ascii() && en.ends_with('.'), "{en}");
             assert!(ko.chars().any(|char| ('가'..='힣').contains(&char)) && ko.ends_with('.'), "{ko}");
-            assert_eq!(advice(code).map(|advice| advice.en), Some(*en));
+            assert_eq!(failure_advice(code).map(|advice| advice.en), Some(*en));
         }
-        assert_eq!(advice("model_empty"), None);
+        assert_eq!(failure_advice("model_empty"), None);
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 /// A name that breaks the rules of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a {what}: {rule}")]
-pub struct BadId {
+pub struct InvalidId {
     what: &'static str,
     given: String,
     rule: &'static str,
@@ -18,7 +18,7 @@ pub struct BadId {
 
 /// Who owns a thread. Part of every key, so that nothing can be reached across tenants.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tenant(Arc<str>);
+pub struct TenantId(Arc<str>);
 
 /// A conversation, named by the caller or at random.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,16 +29,16 @@ pub struct ThreadId(Arc<str>);
 #[serde(transparent)]
 pub struct RunId(Uuid);
 
-impl Tenant {
+impl TenantId {
     /// The tenant of a program that has only one.
     pub fn local() -> Self {
         Self(Arc::from("local"))
     }
 
     /// Accepts 1–64 characters of `A–Z a–z 0–9 . _ -`.
-    pub fn new(name: &str) -> Result<Self, BadId> {
+    pub fn new(name: &str) -> Result<Self, InvalidId> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        check("tenant", name, 64, plain, "use 1 to 64 letters, digits, dots, dashes or underscores")?;
+        check_name("tenant", name, 64, plain, "use 1 to 64 letters, digits, dots, dashes or underscores")?;
         Ok(Self(Arc::from(name)))
     }
 
@@ -50,8 +50,14 @@ impl Tenant {
 
 impl ThreadId {
     /// Accepts 1–128 bytes without control characters.
-    pub fn new(name: &str) -> Result<Self, BadId> {
-        check("thread id", name, 128, |c| !c.is_control(), "use 1 to 128 bytes without control characters")?;
+    pub fn new(name: &str) -> Result<Self, InvalidId> {
+        check_name(
+            "thread id",
+            name,
+            128,
+            |c| !c.is_control(),
+            "use 1 to 128 bytes without control characters",
+        )?;
         Ok(Self(Arc::from(name)))
     }
 
@@ -84,10 +90,10 @@ impl RunId {
 }
 
 impl FromStr for RunId {
-    type Err = BadId;
+    type Err = InvalidId;
 
-    fn from_str(text: &str) -> Result<Self, BadId> {
-        Uuid::parse_str(text).map(Self).map_err(|_| BadId {
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        Uuid::parse_str(text).map(Self).map_err(|_| InvalidId {
             what: "run id",
             given: shorten(text),
             rule: "it is a UUID",
@@ -99,7 +105,7 @@ impl FromStr for RunId {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadKey {
     /// The owner.
-    pub tenant: Tenant,
+    pub tenant: TenantId,
     /// The conversation.
     pub thread: ThreadId,
 }
@@ -108,15 +114,15 @@ pub struct ThreadKey {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunKey {
     /// The owner.
-    pub tenant: Tenant,
+    pub tenant: TenantId,
     /// The run.
     pub run: RunId,
 }
 
 impl ThreadKey {
     /// A thread of the only tenant of a small program.
-    pub fn local(name: &str) -> Result<Self, BadId> {
-        Ok(Self { tenant: Tenant::local(), thread: ThreadId::new(name)? })
+    pub fn local(name: &str) -> Result<Self, InvalidId> {
+        Ok(Self { tenant: TenantId::local(), thread: ThreadId::new(name)? })
     }
 
     /// The key of a run by the same owner.
@@ -125,15 +131,15 @@ impl ThreadKey {
     }
 }
 
-fn check(
+fn check_name(
     what: &'static str,
     name: &str,
     most: usize,
     allowed: impl Fn(char) -> bool,
     rule: &'static str,
-) -> Result<(), BadId> {
+) -> Result<(), InvalidId> {
     if name.is_empty() || name.len() > most || !name.chars().all(allowed) {
-        return Err(BadId { what, given: shorten(name), rule });
+        return Err(InvalidId { what, given: shorten(name), rule });
     }
     Ok(())
 }
@@ -158,9 +164,9 @@ macro_rules! text_id {
         }
 
         impl FromStr for $id {
-            type Err = BadId;
+            type Err = InvalidId;
 
-            fn from_str(text: &str) -> Result<Self, BadId> {
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
                 Self::new(text)
             }
         }
@@ -180,7 +186,7 @@ macro_rules! text_id {
     };
 }
 
-text_id!(Tenant);
+text_id!(TenantId);
 text_id!(ThreadId);
 
 impl fmt::Display for RunId {
@@ -213,9 +219,9 @@ mod tests {
 
     #[test]
     fn names_are_checked_where_they_enter() {
-        assert!(Tenant::new("회사").is_err());
-        assert!(Tenant::new("").is_err());
-        assert!(Tenant::new("acme.kr-1").is_ok());
+        assert!(TenantId::new("회사").is_err());
+        assert!(TenantId::new("").is_err());
+        assert!(TenantId::new("acme.kr-1").is_ok());
         assert!(ThreadId::new("대화 1").is_ok());
         assert!(ThreadId::new("a\nb").is_err());
         assert!(ThreadId::new(&"x".repeat(129)).is_err());

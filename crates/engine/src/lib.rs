@@ -31,7 +31,6 @@
 #[allow(unused_extern_crates)]
 extern crate self as doran_engine;
 
-mod cx;
 mod drive;
 pub mod error;
 pub mod failpoint;
@@ -39,19 +38,25 @@ pub mod failure;
 pub mod graph;
 pub mod id;
 pub mod log;
+mod node_context;
 mod plan;
 pub mod runtime;
 pub mod state;
 pub mod store;
 
-pub use cx::Cx;
 pub use doran_macros::{Nodes, State};
-pub use drive::Limits;
+pub use drive::RunLimits;
 pub use error::{BuildError, EngineError, NodeError};
-pub use graph::{Cache, Def, Graph, Node, NodeFuture, Nodes, Retry, Timeout, To, node, subgraph};
-pub use id::{RunId, RunKey, Tenant, ThreadId, ThreadKey};
-pub use runtime::{Bot, Event, Outcome, RunHandle, Runtime, RuntimeOptions, StartOptions, Until, Watch};
-pub use state::{Changes, Keyed, Snap, State};
+pub use graph::{
+    Graph, Node, NodeCachePolicy, NodeDefinition, NodeFuture, NodeTimeout, Nodes, RetryPolicy, To, node,
+    subgraph,
+};
+pub use id::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
+pub use node_context::Cx;
+pub use runtime::{
+    Event, GraphHandle, Outcome, RunHandle, RunWatch, Runtime, RuntimeOptions, StartOptions, WatchUntil,
+};
+pub use state::{ItemChanges, Keyed, Snap, State};
 
 /// What the derives write against. No part of the public interface.
 #[doc(hidden)]

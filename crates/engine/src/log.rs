@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::graph::Core;
-use crate::plan::{Position, Task};
+use crate::graph::BuiltGraph;
+use crate::plan::{PlanPosition, PlannedTask};
 use crate::state::State;
-use crate::store::{Entry, EntryKind, RunFailure, Usage};
+use crate::store::{EntryKind, LogEntry, RunFailure, RunUsage};
 
 /// Version of this format, written with every start.
-pub const FORMAT: u32 = 1;
+pub const LOG_FORMAT_VERSION: u32 = 1;
 
 /// A run began.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Started {
+pub struct RunStartedEntry {
     /// Version of the format of this run's entries.
     pub v: u32,
     /// The graph.
@@ -27,20 +27,20 @@ pub struct Started {
     pub update: Option<Box<RawValue>>,
     /// Where the run begins. Absent: where the parent entry stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Place>,
+    pub at: Option<StoredPosition>,
 }
 
 /// A superstep, of the graph or of one inside it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct StepEntry {
     /// For a subgraph: the task it runs in.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// What each task did, in the order in which the updates were folded.
-    pub tasks: Vec<TaskDone>,
+    pub tasks: Vec<StoredTaskResult>,
     /// Where the run stands now.
     #[serde(flatten)]
-    pub at: Place,
+    pub at: StoredPosition,
     /// Milliseconds the run was worked on so far, waiting for people not counted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub active_ms: u64,
@@ -48,7 +48,7 @@ pub struct Step {
 
 /// What one task did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TaskDone {
+pub struct StoredTaskResult {
     /// The node.
     pub node: String,
     /// Its update.
@@ -63,8 +63,8 @@ pub struct TaskDone {
     #[serde(default, skip_serializing_if = "is_default")]
     pub cached: bool,
     /// What it spent.
-    #[serde(default, skip_serializing_if = "Usage::is_zero")]
-    pub usage: Usage,
+    #[serde(default, skip_serializing_if = "RunUsage::is_zero")]
+    pub usage: RunUsage,
     /// What the node noted for the inspector.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notes: BTreeMap<String, Value>,
@@ -72,7 +72,7 @@ pub struct TaskDone {
 
 /// A [`Position`] with names instead of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct StoredPosition {
     /// Supersteps finished in this run.
     #[serde(default)]
     pub step: u32,
@@ -104,20 +104,20 @@ pub enum DueTask {
 
 /// The run waits.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Paused {
+pub struct RunPausedEntry {
     /// What it waits for.
-    pub asks: Vec<Question>,
+    pub asks: Vec<PendingQuestion>,
 }
 
 /// Something a run asks of a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Question {
+pub struct PendingQuestion {
     /// Names the question in an answer. Unique in its run.
     pub id: String,
     /// Who asks.
     pub node: String,
     /// Why.
-    pub kind: AskKind,
+    pub kind: QuestionKind,
     /// What.
     pub question: Value,
     /// Why the last answer was not taken.
@@ -128,7 +128,7 @@ pub struct Question {
 /// Why a run waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AskKind {
+pub enum QuestionKind {
     /// A node asked.
     Ask,
     /// A breakpoint. Any answer goes on.
@@ -140,7 +140,7 @@ pub enum AskKind {
 
 /// Answers came.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Resumed {
+pub struct RunResumedEntry {
     /// By question.
     pub answers: BTreeMap<String, Value>,
     /// The claim of the run that asked.
@@ -150,7 +150,7 @@ pub struct Resumed {
 
 /// The run goes on after something that was not planned.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Restarted {
+pub struct RunRestartedEntry {
     /// Which claim of the run this is.
     pub epoch: u64,
     /// Why.
@@ -159,7 +159,7 @@ pub struct Restarted {
 
 /// The run failed.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Failed {
+pub struct RunFailedEntry {
     /// Code and sentence.
     #[serde(flatten)]
     pub failure: RunFailure,
@@ -170,7 +170,7 @@ pub struct Failed {
 
 /// The run was cancelled.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Cancelled {
+pub struct RunCancelledEntry {
     /// What watchers had been shown of the step that was cut off: text by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub partial: BTreeMap<String, String>,
@@ -178,7 +178,7 @@ pub struct Cancelled {
 
 /// Somebody changed the state.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Edited {
+pub struct StateEditedEntry {
     /// The whole state, replacing the old one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Box<RawValue>>,
@@ -187,16 +187,16 @@ pub struct Edited {
     pub update: Option<Box<RawValue>>,
     /// Where the next run begins. Absent: where the parent stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Place>,
+    pub at: Option<StoredPosition>,
 }
 
 /// A whole state with its place, so that a reader need not start from the beginning.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Snapshot<S> {
+pub struct StateSnapshot<S> {
     /// The state.
     pub state: S,
     /// Where the run stood.
-    pub at: Place,
+    pub at: StoredPosition,
     /// Milliseconds worked on in the run so far.
     #[serde(default)]
     pub active_ms: u64,
@@ -207,59 +207,59 @@ pub struct Snapshot<S> {
 
 /// What stands in an entry, by its kind.
 #[derive(Debug)]
-pub enum Body {
+pub enum EntryBody {
     /// A run began.
-    Started(Started),
+    Started(RunStartedEntry),
     /// A superstep of the graph.
-    Step(Step),
+    Step(StepEntry),
     /// A superstep of a subgraph.
-    Inner(Step),
+    Inner(StepEntry),
     /// The run waits.
-    Paused(Paused),
+    Paused(RunPausedEntry),
     /// Answers came.
-    Resumed(Resumed),
+    Resumed(RunResumedEntry),
     /// The run goes on after something that was not planned.
-    Restarted(Restarted),
+    Restarted(RunRestartedEntry),
     /// The run ended well.
     Finished,
     /// The run failed.
-    Failed(Failed),
+    Failed(RunFailedEntry),
     /// The run was cancelled.
-    Cancelled(Cancelled),
+    Cancelled(RunCancelledEntry),
     /// Somebody changed the state.
-    Edited(Edited),
+    Edited(StateEditedEntry),
 }
 
-impl Entry {
+impl LogEntry {
     /// What stands in it.
-    pub fn read(&self) -> Result<Body, serde_json::Error> {
+    pub fn parse_body(&self) -> Result<EntryBody, serde_json::Error> {
         let body = self.body.as_slice();
         Ok(match self.kind {
-            EntryKind::Started => Body::Started(serde_json::from_slice(body)?),
-            EntryKind::Step => Body::Step(serde_json::from_slice(body)?),
-            EntryKind::Inner => Body::Inner(serde_json::from_slice(body)?),
-            EntryKind::Paused => Body::Paused(serde_json::from_slice(body)?),
-            EntryKind::Resumed => Body::Resumed(serde_json::from_slice(body)?),
-            EntryKind::Restarted => Body::Restarted(serde_json::from_slice(body)?),
-            EntryKind::Finished => Body::Finished,
-            EntryKind::Failed => Body::Failed(serde_json::from_slice(body)?),
-            EntryKind::Cancelled => Body::Cancelled(serde_json::from_slice(body)?),
-            EntryKind::Edited => Body::Edited(serde_json::from_slice(body)?),
+            EntryKind::Started => EntryBody::Started(serde_json::from_slice(body)?),
+            EntryKind::Step => EntryBody::Step(serde_json::from_slice(body)?),
+            EntryKind::Inner => EntryBody::Inner(serde_json::from_slice(body)?),
+            EntryKind::Paused => EntryBody::Paused(serde_json::from_slice(body)?),
+            EntryKind::Resumed => EntryBody::Resumed(serde_json::from_slice(body)?),
+            EntryKind::Restarted => EntryBody::Restarted(serde_json::from_slice(body)?),
+            EntryKind::Finished => EntryBody::Finished,
+            EntryKind::Failed => EntryBody::Failed(serde_json::from_slice(body)?),
+            EntryKind::Cancelled => EntryBody::Cancelled(serde_json::from_slice(body)?),
+            EntryKind::Edited => EntryBody::Edited(serde_json::from_slice(body)?),
         })
     }
 }
 
-impl Place {
-    pub(crate) fn of<S: State>(position: &Position, graph: &Core<S>) -> Self {
+impl StoredPosition {
+    pub(crate) fn from_position<S: State>(position: &PlanPosition, graph: &BuiltGraph<S>) -> Self {
         let name = |ix: &u16| graph.node(*ix).name.to_string();
-        let task = |task: &Task| match &task.input {
+        let task = |task: &PlannedTask| match &task.input {
             None => DueTask::Node(name(&task.node)),
             Some(input) => DueTask::Item { node: name(&task.node), input: input.clone() },
         };
         Self {
             step: position.step,
             due: position.due.iter().map(task).collect(),
-            held: position.held.iter().map(task).collect(),
+            held: position.held_back.iter().map(task).collect(),
             arrived: position
                 .arrived
                 .iter()
@@ -269,20 +269,22 @@ impl Place {
     }
 
     /// Back to numbers. `Err` names a node that the graph does not have (any more).
-    pub(crate) fn position<S: State>(&self, graph: &Core<S>) -> Result<Position, String> {
-        let number = |name: &String| graph.find(name).ok_or_else(|| name.clone());
+    pub(crate) fn to_position<S: State>(&self, graph: &BuiltGraph<S>) -> Result<PlanPosition, String> {
+        let number = |name: &String| graph.node_index(name).ok_or_else(|| name.clone());
         let task = |task: &DueTask| match task {
-            DueTask::Node(node) => Ok(Task { node: number(node)?, input: None }),
-            DueTask::Item { node, input } => Ok(Task { node: number(node)?, input: Some(input.clone()) }),
+            DueTask::Node(node) => Ok(PlannedTask { node: number(node)?, input: None }),
+            DueTask::Item { node, input } => {
+                Ok(PlannedTask { node: number(node)?, input: Some(input.clone()) })
+            }
         };
         let mut arrived = BTreeMap::new();
         for (join, came) in &self.arrived {
             arrived.insert(number(join)?, came.iter().map(number).collect::<Result<_, String>>()?);
         }
-        Ok(Position {
+        Ok(PlanPosition {
             step: self.step,
             due: self.due.iter().map(task).collect::<Result<_, String>>()?,
-            held: self.held.iter().map(task).collect::<Result<_, String>>()?,
+            held_back: self.held.iter().map(task).collect::<Result<_, String>>()?,
             arrived,
         })
     }
@@ -300,7 +302,7 @@ impl Place {
 
 /// JSON bytes of a stored form of this module. They have text keys only, so writing them cannot fail; what somebody
 /// else's type may refuse to write goes through `serde_json` itself.
-pub(crate) fn bytes(body: &impl Serialize) -> Vec<u8> {
+pub(crate) fn to_json_bytes(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).unwrap_or_default()
 }
 

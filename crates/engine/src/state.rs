@@ -70,7 +70,7 @@ pub mod reduce {
 
     /// The last write wins. The rule of a field without an attribute.
     #[derive(Debug)]
-    pub struct Last;
+    pub struct LastWriteWins;
 
     /// New items go to the end of a list. `#[reduce(append)]`
     #[derive(Debug)]
@@ -89,7 +89,7 @@ pub mod reduce {
     #[derive(Debug)]
     pub struct Add;
 
-    impl<T> Reduce<T> for Last
+    impl<T> Reduce<T> for LastWriteWins
     where
         T: Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
@@ -154,22 +154,23 @@ pub mod reduce {
     where
         T: Keyed + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        type Change = Changes<T>;
+        type Change = ItemChanges<T>;
 
-        fn fold(field: &mut Vec<T>, change: Changes<T>) {
+        fn fold(field: &mut Vec<T>, change: ItemChanges<T>) {
             for one in change.0 {
                 match one {
-                    Change::Put(item) => match field.iter_mut().rev().find(|old| old.key() == item.key()) {
+                    ItemChange::Put(item) => match field.iter_mut().rev().find(|old| old.key() == item.key())
+                    {
                         Some(old) => *old = item,
                         None => field.push(item),
                     },
-                    Change::Remove(key) => field.retain(|old| old.key() != key),
-                    Change::Clear => field.clear(),
+                    ItemChange::Remove(key) => field.retain(|old| old.key() != key),
+                    ItemChange::Clear => field.clear(),
                 }
             }
         }
 
-        fn join(earlier: &mut Changes<T>, later: Changes<T>) {
+        fn join(earlier: &mut ItemChanges<T>, later: ItemChanges<T>) {
             earlier.0.extend(later.0);
         }
     }
@@ -188,7 +189,7 @@ pub trait Keyed {
 /// One change to a list of items with ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change<T> {
+pub enum ItemChange<T> {
     /// Append, or replace the item with the same id.
     Put(T),
     /// Remove the item with this id, if it is there.
@@ -200,30 +201,30 @@ pub enum Change<T> {
 /// Changes to a list of items with ids, in order. A plain list of items is a list of `Put`s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Changes<T>(pub Vec<Change<T>>);
+pub struct ItemChanges<T>(pub Vec<ItemChange<T>>);
 
-impl<T> Changes<T> {
+impl<T> ItemChanges<T> {
     /// Removes the items with these ids.
     pub fn remove<I: Into<String>>(ids: impl IntoIterator<Item = I>) -> Self {
-        Self(ids.into_iter().map(|id| Change::Remove(id.into())).collect())
+        Self(ids.into_iter().map(|id| ItemChange::Remove(id.into())).collect())
     }
 
     /// Puts these items in after what is already here.
     pub fn put(mut self, items: impl IntoIterator<Item = T>) -> Self {
-        self.0.extend(items.into_iter().map(Change::Put));
+        self.0.extend(items.into_iter().map(ItemChange::Put));
         self
     }
 }
 
-impl<T> From<Vec<T>> for Changes<T> {
+impl<T> From<Vec<T>> for ItemChanges<T> {
     fn from(items: Vec<T>) -> Self {
-        Self(items.into_iter().map(Change::Put).collect())
+        Self(items.into_iter().map(ItemChange::Put).collect())
     }
 }
 
-impl<T> From<T> for Changes<T> {
+impl<T> From<T> for ItemChanges<T> {
     fn from(item: T) -> Self {
-        Self(vec![Change::Put(item)])
+        Self(vec![ItemChange::Put(item)])
     }
 }
 
@@ -232,16 +233,16 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    struct Item(String, u32);
+    struct KeyedTestItem(String, u32);
 
-    impl Keyed for Item {
+    impl Keyed for KeyedTestItem {
         fn key(&self) -> &str {
             &self.0
         }
     }
 
-    fn item(id: &str, value: u32) -> Item {
-        Item(id.into(), value)
+    fn item(id: &str, value: u32) -> KeyedTestItem {
+        KeyedTestItem(id.into(), value)
     }
 
     #[test]
@@ -249,15 +250,15 @@ mod tests {
         let mut list = vec![item("a", 1), item("b", 2)];
         reduce::ById::fold(&mut list, vec![item("a", 9), item("c", 3)].into());
         assert_eq!(list, [item("a", 9), item("b", 2), item("c", 3)]);
-        reduce::ById::fold(&mut list, Changes::remove(["b", "absent"]).put([item("b", 7)]));
+        reduce::ById::fold(&mut list, ItemChanges::remove(["b", "absent"]).put([item("b", 7)]));
         assert_eq!(list, [item("a", 9), item("c", 3), item("b", 7)]);
     }
 
     #[test]
     fn joined_changes_fold_like_the_two_of_them() {
-        let mut joined = Changes::from(vec![item("a", 1)]);
-        reduce::ById::join(&mut joined, Changes::remove(["a"]));
-        reduce::ById::join(&mut joined, Changes::from(item("a", 2)));
+        let mut joined = ItemChanges::from(vec![item("a", 1)]);
+        reduce::ById::join(&mut joined, ItemChanges::remove(["a"]));
+        reduce::ById::join(&mut joined, ItemChanges::from(item("a", 2)));
         let mut list = Vec::new();
         reduce::ById::fold(&mut list, joined);
         assert_eq!(list, [item("a", 2)]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JailError {
     /// It worked too long, by the clock or on the processor.
-    #[error("it was stopped after {} seconds", seconds(.0))]
+    #[error("it was stopped after {} seconds", format_seconds(.0))]
     TimedOut(Duration),
     /// It wanted more memory than it may have.
     #[error("it wanted more than {} MiB of memory", .0 >> 20)]
@@ -41,7 +41,7 @@ impl JailError {
     /// The same in Korean.
     pub fn ko(&self) -> String {
         match self {
-            Self::TimedOut(limit) => format!("{}초가 지나 중단했습니다", seconds(limit)),
+            Self::TimedOut(limit) => format!("{}초가 지나 중단했습니다", format_seconds(limit)),
             Self::OutOfMemory(limit) => format!("메모리를 {} MiB보다 많이 쓰려 했습니다", limit >> 20),
             Self::TooMuchOutput(limit) => format!("결과가 {limit}바이트보다 깁니다"),
             Self::TooMuchInput(limit) => format!("입력이 {limit}바이트보다 깁니다"),
@@ -61,7 +61,7 @@ impl JailError {
     }
 }
 
-fn seconds(limit: &Duration) -> String {
+fn format_seconds(limit: &Duration) -> String {
     let tenths = limit.as_millis() / 100;
     if tenths.is_multiple_of(10) {
         format!("{}", tenths / 10)

@@ -5,24 +5,24 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::Layer;
+use crate::IsolationLayer;
 
 /// The first message of a child, before it has seen any input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Hello {
+pub(crate) enum WorkerHandshake {
     /// These walls stand.
-    Held(Vec<Layer>),
+    Held(Vec<IsolationLayer>),
     /// It will not work here.
     Refused(String),
 }
 
 /// The longest [`Hello`].
-pub(crate) const MOST_HELLO: usize = 4096;
+pub(crate) const MAX_HANDSHAKE_BYTES: usize = 4096;
 
 /// Why a message did not arrive.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum FrameError {
     /// It is longer than allowed.
     TooLong,
     /// The other side is gone.
@@ -30,41 +30,47 @@ pub(crate) enum Broken {
 }
 
 /// Reads one message, and no byte of one that is too long.
-pub(crate) async fn read(from: &mut (impl AsyncRead + Unpin), most: usize) -> Result<Vec<u8>, Broken> {
+pub(crate) async fn read_frame(
+    from: &mut (impl AsyncRead + Unpin),
+    most: usize,
+) -> Result<Vec<u8>, FrameError> {
     let mut length = [0; 4];
-    from.read_exact(&mut length).await.map_err(|_| Broken::Gone)?;
-    let length = checked(length, most)?;
+    from.read_exact(&mut length).await.map_err(|_| FrameError::Gone)?;
+    let length = check_length(length, most)?;
     // The length is a claim. Room is taken as bytes arrive.
     let mut bytes = Vec::new();
-    let read = from.take(length as u64).read_to_end(&mut bytes).await.map_err(|_| Broken::Gone)?;
-    if read == length { Ok(bytes) } else { Err(Broken::Gone) }
+    let read = from.take(length as u64).read_to_end(&mut bytes).await.map_err(|_| FrameError::Gone)?;
+    if read == length { Ok(bytes) } else { Err(FrameError::Gone) }
 }
 
 /// The same in the child, which has no runtime.
-pub(crate) fn read_blocking(from: &mut impl Read, most: usize) -> Result<Vec<u8>, Broken> {
+pub(crate) fn read_frame_blocking(from: &mut impl Read, most: usize) -> Result<Vec<u8>, FrameError> {
     let mut length = [0; 4];
-    from.read_exact(&mut length).map_err(|_| Broken::Gone)?;
-    let length = checked(length, most)?;
+    from.read_exact(&mut length).map_err(|_| FrameError::Gone)?;
+    let length = check_length(length, most)?;
     let mut bytes = Vec::new();
-    let read = from.take(length as u64).read_to_end(&mut bytes).map_err(|_| Broken::Gone)?;
-    if read == length { Ok(bytes) } else { Err(Broken::Gone) }
+    let read = from.take(length as u64).read_to_end(&mut bytes).map_err(|_| FrameError::Gone)?;
+    if read == length { Ok(bytes) } else { Err(FrameError::Gone) }
 }
 
 /// The length and the bytes.
-pub(crate) fn write_blocking(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
-    to.write_all(&head(bytes)?)?;
+pub(crate) fn write_frame_blocking(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(&length_prefix(bytes)?)?;
     to.write_all(bytes)?;
     to.flush()
 }
 
 /// The length of `bytes`, as it is written.
-pub(crate) fn head(bytes: &[u8]) -> io::Result<[u8; 4]> {
+pub(crate) fn length_prefix(bytes: &[u8]) -> io::Result<[u8; 4]> {
     let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     Ok(length.to_le_bytes())
 }
 
-fn checked(length: [u8; 4], most: usize) -> Result<usize, Broken> {
-    usize::try_from(u32::from_le_bytes(length)).ok().filter(|length| *length <= most).ok_or(Broken::TooLong)
+fn check_length(length: [u8; 4], most: usize) -> Result<usize, FrameError> {
+    usize::try_from(u32::from_le_bytes(length))
+        .ok()
+        .filter(|length| *length <= most)
+        .ok_or(FrameError::TooLong)
 }
 
 #[cfg(test)]
@@ -72,13 +78,13 @@ mod tests {
     use super::*;
 
     fn check(wire: &[u8], most: usize, expected: &str) {
-        let shown = |result: Result<Vec<u8>, Broken>| match result {
+        let shown = |result: Result<Vec<u8>, FrameError>| match result {
             Ok(bytes) => format!("{bytes:?}"),
             Err(broken) => format!("{broken:?}"),
         };
-        assert_eq!(shown(read_blocking(&mut &*wire, most)), expected);
+        assert_eq!(shown(read_frame_blocking(&mut &*wire, most)), expected);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
-        assert_eq!(shown(runtime.block_on(read(&mut &*wire, most))), expected);
+        assert_eq!(shown(runtime.block_on(read_frame(&mut &*wire, most))), expected);
     }
 
     #[test]
@@ -99,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_written_is_what_is_read() {
         let mut wire = Vec::new();
-        write_blocking(&mut wire, b"abc").expect("write");
+        write_frame_blocking(&mut wire, b"abc").expect("write");
         check(&wire, 3, "[97, 98, 99]");
     }
 }

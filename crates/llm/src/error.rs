@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What lies beneath an error.
-pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub type ModelErrorSource = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why there is no answer, by remedy. No variant ever holds a key or the raw body of a vendor's answer.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum ModelError {
         retry_after: Option<Duration>,
         /// What lies beneath.
         #[source]
-        source: Option<Cause>,
+        source: Option<ModelErrorSource>,
     },
     /// Start the server, or correct its address.
     #[error("the model cannot be reached: {reason}")]
@@ -26,7 +26,7 @@ pub enum ModelError {
         reason: String,
         /// What lies beneath.
         #[source]
-        source: Option<Cause>,
+        source: Option<ModelErrorSource>,
     },
     /// Ask less often.
     #[error("the model is asked too often: {reason}")]
@@ -94,24 +94,24 @@ pub enum ModelError {
 
 /// What a person can do about an error, in both languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct ModelErrorAdvice {
     /// In Korean.
     pub ko: &'static str,
     /// In English.
     pub en: &'static str,
 }
 
-macro_rules! faults {
+macro_rules! model_error_kinds {
     ($($name:ident $code:literal $ko:literal $en:literal)*) => {
         /// The kind of a [`ModelError`], with its code and its words. The words stand here and nowhere else; whoever
         /// shows an error that was kept looks them up by its code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each is the kind of the error of its name")]
-        pub enum Fault {
+        pub enum ModelErrorKind {
             $($name),*
         }
 
-        impl Fault {
+        impl ModelErrorKind {
             /// Every kind.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
@@ -126,21 +126,21 @@ macro_rules! faults {
             }
 
             /// What a person can do about it.
-            pub fn advice(self) -> Advice {
-                match self { $(Self::$name => Advice { ko: $ko, en: $en }),* }
+            pub fn advice(self) -> ModelErrorAdvice {
+                match self { $(Self::$name => ModelErrorAdvice { ko: $ko, en: $en }),* }
             }
         }
 
         impl ModelError {
             /// Its kind.
-            pub fn fault(&self) -> Fault {
-                match self { $(Self::$name { .. } => Fault::$name),* }
+            pub fn kind(&self) -> ModelErrorKind {
+                match self { $(Self::$name { .. } => ModelErrorKind::$name),* }
             }
         }
     };
 }
 
-faults! {
+model_error_kinds! {
     Unavailable "unavailable"
         "모델 서버가 지금 응답하지 못합니다. 잠시 뒤 다시 시도하세요."
         "The model's server cannot answer now. Try again in a while."
@@ -179,9 +179,9 @@ faults! {
         "The recording does not hold this request. Record it again with `--record`."
 }
 
-impl Fault {
+impl ModelErrorKind {
     /// The kind of error that a run failed by, by the code it was kept with.
-    pub fn of_failure(code: &str) -> Option<Self> {
+    pub fn from_failure_code(code: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|fault| fault.failure_code() == code)
     }
 }
@@ -215,12 +215,12 @@ impl ModelError {
 
     /// A word for programs. It stays the same when the sentence changes.
     pub fn code(&self) -> &'static str {
-        self.fault().code()
+        self.kind().code()
     }
 
     /// What a person can do about it.
-    pub fn advice(&self) -> Advice {
-        self.fault().advice()
+    pub fn advice(&self) -> ModelErrorAdvice {
+        self.kind().advice()
     }
 }
 
@@ -254,14 +254,17 @@ mod tests {
             "unavailable again, unreachable again, rate_limited again, truncated again, empty again, \
              limit_exceeded, unauthorized, out_of_credit, too_long, filtered, rejected, not_recorded"
         );
-        let faults: Vec<Fault> = errors.iter().map(ModelError::fault).collect();
-        assert_eq!(faults, Fault::ALL);
+        let faults: Vec<ModelErrorKind> = errors.iter().map(ModelError::kind).collect();
+        assert_eq!(faults, ModelErrorKind::ALL);
         for error in &errors {
-            let Advice { ko, en } = error.advice();
+            let ModelErrorAdvice { ko, en } = error.advice();
             assert!(en.is_ascii() && en.ends_with('.'), "{en}");
             assert!(ko.chars().any(|char| ('가'..='힣').contains(&char)) && ko.ends_with('.'), "{ko}");
-            assert_eq!(Fault::of_failure(&format!("model_{}", error.code())), Some(error.fault()));
+            assert_eq!(
+                ModelErrorKind::from_failure_code(&format!("model_{}", error.code())),
+                Some(error.kind())
+            );
         }
-        assert_eq!(Fault::of_failure("limit_exceeded"), None);
+        assert_eq!(ModelErrorKind::from_failure_code("limit_exceeded"), None);
     }
 }

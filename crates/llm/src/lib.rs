@@ -4,46 +4,54 @@
 //! [`OfflineModel`] is built in and needs no key: it quotes, recalls and says what it is. This crate does not know
 //! graphs, documents or HTTP routes; who calls a model, and with which passages, is decided elsewhere.
 
+mod citation_marks;
 pub mod conformance;
-mod cost;
-mod count;
 pub mod embed;
 mod error;
 mod http;
-mod marks;
 mod message;
 mod model;
 mod offline;
-mod priced;
+mod priced_model;
+mod pricing;
 mod provider;
 mod replay;
 mod retry;
 mod scripted;
-mod structured;
+mod structured_output;
+mod token_estimate;
 
-pub use cost::{LongPrice, Price, Prices, PricesError};
-pub use count::{estimate_messages, estimate_request, estimate_tokens};
-pub use embed::{Embedder, EmbedderAbout, Side};
-pub use error::{Advice, Cause, Fault, ModelError};
-pub use http::{Limits, Secret, Timeouts};
-pub use marks::{Mark, marks, without_marks};
-pub use message::{Image, Message, MessageId, Origin, Part, Passage, Role, ToolCall, ToolResult};
+pub use citation_marks::{CitationMark, find_citation_marks, strip_citation_marks};
+pub use embed::{Embedder, EmbedderInfo, EmbeddingSide};
+pub use error::{ModelError, ModelErrorAdvice, ModelErrorKind, ModelErrorSource};
+pub use http::{ModelApiKey, ModelResponseLimits, ModelTimeouts};
+pub use message::{
+    ImageReference, Message, MessageId, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult,
+};
 pub use model::{
-    About, ChatModel, ChatRequest, Collector, Counted, Delta, DeltaStream, Finish, Kind, ModelRole, Purpose,
-    Reply, ResponseSchema, ToolChoice, ToolSpec, Usage, collect,
+    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, ModelKind, ModelReply, ModelRole,
+    ReplyCollector, RequestPurpose, ResponseSchema, TokenCountSource, ToolChoice, ToolSpec, Usage,
+    collect_reply,
 };
 pub use offline::{OFFLINE_MODEL, OfflineModel};
-pub use priced::Priced;
+pub use priced_model::PricedModel;
+pub use pricing::{LongPromptPrice, ModelPrice, PriceList, PriceListError};
 pub use provider::{
-    ByRole, DialectKind, Found, HttpEmbedder, KeyNeed, ModelConfig, ModelId, ModelIdError, OpenError, Place,
-    Streaming, VENDORS, Vendor, discover, discover_at, list_models, mark_with, open, vendor,
+    DialectKind, DiscoveredServer, HttpEmbedder, KeyRequirement, ModelConfig, ModelId, ModelIdError,
+    ModelLocation, OpenModelError, RoleRoutingModel, StreamingMode, VENDORS, Vendor, discover_local_servers,
+    discover_server_at, find_vendor, list_models, open_model, set_mark_key,
 };
-pub use replay::{Cache, Cached, Recording, Replaying};
-pub use retry::{Retries, Retrying};
+pub use replay::{CachedModel, ModelResponseCache, RecordingModel, ReplayingModel};
+pub use retry::{ModelRetryPolicy, RetryingModel};
 #[cfg(feature = "scripted")]
-pub use scripted::{Heard, Piece, Said, ScriptedServer, Turn, Wire};
-pub use scripted::{Script, ScriptedModel};
-pub use structured::{
-    AskError, BadCall, CheckedCall, MOST_ARGUMENT_BYTES, MOST_PARALLEL_CALLS, Misfit, ask, check_arguments,
-    check_calls, read, read_value, repair, repeats, schema_of,
+pub use scripted::{
+    ReceivedHttpRequest, ScriptedBodyPiece, ScriptedDialect, ScriptedHttpResponse, ScriptedServer,
+    ScriptedVendorAnswer,
 };
+pub use scripted::{ScriptedModel, ScriptedReply};
+pub use structured_output::{
+    CheckedToolCall, InvalidToolCall, MAX_ARGUMENT_BYTES, MAX_PARALLEL_TOOL_CALLS, ReplyFormatError,
+    StructuredRequestError, check_tool_arguments, check_tool_calls, count_repeated_calls, parse_reply,
+    parse_reply_json, repair_request, request_structured, response_schema_of,
+};
+pub use token_estimate::{estimate_messages, estimate_request, estimate_tokens};

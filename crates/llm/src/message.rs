@@ -51,7 +51,7 @@ pub enum Role {
 /// Where a text came from, whoever passes it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum TextOrigin {
     /// Written into the program: prompts, fixed sentences.
     Program,
     /// Typed by the person.
@@ -68,7 +68,7 @@ pub enum Origin {
 
 /// A passage given to a model as material, with the number by which an answer cites it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Passage {
+pub struct NumberedPassage {
     /// The citation number; `[1]` in an answer means the passage numbered 1.
     pub number: u32,
     /// What a person calls the place: document and heading.
@@ -80,22 +80,22 @@ pub struct Passage {
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub enum MessagePart {
     /// Plain text.
     Text {
         /// The words.
         text: String,
         /// Where they came from.
-        origin: Origin,
+        origin: TextOrigin,
     },
     /// Material from a document.
-    Passage(Passage),
+    Passage(NumberedPassage),
     /// A model wants a tool to be run.
     ToolCall(ToolCall),
     /// What a tool gave back.
     ToolResult(ToolResult),
     /// A picture, by reference.
-    Image(Image),
+    Image(ImageReference),
     /// What a model thought aloud before it answered. Not part of the answer.
     Reasoning {
         /// The words.
@@ -130,27 +130,27 @@ pub struct ToolResult {
     #[serde(default)]
     pub failed: bool,
     /// Where the text came from: `tool`, `document` or `web`.
-    pub origin: Origin,
+    pub origin: TextOrigin,
 }
 
 /// A picture by reference: a `data:` URL or an address the model can reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
+pub struct ImageReference {
     /// Where it is.
     pub url: String,
     /// Its media type, such as `image/png`.
     pub media_type: String,
     /// Who gave it.
-    pub origin: Origin,
+    pub origin: TextOrigin,
 }
 
-impl Part {
+impl MessagePart {
     /// Where the words of this part came from.
-    pub fn origin(&self) -> Origin {
+    pub fn origin(&self) -> TextOrigin {
         match self {
             Self::Text { origin, .. } => *origin,
-            Self::Passage(_) => Origin::Document,
-            Self::ToolCall(_) | Self::Reasoning { .. } => Origin::Model,
+            Self::Passage(_) => TextOrigin::Document,
+            Self::ToolCall(_) | Self::Reasoning { .. } => TextOrigin::Model,
             Self::ToolResult(result) => result.origin,
             Self::Image(image) => image.origin,
         }
@@ -165,34 +165,34 @@ pub struct Message {
     /// Whose turn it is.
     pub role: Role,
     /// What it holds, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
 }
 
 impl Message {
     /// What a person typed.
     pub fn user(id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::of_text(id, Role::User, text, Origin::User)
+        Self::with_text(id, Role::User, text, TextOrigin::User)
     }
 
     /// What a model answered.
     pub fn assistant(id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::of_text(id, Role::Assistant, text, Origin::Model)
+        Self::with_text(id, Role::Assistant, text, TextOrigin::Model)
     }
 
     /// What the program tells a model.
     pub fn system(id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::of_text(id, Role::System, text, Origin::Program)
+        Self::with_text(id, Role::System, text, TextOrigin::Program)
     }
 
     /// Passages for a model to answer from.
-    pub fn passages(id: impl Into<String>, passages: impl IntoIterator<Item = Passage>) -> Self {
-        let parts = passages.into_iter().map(Part::Passage).collect();
+    pub fn passages(id: impl Into<String>, passages: impl IntoIterator<Item = NumberedPassage>) -> Self {
+        let parts = passages.into_iter().map(MessagePart::Passage).collect();
         Self { id: MessageId::new(id), role: Role::System, parts }
     }
 
     /// What tools gave back for the calls of one reply, in the order of the calls.
     pub fn tool_output(id: impl Into<String>, results: impl IntoIterator<Item = ToolResult>) -> Self {
-        let parts = results.into_iter().map(Part::ToolResult).collect();
+        let parts = results.into_iter().map(MessagePart::ToolResult).collect();
         Self { id: MessageId::new(id), role: Role::Tool, parts }
     }
 
@@ -201,7 +201,7 @@ impl Message {
         self.parts
             .iter()
             .filter_map(|part| match part {
-                Part::Text { text, .. } => Some(text.as_str()),
+                MessagePart::Text { text, .. } => Some(text.as_str()),
                 _ => None,
             })
             .collect()
@@ -210,7 +210,7 @@ impl Message {
     /// The tools it wants to be run, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
+            MessagePart::ToolCall(call) => Some(call),
             _ => None,
         })
     }
@@ -218,13 +218,13 @@ impl Message {
     /// What tools gave back, in order.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult> {
         self.parts.iter().filter_map(|part| match part {
-            Part::ToolResult(result) => Some(result),
+            MessagePart::ToolResult(result) => Some(result),
             _ => None,
         })
     }
 
-    fn of_text(id: impl Into<String>, role: Role, text: impl Into<String>, origin: Origin) -> Self {
-        let parts = vec![Part::Text { text: text.into(), origin }];
+    fn with_text(id: impl Into<String>, role: Role, text: impl Into<String>, origin: TextOrigin) -> Self {
+        let parts = vec![MessagePart::Text { text: text.into(), origin }];
         Self { id: MessageId::new(id), role, parts }
     }
 }
@@ -236,8 +236,9 @@ mod tests {
     #[test]
     fn a_message_keeps_its_json_shape() {
         let mut message = Message::user("m1", "안녕");
-        let passage = Passage { number: 1, title: "규정".into(), text: "연차는 15일이다.".into() };
-        message.parts.push(Part::Passage(passage));
+        let passage =
+            NumberedPassage { number: 1, title: "규정".into(), text: "연차는 15일이다.".into() };
+        message.parts.push(MessagePart::Passage(passage));
         let json = r#"{"id":"m1","role":"user","parts":[{"type":"text","text":"안녕","origin":"user"},{"type":"passage","number":1,"title":"규정","text":"연차는 15일이다."}]}"#;
         assert_eq!(serde_json::to_string(&message).expect("json"), json);
         assert_eq!(serde_json::from_str::<Message>(json).expect("message"), message);
@@ -245,10 +246,11 @@ mod tests {
 
     #[test]
     fn words_of_a_document_are_not_words_of_the_person() {
-        let passage = Passage { number: 1, title: String::new(), text: "내 이름은 영희야.".into() };
+        let passage =
+            NumberedPassage { number: 1, title: String::new(), text: "내 이름은 영희야.".into() };
         let mut message = Message::user("m1", "읽어 줘");
-        message.parts.push(Part::Passage(passage));
+        message.parts.push(MessagePart::Passage(passage));
         assert_eq!(message.text(), "읽어 줘");
-        assert_eq!(message.parts[1].origin(), Origin::Document);
+        assert_eq!(message.parts[1].origin(), TextOrigin::Document);
     }
 }

@@ -5,7 +5,7 @@ use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
 pub use crate::error::ModelError;
-use crate::message::{Message, MessageId, Origin, Part, Role, ToolCall};
+use crate::message::{Message, MessageId, MessagePart, Role, TextOrigin, ToolCall};
 
 /// A model that answers a conversation, piece by piece.
 ///
@@ -13,11 +13,11 @@ use crate::message::{Message, MessageId, Origin, Part, Role, ToolCall};
 /// exactly one [`Delta::Done`], or one error and nothing after it. Joined, the texts are the whole answer.
 pub trait ChatModel: Send + Sync + 'static {
     /// What this model is, in words that may be shown to a person.
-    fn about(&self) -> About;
+    fn info(&self) -> ModelInfo;
 
     /// What answers requests of this role, where that differs.
-    fn about_role(&self, _role: ModelRole) -> About {
-        self.about()
+    fn info_for_role(&self, _role: ModelRole) -> ModelInfo {
+        self.info()
     }
 
     /// Answers the request.
@@ -29,11 +29,11 @@ pub type DeltaStream = BoxStream<'static, Result<Delta, ModelError>>;
 
 /// What a model is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct About {
+pub struct ModelInfo {
     /// The name to put on every answer.
     pub name: String,
     /// What kind of thing answers.
-    pub kind: Kind,
+    pub kind: ModelKind,
     /// What it does and does not do, in Korean.
     pub ko: String,
     /// The same in English.
@@ -43,7 +43,7 @@ pub struct About {
 /// What kind of thing answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ModelKind {
     /// A language model: it writes sentences of its own.
     Language,
     /// Rules that quote what they were given and write nothing of their own beyond fixed sentences.
@@ -58,7 +58,7 @@ pub struct ChatRequest {
     /// The conversation, oldest first. The newest message of the user is what is to be answered.
     pub messages: Vec<Message>,
     /// What the answer is for. It shows in traces and costs, and rules decide by it.
-    pub purpose: Purpose,
+    pub purpose: RequestPurpose,
     /// Which of the configured models is meant.
     pub role: ModelRole,
     /// What the model may want to be run.
@@ -87,7 +87,8 @@ impl ChatRequest {
     /// a request to repair an answer, are not a question.
     pub fn question(&self) -> Option<String> {
         let asked = |message: &&Message| {
-            message.role == Role::User && !message.parts.iter().all(|part| part.origin() == Origin::Program)
+            message.role == Role::User
+                && !message.parts.iter().all(|part| part.origin() == TextOrigin::Program)
         };
         self.messages.iter().rev().find(asked).map(Message::text)
     }
@@ -97,7 +98,7 @@ impl ChatRequest {
 /// schema, and fill the properties that the schema names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Purpose {
+pub enum RequestPurpose {
     /// Words for the person, or tool calls on the way there. Passages and tool results are the material.
     #[default]
     Answer,
@@ -190,7 +191,7 @@ pub enum Delta {
         /// What it took.
         usage: Usage,
         /// Why it ended.
-        finish: Finish,
+        finish: FinishReason,
     },
 }
 
@@ -211,7 +212,7 @@ pub struct Usage {
     #[serde(default)]
     pub reasoning_tokens: u64,
     /// Who counted.
-    pub counted: Counted,
+    pub counted: TokenCountSource,
     /// What it cost in millionths of a US dollar; none where the price is not known or nobody looked it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
@@ -220,7 +221,7 @@ pub struct Usage {
 /// Who counted tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Counted {
+pub enum TokenCountSource {
     /// The model reported them.
     Reported,
     /// They are an estimate from the length of the text.
@@ -231,7 +232,7 @@ pub enum Counted {
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finish {
+pub enum FinishReason {
     /// The answer is whole.
     Stop,
     /// The limit on tokens cut it.
@@ -246,57 +247,57 @@ pub enum Finish {
 
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct ModelReply {
     /// The words.
     pub text: String,
     /// What the model thought aloud.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reasoning: Vec<Part>,
+    pub reasoning: Vec<MessagePart>,
     /// The tools it wants to be run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// What it took.
     pub usage: Usage,
     /// Why it ended.
-    pub finish: Finish,
+    pub finish: FinishReason,
 }
 
-impl Reply {
+impl ModelReply {
     /// The reply as a message of the conversation: thoughts, words, tool calls.
     pub fn into_message(self, id: impl Into<String>) -> Message {
         let mut parts = self.reasoning;
         if !self.text.is_empty() {
-            parts.push(Part::Text { text: self.text, origin: Origin::Model });
+            parts.push(MessagePart::Text { text: self.text, origin: TextOrigin::Model });
         }
-        parts.extend(self.tool_calls.into_iter().map(Part::ToolCall));
+        parts.extend(self.tool_calls.into_iter().map(MessagePart::ToolCall));
         Message { id: MessageId::new(id), role: Role::Assistant, parts }
     }
 }
 
 /// Puts the pieces of an answer together.
 #[derive(Debug, Default)]
-pub struct Collector {
+pub struct ReplyCollector {
     text: String,
-    reasoning: Vec<Part>,
+    reasoning: Vec<MessagePart>,
     tool_calls: Vec<ToolCall>,
 }
 
-impl Collector {
+impl ReplyCollector {
     /// Takes the next piece; gives the whole answer when that was the end.
-    pub fn take(&mut self, delta: Delta) -> Option<Reply> {
+    pub fn add_delta(&mut self, delta: Delta) -> Option<ModelReply> {
         match delta {
             Delta::Text { text } => self.text.push_str(&text),
             Delta::Reasoning { text: piece, signature: sign } => match self.reasoning.last_mut() {
-                Some(Part::Reasoning { text, signature: signature @ None }) => {
+                Some(MessagePart::Reasoning { text, signature: signature @ None }) => {
                     text.push_str(&piece);
                     *signature = sign;
                 }
-                _ => self.reasoning.push(Part::Reasoning { text: piece, signature: sign }),
+                _ => self.reasoning.push(MessagePart::Reasoning { text: piece, signature: sign }),
             },
             Delta::ToolCall(call) => self.tool_calls.push(call),
             Delta::Done { usage, finish } => {
                 let Self { text, reasoning, tool_calls } = std::mem::take(self);
-                return Some(Reply { text, reasoning, tool_calls, usage, finish });
+                return Some(ModelReply { text, reasoning, tool_calls, usage, finish });
             }
         }
         None
@@ -304,10 +305,10 @@ impl Collector {
 }
 
 /// Waits for the whole answer. An answer without its end is [`ModelError::Broken`], never a short answer.
-pub async fn collect(mut deltas: DeltaStream) -> Result<Reply, ModelError> {
-    let mut collector = Collector::default();
+pub async fn collect_reply(mut deltas: DeltaStream) -> Result<ModelReply, ModelError> {
+    let mut collector = ReplyCollector::default();
     while let Some(delta) = deltas.next().await {
-        if let Some(reply) = collector.take(delta?) {
+        if let Some(reply) = collector.add_delta(delta?) {
             return Ok(reply);
         }
     }
@@ -323,7 +324,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_without_an_end_is_broken() {
         let deltas = stream::iter([Ok(Delta::Text { text: "half an".into() })]).boxed();
-        let error = collect(deltas).await.expect_err("no end");
+        let error = collect_reply(deltas).await.expect_err("no end");
         assert!(matches!(error, ModelError::Broken { .. }));
         assert!(error.is_transient());
     }
@@ -332,7 +333,7 @@ mod tests {
     async fn an_error_on_the_way_is_the_outcome() {
         let refused = ModelError::Unauthorized { reason: "no key".into() };
         let deltas = stream::iter([Ok(Delta::Text { text: "x".into() }), Err(refused)]).boxed();
-        let error = collect(deltas).await.expect_err("refused");
+        let error = collect_reply(deltas).await.expect_err("refused");
         assert_eq!(error.to_string(), "the model refused the key: no key");
         assert!(!error.is_transient());
     }

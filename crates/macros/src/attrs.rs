@@ -5,39 +5,39 @@ use quote::quote;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, Meta, Path, Result, Token, Type};
 
-const KNOWN: &str =
+const KNOWN_RULES: &str =
     "known are `last`, `append`, `by_id` (or `messages`), `merge`, `add`, `with = path` and `rule = Type`";
 
 /// How a field takes a change.
-pub(crate) enum Rule {
+pub(crate) enum ReduceRule {
     /// The name of a type in `doran_engine::state::reduce`.
-    Engine(&'static str),
+    BuiltIn(&'static str),
     /// A type that implements `Reduce`.
-    Own(Type),
+    CustomType(Type),
     /// A function that folds one value into another.
-    With(Path),
+    WithFunction(Path),
 }
 
-impl Rule {
+impl ReduceRule {
     /// The rule that `#[reduce(…)]` names; without one, the last write wins.
-    pub(crate) fn read(state: &Ident, attrs: &[Attribute]) -> Result<Self> {
+    pub(crate) fn from_attributes(state: &Ident, attrs: &[Attribute]) -> Result<Self> {
         let mut found: Option<Self> = None;
         for attr in attrs.iter().filter(|attr| attr.path().is_ident("reduce")) {
             let mut named = false;
             attr.parse_nested_meta(|meta| {
                 let name = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
                 let rule = match name.as_str() {
-                    "last" => Self::Engine("Last"),
-                    "append" => Self::Engine("Append"),
-                    "by_id" | "messages" => Self::Engine("ById"),
-                    "merge" => Self::Engine("Merge"),
-                    "add" => Self::Engine("Add"),
-                    "rule" => Self::Own(meta.value()?.parse()?),
-                    "with" => Self::With(outside(state, meta.value()?.parse()?)),
+                    "last" => Self::BuiltIn("LastWriteWins"),
+                    "append" => Self::BuiltIn("Append"),
+                    "by_id" | "messages" => Self::BuiltIn("ById"),
+                    "merge" => Self::BuiltIn("Merge"),
+                    "add" => Self::BuiltIn("Add"),
+                    "rule" => Self::CustomType(meta.value()?.parse()?),
+                    "with" => Self::WithFunction(replace_self(state, meta.value()?.parse()?)),
                     _ => {
                         let path = &meta.path;
                         let path = quote!(#path).to_string().replace(' ', "");
-                        return Err(meta.error(format!("no rule is called `{path}`; {KNOWN}")));
+                        return Err(meta.error(format!("no rule is called `{path}`; {KNOWN_RULES}")));
                     }
                 };
                 if found.replace(rule).is_some() {
@@ -47,10 +47,10 @@ impl Rule {
                 Ok(())
             })?;
             if !named {
-                return Err(Error::new_spanned(attr, format!("no rule is named; {KNOWN}")));
+                return Err(Error::new_spanned(attr, format!("no rule is named; {KNOWN_RULES}")));
             }
         }
-        Ok(found.unwrap_or(Self::Engine("Last")))
+        Ok(found.unwrap_or(Self::BuiltIn("LastWriteWins")))
     }
 }
 
@@ -58,7 +58,7 @@ impl Rule {
 #[derive(Default)]
 pub(crate) struct FieldSerde {
     /// What is handed on as it stands.
-    pub(crate) passed: Vec<Meta>,
+    pub(crate) passed_through: Vec<Meta>,
     /// The function that writes the field's type.
     pub(crate) write: Option<Path>,
     /// The function that reads the field's type.
@@ -66,19 +66,19 @@ pub(crate) struct FieldSerde {
 }
 
 impl FieldSerde {
-    pub(crate) fn read(attrs: &[Attribute]) -> Result<Self> {
+    pub(crate) fn from_attributes(attrs: &[Attribute]) -> Result<Self> {
         let mut serde = Self::default();
         for meta in serde_metas(attrs)? {
             let name = meta.path().get_ident().map(Ident::to_string).unwrap_or_default();
             match name.as_str() {
-                "rename" | "alias" => serde.passed.push(meta),
+                "rename" | "alias" => serde.passed_through.push(meta),
                 "with" => {
-                    let module: Path = path_in(&meta)?;
+                    let module: Path = parse_quoted_path(&meta)?;
                     serde.write = Some(syn::parse_quote!(#module::serialize));
                     serde.read = Some(syn::parse_quote!(#module::deserialize));
                 }
-                "serialize_with" => serde.write = Some(path_in(&meta)?),
-                "deserialize_with" => serde.read = Some(path_in(&meta)?),
+                "serialize_with" => serde.write = Some(parse_quoted_path(&meta)?),
+                "deserialize_with" => serde.read = Some(parse_quoted_path(&meta)?),
                 "skip" | "skip_serializing" | "skip_deserializing" => {
                     return Err(Error::new_spanned(
                         meta,
@@ -106,7 +106,7 @@ fn serde_metas(attrs: &[Attribute]) -> Result<Vec<Meta>> {
     Ok(metas)
 }
 
-fn path_in(meta: &Meta) -> Result<Path> {
+fn parse_quoted_path(meta: &Meta) -> Result<Path> {
     match &meta.require_name_value()?.value {
         Expr::Lit(ExprLit { lit: Lit::Str(path), .. }) => path.parse(),
         other => Err(Error::new_spanned(other, "expected a path in quotes")),
@@ -114,7 +114,7 @@ fn path_in(meta: &Meta) -> Result<Path> {
 }
 
 /// A path that starts with `Self`, as seen from outside of the state.
-fn outside(state: &Ident, mut path: Path) -> Path {
+fn replace_self(state: &Ident, mut path: Path) -> Path {
     if let Some(first) = path.segments.first_mut()
         && first.ident == "Self"
     {
@@ -130,17 +130,17 @@ mod tests {
     use super::*;
 
     fn rule(attrs: &[Attribute]) -> String {
-        match Rule::read(&format_ident!("Chat"), attrs) {
-            Ok(Rule::Engine(name)) => name.to_owned(),
-            Ok(Rule::Own(ty)) => quote!(own #ty).to_string(),
-            Ok(Rule::With(path)) => quote!(with #path).to_string(),
+        match ReduceRule::from_attributes(&format_ident!("Chat"), attrs) {
+            Ok(ReduceRule::BuiltIn(name)) => name.to_owned(),
+            Ok(ReduceRule::CustomType(ty)) => quote!(own #ty).to_string(),
+            Ok(ReduceRule::WithFunction(path)) => quote!(with #path).to_string(),
             Err(error) => error.to_string(),
         }
     }
 
     #[test]
     fn a_field_without_an_attribute_keeps_the_last_write() {
-        assert_eq!(rule(&[]), "Last");
+        assert_eq!(rule(&[]), "LastWriteWins");
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod state;
 /// |---|---|---|
 /// | none, or `#[reduce(last)]` | replaces the value | the field's type |
 /// | `#[reduce(append)]` | goes to the end of a list | the field's type |
-/// | `#[reduce(by_id)]`, `#[reduce(messages)]` | puts or removes items by their ids | `Changes` |
+/// | `#[reduce(by_id)]`, `#[reduce(messages)]` | puts or removes items by their ids | `ItemChanges` |
 /// | `#[reduce(merge)]` | inserts or replaces entries of a map | the field's type |
 /// | `#[reduce(add)]` | is added | the field's type |
 /// | `#[reduce(with = path)]` | is folded by `fn(&mut T, T)`, which also joins two changes, so it has to be associative | the field's type |
@@ -53,9 +53,9 @@ pub fn derive_nodes(input: TokenStream) -> TokenStream {
 
 /// Errors found on the way, told all at once.
 #[derive(Default)]
-struct Errors(Option<syn::Error>);
+struct ErrorCollector(Option<syn::Error>);
 
-impl Errors {
+impl ErrorCollector {
     fn push(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(first) => first.combine(error),
@@ -64,7 +64,7 @@ impl Errors {
     }
 
     /// The value, or its error kept for later.
-    fn keep<T>(&mut self, result: syn::Result<T>) -> Option<T> {
+    fn collect<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }
 

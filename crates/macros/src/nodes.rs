@@ -7,7 +7,7 @@ use quote::quote;
 use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Error, Fields, LitStr, Result, Variant};
 
-use crate::Errors;
+use crate::ErrorCollector;
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let ident = &input.ident;
@@ -24,7 +24,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         ));
     }
 
-    let mut errors = Errors::default();
+    let mut errors = ErrorCollector::default();
     let mut variants = Vec::new();
     let mut names = Vec::new();
     let mut taken = HashMap::new();
@@ -39,7 +39,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             ));
             continue;
         }
-        let Some(name) = errors.keep(name(variant)) else { continue };
+        let Some(name) = errors.collect(node_name(variant)) else { continue };
         if let Some(other) = taken.insert(name.clone(), &variant.ident) {
             errors.push(Error::new_spanned(&variant.ident, format!("`{other}` is named `{name}` already")));
         }
@@ -70,7 +70,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// What `#[node(name = "…")]` says, else the variant in snake case.
-fn name(variant: &Variant) -> Result<String> {
+fn node_name(variant: &Variant) -> Result<String> {
     let mut given: Option<LitStr> = None;
     for attr in variant.attrs.iter().filter(|attr| attr.path().is_ident("node")) {
         attr.parse_nested_meta(|meta| {
@@ -150,6 +150,6 @@ mod tests {
     #[test]
     fn a_raw_name_loses_its_mark() {
         let variant: Variant = syn::parse_quote!(r#Try);
-        assert_eq!(name(&variant).unwrap(), "try");
+        assert_eq!(node_name(&variant).unwrap(), "try");
     }
 }

@@ -6,21 +6,21 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Fields, GenericArgument, Ident, PathArguments, Result, Type};
 
-use crate::Errors;
-use crate::attrs::{FieldSerde, Rule, rename_all};
+use crate::ErrorCollector;
+use crate::attrs::{FieldSerde, ReduceRule, rename_all};
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let state = &input.ident;
-    let fields = fields(input)?;
+    let fields = state_fields(input)?;
     let vis = &input.vis;
     let update = format_ident!("{}Update", state.unraw());
     let rename_all = rename_all(&input.attrs)?;
 
-    let declared = fields.iter().map(Field::declare);
-    let local_rules = fields.iter().map(Field::local_rule);
-    let setters = fields.iter().map(Field::setter);
-    let codecs = fields.iter().map(Field::codec);
-    let folds = fields.iter().map(Field::fold);
+    let declared = fields.iter().map(StateField::declare_update_field);
+    let local_rules = fields.iter().map(StateField::local_rule);
+    let setters = fields.iter().map(StateField::setter);
+    let codecs = fields.iter().map(StateField::serde_functions);
+    let folds = fields.iter().map(StateField::fold);
     let names = fields.iter().map(|field| field.ident);
     let update_doc = format!("A change to [`{state}`]: every field optional.");
 
@@ -74,7 +74,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-fn fields(input: &DeriveInput) -> Result<Vec<Field<'_>>> {
+fn state_fields(input: &DeriveInput) -> Result<Vec<StateField<'_>>> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(&input.ident, "`State` can be derived for a struct only"));
     };
@@ -91,25 +91,28 @@ fn fields(input: &DeriveInput) -> Result<Vec<Field<'_>>> {
             return Err(Error::new_spanned(fields, "a state has named fields: its updates are kept by name"));
         }
     };
-    let mut errors = Errors::default();
-    let fields = named.iter().filter_map(|field| errors.keep(Field::read(&input.ident, field))).collect();
+    let mut errors = ErrorCollector::default();
+    let fields = named
+        .iter()
+        .filter_map(|field| errors.collect(StateField::from_field(&input.ident, field)))
+        .collect();
     errors.finish()?;
     Ok(fields)
 }
 
 /// One field of a state, as far as its update is concerned.
-struct Field<'a> {
+struct StateField<'a> {
     state: &'a Ident,
     ident: &'a Ident,
     vis: &'a syn::Visibility,
     ty: &'a Type,
     docs: Vec<&'a Attribute>,
-    rule: Rule,
+    rule: ReduceRule,
     serde: FieldSerde,
 }
 
-impl<'a> Field<'a> {
-    fn read(state: &'a Ident, field: &'a syn::Field) -> Result<Self> {
+impl<'a> StateField<'a> {
+    fn from_field(state: &'a Ident, field: &'a syn::Field) -> Result<Self> {
         let Some(ident) = &field.ident else {
             return Err(Error::new_spanned(field, "a state has named fields"));
         };
@@ -119,9 +122,9 @@ impl<'a> Field<'a> {
                 "an update has a method `is_empty`; name this field otherwise",
             ));
         }
-        let mut errors = Errors::default();
-        let rule = errors.keep(Rule::read(state, &field.attrs));
-        let serde = errors.keep(FieldSerde::read(&field.attrs));
+        let mut errors = ErrorCollector::default();
+        let rule = errors.collect(ReduceRule::from_attributes(state, &field.attrs));
+        let serde = errors.collect(FieldSerde::from_attributes(&field.attrs));
         errors.finish()?;
         let (Some(rule), Some(serde)) = (rule, serde) else {
             return Err(Error::new_spanned(field, "this field cannot be read"));
@@ -131,16 +134,16 @@ impl<'a> Field<'a> {
     }
 
     /// The type that folds this field. It stands where the field's type stands, so that an ill-fitting rule is told there.
-    fn rule(&self) -> TokenStream {
+    fn rule_type(&self) -> TokenStream {
         let span = self.ty.span();
         match &self.rule {
-            Rule::Engine(name) => {
+            ReduceRule::BuiltIn(name) => {
                 let name = Ident::new(name, span);
                 quote_spanned!(span=> ::doran_engine::state::reduce::#name)
             }
-            Rule::Own(ty) => quote!(#ty),
-            Rule::With(_) => {
-                let name = self.hidden("Rule");
+            ReduceRule::CustomType(ty) => quote!(#ty),
+            ReduceRule::WithFunction(_) => {
+                let name = self.hidden_ident("Rule");
                 quote!(#name)
             }
         }
@@ -148,37 +151,38 @@ impl<'a> Field<'a> {
 
     /// What an update carries for this field. It is spelt out where the rule is known, so that an ill-fitting rule is
     /// told once, by the fold, and not by everything that is derived for the update as well.
-    fn change(&self) -> TokenStream {
+    fn change_type(&self) -> TokenStream {
         let ty = self.ty;
         match &self.rule {
-            Rule::With(_) | Rule::Engine("Last" | "Append" | "Merge" | "Add") => quote!(#ty),
-            Rule::Engine(_) | Rule::Own(_) => match item_of_a_list(ty) {
-                Some(item) if matches!(self.rule, Rule::Engine("ById")) => {
-                    quote_spanned!(ty.span()=> ::doran_engine::state::Changes<#item>)
+            ReduceRule::WithFunction(_)
+            | ReduceRule::BuiltIn("LastWriteWins" | "Append" | "Merge" | "Add") => quote!(#ty),
+            ReduceRule::BuiltIn(_) | ReduceRule::CustomType(_) => match vec_item_type(ty) {
+                Some(item) if matches!(self.rule, ReduceRule::BuiltIn("ById")) => {
+                    quote_spanned!(ty.span()=> ::doran_engine::state::ItemChanges<#item>)
                 }
                 _ => {
-                    let rule = self.rule();
+                    let rule = self.rule_type();
                     quote_spanned!(ty.span()=> <#rule as ::doran_engine::state::Reduce<#ty>>::Change)
                 }
             },
         }
     }
 
-    fn hidden(&self, what: &str) -> Ident {
+    fn hidden_ident(&self, what: &str) -> Ident {
         format_ident!("__{}_{}", what, self.ident.unraw(), span = Span::call_site())
     }
 
-    fn declare(&self) -> TokenStream {
+    fn declare_update_field(&self) -> TokenStream {
         let Self { ident, vis, docs, .. } = self;
-        let change = self.change();
+        let change = self.change_type();
         let update = format_ident!("{}Update", self.state.unraw());
-        let passed = &self.serde.passed;
+        let passed = &self.serde.passed_through;
         let write = self.serde.write.as_ref().map(|_| {
-            let path = format!("{update}::{}", self.hidden("write"));
+            let path = format!("{update}::{}", self.hidden_ident("write"));
             quote!(serialize_with = #path,)
         });
         let read = match &self.serde.read {
-            Some(_) => format!("{update}::{}", self.hidden("read")),
+            Some(_) => format!("{update}::{}", self.hidden_ident("read")),
             None => "::doran_engine::__private::set".to_owned(),
         };
         quote! {
@@ -190,8 +194,8 @@ impl<'a> Field<'a> {
 
     /// The type behind `#[reduce(with = path)]`.
     fn local_rule(&self) -> Option<TokenStream> {
-        let Rule::With(path) = &self.rule else { return None };
-        let (name, ty) = (self.hidden("Rule"), self.ty);
+        let ReduceRule::WithFunction(path) = &self.rule else { return None };
+        let (name, ty) = (self.hidden_ident("Rule"), self.ty);
         let function = quote_spanned!(path.span()=> let __function: fn(&mut #ty, #ty) = #path;);
         Some(quote! {
             #[allow(non_camel_case_types)]
@@ -216,9 +220,11 @@ impl<'a> Field<'a> {
 
     fn setter(&self) -> TokenStream {
         let Self { ident, ty, .. } = self;
-        let (rule, change) = (self.rule(), self.change());
+        let (rule, change) = (self.rule_type(), self.change_type());
         // A bare `1` is an `i32` to `impl Into<u64>`, and does not fit.
-        let (takes, into) = match is_number(ty) && matches!(self.rule, Rule::Engine(_) | Rule::With(_)) {
+        let (takes, into) = match is_primitive_number(ty)
+            && matches!(self.rule, ReduceRule::BuiltIn(_) | ReduceRule::WithFunction(_))
+        {
             true => (quote!(#change), quote!(change)),
             false => {
                 (quote!(impl ::core::convert::Into<#change>), quote!(::core::convert::Into::into(change)))
@@ -244,7 +250,7 @@ impl<'a> Field<'a> {
 
     fn fold(&self) -> TokenStream {
         let Self { ident, ty, .. } = self;
-        let rule = self.rule();
+        let rule = self.rule_type();
         let fold = quote_spanned! {ty.span()=>
             <#rule as ::doran_engine::state::Reduce<#ty>>::fold(&mut self.#ident, change)
         };
@@ -256,11 +262,11 @@ impl<'a> Field<'a> {
     }
 
     /// The field's own way to and from its serialised form, around an option.
-    fn codec(&self) -> TokenStream {
-        let change = self.change();
+    fn serde_functions(&self) -> TokenStream {
+        let change = self.change_type();
         let serde = quote!(::doran_engine::__private::serde);
         let write = self.serde.write.as_ref().map(|path| {
-            let name = self.hidden("write");
+            let name = self.hidden_ident("write");
             let call = quote_spanned!(path.span()=> #path(change, serializer));
             quote! {
                 fn #name<S: #serde::Serializer>(
@@ -275,7 +281,7 @@ impl<'a> Field<'a> {
             }
         });
         let read = self.serde.read.as_ref().map(|path| {
-            let name = self.hidden("read");
+            let name = self.hidden_ident("read");
             let call = quote_spanned!(path.span()=> #path(deserializer));
             quote! {
                 fn #name<'de, D: #serde::Deserializer<'de>>(
@@ -290,7 +296,7 @@ impl<'a> Field<'a> {
 }
 
 /// The `T` of a `Vec<T>` that is written as such.
-fn item_of_a_list(ty: &Type) -> Option<&Type> {
+fn vec_item_type(ty: &Type) -> Option<&Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == "Vec")?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
@@ -300,7 +306,7 @@ fn item_of_a_list(ty: &Type) -> Option<&Type> {
     }
 }
 
-fn is_number(ty: &Type) -> bool {
+fn is_primitive_number(ty: &Type) -> bool {
     const NUMBERS: [&str; 14] = [
         "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64",
     ];
@@ -313,8 +319,8 @@ mod tests {
 
     #[test]
     fn only_a_plain_number_is_a_number() {
-        assert!(is_number(&syn::parse_quote!(u64)));
-        assert!(!is_number(&syn::parse_quote!(Option<u64>)));
-        assert!(!is_number(&syn::parse_quote!(String)));
+        assert!(is_primitive_number(&syn::parse_quote!(u64)));
+        assert!(!is_primitive_number(&syn::parse_quote!(Option<u64>)));
+        assert!(!is_primitive_number(&syn::parse_quote!(String)));
     }
 }

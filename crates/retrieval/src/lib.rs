@@ -7,38 +7,43 @@
 //! [`OpenSearchIndex`] does so in a cluster. This crate does not know
 //! agents or models: what becomes of a passage is decided elsewhere.
 
-pub mod cite;
+pub mod citation;
 pub mod conformance;
 pub mod contract;
 mod embedding;
+mod error_code;
 pub mod eval;
-mod failure;
-pub mod fuse;
+pub mod hit_postprocessing;
 pub mod ingest;
 mod keyword;
 mod library;
 mod local;
 mod opensearch;
 mod passage;
-mod refine;
+mod query_rewording;
+mod reranking;
 mod retriever;
-mod reword;
+pub mod score_fusion;
 mod split;
-mod text;
-pub mod tidy;
+mod text_analysis;
 pub mod vector;
 
-pub use cite::{Citation, Unfounded};
+pub use citation::{Citation, CitationError};
 pub use keyword::{
-    Highlight, RamKeyword, Ranking, Segment, SegmentDocument, articles_named, highlights, holds, reasons,
+    Highlight, RamKeywordIndex, RankingParameters, Segment, SegmentDocument, contains_all_words,
+    find_article_numbers, highlights, match_reasons,
 };
-pub use library::{Library, LibraryError, LibraryOptions, NewDocument, State, Status, TakenLibrary};
+pub use library::{
+    DocumentStatus, IngestState, Library, LibraryError, LibraryOptions, LockedLibrary, NewDocument,
+};
 pub use local::LocalIndex;
 pub use opensearch::OpenSearchIndex;
 pub use passage::{
-    ArticleNumber, Document, DocumentId, DocumentKind, Passage, PassageId, Tenant, is_collection_name,
+    ArticleNumber, Document, DocumentId, DocumentKind, DocumentTenant, Passage, PassageId, is_collection_name,
 };
-pub use refine::{Refined, Reranker};
-pub use retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
-pub use reword::{MOST_WORDINGS, in_other_words};
-pub use split::split;
+pub use query_rewording::{MAX_REWORDINGS, retrieve_with_rewordings};
+pub use reranking::{Reranker, RerankingIndex};
+pub use retriever::{
+    DocumentFilter, DocumentIndex, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
+};
+pub use split::split_into_passages;

@@ -18,16 +18,16 @@ pub struct PassageId(String);
 /// Whose documents these are. Nothing of one tenant is ever found by another.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Tenant(String);
+pub struct DocumentTenant(String);
 
 /// The most letters of the name of a collection.
-const COLLECTION: usize = 100;
+const MAX_COLLECTION_NAME_CHARS: usize = 100;
 
 /// Whether a collection may be called this: letters and digits of any script, spaces, and `-`, `_`, `.`, `·`, `(` and `)`,
 /// no more than a hundred. The common collection has the empty name.
 pub fn is_collection_name(name: &str) -> bool {
     let fits = |char: char| char.is_alphanumeric() || " -_.·()".contains(char);
-    name.chars().all(fits) && name.chars().nth(COLLECTION).is_none()
+    name.chars().all(fits) && name.chars().nth(MAX_COLLECTION_NAME_CHARS).is_none()
 }
 
 /// A text to be asked about: plain or Markdown, with what its source knew beyond the words.
@@ -110,13 +110,13 @@ impl Document {
     }
 
     /// The page that this byte of the text is on, from 1, where the document has pages.
-    pub fn page_of(&self, at: usize) -> Option<u32> {
+    pub fn page_at(&self, at: usize) -> Option<u32> {
         let page = self.pages.iter().take_while(|first| **first <= at).count();
         u32::try_from(page).ok().filter(|page| *page > 0)
     }
 }
 
-impl Tenant {
+impl DocumentTenant {
     /// The tenant with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
@@ -142,12 +142,12 @@ impl DocumentId {
 
 impl PassageId {
     /// The name of the passage of a document that starts at this byte.
-    pub fn at(document: &DocumentId, start: usize) -> Self {
+    pub fn from_start(document: &DocumentId, start: usize) -> Self {
         Self(format!("{document}#{start}"))
     }
 
     /// Whether it is the name of the passage of a document that starts at this byte.
-    pub(crate) fn is_at(&self, document: &DocumentId, start: usize) -> bool {
+    pub(crate) fn is_for_start(&self, document: &DocumentId, start: usize) -> bool {
         let place = self.0.strip_prefix(&document.0).and_then(|rest| rest.strip_prefix('#'));
         // Only one way to write the number counts.
         place.is_some_and(|digits| {
@@ -188,6 +188,6 @@ impl fmt::Display for ArticleNumber {
     }
 }
 
-shown_as_text!(Tenant);
+shown_as_text!(DocumentTenant);
 shown_as_text!(DocumentId);
 shown_as_text!(PassageId);

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::passage::{Document, DocumentId, DocumentKind, Passage, Tenant};
+use crate::passage::{Document, DocumentId, DocumentKind, DocumentTenant, Passage};
 
 /// Finds passages for a question.
 ///
@@ -12,26 +12,26 @@ use crate::passage::{Document, DocumentId, DocumentKind, Passage, Tenant};
 #[async_trait]
 pub trait Retriever: Send + Sync + 'static {
     /// Finds the passages that bear on the question, within what its tenant may see.
-    async fn retrieve(&self, question: &Question) -> Result<Vec<Hit>, RetrieveError>;
+    async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError>;
 }
 
 /// What is looked for, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub struct SearchQuery {
     /// Whose documents are searched.
-    pub tenant: Tenant,
+    pub tenant: DocumentTenant,
     /// The words of the person.
     pub text: String,
     /// The most passages wanted.
     pub limit: usize,
     /// Which documents compete.
     #[serde(default)]
-    pub filter: Filter,
+    pub filter: DocumentFilter,
 }
 
 /// Which documents compete. Nothing set means all of the tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Filter {
+pub struct DocumentFilter {
     /// Only this collection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection: Option<String>,
@@ -43,7 +43,7 @@ pub struct Filter {
     pub kinds: Vec<DocumentKind>,
 }
 
-impl Filter {
+impl DocumentFilter {
     /// Whether a document competes.
     pub fn admits(&self, document: &Document) -> bool {
         self.collection.as_ref().is_none_or(|wanted| *wanted == document.collection)
@@ -52,10 +52,10 @@ impl Filter {
     }
 }
 
-impl Question {
+impl SearchQuery {
     /// Looks through all documents of a tenant.
-    pub fn new(tenant: Tenant, text: impl Into<String>, limit: usize) -> Self {
-        Self { tenant, text: text.into(), limit, filter: Filter::default() }
+    pub fn new(tenant: DocumentTenant, text: impl Into<String>, limit: usize) -> Self {
+        Self { tenant, text: text.into(), limit, filter: DocumentFilter::default() }
     }
 }
 
@@ -64,11 +64,11 @@ impl Question {
 /// `put` replaces a document of the same name at once: a search sees the old passages or the new ones, never both or
 /// a part. What `put` and `remove` acknowledged survives a crash in every index that survives at all.
 #[async_trait]
-pub trait Index: Retriever {
+pub trait DocumentIndex: Retriever {
     /// Puts a document and its passages in place of any older version.
     async fn put(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         document: &Document,
         passages: &[Passage],
     ) -> Result<(), RetrieveError>;
@@ -77,7 +77,7 @@ pub trait Index: Retriever {
     /// may leave some of them in place. An index for which one large write is cheaper than many small ones does that.
     async fn put_all(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         documents: &[(Document, Vec<Passage>)],
     ) -> Result<(), RetrieveError> {
         for (document, passages) in documents {
@@ -87,26 +87,34 @@ pub trait Index: Retriever {
     }
 
     /// Removes a document with all its passages. Gives whether there was one.
-    async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError>;
+    async fn remove(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError>;
 
     /// Forgets the words of versions that were replaced, where an index keeps them for a while.
-    async fn sweep(&self) -> Result<(), RetrieveError> {
+    async fn expunge_deleted(&self) -> Result<(), RetrieveError> {
         Ok(())
     }
 
     /// Whose documents are in it.
-    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError>;
+    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError>;
 
     /// What is in it, by name, without the texts.
-    async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError>;
+    async fn list(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+    ) -> Result<Vec<DocumentSummary>, RetrieveError>;
 
     /// A document whole, to show a quote in its place and to check it.
-    async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError>;
+    async fn document(
+        &self,
+        tenant: &DocumentTenant,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, RetrieveError>;
 }
 
 /// A document as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct DocumentSummary {
     /// Its name.
     pub id: DocumentId,
     /// What a person calls it.
@@ -121,9 +129,9 @@ pub struct Listed {
     pub passages: usize,
 }
 
-impl Listed {
+impl DocumentSummary {
     /// A document with so many passages.
-    pub fn of(document: &Document, passages: usize) -> Self {
+    pub fn from_document(document: &Document, passages: usize) -> Self {
         let Document { id, title, collection, kind, version, .. } = document.clone();
         Self { id, title, collection, kind, version, passages }
     }

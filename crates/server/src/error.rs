@@ -8,11 +8,11 @@ use doran_engine::EngineError;
 use doran_engine::store::StoreError;
 use serde_json::json;
 
-use crate::why::Why;
+use crate::error_detail::ErrorDetail;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct ApiErrorInfo {
     /// The status of the answer.
     pub status: u16,
     /// Stable, for programs.
@@ -28,18 +28,18 @@ macro_rules! table {
         /// Everything that can go wrong.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "the table says what each is")]
-        pub enum Code {
+        pub enum ApiErrorCode {
             $($name),*
         }
 
-        impl Code {
+        impl ApiErrorCode {
             /// Every code.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// Its row.
-            pub fn row(self) -> Row {
+            /// Its status, code and sentences.
+            pub fn info(self) -> ApiErrorInfo {
                 match self {
-                    $(Self::$name => Row { status: $status, code: $code, en: $en, ko: $ko }),*
+                    $(Self::$name => ApiErrorInfo { status: $status, code: $code, en: $en, ko: $ko }),*
                 }
             }
         }
@@ -81,54 +81,54 @@ table! {
 /// An answer that says what went wrong.
 #[derive(Debug)]
 pub(crate) struct ApiError {
-    pub(crate) code: Code,
-    detail: Option<Why>,
-    wait: Option<Duration>,
+    pub(crate) code: ApiErrorCode,
+    detail: Option<ErrorDetail>,
+    retry_after: Option<Duration>,
     /// Whether what was asked for was begun, so that asking again would begin another.
-    is_begun: bool,
+    is_run_started: bool,
 }
 
 impl ApiError {
     /// With what is special this time, in English and in Korean.
-    pub(crate) fn because(code: Code, en: impl Into<String>, ko: impl Into<String>) -> Self {
-        Self::why(code, Why::new(en, ko))
+    pub(crate) fn with_message(code: ApiErrorCode, en: impl Into<String>, ko: impl Into<String>) -> Self {
+        Self::with_detail(code, ErrorDetail::new(en, ko))
     }
 
-    pub(crate) fn why(code: Code, why: impl Into<Option<Why>>) -> Self {
-        Self { code, detail: why.into(), wait: None, is_begun: false }
+    pub(crate) fn with_detail(code: ApiErrorCode, why: impl Into<Option<ErrorDetail>>) -> Self {
+        Self { code, detail: why.into(), retry_after: None, is_run_started: false }
     }
 
     /// With the time after which to ask again.
-    pub(crate) fn wait(code: Code, wait: Duration) -> Self {
-        Self { wait: Some(wait), ..Self::from(code) }
+    pub(crate) fn with_retry_after(code: ApiErrorCode, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..Self::from(code) }
     }
 
     /// The same about a run that was begun on this thread. Clients ask again by themselves, many of them without a key
     /// that would lead back to the run, and would begin another: they are told not to. What is in the way just now is
     /// in the way of the answer alone.
-    pub(crate) fn of_run(self, thread: &str) -> Self {
-        let error = match self.code.row().status {
+    pub(crate) fn for_started_run(self, thread: &str) -> Self {
+        let error = match self.code.info().status {
             503 => Self::not_finished(thread),
             _ => self,
         };
-        Self { wait: None, is_begun: true, ..error }
+        Self { retry_after: None, is_run_started: true, ..error }
     }
 
     /// A run that goes on while nobody waits for it any more.
     pub(crate) fn not_finished(thread: &str) -> Self {
-        Self::because(
-            Code::NotFinished,
+        Self::with_message(
+            ApiErrorCode::NotFinished,
             format!("it goes on in the thread `{thread}`; look there instead of asking again"),
             format!("대화 `{thread}`에서 계속됩니다. 다시 묻지 말고 거기서 확인하세요"),
         )
     }
 
     /// The problem as JSON.
-    pub(crate) fn json(&self) -> serde_json::Value {
-        let Row { status, code, en, ko } = self.code.row();
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let ApiErrorInfo { status, code, en, ko } = self.code.info();
         let mut problem =
             json!({ "type": "about:blank", "status": status, "code": code, "title": en, "title_ko": ko });
-        if let Some(Why { en, ko }) = &self.detail {
+        if let Some(ErrorDetail { en, ko }) = &self.detail {
             problem["detail"] = json!(en);
             problem["detail_ko"] = json!(ko);
         }
@@ -136,9 +136,9 @@ impl ApiError {
     }
 }
 
-impl From<Code> for ApiError {
-    fn from(code: Code) -> Self {
-        Self::why(code, None)
+impl From<ApiErrorCode> for ApiError {
+    fn from(code: ApiErrorCode) -> Self {
+        Self::with_detail(code, None)
     }
 }
 
@@ -146,58 +146,58 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let code = match &error {
             EngineError::Store(store) => {
-                return Self::why(of_store(store), Why::of_store(store));
+                return Self::with_detail(store_error_code(store), ErrorDetail::from_store_error(store));
             }
-            EngineError::BadId(_) => Code::BadPath,
-            EngineError::UnknownGraph(_) => Code::UnknownAgent,
-            EngineError::BadInput { .. } | EngineError::UnknownNode { .. } => Code::BadInput,
+            EngineError::BadId(_) => ApiErrorCode::BadPath,
+            EngineError::UnknownGraph(_) => ApiErrorCode::UnknownAgent,
+            EngineError::BadInput { .. } | EngineError::UnknownNode { .. } => ApiErrorCode::BadInput,
             EngineError::NotPaused(_) | EngineError::OtherGraph { .. } | EngineError::Cancelled => {
-                Code::Conflict
+                ApiErrorCode::Conflict
             }
-            EngineError::Left(_) | EngineError::Stopped(_) => Code::Stopping,
+            EngineError::Left(_) | EngineError::Stopped(_) => ApiErrorCode::Stopping,
             EngineError::GraphExists(_) | EngineError::StateMismatch { .. } | EngineError::Failed(_) => {
                 tracing::error!(%error, "a request failed");
-                Code::Internal
+                ApiErrorCode::Internal
             }
         };
-        Self::why(code, Why::of_engine(&error))
+        Self::with_detail(code, ErrorDetail::from_engine_error(&error))
     }
 }
 
-fn of_store(error: &StoreError) -> Code {
+fn store_error_code(error: &StoreError) -> ApiErrorCode {
     match error {
-        StoreError::Busy { .. } => Code::Busy,
-        StoreError::Fenced | StoreError::Conflict(_) => Code::Conflict,
-        StoreError::KeyReused(_) => Code::KeyReused,
-        StoreError::NotFound { .. } => Code::NotFound,
-        StoreError::Full(_) => Code::DiskFull,
-        StoreError::Unavailable(_) => Code::Unavailable,
-        StoreError::Unknown(_) => Code::OutcomeUnknown,
-        StoreError::Newer { .. } | StoreError::Damaged(_) | StoreError::Other(_) => Code::Internal,
+        StoreError::Busy { .. } => ApiErrorCode::Busy,
+        StoreError::Fenced | StoreError::Conflict(_) => ApiErrorCode::Conflict,
+        StoreError::KeyReused(_) => ApiErrorCode::KeyReused,
+        StoreError::NotFound { .. } => ApiErrorCode::NotFound,
+        StoreError::Full(_) => ApiErrorCode::DiskFull,
+        StoreError::Unavailable(_) => ApiErrorCode::Unavailable,
+        StoreError::Unknown(_) => ApiErrorCode::OutcomeUnknown,
+        StoreError::Newer { .. } | StoreError::Damaged(_) | StoreError::Other(_) => ApiErrorCode::Internal,
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status =
-            StatusCode::from_u16(self.code.row().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, self.json().to_string()).into_response();
+            StatusCode::from_u16(self.code.info().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, self.to_json().to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(wait) =
-            self.wait.or((status == StatusCode::SERVICE_UNAVAILABLE).then_some(Duration::ZERO))
+            self.retry_after.or((status == StatusCode::SERVICE_UNAVAILABLE).then_some(Duration::ZERO))
         {
             // Whole seconds, and never none.
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
         }
         // What may have happened is not to be asked for again without a key, and clients that do so by themselves have none.
-        if self.is_begun || self.code == Code::OutcomeUnknown {
+        if self.is_run_started || self.code == ApiErrorCode::OutcomeUnknown {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"doran\""));
         }
-        if matches!(self.code, Code::TooLarge | Code::TooSlow) {
+        if matches!(self.code, ApiErrorCode::TooLarge | ApiErrorCode::TooSlow) {
             // The rest of the body was not read and is not wanted.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -213,10 +213,10 @@ mod tests {
 
     #[test]
     fn every_code_is_its_own_and_speaks_both_languages() {
-        let codes: BTreeSet<&str> = Code::ALL.iter().map(|code| code.row().code).collect();
-        assert_eq!(codes.len(), Code::ALL.len());
-        for code in Code::ALL {
-            let Row { status, en, ko, .. } = code.row();
+        let codes: BTreeSet<&str> = ApiErrorCode::ALL.iter().map(|code| code.info().code).collect();
+        assert_eq!(codes.len(), ApiErrorCode::ALL.len());
+        for code in ApiErrorCode::ALL {
+            let ApiErrorInfo { status, en, ko, .. } = code.info();
             assert!((400..600).contains(&status), "{code:?}");
             let hangul = |text: &str| text.chars().any(|char| ('가'..='힣').contains(&char));
             assert!(!hangul(en) && hangul(ko) && !en.ends_with('.'), "{code:?}");

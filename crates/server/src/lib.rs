@@ -6,105 +6,105 @@
 //!
 //! [`router`] is the whole of it as a service, [`bind`] and [`serve`] put it on a socket with deadlines and limits.
 
+mod agent_request;
 pub mod api;
-mod ask;
-mod body;
+mod authentication;
 mod error;
-mod fold;
-mod guard;
-mod heads;
-mod identity;
+mod error_detail;
+mod header_lines;
+mod host_guard;
+mod idempotency;
 mod listen;
 mod metrics;
-mod once;
-mod rate;
+mod rate_limit;
+mod request_body;
 mod routes;
 mod sse;
-mod stall;
-mod tell;
 mod trace;
+mod transcript;
+mod transcript_stream;
 mod ui;
-mod why;
+mod write_timeout;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use doran_agents::Agent;
-use doran_agents::memory::Memories;
-use doran_agents::retrieval::{Index, Library};
+use doran_agents::memory::MemoryStore;
+use doran_agents::retrieval::{DocumentIndex, Library};
 use doran_engine::Runtime;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use error::{Code, Row};
-pub use identity::{Key, KeyHash, Keys};
+pub use authentication::{ApiKey, ApiKeys, KeyHash};
+pub use error::{ApiErrorCode, ApiErrorInfo};
 pub use listen::{BindError, bind, serve};
 pub use metrics::Metrics;
-pub use rate::Rate;
-pub use routes::{Door, ROUTES, Route, router};
+pub use rate_limit::RateLimit;
+pub use routes::{ApiRoute, ROUTES, RouteAccess, router};
 
-use crate::once::Answers;
-use crate::rate::Rates;
+use crate::idempotency::IdempotencyCache;
+use crate::rate_limit::RateLimiter;
 
 /// What the routes work with. Cheap to clone.
 #[derive(Clone)]
-pub struct App {
+pub struct ServerApp {
     /// Runs the graphs.
     pub(crate) runtime: Runtime,
     /// Who may be asked.
     pub(crate) agents: Arc<[Agent]>,
     /// Who may ask.
-    pub(crate) keys: Keys,
+    pub(crate) keys: ApiKeys,
     /// Where documents are searched.
-    pub(crate) index: Option<Arc<dyn Index>>,
+    pub(crate) index: Option<Arc<dyn DocumentIndex>>,
     /// Where documents are handed in.
     pub(crate) library: Option<Library>,
     /// What is remembered across threads.
-    pub(crate) memories: Option<Arc<dyn Memories>>,
+    pub(crate) memories: Option<Arc<dyn MemoryStore>>,
     /// Names of this server beside those of this machine.
-    pub(crate) hosts: Arc<[String]>,
+    pub(crate) allowed_hosts: Arc<[String]>,
     /// How much of anything is allowed.
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     /// What happened so far.
     pub(crate) metrics: Metrics,
     /// Ends every stream with `draining`.
     pub(crate) draining: CancellationToken,
-    pub(crate) rates: Rates,
+    pub(crate) rate_limiter: RateLimiter,
     /// Room for documents on their way in, which are held whole until they are on disk.
-    pub(crate) uploads: Arc<Semaphore>,
+    pub(crate) upload_slots: Arc<Semaphore>,
     /// What was answered to requests that may be sent again.
-    pub(crate) answers: Answers,
+    pub(crate) idempotency: IdempotencyCache,
 }
 
-impl App {
+impl ServerApp {
     /// A server of these agents, for this machine, without keys.
     pub fn new(runtime: Runtime, agents: Vec<Agent>) -> Self {
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         Self {
             runtime,
             agents: agents.into(),
-            keys: Keys::default(),
+            keys: ApiKeys::default(),
             index: None,
             library: None,
             memories: None,
-            hosts: Arc::from([]),
+            allowed_hosts: Arc::from([]),
             limits,
             metrics: Metrics::default(),
             draining: CancellationToken::new(),
-            rates: Rates::new(limits.rate),
-            uploads: Arc::new(Semaphore::new(limits.uploads)),
-            answers: Answers::default(),
+            rate_limiter: RateLimiter::new(limits.rate_limit),
+            upload_slots: Arc::new(Semaphore::new(limits.max_uploads)),
+            idempotency: IdempotencyCache::default(),
         }
     }
 
     /// Wants one of these keys from everybody.
-    pub fn keys(mut self, keys: Keys) -> Self {
+    pub fn keys(mut self, keys: ApiKeys) -> Self {
         self.keys = keys;
         self
     }
 
     /// Documents are searched here.
-    pub fn index(mut self, index: Arc<dyn Index>) -> Self {
+    pub fn index(mut self, index: Arc<dyn DocumentIndex>) -> Self {
         self.index = Some(index);
         self
     }
@@ -116,27 +116,27 @@ impl App {
     }
 
     /// What agents remember across threads is here.
-    pub fn memories(mut self, memories: Arc<dyn Memories>) -> Self {
+    pub fn memories(mut self, memories: Arc<dyn MemoryStore>) -> Self {
         self.memories = Some(memories);
         self
     }
 
     /// Answers to these names too.
-    pub fn hosts(mut self, hosts: Vec<String>) -> Self {
-        self.hosts = hosts.into();
+    pub fn allowed_hosts(mut self, hosts: Vec<String>) -> Self {
+        self.allowed_hosts = hosts.into();
         self
     }
 
     /// With these limits.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.rates = Rates::new(limits.rate);
-        self.uploads = Arc::new(Semaphore::new(limits.uploads));
+    pub fn limits(mut self, limits: ServerLimits) -> Self {
+        self.rate_limiter = RateLimiter::new(limits.rate_limit);
+        self.upload_slots = Arc::new(Semaphore::new(limits.max_uploads));
         self.limits = limits;
         self
     }
 
     /// Ends every stream when this is cancelled.
-    pub fn stopped_by(mut self, draining: CancellationToken) -> Self {
+    pub fn shutdown_token(mut self, draining: CancellationToken) -> Self {
         self.draining = draining;
         self
     }
@@ -146,70 +146,70 @@ impl App {
         &self.draining
     }
 
-    pub(crate) fn agent(&self, name: &str) -> Option<&Agent> {
+    pub(crate) fn find_agent(&self, name: &str) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.name == name)
     }
 }
 
 /// How much of anything is allowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Connections at a time; more wait to be accepted.
-    pub connections: usize,
+    pub max_connections: usize,
     /// Time to send the head of a request.
-    pub head_time: Duration,
+    pub header_timeout: Duration,
     /// Bytes of the head of a request.
-    pub head_bytes: usize,
+    pub max_header_bytes: usize,
     /// Time to send the body of a request.
-    pub body_time: Duration,
+    pub body_timeout: Duration,
     /// Bytes of the body of a request.
-    pub body_bytes: usize,
+    pub max_body_bytes: usize,
     /// Bytes of one message.
-    pub message_bytes: usize,
+    pub max_message_bytes: usize,
     /// Bytes of a document.
-    pub document_bytes: usize,
+    pub max_document_bytes: usize,
     /// Documents on their way in at a time; more are turned away.
-    pub uploads: usize,
+    pub max_uploads: usize,
     /// Time to send a document.
-    pub document_time: Duration,
+    pub upload_timeout: Duration,
     /// Requests answered at a time, open streams not counted; more are turned away.
-    pub requests: usize,
+    pub max_requests: usize,
     /// Open streams; more are turned away.
-    pub streams: usize,
+    pub max_streams: usize,
     /// How long a request that waits for an answer waits.
-    pub wait: Duration,
+    pub answer_timeout: Duration,
     /// Requests a key may send.
-    pub rate: Rate,
+    pub rate_limit: RateLimit,
     /// Answers to requests that may be sent again, kept of each tenant; of more the oldest is forgotten.
-    pub kept_answers: usize,
+    pub max_stored_responses: usize,
     /// Time between signs of life in a stream where nothing happens.
-    pub heartbeat: Duration,
+    pub heartbeat_interval: Duration,
     /// Time after which a client that does not read its stream is let go.
-    pub slow_reader: Duration,
+    pub write_timeout: Duration,
     /// Time that open connections have once the server stops.
-    pub drain: Duration,
+    pub shutdown_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
-            connections: 10_000,
-            head_time: Duration::from_secs(10),
-            head_bytes: 16 * 1024,
-            body_time: Duration::from_secs(15),
-            body_bytes: 1024 * 1024,
-            message_bytes: 512 * 1024,
-            document_bytes: 64 * 1024 * 1024,
-            uploads: 16,
-            document_time: Duration::from_secs(300),
-            requests: 512,
-            streams: 8192,
-            wait: Duration::from_secs(300),
-            rate: Rate::default(),
-            kept_answers: 10_000,
-            heartbeat: Duration::from_secs(15),
-            slow_reader: Duration::from_secs(60),
-            drain: Duration::from_secs(4),
+            max_connections: 10_000,
+            header_timeout: Duration::from_secs(10),
+            max_header_bytes: 16 * 1024,
+            body_timeout: Duration::from_secs(15),
+            max_body_bytes: 1024 * 1024,
+            max_message_bytes: 512 * 1024,
+            max_document_bytes: 64 * 1024 * 1024,
+            max_uploads: 16,
+            upload_timeout: Duration::from_secs(300),
+            max_requests: 512,
+            max_streams: 8192,
+            answer_timeout: Duration::from_secs(300),
+            rate_limit: RateLimit::default(),
+            max_stored_responses: 10_000,
+            heartbeat_interval: Duration::from_secs(15),
+            write_timeout: Duration::from_secs(60),
+            shutdown_timeout: Duration::from_secs(4),
         }
     }
 }

@@ -13,20 +13,20 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::stall::Impatient;
-use crate::{App, Keys, router};
+use crate::write_timeout::WriteTimeoutSocket;
+use crate::{ApiKeys, ServerApp, router};
 
 /// Wait after a failed accept: the usual reason is that there are too many open files, which passes.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Connections that the system holds until they are accepted. After a restart everybody comes back at once.
-const BACKLOG: u32 = 4096;
+const ACCEPT_BACKLOG: u32 = 4096;
 
 /// Bytes that the system holds for a client that is slow to read. Left alone it would take megabytes for each.
-const SEND_BUFFER: u32 = 128 * 1024;
+const SEND_BUFFER_BYTES: u32 = 128 * 1024;
 
 /// Bytes that a connection holds of what it reads and of what it writes. Left alone it would be hundreds of thousands.
-const CONNECTION_BUFFER: usize = 32 * 1024;
+const CONNECTION_BUFFER_BYTES: usize = 32 * 1024;
 
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -51,36 +51,38 @@ pub enum BindError {
 }
 
 /// Takes an address. One that other machines can reach is taken only if there are keys.
-pub async fn bind(address: SocketAddr, keys: &Keys) -> Result<TcpListener, BindError> {
+pub async fn bind(address: SocketAddr, keys: &ApiKeys) -> Result<TcpListener, BindError> {
     if !address.ip().is_loopback() && keys.is_empty() {
         return Err(BindError::NotLoopback(address));
     }
-    listening(address).map_err(|source| match source.kind() {
+    open_listener(address).map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => BindError::InUse(address),
         _ => BindError::Other { address, source },
     })
 }
 
-fn listening(address: SocketAddr) -> std::io::Result<TcpListener> {
+fn open_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A server that was killed may start again in the same place at once. Elsewhere this would share the port.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     // Connections take this after the socket that accepts them.
-    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(ACCEPT_BACKLOG)
 }
 
 /// Answers until `stop`, then lets open connections end: streams say `draining` at once, the rest has the time of
 /// the limits.
-pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, app: ServerApp, stop: CancellationToken) {
     let limits = app.limits;
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.head_time).max_header_size(limits.head_bytes);
-    http.max_buf_size(CONNECTION_BUFFER.max(limits.head_bytes));
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(limits.max_header_bytes);
+    http.max_buf_size(CONNECTION_BUFFER_BYTES.max(limits.max_header_bytes));
     let service = TowerToHyperService::new(router(&app));
-    let permits = Arc::new(Semaphore::new(limits.connections));
+    let permits = Arc::new(Semaphore::new(limits.max_connections));
     let open = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
@@ -92,11 +94,11 @@ pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
-                sleep(ACCEPT_PAUSE).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
-        let socket = TokioIo::new(Impatient::new(socket, limits.slow_reader));
+        let socket = TokioIo::new(WriteTimeoutSocket::new(socket, limits.write_timeout));
         let connection = open.watch(http.serve_connection(socket, service.clone()));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -107,7 +109,7 @@ pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) {
     }
     drop(listener);
     app.draining.cancel();
-    if timeout(limits.drain, open.shutdown()).await.is_err() {
+    if timeout(limits.shutdown_timeout, open.shutdown()).await.is_err() {
         tracing::warn!("connections were still open when the time to stop was over");
     }
 }

@@ -10,98 +10,103 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::App;
+use crate::ServerApp;
 
 /// Upper ends of the classes of durations, in seconds.
-const CLASSES: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0];
+const DURATION_BUCKETS_SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0];
 
 /// The numbers. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics(Arc<Counts>);
+pub struct Metrics(Arc<MetricCounters>);
 
 #[derive(Debug, Default)]
-struct Counts {
-    requests: Mutex<BTreeMap<(String, u16), Taken>>,
-    open: AtomicI64,
-    streams: AtomicI64,
-    runs: AtomicU64,
-    shed: AtomicU64,
+struct MetricCounters {
+    requests: Mutex<BTreeMap<(String, u16), RequestDurations>>,
+    open_requests: AtomicI64,
+    open_streams: AtomicI64,
+    runs_started: AtomicU64,
+    requests_shed: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct RequestDurations {
     count: u64,
     seconds: f64,
-    classes: [u64; CLASSES.len()],
+    buckets: [u64; DURATION_BUCKETS_SECONDS.len()],
 }
 
 /// Something that is open until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Open(Metrics, fn(&Counts) -> &AtomicI64);
+pub(crate) struct GaugeGuard(Metrics, fn(&MetricCounters) -> &AtomicI64);
 
 impl Metrics {
-    fn count(&self, path: &str, status: u16, time: Duration) {
+    fn record_request(&self, path: &str, status: u16, time: Duration) {
         let seconds = time.as_secs_f64();
         let mut requests = self.0.requests.lock().unwrap_or_else(PoisonError::into_inner);
         // Paths are those of the routes, so there are few.
         let taken = requests.entry((path.to_owned(), status)).or_default();
         taken.count += 1;
         taken.seconds += seconds;
-        for (class, end) in taken.classes.iter_mut().zip(CLASSES) {
+        for (class, end) in taken.buckets.iter_mut().zip(DURATION_BUCKETS_SECONDS) {
             *class += u64::from(seconds <= end);
         }
     }
 
     /// Counts a run that was started.
-    pub(crate) fn run_started(&self) {
-        self.0.runs.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_run_started(&self) {
+        self.0.runs_started.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that was turned away because there was too much to do.
-    pub(crate) fn turned_away(&self) {
-        self.0.shed.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_request_shed(&self) {
+        self.0.requests_shed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A request, until it is answered. Gives how many there are.
-    pub(crate) fn request(&self) -> (Open, i64) {
-        self.open(|counts| &counts.open)
+    pub(crate) fn open_request(&self) -> (GaugeGuard, i64) {
+        self.open_gauge(|counts| &counts.open_requests)
     }
 
     /// A stream, until it ends. Gives how many there are.
-    pub(crate) fn stream(&self) -> (Open, i64) {
-        self.open(|counts| &counts.streams)
+    pub(crate) fn open_stream(&self) -> (GaugeGuard, i64) {
+        self.open_gauge(|counts| &counts.open_streams)
     }
 
-    fn open(&self, which: fn(&Counts) -> &AtomicI64) -> (Open, i64) {
+    fn open_gauge(&self, which: fn(&MetricCounters) -> &AtomicI64) -> (GaugeGuard, i64) {
         let before = which(&self.0).fetch_add(1, Ordering::Relaxed);
-        (Open(self.clone(), which), before + 1)
+        (GaugeGuard(self.clone(), which), before + 1)
     }
 
     /// All numbers in the text format of Prometheus.
-    pub(crate) fn text(&self, active_runs: usize) -> String {
+    pub(crate) fn prometheus_text(&self, active_runs: usize) -> String {
         let mut text = String::new();
         let mut line = |name: &str, kind: &str, help: &str, value: i64| {
             writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}").ok();
         };
         let counter = |value: &AtomicU64| i64::try_from(value.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
         let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed);
-        line("doran_runs_started_total", "counter", "Runs started over HTTP.", counter(&self.0.runs));
-        line("doran_requests_shed_total", "counter", "Requests turned away for load.", counter(&self.0.shed));
-        line("doran_requests_open", "gauge", "Requests being answered.", gauge(&self.0.open));
-        line("doran_streams_open", "gauge", "Event streams open.", gauge(&self.0.streams));
+        line("doran_runs_started_total", "counter", "Runs started over HTTP.", counter(&self.0.runs_started));
+        line(
+            "doran_requests_shed_total",
+            "counter",
+            "Requests turned away for load.",
+            counter(&self.0.requests_shed),
+        );
+        line("doran_requests_open", "gauge", "Requests being answered.", gauge(&self.0.open_requests));
+        line("doran_streams_open", "gauge", "Event streams open.", gauge(&self.0.open_streams));
         let active = i64::try_from(active_runs).unwrap_or(i64::MAX);
         line("doran_runs_active", "gauge", "Runs this process works on.", active);
-        self.request_lines(&mut text);
+        self.push_request_lines(&mut text);
         text
     }
 
-    fn request_lines(&self, text: &mut String) {
+    fn push_request_lines(&self, text: &mut String) {
         let requests = self.0.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let name = "doran_request_seconds";
         writeln!(text, "# HELP {name} Time to the head of the answer.\n# TYPE {name} histogram").ok();
         for ((path, status), taken) in requests {
             let labels = format!("path=\"{path}\",status=\"{status}\"");
-            for (count, end) in taken.classes.iter().zip(CLASSES) {
+            for (count, end) in taken.buckets.iter().zip(DURATION_BUCKETS_SECONDS) {
                 writeln!(text, "{name}_bucket{{{labels},le=\"{end}\"}} {count}").ok();
             }
             writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", taken.count).ok();
@@ -111,18 +116,18 @@ impl Metrics {
     }
 }
 
-impl Drop for Open {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         (self.1)(&self.0.0).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Counts a request by the route that answered it.
-pub(crate) async fn measure(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn measure_request(State(app): State<ServerApp>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
     let begun = Instant::now();
     let response = next.run(request).await;
-    app.metrics.count(&path, response.status().as_u16(), begun.elapsed());
+    app.metrics.record_request(&path, response.status().as_u16(), begun.elapsed());
     response
 }
 
@@ -133,11 +138,11 @@ mod tests {
     #[test]
     fn numbers_are_told_by_route_and_status() {
         let metrics = Metrics::default();
-        metrics.count("/api/threads/{thread}", 200, Duration::from_millis(3));
-        metrics.count("/api/threads/{thread}", 404, Duration::from_millis(3));
-        metrics.run_started();
-        let (open, now) = metrics.stream();
-        let text = metrics.text(2);
+        metrics.record_request("/api/threads/{thread}", 200, Duration::from_millis(3));
+        metrics.record_request("/api/threads/{thread}", 404, Duration::from_millis(3));
+        metrics.count_run_started();
+        let (open, now) = metrics.open_stream();
+        let text = metrics.prometheus_text(2);
         assert_eq!(now, 1);
         for line in [
             "doran_runs_started_total 1",
@@ -150,6 +155,6 @@ mod tests {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
         }
         drop(open);
-        assert!(metrics.text(0).contains("doran_streams_open 0"));
+        assert!(metrics.prometheus_text(0).contains("doran_streams_open 0"));
     }
 }

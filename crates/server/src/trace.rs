@@ -11,12 +11,12 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::Instrument;
 
-use crate::App;
-use crate::error::{ApiError, Code};
+use crate::ServerApp;
+use crate::error::{ApiError, ApiErrorCode};
 
 /// Names the request, and turns it away when too many are being answered.
-pub(crate) async fn trace(State(app): State<App>, request: Request, next: Next) -> Response {
-    let id = given(&request).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+pub(crate) async fn trace(State(app): State<ServerApp>, request: Request, next: Next) -> Response {
+    let id = client_request_id(&request).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let span = tracing::info_span!(
         "request",
         id = %id,
@@ -24,7 +24,7 @@ pub(crate) async fn trace(State(app): State<App>, request: Request, next: Next) 
         path = %request.uri().path(),
     );
     let begun = Instant::now();
-    let mut response = within_limit(&app, request, next).instrument(span.clone()).await;
+    let mut response = run_within_limit(&app, request, next).instrument(span.clone()).await;
     let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     span.in_scope(|| tracing::info!(status = response.status().as_u16(), ms, "answered"));
     if let Ok(value) = HeaderValue::from_str(&id) {
@@ -33,26 +33,26 @@ pub(crate) async fn trace(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-async fn within_limit(app: &App, request: Request, next: Next) -> Response {
-    let (_open, now) = app.metrics.request();
+async fn run_within_limit(app: &ServerApp, request: Request, next: Next) -> Response {
+    let (_open, now) = app.metrics.open_request();
     // Whether it is well is asked most when there is much to do.
     let always = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
-    if !always && usize::try_from(now).is_ok_and(|now| now > app.limits.requests) {
-        app.metrics.turned_away();
-        return ApiError::from(Code::Overloaded).into_response();
+    if !always && usize::try_from(now).is_ok_and(|now| now > app.limits.max_requests) {
+        app.metrics.count_request_shed();
+        return ApiError::from(ApiErrorCode::Overloaded).into_response();
     }
     // A route owns what it works with: what a panic leaves half-done is dropped with it.
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
             tracing::error!("a route panicked");
-            ApiError::from(Code::Internal).into_response()
+            ApiError::from(ApiErrorCode::Internal).into_response()
         }
     }
 }
 
 /// The id that the client or a proxy gave, if it can stand in a log.
-fn given(request: &Request) -> Option<String> {
+fn client_request_id(request: &Request) -> Option<String> {
     let id = request.headers().get("x-request-id")?.to_str().ok()?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     ((1..=64).contains(&id.len()) && id.bytes().all(plain)).then(|| id.to_owned())

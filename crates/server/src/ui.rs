@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 
 /// What the page may do: run its own script, show its own style and pictures, and talk to this server. Text cannot
 /// become markup: the one place that parses has a name.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types doran-picture";
 
 /// Characters of the hash that an address carries, as `ui/vite.config.ts` writes it.
-const HASH: usize = 12;
+const ASSET_HASH_CHARS: usize = 12;
 
 /// A file of the page.
 struct Asset {
@@ -29,7 +29,7 @@ macro_rules! asset {
         Asset {
             mime: $mime,
             bytes: include_bytes!(concat!("../ui/dist/", $file)),
-            hash: LazyLock::new(|| hash(include_bytes!(concat!("../ui/dist/", $file)))),
+            hash: LazyLock::new(|| sha256_hex(include_bytes!(concat!("../ui/dist/", $file)))),
         }
     };
 }
@@ -41,22 +41,22 @@ static ICON: Asset = asset!("image/svg+xml", "icon.svg");
 
 /// The page itself, which every address within it gives: a reload anywhere shows the same again.
 pub(crate) async fn page(headers: HeaderMap) -> Response {
-    PAGE.answer(RawQuery(None), &headers)
+    PAGE.respond(RawQuery(None), &headers)
 }
 
 /// Its script.
 pub(crate) async fn script(query: RawQuery, headers: HeaderMap) -> Response {
-    SCRIPT.answer(query, &headers)
+    SCRIPT.respond(query, &headers)
 }
 
 /// Its style.
 pub(crate) async fn style(query: RawQuery, headers: HeaderMap) -> Response {
-    STYLE.answer(query, &headers)
+    STYLE.respond(query, &headers)
 }
 
 /// Its icon.
 pub(crate) async fn icon(query: RawQuery, headers: HeaderMap) -> Response {
-    ICON.answer(query, &headers)
+    ICON.respond(query, &headers)
 }
 
 /// Whether a browser asks to show something, rather than a program to read it.
@@ -66,16 +66,16 @@ pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
 }
 
 impl Asset {
-    fn answer(&self, RawQuery(query): RawQuery, headers: &HeaderMap) -> Response {
+    fn respond(&self, RawQuery(query): RawQuery, headers: &HeaderMap) -> Response {
         let tag = format!("\"{}\"", *self.hash);
         let wanted = query.as_deref().and_then(|query| query.strip_prefix("v="));
         // An address with the hash of these bytes never means others.
-        let kept = if wanted == self.hash.get(..HASH) && wanted.is_some() {
+        let kept = if wanted == self.hash.get(..ASSET_HASH_CHARS) && wanted.is_some() {
             "public, max-age=31536000, immutable"
         } else {
             "no-cache"
         };
-        let mut response = if is_known(headers, &tag) {
+        let mut response = if matches_etag(headers, &tag) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
             self.bytes.into_response()
@@ -88,7 +88,7 @@ impl Asset {
         set(header::CONTENT_TYPE, self.mime);
         set(header::CACHE_CONTROL, kept);
         set(header::ETAG, &tag);
-        set(header::CONTENT_SECURITY_POLICY, POLICY);
+        set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
         set(header::REFERRER_POLICY, "no-referrer");
         set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
         response
@@ -96,12 +96,12 @@ impl Asset {
 }
 
 /// Whether the client has these bytes already.
-fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+fn matches_etag(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     known.flat_map(|value| value.split(',')).any(|one| one.trim().trim_start_matches("W/") == tag)
 }
 
-fn hash(bytes: &[u8]) -> String {
+fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -113,7 +113,7 @@ mod tests {
     fn the_page_names_its_files_by_their_content() {
         let html = std::str::from_utf8(PAGE.bytes).expect("text");
         for (name, asset) in [("/app.js", &SCRIPT), ("/app.css", &STYLE)] {
-            let address = format!("{name}?v={}", &asset.hash[..HASH]);
+            let address = format!("{name}?v={}", &asset.hash[..ASSET_HASH_CHARS]);
             assert!(html.contains(&address), "the page does not name {address}");
         }
     }

@@ -16,16 +16,16 @@ use doran_engine::store::{RamStore, Store, StoreError};
 
 /// A store, with what can be asked of its place.
 #[derive(Clone)]
-pub struct Opened {
+pub struct OpenedStore {
     /// The store.
     pub store: Arc<dyn Store>,
     /// For a store whose file is kept by this process.
-    pub keeper: Option<Arc<dyn Keeper>>,
+    pub file_maintenance: Option<Arc<dyn FileStoreMaintenance>>,
 }
 
 /// What a process that keeps the file of a store can do with it. A database server has tools of its own for that.
 #[async_trait]
-pub trait Keeper: Send + Sync + 'static {
+pub trait FileStoreMaintenance: Send + Sync + 'static {
     /// Writes a copy to a new file, true to one instant, while the store is in use. Never replaces a file.
     async fn backup(&self, to: &Path) -> Result<(), StoreError>;
 
@@ -33,7 +33,7 @@ pub trait Keeper: Send + Sync + 'static {
     async fn integrity_check(&self) -> Result<(), StoreError>;
 
     /// Waits until a write failed in a way that only a restart of the process can settle, and tells why.
-    async fn failed(&self) -> Arc<str>;
+    async fn wait_for_fatal_error(&self) -> Arc<str>;
 }
 
 /// Opens the store at an address:
@@ -43,9 +43,9 @@ pub trait Keeper: Send + Sync + 'static {
 /// | `sqlite:PATH`, or a path without a scheme | a SQLite file, made when it is missing |
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` | a PostgreSQL database, for several processes at once |
 /// | `ram:` | in memory, gone with the process |
-pub async fn open(url: &str) -> Result<Opened, StoreError> {
+pub async fn open(url: &str) -> Result<OpenedStore, StoreError> {
     if url == "ram:" {
-        return Ok(Opened { store: Arc::new(RamStore::new()), keeper: None });
+        return Ok(OpenedStore { store: Arc::new(RamStore::new()), file_maintenance: None });
     }
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return open_postgres(url).await;
@@ -60,26 +60,26 @@ pub async fn open(url: &str) -> Result<Opened, StoreError> {
 }
 
 #[cfg(feature = "postgres")]
-async fn open_postgres(url: &str) -> Result<Opened, StoreError> {
+async fn open_postgres(url: &str) -> Result<OpenedStore, StoreError> {
     let store = Arc::new(postgres::PostgresStore::open(url).await?);
-    Ok(Opened { store, keeper: None })
+    Ok(OpenedStore { store, file_maintenance: None })
 }
 
 #[cfg(not(feature = "postgres"))]
-async fn open_postgres(_url: &str) -> Result<Opened, StoreError> {
+async fn open_postgres(_url: &str) -> Result<OpenedStore, StoreError> {
     Err(StoreError::Other("this program was built without PostgreSQL".into()))
 }
 
 #[cfg(feature = "sqlite")]
-async fn open_sqlite(path: &str) -> Result<Opened, StoreError> {
+async fn open_sqlite(path: &str) -> Result<OpenedStore, StoreError> {
     let path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(path)).await;
     let store = Arc::new(opened.map_err(|error| StoreError::Other(error.into()))??);
-    Ok(Opened { store: store.clone(), keeper: Some(store) })
+    Ok(OpenedStore { store: store.clone(), file_maintenance: Some(store) })
 }
 
 #[cfg(not(feature = "sqlite"))]
-async fn open_sqlite(_path: &str) -> Result<Opened, StoreError> {
+async fn open_sqlite(_path: &str) -> Result<OpenedStore, StoreError> {
     Err(StoreError::Other("this program was built without SQLite".into()))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Only words that cannot mean anything else here are listed; the rest of the glossary is for people to compare.
 
-use super::{File, Finding, prose};
+use super::{RepositoryFile, TidyFinding, prose};
 
 /// Words that are not used, with the ones of the glossary.
 const REPLACED: &[(&str, &str)] = &[
@@ -24,7 +24,7 @@ const REPLACED: &[(&str, &str)] = &[
 const QUOTES: &[char] = &['"', '\'', '”', '’', '」'];
 
 /// Checks the Korean pages among `pages`.
-pub fn check(pages: &[File]) -> Vec<Finding> {
+pub fn check(pages: &[RepositoryFile]) -> Vec<TidyFinding> {
     pages.iter().filter(|page| is_korean(&page.path)).flat_map(check_page).collect()
 }
 
@@ -32,15 +32,15 @@ fn is_korean(path: &str) -> bool {
     path.ends_with(".ko.md") || path.starts_with("docs/src/ko/")
 }
 
-fn check_page(page: &File) -> Vec<Finding> {
+fn check_page(page: &RepositoryFile) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (line, text) in prose(&page.text) {
         let place = format!("{}:{line}", page.path);
         for (word, instead) in REPLACED.iter().filter(|(word, _)| text.contains(word)) {
-            findings.push(Finding::new(&place, format!("write `{instead}` instead of `{word}`")));
+            findings.push(TidyFinding::new(&place, format!("write `{instead}` instead of `{word}`")));
         }
         for ending in plain_endings(&text) {
-            findings.push(Finding::new(&place, format!("`{ending}` is plain style, write 합니다체")));
+            findings.push(TidyFinding::new(&place, format!("`{ending}` is plain style, write 합니다체")));
         }
     }
     findings
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn check_text(path: &str, text: &str, expected: &str) {
-        let found = check(&[File { path: path.to_string(), text: text.to_string() }]);
+        let found = check(&[RepositoryFile { path: path.to_string(), text: text.to_string() }]);
         assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), expected);
     }
 

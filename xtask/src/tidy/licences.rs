@@ -1,11 +1,11 @@
 //! Licences and origins of dependencies, after the lists in `deny.toml`, without needing cargo-deny.
 
-use super::Finding;
+use super::TidyFinding;
 
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+const CRATES_IO_SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// `tree` is the output of `cargo tree --format "{p}|{l}"`, `lock` the text of Cargo.lock.
-pub fn check(deny: &str, tree: &str, lock: &str) -> Vec<Finding> {
+pub fn check(deny: &str, tree: &str, lock: &str) -> Vec<TidyFinding> {
     let allowed = allow_list(deny);
     let mut packages: Vec<(&str, &str)> = tree.lines().filter_map(|line| line.split_once('|')).collect();
     packages.sort_unstable();
@@ -14,15 +14,18 @@ pub fn check(deny: &str, tree: &str, lock: &str) -> Vec<Finding> {
     for (package, licence) in packages {
         let licence = licence.trim_end_matches(" (*)");
         if !is_allowed(licence, &allowed) {
-            findings.push(Finding::new(package, format!("licence `{licence}` is not allowed by deny.toml")));
+            findings
+                .push(TidyFinding::new(package, format!("licence `{licence}` is not allowed by deny.toml")));
         }
     }
     for (index, line) in lock.lines().enumerate() {
         if let Some(source) = line.strip_prefix("source = ").map(|source| source.trim_matches('"'))
-            && source != REGISTRY
+            && source != CRATES_IO_SOURCE
         {
-            findings
-                .push(Finding::new(format!("Cargo.lock:{}", index + 1), format!("comes from `{source}`")));
+            findings.push(TidyFinding::new(
+                format!("Cargo.lock:{}", index + 1),
+                format!("comes from `{source}`"),
+            ));
         }
     }
     findings
@@ -40,33 +43,33 @@ fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
     let expression = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let tokens: Vec<&str> = expression.split_whitespace().collect();
     let mut at = 0;
-    let answer = either(&tokens, &mut at, allowed);
+    let answer = parse_or(&tokens, &mut at, allowed);
     answer && at == tokens.len()
 }
 
-fn either(tokens: &[&str], at: &mut usize, allowed: &[&str]) -> bool {
-    let mut answer = both(tokens, at, allowed);
+fn parse_or(tokens: &[&str], at: &mut usize, allowed: &[&str]) -> bool {
+    let mut answer = parse_and(tokens, at, allowed);
     while tokens.get(*at) == Some(&"OR") {
         *at += 1;
-        answer |= both(tokens, at, allowed);
+        answer |= parse_and(tokens, at, allowed);
     }
     answer
 }
 
-fn both(tokens: &[&str], at: &mut usize, allowed: &[&str]) -> bool {
-    let mut answer = single(tokens, at, allowed);
+fn parse_and(tokens: &[&str], at: &mut usize, allowed: &[&str]) -> bool {
+    let mut answer = parse_licence(tokens, at, allowed);
     while tokens.get(*at) == Some(&"AND") {
         *at += 1;
-        answer &= single(tokens, at, allowed);
+        answer &= parse_licence(tokens, at, allowed);
     }
     answer
 }
 
-fn single(tokens: &[&str], at: &mut usize, allowed: &[&str]) -> bool {
+fn parse_licence(tokens: &[&str], at: &mut usize, allowed: &[&str]) -> bool {
     let Some(token) = tokens.get(*at) else { return false };
     *at += 1;
     if *token == "(" {
-        let answer = either(tokens, at, allowed);
+        let answer = parse_or(tokens, at, allowed);
         *at += 1;
         return answer;
     }

@@ -1,13 +1,13 @@
 //! Links to files of this repository lead somewhere. Links to the rest of the world are not followed.
 
-use super::{File, Finding, prose};
+use super::{RepositoryFile, TidyFinding, prose};
 
 /// Checks the local links of every page; `exists` answers for a path from the root.
-pub fn check(pages: &[File], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+pub fn check(pages: &[RepositoryFile], exists: impl Fn(&str) -> bool) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for page in pages {
-        for (line, target) in targets(&page.text) {
-            if is_elsewhere(&target) {
+        for (line, target) in link_targets(&page.text) {
+            if is_external(&target) {
                 continue;
             }
             let path = target.split('#').next().unwrap_or_default();
@@ -15,7 +15,7 @@ pub fn check(pages: &[File], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
                 Some(path) if exists(&path) => {}
                 Some(_) | None => {
                     let place = format!("{}:{line}", page.path);
-                    findings.push(Finding::new(place, format!("link to `{target}` leads nowhere")));
+                    findings.push(TidyFinding::new(place, format!("link to `{target}` leads nowhere")));
                 }
             }
         }
@@ -23,12 +23,12 @@ pub fn check(pages: &[File], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     findings
 }
 
-fn is_elsewhere(target: &str) -> bool {
+fn is_external(target: &str) -> bool {
     target.starts_with('#') || target.contains("://") || target.starts_with("mailto:")
 }
 
 /// Link targets of a Markdown page with their lines; code is not read.
-fn targets(text: &str) -> Vec<(usize, String)> {
+fn link_targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         let mut rest = line.as_str();
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn check_page(text: &str, expected: &str) {
-        let page = File { path: "docs/src/a.md".to_string(), text: text.to_string() };
+        let page = RepositoryFile { path: "docs/src/a.md".to_string(), text: text.to_string() };
         let found = check(&[page], |path| ["docs/src/b.md", "README.md", "docs/adr"].contains(&path));
         assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), expected);
     }

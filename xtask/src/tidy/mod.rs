@@ -2,48 +2,48 @@
 //! links lead somewhere, that shown code is real, that the two languages keep pace and Korean pages use the words of the
 //! glossary, and under which licences the dependencies come.
 //!
-//! Each rule is a file with plain functions from text to [`Finding`]s; this one finds the files and prints.
+//! Each rule is a file with plain functions from text to [`TidyFinding`]s; this one finds the files and prints.
 
-mod edges;
-mod excerpts;
+mod code_excerpts;
+mod crate_dependencies;
+mod file_sizes;
 mod glossary;
 mod licences;
 mod links;
-mod names;
-mod pairs;
-mod sizes;
-mod sources;
+mod module_docs;
+mod module_names;
+mod translations;
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
+use crate::XtaskResult;
 use crate::command::{read_cargo, root};
 
 /// One broken promise: where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct TidyFinding {
     /// File, from the root, with a line where there is one.
-    pub place: String,
+    pub location: String,
     /// What is wrong.
-    pub what: String,
+    pub message: String,
 }
 
-impl Finding {
+impl TidyFinding {
     fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { place: place.into(), what: what.into() }
+        Self { location: place.into(), message: what.into() }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TidyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        write!(f, "{}: {}", self.location, self.message)
     }
 }
 
 /// A file of the repository.
-pub struct File {
+pub struct RepositoryFile {
     /// Path from the root, with `/` on every platform.
     pub path: String,
     /// Its content.
@@ -51,7 +51,7 @@ pub struct File {
 }
 
 /// Checks every rule and lists the largest source files.
-pub fn run() -> Outcome {
+pub fn run() -> XtaskResult {
     let root = root();
     let manifests = read_all(&root, |path| path.ends_with("Cargo.toml"))?;
     let code = read_all(&root, |path| path.ends_with(".rs"))?;
@@ -69,16 +69,16 @@ pub fn run() -> Outcome {
     ])?;
     let lock = fs::read_to_string(root.join("Cargo.lock")).map_err(|why| format!("Cargo.lock: {why}"))?;
 
-    let mut findings = edges::check(&manifests);
-    findings.extend(sources::check(&code));
-    findings.extend(names::check(&code));
+    let mut findings = crate_dependencies::check(&manifests);
+    findings.extend(module_docs::check(&code));
+    findings.extend(module_names::check(&code));
     findings.extend(links::check(&pages, |path| root.join(path).exists()));
-    findings.extend(excerpts::check(&pages, |path| fs::read_to_string(root.join(path)).ok()));
-    findings.extend(pairs::check(&pages));
+    findings.extend(code_excerpts::check(&pages, |path| fs::read_to_string(root.join(path)).ok()));
+    findings.extend(translations::check(&pages));
     findings.extend(glossary::check(&pages));
     findings.extend(licences::check(&deny, &tree, &lock));
 
-    for line in sizes::report(&code) {
+    for line in file_sizes::report(&code) {
         eprintln!("{line}");
     }
     for finding in &findings {
@@ -92,7 +92,7 @@ pub fn run() -> Outcome {
 }
 
 /// Reads the files below `root` whose path is wanted, sorted by path.
-fn read_all(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<File>, String> {
+fn read_all(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<RepositoryFile>, String> {
     let mut paths = Vec::new();
     walk(root, &mut paths).map_err(|why| format!("the repository cannot be read: {why}"))?;
     let mut files = Vec::new();
@@ -100,7 +100,7 @@ fn read_all(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<File>, Str
         let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
         if wanted(&name) {
             let text = fs::read_to_string(&path).map_err(|why| format!("{name}: {why}"))?;
-            files.push(File { path: name, text });
+            files.push(RepositoryFile { path: name, text });
         }
     }
     files.sort_by(|left, right| left.path.cmp(&right.path));
@@ -122,7 +122,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
 }
 
 /// Directories that hold nothing of ours.
-const FOREIGN: &[&str] = &["target", "node_modules", "dist"];
+const SKIPPED_DIRECTORIES: &[&str] = &["target", "node_modules", "dist"];
 
 fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(directory)? {
@@ -130,7 +130,7 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if entry.file_type()?.is_dir() {
-            if !name.starts_with('.') && !FOREIGN.contains(&name.as_ref()) {
+            if !name.starts_with('.') && !SKIPPED_DIRECTORIES.contains(&name.as_ref()) {
                 walk(&entry.path(), found)?;
             }
         } else {

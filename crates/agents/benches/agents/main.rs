@@ -9,38 +9,40 @@
 #[allow(dead_code, reason = "each bench uses a part")]
 mod shared;
 
-mod langgraph;
+mod langgraph_peer;
 mod turns;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::asked::Asked;
-use crate::langgraph::LangGraph;
+use crate::langgraph_peer::LangGraphTurnsPeer;
 use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
-use crate::turns::{Measured, Talk};
+use crate::turns::{TurnCase, TurnMeasurements};
 
-pub(crate) type Fail = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type AgentBenchError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long to look.
-struct Pace {
+struct AgentBenchPace {
     rounds: usize,
     slice: Duration,
     turns: usize,
 }
 
-const WHOLE: Pace = Pace { rounds: 5, slice: Duration::from_millis(2000), turns: 1000 };
-const QUICK: Pace = Pace { rounds: 2, slice: Duration::from_millis(500), turns: 300 };
+const FULL_PACE: AgentBenchPace =
+    AgentBenchPace { rounds: 5, slice: Duration::from_millis(2000), turns: 1000 };
+const QUICK_PACE: AgentBenchPace =
+    AgentBenchPace { rounds: 2, slice: Duration::from_millis(500), turns: 300 };
 
 fn main() -> ExitCode {
     asked::start("agents", &[], bench)
 }
 
-async fn bench(asked: Asked) -> Result<(), Fail> {
-    let pace = if asked.quick { QUICK } else { WHOLE };
+async fn bench(asked: Asked) -> Result<(), AgentBenchError> {
+    let pace = if asked.quick { QUICK_PACE } else { FULL_PACE };
     let place = tempfile::tempdir()?;
-    let mut peer = LangGraph::start()
+    let mut peer = LangGraphTurnsPeer::start()
         .inspect_err(|error| {
             eprintln!("bench: LANGGRAPH IS MISSING, its figures are left out: {error}");
             eprintln!("bench: LangGraph 를 실행할 수 없어 그 수치는 비워 둡니다.");
@@ -51,7 +53,7 @@ async fn bench(asked: Asked) -> Result<(), Fail> {
         None => "no LangGraph".to_owned(),
     };
     let mut report = Report::begin("agents", asked.json, &machine::about(&[beside]));
-    for (talk, at_once) in [(Talk::Small, 1), (Talk::Tool, 1), (Talk::Small, 16)] {
+    for (talk, at_once) in [(TurnCase::Greeting, 1), (TurnCase::ToolCall, 1), (TurnCase::Greeting, 16)] {
         let name = match at_once {
             1 => format!("turn/{}", talk.name()),
             _ => format!("turns{at_once}/{}", talk.name()),
@@ -60,14 +62,14 @@ async fn bench(asked: Asked) -> Result<(), Fail> {
             continue;
         }
         eprintln!("bench: {name}");
-        let (mut doran, mut other) = (Measured::default(), Measured::default());
+        let (mut doran, mut other) = (TurnMeasurements::default(), TurnMeasurements::default());
         // Both sides in turns, so that a busy moment of the machine slows both.
         for round in 0..pace.rounds {
             let file = place.path().join(format!("{}-{at_once}-{round}.db", talk.name()));
-            doran.add(turns::measure(talk, at_once, pace.slice, &file).await?);
+            doran.add(turns::measure_turns(talk, at_once, pace.slice, &file).await?);
             if let Some(peer) = &mut peer {
                 let file = place.path().join(format!("peer-{}-{at_once}-{round}.db", talk.name()));
-                match peer.turns(talk.name(), at_once, pace.slice, &file) {
+                match peer.measure_turns(talk.name(), at_once, pace.slice, &file) {
                     Ok(measured) => other.add(measured),
                     Err(error) => eprintln!("bench: {name}: LANGGRAPH WAS NOT MEASURED: {error}"),
                 }
@@ -80,7 +82,7 @@ async fn bench(asked: Asked) -> Result<(), Fail> {
             report.push(row.peer(langgraph, other.as_ref().map(|other| other.percentile(share))));
         }
         let rate = Row::more(format!("{name}-rate"), "turns/s", doran.rate());
-        let rate = rate.peer(langgraph, other.as_ref().map(Measured::rate));
+        let rate = rate.peer(langgraph, other.as_ref().map(TurnMeasurements::rate));
         report.push(rate.target(Target::RatioAtLeast(20.0)));
     }
     for agent in ["assistant", "docqa"] {
@@ -89,7 +91,9 @@ async fn bench(asked: Asked) -> Result<(), Fail> {
             continue;
         }
         eprintln!("bench: {name}");
-        let grown = turns::thread(agent, pace.turns, &place.path().join(format!("{agent}.db"))).await?;
+        let grown =
+            turns::measure_thread_growth(agent, pace.turns, &place.path().join(format!("{agent}.db")))
+                .await?;
         for (what, unit, last, first) in [
             ("ms", "ms/turn", grown.last_ms, grown.first_ms),
             ("bytes", "bytes/turn", grown.last_bytes, grown.first_bytes),

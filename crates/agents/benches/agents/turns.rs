@@ -5,59 +5,59 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use doran_agents::tools::{Builtin, Toolbox, builtin};
-use doran_agents::{Agent, AskOptions, Parts, Settings, build};
-use doran_engine::store::{Status, Store};
+use doran_agents::tools::{BuiltinToolsConfig, Toolbox, builtin_tools};
+use doran_agents::{Agent, AgentParts, AskOptions, Settings, build_agents};
+use doran_engine::store::{RunStatus, Store};
 use doran_engine::{Runtime, StartOptions, ThreadKey};
-use doran_llm::{ChatModel, ChatRequest, DeltaStream, Purpose, Role, Script, ScriptedModel};
-use doran_retrieval::RamKeyword;
+use doran_llm::{ChatModel, ChatRequest, DeltaStream, RequestPurpose, Role, ScriptedModel, ScriptedReply};
+use doran_retrieval::RamKeywordIndex;
 use doran_store::sqlite::SqliteStore;
 use serde_json::json;
 
-use crate::Fail;
+use crate::AgentBenchError;
 use crate::times::at;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Talk {
+pub(crate) enum TurnCase {
     /// A greeting: router, memory, agent; two models are asked.
-    Small,
+    Greeting,
     /// A sum: router, memory, agent, tools, agent; three are.
-    Tool,
+    ToolCall,
 }
 
-impl Talk {
+impl TurnCase {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Small => "talk",
-            Self::Tool => "tool",
+            Self::Greeting => "talk",
+            Self::ToolCall => "tool",
         }
     }
 
     fn question(self) -> &'static str {
         match self {
-            Self::Small => "안녕하세요",
-            Self::Tool => "123 * 456 계산해줘",
+            Self::Greeting => "안녕하세요",
+            Self::ToolCall => "123 * 456 계산해줘",
         }
     }
 
     fn nodes(self) -> usize {
         match self {
-            Self::Small => 3,
-            Self::Tool => 5,
+            Self::Greeting => 3,
+            Self::ToolCall => 5,
         }
     }
 }
 
 /// Turns that were taken.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct TurnMeasurements {
     pub(crate) turns: usize,
     pub(crate) seconds: f64,
     pub(crate) latencies_ms: Vec<f64>,
 }
 
-impl Measured {
+impl TurnMeasurements {
     pub(crate) fn add(&mut self, more: Self) {
         self.turns += more.turns;
         self.seconds += more.seconds;
@@ -75,55 +75,59 @@ impl Measured {
 }
 
 /// A model that answers at once.
-struct Instantly;
+struct InstantReplyModel;
 
-impl ChatModel for Instantly {
-    fn about(&self) -> doran_llm::About {
-        ScriptedModel::new([]).about()
+impl ChatModel for InstantReplyModel {
+    fn info(&self) -> doran_llm::ModelInfo {
+        ScriptedModel::new([]).info()
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
         let newest = request.messages.last();
         let sums = newest.is_some_and(|message| message.role == Role::User && message.text().contains('*'));
         let reply = match request.purpose {
-            Purpose::Route => Script::json(&json!({ "route": "agent", "reason": "일반 대화" })),
-            Purpose::Classify => Script::json(&json!({ "type": "chitchat" })),
-            Purpose::Summarize => Script::text("요약 문장입니다. ".repeat(10)),
-            _ if sums => Script::call("calculator", json!({ "expression": "123 * 456" })),
-            _ => Script::text("안녕하세요! 무엇을 도와드릴까요?"),
+            RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "일반 대화" })),
+            RequestPurpose::Classify => ScriptedReply::json(&json!({ "type": "chitchat" })),
+            RequestPurpose::Summarize => ScriptedReply::text("요약 문장입니다. ".repeat(10)),
+            _ if sums => ScriptedReply::call("calculator", json!({ "expression": "123 * 456" })),
+            _ => ScriptedReply::text("안녕하세요! 무엇을 도와드릴까요?"),
         };
         ScriptedModel::new([reply]).stream(request)
     }
 }
 
-struct House {
+struct BenchAgent {
     runtime: Runtime,
     agent: Agent,
     store: Arc<dyn Store>,
 }
 
-fn house(name: &str, settings: &str, file: &Path) -> Result<House, Fail> {
-    let tools = Toolbox::of(builtin(Builtin::default())?)?.only(&["calculator"]);
-    let parts = Parts { tools, ..Parts::new(Arc::new(Instantly), Arc::new(RamKeyword::default())) };
+fn bench_agent(name: &str, settings: &str, file: &Path) -> Result<BenchAgent, AgentBenchError> {
+    let tools =
+        Toolbox::with_tools(builtin_tools(BuiltinToolsConfig::default())?)?.restricted_to(&["calculator"]);
+    let parts = AgentParts {
+        tools,
+        ..AgentParts::new(Arc::new(InstantReplyModel), Arc::new(RamKeywordIndex::default()))
+    };
     let settings: Settings = toml::from_str(settings)?;
-    let agents = build(&settings, &parts)?;
+    let agents = build_agents(&settings, &parts)?;
     let agent = agents.into_iter().find(|agent| agent.name == name).ok_or("no such agent")?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(file)?);
     let runtime = Runtime::new(store.clone());
     agent.register(&runtime)?;
-    Ok(House { runtime, agent, store })
+    Ok(BenchAgent { runtime, agent, store })
 }
 
-impl House {
+impl BenchAgent {
     /// One turn, from the question to the answer that is on disk.
-    async fn turn(&self, thread: &str, question: &str) -> Result<Duration, Fail> {
+    async fn run_turn(&self, thread: &str, question: &str) -> Result<Duration, AgentBenchError> {
         let begun = Instant::now();
         let key = ThreadKey::local(thread)?;
         let input = self.agent.input(question, &AskOptions::default());
         let run = self.runtime.start(&self.agent.name, &key, Some(&input), StartOptions::default()).await?;
         let row = run.wait().await?;
         let took = begun.elapsed();
-        if row.status != Status::Finished {
+        if row.status != RunStatus::Finished {
             return Err(format!("a turn ended {:?}: {:?}", row.status, row.error).into());
         }
         Ok(took)
@@ -131,21 +135,21 @@ impl House {
 }
 
 /// Takes turns for so long, each on a thread of its own, so many at once.
-pub(crate) async fn measure(
-    talk: Talk,
+pub(crate) async fn measure_turns(
+    talk: TurnCase,
     at_once: usize,
     time: Duration,
     file: &Path,
-) -> Result<Measured, Fail> {
-    let house = Arc::new(house("assistant", "", file)?);
+) -> Result<TurnMeasurements, AgentBenchError> {
+    let house = Arc::new(bench_agent("assistant", "", file)?);
     let threads = Arc::new(AtomicU64::new(0));
     for _ in 0..3 {
         let thread = format!("t{}", threads.fetch_add(1, Ordering::Relaxed));
-        house.turn(&thread, talk.question()).await?;
+        house.run_turn(&thread, talk.question()).await?;
     }
     let key = ThreadKey::local("t0")?;
     let state = house.runtime.view(&house.agent.name, &key, None).await?.state;
-    let path = house.agent.view(&state)?.path;
+    let path = house.agent.read_turn(&state)?.path;
     if path.len() != talk.nodes() {
         return Err(format!("the turn went another way: {path:?}").into());
     }
@@ -157,9 +161,9 @@ pub(crate) async fn measure(
                 let mut latencies = Vec::new();
                 while latencies.len() < 3 || begun.elapsed() < time {
                     let thread = format!("t{}", threads.fetch_add(1, Ordering::Relaxed));
-                    latencies.push(house.turn(&thread, talk.question()).await?.as_secs_f64() * 1e3);
+                    latencies.push(house.run_turn(&thread, talk.question()).await?.as_secs_f64() * 1e3);
                 }
-                Ok::<_, Fail>(latencies)
+                Ok::<_, AgentBenchError>(latencies)
             })
         })
         .collect();
@@ -167,11 +171,11 @@ pub(crate) async fn measure(
     for worker in workers {
         latencies_ms.extend(worker.await??);
     }
-    Ok(Measured { turns: latencies_ms.len(), seconds: begun.elapsed().as_secs_f64(), latencies_ms })
+    Ok(TurnMeasurements { turns: latencies_ms.len(), seconds: begun.elapsed().as_secs_f64(), latencies_ms })
 }
 
 /// A thread that grew.
-pub(crate) struct Grown {
+pub(crate) struct ThreadGrowth {
     pub(crate) first_ms: f64,
     pub(crate) last_ms: f64,
     pub(crate) first_bytes: f64,
@@ -179,20 +183,24 @@ pub(crate) struct Grown {
 }
 
 /// Talks so many turns in one thread, and looks at its first and last hundred: median time, mean bytes.
-pub(crate) async fn thread(agent: &str, turns: usize, file: &Path) -> Result<Grown, Fail> {
-    let house = house(agent, "[agents.docqa]\ncontextLength = 2000", file)?;
+pub(crate) async fn measure_thread_growth(
+    agent: &str,
+    turns: usize,
+    file: &Path,
+) -> Result<ThreadGrowth, AgentBenchError> {
+    let house = bench_agent(agent, "[agents.docqa]\ncontextLength = 2000", file)?;
     let key = ThreadKey::local("long")?;
     let (mut times, mut bytes, mut seen) = (Vec::new(), Vec::new(), 0);
     for turn in 0..turns {
         let question = format!("{turn:04} {}", "같은 길이의 질문입니다. ".repeat(5));
-        times.push(house.turn("long", &question).await?.as_secs_f64() * 1e3);
+        times.push(house.run_turn("long", &question).await?.as_secs_f64() * 1e3);
         let entries = house.store.entries(&key, seen, 1000).await?;
         seen = entries.last().map_or(seen, |entry| entry.seq);
         bytes.push(entries.iter().map(|entry| entry.body.len() as f64).sum::<f64>());
     }
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
     let part = turns.min(100);
-    Ok(Grown {
+    Ok(ThreadGrowth {
         first_ms: at(&times[..part], 0.5),
         last_ms: at(&times[turns - part..], 0.5),
         first_bytes: mean(&bytes[..part]),

@@ -11,45 +11,45 @@ use std::sync::Arc;
 
 use doran_engine::graph::Drawing;
 use doran_engine::{BuildError, EngineError, Graph, Runtime, State};
-use doran_llm::{About, ChatModel, ChatRequest};
-use doran_retrieval::Index;
+use doran_llm::{ChatModel, ChatRequest, ModelInfo};
+use doran_retrieval::DocumentIndex;
 use serde_json::Value;
 
-use crate::described::{Description, DescriptionError};
-use crate::nodes::{Models, Rewriting};
+use crate::described::{AgentDescription, AgentDescriptionError};
+use crate::nodes::{Models, QueryRewriting};
 use crate::prompt::PromptError;
 use crate::settings::{AgentSettings, PersistenceMode};
 use crate::tools::Toolbox;
 
-pub use turn::{AskOptions, Earlier, Turn};
+pub use turn::{AgentTurn, AskOptions, EarlierMessage};
 
 /// What agents are made of.
 #[derive(Clone)]
-pub struct Parts {
+pub struct AgentParts {
     /// Who answers.
     pub model: Arc<dyn ChatModel>,
     /// Who decides quickly; the same where there is only one.
     pub small: Arc<dyn ChatModel>,
     /// Where documents are.
-    pub index: Arc<dyn Index>,
+    pub index: Arc<dyn DocumentIndex>,
     /// What models may have done for them.
     pub tools: Toolbox,
     /// Further models, by the names that settings call them.
     pub named: BTreeMap<String, Arc<dyn ChatModel>>,
     /// Whether questions are put in other words before they are looked for.
-    pub rewriting: Rewriting,
+    pub rewriting: QueryRewriting,
 }
 
-impl Parts {
+impl AgentParts {
     /// Parts with one model and no tools.
-    pub fn new(model: Arc<dyn ChatModel>, index: Arc<dyn Index>) -> Self {
+    pub fn new(model: Arc<dyn ChatModel>, index: Arc<dyn DocumentIndex>) -> Self {
         Self {
             small: model.clone(),
             model,
             index,
             tools: Toolbox::new(),
             named: BTreeMap::new(),
-            rewriting: Rewriting::Off,
+            rewriting: QueryRewriting::Off,
         }
     }
 
@@ -89,7 +89,7 @@ pub enum AgentError {
     },
     /// Its description is wrong.
     #[error(transparent)]
-    Described(#[from] DescriptionError),
+    Described(#[from] AgentDescriptionError),
     /// A prompt of it is wrong.
     #[error("agent `{agent}`: {source}")]
     Prompt {
@@ -112,9 +112,9 @@ pub struct Agent {
     /// The same in Korean.
     pub ko: String,
     /// Questions to begin with.
-    pub starters: Starters,
+    pub starters: StarterQuestions,
     /// Who answers.
-    pub model: About,
+    pub model: ModelInfo,
     /// Where its threads are to be kept.
     pub persistence: PersistenceMode,
     /// The file, when they are to be kept in one of their own.
@@ -122,13 +122,13 @@ pub struct Agent {
     /// What settings say about it, for a ready-made one.
     pub(crate) settings: Option<Arc<AgentSettings>>,
     /// What it was made of, for one that a file describes.
-    pub(crate) description: Option<Arc<Description>>,
-    body: Arc<dyn Body>,
+    pub(crate) description: Option<Arc<AgentDescription>>,
+    graph: Arc<dyn ErasedAgentGraph>,
 }
 
 /// Questions to begin with, in both languages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Starters {
+pub struct StarterQuestions {
     /// In Korean.
     pub ko: Vec<String>,
     /// In English.
@@ -136,33 +136,33 @@ pub struct Starters {
 }
 
 /// The state of a conversation with one kind of agent.
-pub(crate) trait Chat: State {
+pub(crate) trait ConversationState: State {
     /// What a person typed, as the input of a run. It starts a new turn.
-    fn asked(message: &str, options: &AskOptions) -> Self::Update;
+    fn new_turn_update(message: &str, options: &AskOptions) -> Self::Update;
 
     /// What a person sees of the newest turn.
-    fn turn(&self) -> Turn;
+    fn turn(&self) -> AgentTurn;
 }
 
 /// What a node would ask a model, for people who look into a step.
-pub(crate) type Explain<S> = Arc<dyn Fn(&str, &S) -> Vec<ChatRequest> + Send + Sync>;
+pub(crate) type ExplainNodeFn<S> = Arc<dyn Fn(&str, &S) -> Vec<ChatRequest> + Send + Sync>;
 
-trait Body: Send + Sync {
+trait ErasedAgentGraph: Send + Sync {
     fn register(&self, name: &str, runtime: &Runtime) -> Result<(), EngineError>;
     fn drawing(&self) -> Drawing;
     fn input(&self, message: &str, options: &AskOptions) -> Value;
-    fn view(&self, state: &Value) -> Result<Turn, serde_json::Error>;
+    fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error>;
     fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error>;
 }
 
-struct Of<S: State> {
+struct TypedAgentGraph<S: State> {
     graph: Graph<S>,
-    explain: Explain<S>,
+    explain: ExplainNodeFn<S>,
 }
 
-impl<S: Chat> Body for Of<S> {
+impl<S: ConversationState> ErasedAgentGraph for TypedAgentGraph<S> {
     fn register(&self, name: &str, runtime: &Runtime) -> Result<(), EngineError> {
-        runtime.graph(name, &self.graph).map(drop)
+        runtime.register_graph(name, &self.graph).map(drop)
     }
 
     fn drawing(&self) -> Drawing {
@@ -171,10 +171,10 @@ impl<S: Chat> Body for Of<S> {
 
     fn input(&self, message: &str, options: &AskOptions) -> Value {
         // Updates have text keys only, so writing one cannot fail.
-        serde_json::to_value(S::asked(message, options)).unwrap_or_default()
+        serde_json::to_value(S::new_turn_update(message, options)).unwrap_or_default()
     }
 
-    fn view(&self, state: &Value) -> Result<Turn, serde_json::Error> {
+    fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error> {
         Ok(serde_json::from_value::<S>(state.clone())?.turn())
     }
 
@@ -184,53 +184,58 @@ impl<S: Chat> Body for Of<S> {
 }
 
 impl Agent {
-    pub(crate) fn of<S: Chat>(name: &str, model: &Models, graph: Graph<S>, explain: Explain<S>) -> Self {
+    pub(crate) fn from_graph<S: ConversationState>(
+        name: &str,
+        model: &Models,
+        graph: Graph<S>,
+        explain: ExplainNodeFn<S>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             kind: "described".to_owned(),
             en: String::new(),
             ko: String::new(),
-            starters: Starters::default(),
-            model: model.main.about(),
+            starters: StarterQuestions::default(),
+            model: model.main.info(),
             persistence: PersistenceMode::default(),
             checkpoint_db_path: None,
             settings: None,
             description: None,
-            body: Arc::new(Of { graph, explain }),
+            graph: Arc::new(TypedAgentGraph { graph, explain }),
         }
     }
 
-    fn described(mut self, ko: &str, en: &str, starters: (&[&str], &[&str])) -> Self {
+    fn with_descriptions(mut self, ko: &str, en: &str, starters: (&[&str], &[&str])) -> Self {
         let owned = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
         self.ko = ko.to_owned();
         self.en = en.to_owned();
-        self.starters = Starters { ko: owned(starters.0), en: owned(starters.1) };
+        self.starters = StarterQuestions { ko: owned(starters.0), en: owned(starters.1) };
         self
     }
 
     /// Makes a runtime know it, by its name.
     pub fn register(&self, runtime: &Runtime) -> Result<(), EngineError> {
-        self.body.register(&self.name, runtime)
+        self.graph.register(&self.name, runtime)
     }
 
     /// Its nodes and edges.
     pub fn drawing(&self) -> Drawing {
-        self.body.drawing()
+        self.graph.drawing()
     }
 
     /// What a person typed, as the input of a run.
     pub fn input(&self, message: &str, options: &AskOptions) -> Value {
-        self.body.input(message, options)
+        self.graph.input(message, options)
     }
 
     /// What a person sees of the newest turn, by the state after it.
-    pub fn view(&self, state: &Value) -> Result<Turn, serde_json::Error> {
-        self.body.view(state)
+    pub fn read_turn(&self, state: &Value) -> Result<AgentTurn, serde_json::Error> {
+        self.graph.read_turn(state)
     }
 
     /// What `node` would ask models in this state, for people who look into a step. Nothing is asked.
     pub fn explain(&self, node: &str, state: &Value) -> Result<Vec<ChatRequest>, serde_json::Error> {
-        self.body.explain(node, state)
+        self.graph.explain(node, state)
     }
 }
 
@@ -241,6 +246,6 @@ impl std::fmt::Debug for Agent {
 }
 
 /// Every agent, as it is without settings.
-pub fn all(parts: &Parts) -> Result<Vec<Agent>, AgentError> {
-    crate::settings::build(&crate::settings::Settings::default(), parts)
+pub fn build_default_agents(parts: &AgentParts) -> Result<Vec<Agent>, AgentError> {
+    crate::settings::build_agents(&crate::settings::Settings::default(), parts)
 }

@@ -2,19 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cited::Cited;
-use crate::language::Language;
-use crate::source::Source;
-use crate::state::Progress;
+use crate::citation_numbering::CitationNumbering;
+use crate::language::UserLanguage;
+use crate::source::AnswerSource;
+use crate::state::TurnProgress;
 
 /// A turn, read from the state after it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Turn {
+pub struct AgentTurn {
     /// The answer.
     pub response: String,
     /// What it rests on.
-    pub sources: Vec<Source>,
+    pub sources: Vec<AnswerSource>,
     /// Tools that were run, each named once.
     pub tools_used: Vec<String>,
     /// Whether the answer only says that there is none.
@@ -30,15 +30,15 @@ pub struct Turn {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// The language of the answer.
-    pub language: Language,
+    pub language: UserLanguage,
     /// Seconds from question to answer, where the agent counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_time: Option<f64>,
 }
 
-impl Turn {
+impl AgentTurn {
     /// What is known of a turn by how far it has come.
-    pub(crate) fn of(progress: &Progress) -> Self {
+    pub(crate) fn from_progress(progress: &TurnProgress) -> Self {
         Self {
             tools_used: progress.tools_used.clone(),
             model_calls: progress.model_calls,
@@ -50,9 +50,10 @@ impl Turn {
 
     /// The turn with its sources counted as people count them: from 1, as the answer names them.
     #[must_use]
-    pub fn counted(self) -> Self {
-        let (cited, response) = Cited::all(&self.response, self.sources.iter().map(|source| source.number));
-        Self { sources: cited.counted(&self.sources), response, ..self }
+    pub fn with_renumbered_sources(self) -> Self {
+        let (cited, response) =
+            CitationNumbering::renumber_text(&self.response, self.sources.iter().map(|source| source.number));
+        Self { sources: cited.renumber_sources(&self.sources), response, ..self }
     }
 }
 
@@ -67,7 +68,7 @@ pub struct AskOptions {
     pub collection: Option<String>,
     /// What was said before, where the conversation is kept by whoever asks; oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<Earlier>,
+    pub earlier: Vec<EarlierMessage>,
     /// What whoever asks wants to hold for the whole conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
@@ -79,7 +80,7 @@ pub struct AskOptions {
 /// A message of a conversation that is kept elsewhere. Nobody else speaks in it than the person and the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Earlier {
+pub enum EarlierMessage {
     /// The person.
     Asked(String),
     /// The agent.

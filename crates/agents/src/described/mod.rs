@@ -34,47 +34,49 @@
 //! The same may be written in YAML, with the same names. A prompt may use `question`, `summary` and `values`; words of people fill it as values and are never read as a
 //! template. [`describe`] writes the graph of a ready-made agent in the same form.
 
-mod check;
-mod form;
+mod description;
 mod nodes;
 mod state;
+mod validation;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::graph::{Drawing, NamedBuilder};
+use doran_engine::graph::{Drawing, NamedGraphBuilder};
 use doran_engine::{Graph, To, node, subgraph};
 
-use crate::agents::{Agent, Parts};
-use crate::settings::made;
+use crate::agents::{Agent, AgentParts};
+use crate::settings::build_ready_made;
 
-pub use form::{Both, BranchForm, Description, DescriptionError, Format, NodeForm};
+pub use description::{
+    AgentDescription, AgentDescriptionError, BilingualText, BranchDescription, DescriptionFormat,
+    NodeDescription,
+};
 pub use state::{DescribedState, DescribedStateUpdate};
 
-use nodes::{Ready, Shop};
+use nodes::{ReadyNode, ReadyNodeContext};
 
 /// Makes an agent of a description. `others` are descriptions that its subgraphs may name.
-pub fn agent(
-    description: &Description,
-    others: &[Description],
-    parts: &Parts,
-) -> Result<Agent, DescriptionError> {
+pub fn build_described_agent(
+    description: &AgentDescription,
+    others: &[AgentDescription],
+    parts: &AgentParts,
+) -> Result<Agent, AgentDescriptionError> {
     if let Some(ready) = &description.agent {
-        return ready_made(ready, description, parts);
+        return build_from_ready_made(ready, description, parts);
     }
-    let shop = Shop::new(parts, description.context_length).map_err(|error| DescriptionError::Agent {
-        agent: description.name.clone(),
-        reason: error.to_string(),
+    let shop = ReadyNodeContext::new(parts, description.context_length).map_err(|error| {
+        AgentDescriptionError::Agent { agent: description.name.clone(), reason: error.to_string() }
     })?;
     let shop = Arc::new(shop);
     let mut open = Vec::new();
-    let graph = graph(description, others, &shop, &mut open)?;
-    let explained = ready_nodes(description)?;
+    let graph = build_graph(description, others, &shop, &mut open)?;
+    let explained = parse_nodes(description)?;
     let models = shop.models.clone();
     let explain = Arc::new(move |name: &str, state: &DescribedState| {
         explained.get(name).map(|ready| shop.explain(ready, state)).unwrap_or_default()
     });
-    let mut agent = Agent::of(&description.name, &models, graph, explain);
+    let mut agent = Agent::from_graph(&description.name, &models, graph, explain);
     agent.ko.clone_from(&description.ko);
     agent.en.clone_from(&description.en);
     agent.description = Some(Arc::new(description.clone()));
@@ -83,28 +85,28 @@ pub fn agent(
 
 /// The graph of an agent in the form of a description. For a ready-made agent, what its nodes do is theirs to know: the
 /// form says what there is and where it leads. For a described one it is the description it was made of.
-pub fn describe(agent: &Agent) -> Description {
+pub fn describe(agent: &Agent) -> AgentDescription {
     if let Some(description) = &agent.description {
-        return Description::clone(description);
+        return AgentDescription::clone(description);
     }
     let drawing = agent.drawing();
     let start = drawing.edges.iter().find(|edge| edge.source == "__start__").map(|edge| edge.target.clone());
     let nodes = drawing.nodes.iter().map(|drawn| {
-        let leads: Vec<(String, bool)> = leads(&drawing, &drawn.id);
-        let form = NodeForm {
+        let leads: Vec<(String, bool)> = outgoing_edges(&drawing, &drawn.id);
+        let form = NodeDescription {
             name: drawn.id.clone(),
             r#use: format!("{}.{}", agent.kind, drawn.id),
-            ..NodeForm::default()
+            ..NodeDescription::default()
         };
         match leads.as_slice() {
-            [(target, false)] => NodeForm { then: Some(target.clone()), ..form },
+            [(target, false)] => NodeDescription { then: Some(target.clone()), ..form },
             _ => {
                 let to = leads.iter().map(|(target, _)| (target.clone(), target.clone())).collect();
-                NodeForm { branch: Some(BranchForm { on: None, to, otherwise: None }), ..form }
+                NodeDescription { branch: Some(BranchDescription { on: None, to, otherwise: None }), ..form }
             }
         }
     });
-    Description {
+    AgentDescription {
         name: agent.name.clone(),
         agent: Some(agent.kind.clone()),
         ko: agent.ko.clone(),
@@ -116,15 +118,19 @@ pub fn describe(agent: &Agent) -> Description {
     }
 }
 
-fn leads(drawing: &Drawing, node: &str) -> Vec<(String, bool)> {
+fn outgoing_edges(drawing: &Drawing, node: &str) -> Vec<(String, bool)> {
     let target = |name: &str| if name == "__end__" { "end".to_owned() } else { name.to_owned() };
     let from = drawing.edges.iter().filter(|edge| edge.source == node);
     from.map(|edge| (target(&edge.target), edge.conditional)).collect()
 }
 
 /// A ready-made agent, whose description must say what it is.
-fn ready_made(ready: &str, description: &Description, parts: &Parts) -> Result<Agent, DescriptionError> {
-    let wrong = |reason: String| DescriptionError::Agent { agent: description.name.clone(), reason };
+fn build_from_ready_made(
+    ready: &str,
+    description: &AgentDescription,
+    parts: &AgentParts,
+) -> Result<Agent, AgentDescriptionError> {
+    let wrong = |reason: String| AgentDescriptionError::Agent { agent: description.name.clone(), reason };
     if description.context_length.is_some() {
         return Err(wrong("`context_length` of a ready-made agent stands in its `settings`".into()));
     }
@@ -139,8 +145,8 @@ fn ready_made(ready: &str, description: &Description, parts: &Parts) -> Result<A
             *set = Some(word.clone());
         }
     }
-    let mut agent =
-        made(ready, &description.name, &settings, parts).map_err(|error| wrong(error.to_string()))?;
+    let mut agent = build_ready_made(ready, &description.name, &settings, parts)
+        .map_err(|error| wrong(error.to_string()))?;
     agent.settings = description.settings.clone().map(Arc::new);
     let own = describe(&agent);
     if description.start != own.start {
@@ -149,7 +155,7 @@ fn ready_made(ready: &str, description: &Description, parts: &Parts) -> Result<A
     for form in &own.nodes {
         let written = description.nodes.iter().find(|node| node.name == form.name);
         if written != Some(form) {
-            return Err(DescriptionError::Node {
+            return Err(AgentDescriptionError::Node {
                 agent: description.name.clone(),
                 node: form.name.clone(),
                 reason: format!(
@@ -166,60 +172,62 @@ fn ready_made(ready: &str, description: &Description, parts: &Parts) -> Result<A
     Ok(agent)
 }
 
-fn ready_nodes(description: &Description) -> Result<BTreeMap<String, Ready>, DescriptionError> {
+fn parse_nodes(description: &AgentDescription) -> Result<BTreeMap<String, ReadyNode>, AgentDescriptionError> {
     description
         .nodes
         .iter()
-        .map(|form| Ok((form.name.clone(), check::ready(&description.name, form)?)))
+        .map(|form| Ok((form.name.clone(), validation::parse_node(&description.name, form)?)))
         .collect()
 }
 
-fn graph(
-    description: &Description,
-    others: &[Description],
-    shop: &Arc<Shop>,
+fn build_graph(
+    description: &AgentDescription,
+    others: &[AgentDescription],
+    shop: &Arc<ReadyNodeContext>,
     open: &mut Vec<String>,
-) -> Result<Graph<DescribedState>, DescriptionError> {
-    check::whole(description, shop)?;
+) -> Result<Graph<DescribedState>, AgentDescriptionError> {
+    validation::check_graph(description, shop)?;
     if open.contains(&description.name) {
         let ring = [open.as_slice(), std::slice::from_ref(&description.name)].concat().join(" → ");
         let reason = format!("it runs itself as a subgraph: {ring}");
-        return Err(DescriptionError::Agent { agent: description.name.clone(), reason });
+        return Err(AgentDescriptionError::Agent { agent: description.name.clone(), reason });
     }
     open.push(description.name.clone());
-    let mut builder: NamedBuilder<DescribedState> = Graph::named().start(description.start.clone());
+    let mut builder: NamedGraphBuilder<DescribedState> = Graph::named().start(description.start.clone());
     for form in &description.nodes {
-        let ready = check::ready(&description.name, form)?;
+        let ready = validation::parse_node(&description.name, form)?;
         let begun = match &ready {
-            Ready::Subgraph { graph: name } => {
+            ReadyNode::Subgraph { graph: name } => {
                 let inner = others.iter().find(|other| other.name == *name).ok_or_else(|| {
-                    check::wrong(
+                    validation::node_error(
                         &description.name,
                         form,
                         format!("there is no described agent `{name}` to run"),
                     )
                 })?;
-                let inner = graph(inner, others, shop, open)?;
-                node(subgraph(inner, nodes::into_inner, nodes::from_inner))
+                let inner = build_graph(inner, others, shop, open)?;
+                node(subgraph(inner, nodes::subgraph_input, nodes::subgraph_output))
             }
             _ => {
                 let (shop, ready, name) = (shop.clone(), ready.clone(), form.name.clone());
-                node(move |state, cx| nodes::run(shop.clone(), ready.clone(), name.clone(), state, cx))
+                node(move |state, cx| {
+                    nodes::run_ready_node(shop.clone(), ready.clone(), name.clone(), state, cx)
+                })
             }
         };
-        builder = builder.node(form.name.clone(), lead(form, begun));
+        builder = builder.node(form.name.clone(), connect_node(form, begun));
     }
     open.pop();
-    builder.build().map_err(|error| DescriptionError::Agent {
+    builder.build().map_err(|error| AgentDescriptionError::Agent {
         agent: description.name.clone(),
         reason: error.to_string(),
     })
 }
 
-fn lead(
-    form: &NodeForm,
-    begun: doran_engine::graph::Open<DescribedState>,
-) -> doran_engine::Def<DescribedState, String> {
+fn connect_node(
+    form: &NodeDescription,
+    begun: doran_engine::graph::NodeBuilder<DescribedState>,
+) -> doran_engine::NodeDefinition<DescribedState, String> {
     if let Some(branch) = &form.branch {
         let targets: Vec<String> = branch.to.values().chain(&branch.otherwise).cloned().collect();
         let mut nodes: Vec<String> = targets.iter().filter(|target| *target != "end").cloned().collect();
@@ -228,7 +236,7 @@ fn lead(
         let on = branch.on.clone().or_else(|| form.into.clone()).unwrap_or_else(|| form.name.clone());
         let branch = branch.clone();
         let choose = move |state: &DescribedState| {
-            let target = branch.to.get(&state.value(&on)).or(branch.otherwise.as_ref());
+            let target = branch.to.get(&state.value_text(&on)).or(branch.otherwise.as_ref());
             match target {
                 Some(target) if target != "end" => To::Node(target.clone()),
                 Some(_) | None => To::End,

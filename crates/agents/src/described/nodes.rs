@@ -3,30 +3,32 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use doran_engine::state::{Change, Changes};
+use doran_engine::state::{ItemChange, ItemChanges};
 use doran_engine::{Cx, NodeError, Snap};
 use doran_llm::{
-    ChatRequest, Message, ModelRole, Purpose, ResponseSchema, Role, ToolChoice, ToolSpec, read_value, repair,
+    ChatRequest, Message, ModelRole, RequestPurpose, ResponseSchema, Role, ToolChoice, ToolSpec,
+    parse_reply_json, repair_request,
 };
-use doran_retrieval::{Filter, Index};
+use doran_retrieval::{DocumentFilter, DocumentIndex};
 use minijinja::{Environment, context};
 use serde_json::{Value, json};
 
-use super::form::Both;
+use super::description::BilingualText;
 use super::state::{DescribedState, DescribedStateUpdate};
-use crate::agents::Parts;
+use crate::agents::AgentParts;
 use crate::nodes::{
-    BYTES_PER_TOKEN, CONTEXT_LENGTH, Caller, DECIDING, Finder, Models, NEIGHBOURS, Step, Words, Work,
-    call_tools, fitted, last_words, material, transcript, verified, within,
+    BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, MAX_DECISION_TOKENS, Models,
+    NodeWork, ReplyVisibility, ThinkingStep, ToolCaller, call_tools, final_reply, fit_messages, fit_request,
+    sources_message, transcript, verify_sources,
 };
 use crate::prompt::{PromptError, Prompts};
-use crate::source::{Source, without_old_marks};
-use crate::state::{cut, question, spoken, typed};
+use crate::source::{AnswerSource, strip_old_citation_marks};
+use crate::state::{conversation_language, newest_question, older_messages_end, typed_text};
 use crate::tools::{Taint, Toolbox};
 
 /// What a node does, with what it needs for it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Ready {
+pub(super) enum ReadyNode {
     /// Chooses one of several values.
     Choose { prompt: String, choices: Vec<String>, into: String },
     /// Looks documents up.
@@ -40,7 +42,7 @@ pub(super) enum Ready {
     /// Judges whether there is enough to answer.
     Evaluate { prompt: String, rounds: usize, into: String },
     /// Asks a person.
-    Interrupt { ask: Both, into: String },
+    Interrupt { ask: BilingualText, into: String },
     /// Runs another described agent.
     Subgraph { graph: String },
     /// Answers by a model, without tools.
@@ -50,46 +52,46 @@ pub(super) enum Ready {
 }
 
 /// What ready nodes work with.
-pub(super) struct Shop {
+pub(super) struct ReadyNodeContext {
     pub(super) models: Models,
     pub(super) tools: Toolbox,
-    index: Arc<dyn Index>,
-    finder: Finder,
+    index: Arc<dyn DocumentIndex>,
+    finder: DocumentFinder,
     /// Tokens the model can take.
     context_length: usize,
 }
 
-impl Shop {
-    pub(super) fn new(parts: &Parts, context_length: Option<usize>) -> Result<Self, PromptError> {
-        let prompts = Prompts::with(&BTreeMap::new())?;
-        let finder = Finder::new(parts, prompts, NEIGHBOURS);
+impl ReadyNodeContext {
+    pub(super) fn new(parts: &AgentParts, context_length: Option<usize>) -> Result<Self, PromptError> {
+        let prompts = Prompts::with_overrides(&BTreeMap::new())?;
+        let finder = DocumentFinder::new(parts, prompts, DEFAULT_NEIGHBOURS);
         let (models, tools, index) = (parts.models(), parts.tools.clone(), parts.index.clone());
-        let context_length = context_length.unwrap_or(CONTEXT_LENGTH);
+        let context_length = context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS);
         Ok(Self { models, tools, index, finder, context_length })
     }
 
-    fn specs(&self, tools: Option<&[String]>) -> Vec<ToolSpec> {
+    fn tool_specs(&self, tools: Option<&[String]>) -> Vec<ToolSpec> {
         let wanted = |spec: &ToolSpec| tools.is_none_or(|tools| tools.contains(&spec.name));
         self.tools.specs().into_iter().filter(wanted).collect()
     }
 
     /// What a node would ask models in this state.
-    pub(super) fn explain(&self, ready: &Ready, state: &DescribedState) -> Vec<ChatRequest> {
+    pub(super) fn explain(&self, ready: &ReadyNode, state: &DescribedState) -> Vec<ChatRequest> {
         let request = match ready {
-            Ready::Choose { prompt, choices, .. } => self.choose_request(state, prompt, choices),
-            Ready::CallModel { prompt, tools, rounds, .. } => {
+            ReadyNode::Choose { prompt, choices, .. } => self.choose_request(state, prompt, choices),
+            ReadyNode::CallModel { prompt, tools, rounds, .. } => {
                 self.model_request(state, prompt, tools.as_deref(), *rounds)
             }
-            Ready::Evaluate { prompt, .. } => self.evaluate_request(state, prompt),
-            Ready::Respond { prompt } => self.model_request(state, prompt, Some(&[]), 0),
-            Ready::Retrieve { .. } => {
+            ReadyNode::Evaluate { prompt, .. } => self.evaluate_request(state, prompt),
+            ReadyNode::Respond { prompt } => self.model_request(state, prompt, Some(&[]), 0),
+            ReadyNode::Retrieve { .. } => {
                 return self.finder.explain(&state.messages, state.progress.language).into_iter().collect();
             }
-            Ready::CallTools
-            | Ready::Summarize { .. }
-            | Ready::Interrupt { .. }
-            | Ready::Subgraph { .. }
-            | Ready::Say { .. } => return Vec::new(),
+            ReadyNode::CallTools
+            | ReadyNode::Summarize { .. }
+            | ReadyNode::Interrupt { .. }
+            | ReadyNode::Subgraph { .. }
+            | ReadyNode::Say { .. } => return Vec::new(),
         };
         request.into_iter().collect()
     }
@@ -102,16 +104,16 @@ impl Shop {
         rounds: usize,
     ) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
-        let mut messages = vec![Message::system("system", filled(prompt, state)?)];
-        if let Some(summary) = state.summary.joined() {
+        let mut messages = vec![Message::system("system", render_prompt(prompt, state)?)];
+        if let Some(summary) = state.summary.joined_text() {
             messages.push(Message::system("summary", summary));
         }
-        messages.extend(state.context.as_deref().map(|found| material(found, language)));
-        messages.extend(without_old_marks(&state.messages));
-        let tools = self.specs(tools);
+        messages.extend(state.context.as_deref().map(|found| sources_message(found, language)));
+        messages.extend(strip_old_citation_marks(&state.messages));
+        let tools = self.tool_specs(tools);
         let may_call = !tools.is_empty() && (state.progress.tool_rounds as usize) < rounds;
         let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
-        Ok(self.fitted(state, ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) }))
+        Ok(self.fit_request(state, ChatRequest { tools, tool_choice, ..ChatRequest::new(messages) }))
     }
 
     fn choose_request(
@@ -120,19 +122,23 @@ impl Shop {
         prompt: &str,
         choices: &[String],
     ) -> Result<ChatRequest, NodeError> {
-        let mut messages = vec![Message::system("system", filled(prompt, state)?)];
-        let asked = question(&state.messages).cloned().into_iter().collect();
-        messages.extend(within(asked, DECIDING, spoken(None, &state.messages)));
+        let mut messages = vec![Message::system("system", render_prompt(prompt, state)?)];
+        let asked = newest_question(&state.messages).cloned().into_iter().collect();
+        messages.extend(fit_messages(
+            asked,
+            MAX_DECISION_TOKENS,
+            conversation_language(None, &state.messages),
+        ));
         let schema = json!({
             "type": "object",
             "properties": { "choice": { "type": "string", "enum": choices } },
             "required": ["choice"],
             "additionalProperties": false,
         });
-        Ok(self.fitted(
+        Ok(self.fit_request(
             state,
             ChatRequest {
-                purpose: Purpose::Classify,
+                purpose: RequestPurpose::Classify,
                 role: ModelRole::Small,
                 schema: Some(ResponseSchema { name: "choice".into(), schema }),
                 temperature: Some(0.0),
@@ -143,9 +149,9 @@ impl Shop {
 
     fn evaluate_request(&self, state: &DescribedState, prompt: &str) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
-        let mut messages = vec![Message::system("system", filled(prompt, state)?)];
-        messages.extend(state.context.as_deref().map(|found| material(found, language)));
-        messages.extend(question(&state.messages).cloned());
+        let mut messages = vec![Message::system("system", render_prompt(prompt, state)?)];
+        messages.extend(state.context.as_deref().map(|found| sources_message(found, language)));
+        messages.extend(newest_question(&state.messages).cloned());
         let schema = json!({
             "type": "object",
             "properties": {
@@ -156,10 +162,10 @@ impl Shop {
             "required": ["is_sufficient", "reasoning", "missing_info"],
             "additionalProperties": false,
         });
-        Ok(self.fitted(
+        Ok(self.fit_request(
             state,
             ChatRequest {
-                purpose: Purpose::Sufficiency,
+                purpose: RequestPurpose::Sufficiency,
                 schema: Some(ResponseSchema { name: "sufficiency".into(), schema }),
                 temperature: Some(0.0),
                 ..ChatRequest::new(messages)
@@ -167,131 +173,141 @@ impl Shop {
         ))
     }
 
-    fn fitted(&self, state: &DescribedState, request: ChatRequest) -> ChatRequest {
-        fitted(request, self.context_length, spoken(None, &state.messages))
+    fn fit_request(&self, state: &DescribedState, request: ChatRequest) -> ChatRequest {
+        fit_request(request, self.context_length, conversation_language(None, &state.messages))
     }
 }
 
 /// Runs a ready node.
-pub(super) async fn run(
-    shop: Arc<Shop>,
-    ready: Ready,
+pub(super) async fn run_ready_node(
+    shop: Arc<ReadyNodeContext>,
+    ready: ReadyNode,
     name: String,
     state: Snap<DescribedState>,
     cx: Cx,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let language = spoken(None, &state.messages);
-    let work = Work::new(cx, language);
+    let language = conversation_language(None, &state.messages);
+    let work = NodeWork::new(cx, language);
     let update = match &ready {
-        Ready::Choose { prompt, choices, into } => {
+        ReadyNode::Choose { prompt, choices, into } => {
             choose(&shop, &work, &state, prompt, choices, into).await?
         }
-        Ready::Retrieve { most } => look_up(&shop, &work, &state, *most).await?,
-        Ready::CallModel { prompt, tools, rounds, into } => {
+        ReadyNode::Retrieve { most } => retrieve_sources(&shop, &work, &state, *most).await?,
+        ReadyNode::CallModel { prompt, tools, rounds, into } => {
             let request = shop.model_request(&state, prompt, tools.as_deref(), *rounds)?;
-            let (update, called) = answer(&shop, &work, &state, request).await?;
+            let (update, called) = ask_for_answer(&shop, &work, &state, request).await?;
             let outcome = if called { "tools" } else { "answer" };
             update.values([(into.clone(), json!(outcome))])
         }
-        Ready::CallTools => return tools(&shop, &work, &state, &name).await,
-        Ready::Summarize { most, keep } => summarize(&shop, &work, &state, *most, *keep).await?,
-        Ready::Evaluate { prompt, rounds, into } => {
+        ReadyNode::CallTools => return run_tool_calls(&shop, &work, &state, &name).await,
+        ReadyNode::Summarize { most, keep } => summarize(&shop, &work, &state, *most, *keep).await?,
+        ReadyNode::Evaluate { prompt, rounds, into } => {
             evaluate(&shop, &work, &state, prompt, *rounds, into).await?
         }
-        Ready::Interrupt { ask, into } => {
+        ReadyNode::Interrupt { ask, into } => {
             let asked: Value = work.cx.ask(json!({ "type": "question", "ko": ask.ko, "en": ask.en })).await?;
             DescribedState::update().values([(into.clone(), asked)])
         }
-        Ready::Respond { prompt } => {
-            answer(&shop, &work, &state, shop.model_request(&state, prompt, Some(&[]), 0)?).await?.0
+        ReadyNode::Respond { prompt } => {
+            ask_for_answer(&shop, &work, &state, shop.model_request(&state, prompt, Some(&[]), 0)?).await?.0
         }
-        Ready::Say { text } => {
-            let text = filled(text, &state)?;
-            work.cx.token(text.clone());
+        ReadyNode::Say { text } => {
+            let text = render_prompt(text, &state)?;
+            work.cx.emit_text(text.clone());
             DescribedState::update().messages(Message::assistant(work.cx.new_id(), text))
         }
-        Ready::Subgraph { .. } => DescribedState::update(),
+        ReadyNode::Subgraph { .. } => DescribedState::update(),
     };
-    let mut progress = state.progress.after(&name, work.calls());
+    let mut progress = state.progress.after_node(&name, work.model_calls());
     progress.language = language;
     Ok(update.progress(progress))
 }
 
 /// A value that fits the schema of the request; nothing where it did not fit twice.
-async fn fitting(shop: &Shop, work: &Work, request: ChatRequest) -> Result<Option<Value>, NodeError> {
+async fn ask_structured_value(
+    shop: &ReadyNodeContext,
+    work: &NodeWork,
+    request: ChatRequest,
+) -> Result<Option<Value>, NodeError> {
     let Some(schema) = request.schema.clone() else { return Ok(None) };
-    let reply = work.ask(&shop.models, request.clone(), Words::Hidden).await?;
-    let misfit = match read_value(&reply, &schema) {
+    let reply = work.ask(&shop.models, request.clone(), ReplyVisibility::Hidden).await?;
+    let misfit = match parse_reply_json(&reply, &schema) {
         Ok(value) => return Ok(Some(value)),
         Err(misfit) => misfit,
     };
-    let reply = work.ask(&shop.models, repair(request, &reply, &misfit), Words::Hidden).await?;
-    Ok(read_value(&reply, &schema).ok())
+    let reply =
+        work.ask(&shop.models, repair_request(request, &reply, &misfit), ReplyVisibility::Hidden).await?;
+    Ok(parse_reply_json(&reply, &schema).ok())
 }
 
 /// A reply that does not fit twice takes the last choice: by custom the one for everything else.
 async fn choose(
-    shop: &Shop,
-    work: &Work,
+    shop: &ReadyNodeContext,
+    work: &NodeWork,
     state: &DescribedState,
     prompt: &str,
     choices: &[String],
     into: &str,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    let chosen = fitting(shop, work, shop.choose_request(state, prompt, choices)?).await?;
+    let chosen = ask_structured_value(shop, work, shop.choose_request(state, prompt, choices)?).await?;
     let chosen = chosen.and_then(|chosen| chosen["choice"].as_str().map(str::to_owned));
     let choice = chosen.or_else(|| choices.last().cloned()).unwrap_or_default();
-    work.thinking(Step::Routing, choice.clone(), choice.clone());
+    work.show_thinking(ThinkingStep::Routing, choice.clone(), choice.clone());
     Ok(DescribedState::update().values([(into.to_owned(), json!(choice))]))
 }
 
-async fn look_up(
-    shop: &Shop,
-    work: &Work,
+async fn retrieve_sources(
+    shop: &ReadyNodeContext,
+    work: &NodeWork,
     state: &DescribedState,
     most: usize,
 ) -> Result<DescribedStateUpdate, NodeError> {
-    work.thinking(Step::Searching, "문서를 찾고 있습니다", "looking documents up");
-    let filter = Filter { collection: state.collection.clone(), ..Filter::default() };
+    work.show_thinking(ThinkingStep::Searching, "문서를 찾고 있습니다", "looking documents up");
+    let filter = DocumentFilter { collection: state.collection.clone(), ..DocumentFilter::default() };
     let found = shop.finder.find(work, &state.messages, most, filter).await?;
-    let taint = state.taint.and(Taint::of(&[material(&found, work.language)]));
+    let taint = state.taint.union(Taint::of_messages(&[sources_message(&found, work.language)]));
     Ok(DescribedState::update().context(Some(found)).taint(taint))
 }
 
 /// Asks for an answer; tells whether tools are to be run first.
-async fn answer(
-    shop: &Shop,
-    work: &Work,
+async fn ask_for_answer(
+    shop: &ReadyNodeContext,
+    work: &NodeWork,
     state: &DescribedState,
     request: ChatRequest,
 ) -> Result<(DescribedStateUpdate, bool), NodeError> {
     let may_call = request.tool_choice == ToolChoice::Auto;
     let offered: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
-    let asked = work.ask(&shop.models, request, Words::Shown).await;
-    let reply = if may_call { asked? } else { last_words(work, asked)? };
+    let asked = work.ask(&shop.models, request, ReplyVisibility::Shown).await;
+    let reply = if may_call { asked? } else { final_reply(work, asked)? };
     let (text, called) = (reply.text.clone(), !reply.tool_calls.is_empty());
     let update = DescribedState::update().messages(reply.into_message(work.cx.new_id()));
     if called {
         return Ok((update.offered(offered), true));
     }
-    let named = Source::named_in(&text, state.context.as_deref().unwrap_or_default());
-    Ok((update.sources(verified(work, &*shop.index, named).await?), false))
+    let named = AnswerSource::cited_in(&text, state.context.as_deref().unwrap_or_default());
+    Ok((update.sources(verify_sources(work, &*shop.index, named).await?), false))
 }
 
-async fn tools(
-    shop: &Shop,
-    work: &Work,
+async fn run_tool_calls(
+    shop: &ReadyNodeContext,
+    work: &NodeWork,
     state: &DescribedState,
     name: &str,
 ) -> Result<DescribedStateUpdate, NodeError> {
     let last = state.messages.last().filter(|last| last.role == Role::Assistant);
     let calls: Vec<_> = last.into_iter().flat_map(Message::tool_calls).cloned().collect();
     let offered: Vec<&str> = state.offered.iter().map(String::as_str).collect();
-    let toolbox = shop.tools.only(&offered);
-    let caller =
-        Caller { toolbox: &toolbox, read: &state.messages, taint: state.taint, sessions: &state.sessions };
+    let toolbox = shop.tools.restricted_to(&offered);
+    let caller = ToolCaller {
+        toolbox: &toolbox,
+        read_messages: &state.messages,
+        taint: state.taint,
+        sessions: &state.sessions,
+    };
     let called = call_tools(work, &caller, &calls).await?;
-    let progress = state.progress.after(name, 0).with_tools(called.ran.iter().map(String::as_str));
+    let progress =
+        state.progress.after_node(name, 0).after_tool_round(called.tools_run.iter().map(String::as_str));
     Ok(DescribedState::update()
         .messages(Message::tool_output(work.cx.new_id(), called.results))
         .sessions(called.sessions)
@@ -300,11 +316,11 @@ async fn tools(
 }
 
 /// Tokens of a summary.
-const SUMMARY_TOKENS: usize = 800;
+const MAX_SUMMARY_TOKENS: usize = 800;
 
 async fn summarize(
-    shop: &Shop,
-    work: &Work,
+    shop: &ReadyNodeContext,
+    work: &NodeWork,
     state: &DescribedState,
     most: usize,
     keep: usize,
@@ -312,31 +328,31 @@ async fn summarize(
     if state.messages.len() <= most {
         return Ok(DescribedState::update());
     }
-    let older = &state.messages[..cut(&state.messages, keep)];
+    let older = &state.messages[..older_messages_end(&state.messages, keep)];
     let told = work.language.pick(
         "아래 대화를 요약하세요. 대화를 이어 가지 말고 요약만 쓰세요.",
         "Sum up the conversation below. Do not go on with it; write the summary only.",
     );
     let request = ChatRequest {
-        purpose: Purpose::Summarize,
+        purpose: RequestPurpose::Summarize,
         role: ModelRole::Small,
         temperature: Some(0.0),
-        max_output_tokens: Some(SUMMARY_TOKENS as u64),
+        max_output_tokens: Some(MAX_SUMMARY_TOKENS as u64),
         ..ChatRequest::new(vec![
             Message::system("system", told),
             transcript("transcript", older, work.language),
         ])
     };
-    let request = shop.fitted(state, request);
-    let summary = work.ask(&shop.models, request, Words::Hidden).await?.text;
-    let gone = Changes::remove(older.iter().map(|message| message.id.as_str()));
-    let summary = crate::nodes::cut(summary.trim(), SUMMARY_TOKENS * BYTES_PER_TOKEN);
-    Ok(DescribedState::update().summary(state.summary.and(summary, 3)).messages(gone))
+    let request = shop.fit_request(state, request);
+    let summary = work.ask(&shop.models, request, ReplyVisibility::Hidden).await?.text;
+    let gone = ItemChanges::remove(older.iter().map(|message| message.id.as_str()));
+    let summary = crate::nodes::truncate_at_sentence(summary.trim(), MAX_SUMMARY_TOKENS * BYTES_PER_TOKEN);
+    Ok(DescribedState::update().summary(state.summary.push_summary(summary, 3)).messages(gone))
 }
 
 async fn evaluate(
-    shop: &Shop,
-    work: &Work,
+    shop: &ReadyNodeContext,
+    work: &NodeWork,
     state: &DescribedState,
     prompt: &str,
     rounds: usize,
@@ -347,12 +363,12 @@ async fn evaluate(
     let judged = if round >= rounds as u64 {
         None
     } else {
-        fitting(shop, work, shop.evaluate_request(state, prompt)?).await?
+        ask_structured_value(shop, work, shop.evaluate_request(state, prompt)?).await?
     };
     let enough = judged.as_ref().is_none_or(|judged| judged["is_sufficient"] == true);
     let missing = judged.map(|judged| judged["missing_info"].clone()).unwrap_or(Value::Null);
     let verdict = if enough { "sufficient" } else { "insufficient" };
-    work.thinking(Step::EvaluationResult, verdict, verdict);
+    work.show_thinking(ThinkingStep::EvaluationResult, verdict, verdict);
     Ok(DescribedState::update().values([
         (into.to_owned(), json!(verdict)),
         (format!("{into}_missing"), missing),
@@ -361,7 +377,7 @@ async fn evaluate(
 }
 
 /// What a graph inside is given: all that the outer one has.
-pub(super) fn into_inner(outer: &DescribedState) -> DescribedStateUpdate {
+pub(super) fn subgraph_input(outer: &DescribedState) -> DescribedStateUpdate {
     let mut update = DescribedState::update()
         .messages(outer.messages.clone())
         .summary(outer.summary.clone())
@@ -378,9 +394,9 @@ pub(super) fn into_inner(outer: &DescribedState) -> DescribedStateUpdate {
 }
 
 /// What the outer graph takes from the inner one. What that one took out of the messages is out of them here too.
-pub(super) fn from_inner(inner: &DescribedState) -> DescribedStateUpdate {
+pub(super) fn subgraph_output(inner: &DescribedState) -> DescribedStateUpdate {
     let mut update = DescribedState::update()
-        .messages(Changes(vec![Change::Clear]).put(inner.messages.clone()))
+        .messages(ItemChanges(vec![ItemChange::Clear]).put(inner.messages.clone()))
         .summary(inner.summary.clone())
         .context(inner.context.clone())
         .sources(inner.sources.clone())
@@ -395,12 +411,12 @@ pub(super) fn from_inner(inner: &DescribedState) -> DescribedStateUpdate {
 }
 
 /// A prompt with its slots filled. What is not there is empty.
-fn filled(prompt: &str, state: &DescribedState) -> Result<String, NodeError> {
+fn render_prompt(prompt: &str, state: &DescribedState) -> Result<String, NodeError> {
     // A text that came along is material, and no words of a prompt.
-    let asked = question(&state.messages).map(typed).unwrap_or_default();
-    let summary = state.summary.joined().unwrap_or_default();
+    let asked = newest_question(&state.messages).map(typed_text).unwrap_or_default();
+    let summary = state.summary.joined_text().unwrap_or_default();
     let values: BTreeMap<String, minijinja::Value> =
-        state.values.iter().map(|(name, value)| (name.clone(), slot(value))).collect();
+        state.values.iter().map(|(name, value)| (name.clone(), to_template_value(value))).collect();
     let templates = Environment::new();
     let text = templates.render_str(
         prompt,
@@ -409,7 +425,7 @@ fn filled(prompt: &str, state: &DescribedState) -> Result<String, NodeError> {
     Ok(text.trim().to_owned())
 }
 
-fn slot(value: &Value) -> minijinja::Value {
+fn to_template_value(value: &Value) -> minijinja::Value {
     match value {
         Value::Null => minijinja::Value::from(()),
         Value::Bool(truth) => minijinja::Value::from(*truth),
@@ -417,9 +433,14 @@ fn slot(value: &Value) -> minijinja::Value {
             number.as_f64().map_or_else(|| minijinja::Value::from(number.to_string()), minijinja::Value::from)
         }
         Value::String(text) => minijinja::Value::from(text.clone()),
-        Value::Array(items) => minijinja::Value::from(items.iter().map(slot).collect::<Vec<_>>()),
+        Value::Array(items) => {
+            minijinja::Value::from(items.iter().map(to_template_value).collect::<Vec<_>>())
+        }
         Value::Object(fields) => minijinja::Value::from(
-            fields.iter().map(|(name, value)| (name.clone(), slot(value))).collect::<BTreeMap<_, _>>(),
+            fields
+                .iter()
+                .map(|(name, value)| (name.clone(), to_template_value(value)))
+                .collect::<BTreeMap<_, _>>(),
         ),
     }
 }

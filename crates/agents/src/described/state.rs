@@ -7,9 +7,9 @@ use doran_llm::{Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agents::{AskOptions, Chat, Turn};
-use crate::source::Source;
-use crate::state::{ByMessageId, Progress, asked_now, read_along};
+use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::source::AnswerSource;
+use crate::state::{ByMessageId, TurnProgress, question_messages, taint_of_attachments};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
@@ -23,14 +23,14 @@ pub struct DescribedState {
     /// What older messages said.
     pub summary: Summaries,
     /// What was found for the newest question, numbered from 1.
-    pub context: Option<Vec<Source>>,
+    pub context: Option<Vec<AnswerSource>>,
     /// What the newest answer rests on.
-    pub sources: Vec<Source>,
+    pub sources: Vec<AnswerSource>,
     /// What nodes left behind, by the name they were told to use. Branches go by these.
-    #[reduce(rule = Turnwise)]
+    #[reduce(rule = MergeOrResetValues)]
     pub values: BTreeMap<String, Value>,
     /// How far the turn has come.
-    pub progress: Progress,
+    pub progress: TurnProgress,
     /// The tools that the newest reply was offered. No others are run for it.
     pub offered: Vec<String>,
     /// Where to look, when the person said so.
@@ -44,9 +44,9 @@ pub struct DescribedState {
 
 /// Values are merged key by key; an empty change starts anew.
 #[derive(Debug)]
-pub struct Turnwise;
+pub struct MergeOrResetValues;
 
-impl doran_engine::state::Reduce<BTreeMap<String, Value>> for Turnwise {
+impl doran_engine::state::Reduce<BTreeMap<String, Value>> for MergeOrResetValues {
     type Change = BTreeMap<String, Value>;
 
     fn fold(field: &mut BTreeMap<String, Value>, change: BTreeMap<String, Value>) {
@@ -63,7 +63,7 @@ impl doran_engine::state::Reduce<BTreeMap<String, Value>> for Turnwise {
 
 impl DescribedState {
     /// The text of a value; empty where there is none.
-    pub(super) fn value(&self, name: &str) -> String {
+    pub(super) fn value_text(&self, name: &str) -> String {
         match self.values.get(name) {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Null) | None => String::new(),
@@ -72,29 +72,29 @@ impl DescribedState {
     }
 }
 
-impl Chat for DescribedState {
-    fn asked(message: &str, options: &AskOptions) -> DescribedStateUpdate {
+impl ConversationState for DescribedState {
+    fn new_turn_update(message: &str, options: &AskOptions) -> DescribedStateUpdate {
         let update = Self::update()
-            .messages(asked_now(message, options))
+            .messages(question_messages(message, options))
             .context(None)
             .sources(Vec::new())
             .values(BTreeMap::new())
             .offered(Vec::new())
             .collection(options.collection.clone())
-            .progress(Progress::default());
-        match read_along(options) {
+            .progress(TurnProgress::default());
+        match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,
         }
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self) -> AgentTurn {
         let answer = self.messages.last().filter(|last| last.role == Role::Assistant);
-        Turn {
+        AgentTurn {
             response: answer.map(Message::text).unwrap_or_default(),
             sources: self.sources.clone(),
-            summary: self.summary.joined(),
-            ..Turn::of(&self.progress)
+            summary: self.summary.joined_text(),
+            ..AgentTurn::from_progress(&self.progress)
         }
     }
 }

@@ -23,24 +23,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::agents::{Agent, AskOptions};
 
-pub use report::{Change, Failure, Observed, Outcome, Report, changes};
-pub use run::{EvalError, run};
+pub use report::{
+    AgentEvalReport, EvalCaseOutcome, EvalChange, FailedExpectation, ObservedTurn, compare_reports,
+};
+pub use run::{EvalError, run_eval_set};
 
 /// Questions with expectations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Set {
+pub struct AgentEvalSet {
     /// What they are asked about.
-    pub documents: Documents,
+    pub documents: EvalDocuments,
     /// The questions.
     #[serde(rename = "case")]
-    pub cases: Vec<Case>,
+    pub cases: Vec<AgentEvalCase>,
 }
 
 /// Which documents a set is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Documents {
+pub enum EvalDocuments {
     /// Those that were handed in.
     #[default]
     Library,
@@ -51,7 +53,7 @@ pub enum Documents {
 /// One question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Case {
+pub struct AgentEvalCase {
     /// Its name, which no other has.
     pub id: String,
     /// Who is asked.
@@ -68,13 +70,13 @@ pub struct Case {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails: Option<String>,
     /// What is expected of the turn.
-    pub expect: Expect,
+    pub expect: EvalExpectation,
 }
 
 /// What is expected. What is not said is not looked at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Expect {
+pub struct EvalExpectation {
     /// The way the question went; see [`Observed::route`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
@@ -113,7 +115,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// Why a set cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SetError {
+pub enum AgentEvalSetError {
     /// It is not what the format wants.
     #[error("the questions cannot be read: {0}")]
     Unreadable(String),
@@ -130,21 +132,22 @@ pub enum SetError {
     },
 }
 
-impl Set {
+impl AgentEvalSet {
     /// Reads a set in TOML.
-    pub fn from_toml(text: &str) -> Result<Self, SetError> {
+    pub fn from_toml(text: &str) -> Result<Self, AgentEvalSetError> {
         let set: Self = toml::from_str(text)
-            .map_err(|error| SetError::Unreadable(error.to_string().trim().to_owned()))?;
+            .map_err(|error| AgentEvalSetError::Unreadable(error.to_string().trim().to_owned()))?;
         if set.cases.is_empty() {
-            return Err(SetError::Empty);
+            return Err(AgentEvalSetError::Empty);
         }
         let mut ids = BTreeSet::new();
         for case in &set.cases {
-            let wrong = |reason: &str| SetError::Case { id: case.id.clone(), reason: reason.to_owned() };
+            let wrong =
+                |reason: &str| AgentEvalSetError::Case { id: case.id.clone(), reason: reason.to_owned() };
             if case.id.is_empty() || !ids.insert(case.id.as_str()) {
                 return Err(wrong("every case needs an `id` that no other has"));
             }
-            if case.expect == Expect::default() {
+            if case.expect == EvalExpectation::default() {
                 return Err(wrong("it expects nothing, so it could not fail: say what to `expect`"));
             }
         }
@@ -152,12 +155,12 @@ impl Set {
     }
 
     /// Checks that everybody who is asked is there.
-    pub fn fits(&self, agents: &[Agent]) -> Result<(), SetError> {
+    pub fn check_agents_exist(&self, agents: &[Agent]) -> Result<(), AgentEvalSetError> {
         for case in &self.cases {
             if !agents.iter().any(|agent| agent.name == case.agent) {
                 let known: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
                 let reason = format!("there is no agent `{}`; there are: {}", case.agent, known.join(", "));
-                return Err(SetError::Case { id: case.id.clone(), reason });
+                return Err(AgentEvalSetError::Case { id: case.id.clone(), reason });
             }
         }
         Ok(())
@@ -165,7 +168,7 @@ impl Set {
 
     /// Only the cases whose id begins so.
     #[must_use]
-    pub fn only(mut self, prefix: &str) -> Self {
+    pub fn with_id_prefix(mut self, prefix: &str) -> Self {
         self.cases.retain(|case| case.id.starts_with(prefix));
         self
     }
@@ -177,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_set_that_could_not_fail_is_refused() {
-        let told = |text: &str| Set::from_toml(text).expect_err("wrong").to_string();
+        let told = |text: &str| AgentEvalSet::from_toml(text).expect_err("wrong").to_string();
         assert_eq!(told(""), "there is no `[[case]]` in it");
         assert_eq!(
             told("[[case]]\nid = \"a\"\nagent = \"react\"\nask = \"?\"\n"),

@@ -4,26 +4,26 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Expect;
+use super::EvalExpectation;
 
 /// What came of all questions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Report {
+pub struct AgentEvalReport {
     /// The model that answered.
     pub model: String,
     /// What came of each.
-    pub cases: Vec<Outcome>,
+    pub cases: Vec<EvalCaseOutcome>,
 }
 
-impl Report {
+impl AgentEvalReport {
     /// How many held.
-    pub fn passed(&self) -> usize {
+    pub fn passed_count(&self) -> usize {
         self.cases.iter().filter(|case| case.failures.is_empty() && case.known.is_none()).count()
     }
 
     /// How many are known not to hold.
-    pub fn known(&self) -> usize {
+    pub fn known_failure_count(&self) -> usize {
         self.cases.iter().filter(|case| case.known.is_some()).count()
     }
 
@@ -41,23 +41,23 @@ impl Report {
 /// What came of a question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Outcome {
+pub struct EvalCaseOutcome {
     /// The case.
     pub id: String,
     /// Who was asked.
     pub agent: String,
     /// What did not hold.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedExpectation>,
     /// Why it is known not to hold, where that was said and is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
     /// What was seen.
-    pub observed: Observed,
+    pub observed: ObservedTurn,
 }
 
 /// An expectation that did not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct FailedExpectation {
     /// What was looked at: the name of the expectation.
     pub what: String,
     /// What was expected.
@@ -69,7 +69,7 @@ pub struct Failure {
 /// What was seen of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Observed {
+pub struct ObservedTurn {
     /// The way the question went, by the agent: `rag` or `agent` for `assistant`; `out_of_scope`, `no_tools`,
     /// `execute_sequential` or `execute_parallel` for `contract`, as its first plan went; `tool`, `response` or `error`
     /// for `react`; `question`, `summary` or `chitchat` for `docqa`. For others the nodes, joined by `>`.
@@ -96,17 +96,17 @@ pub struct Observed {
     pub ms: u64,
 }
 
-impl Observed {
+impl ObservedTurn {
     /// Whether the answer was told by a clock, and so is another one every time.
-    fn tells_time(&self) -> bool {
+    fn uses_clock(&self) -> bool {
         self.tools.iter().any(|tool| tool.ends_with("get_current_datetime"))
     }
 
     /// What did not hold.
-    pub(super) fn failures(&self, expect: &Expect) -> Vec<Failure> {
+    pub(super) fn failures(&self, expect: &EvalExpectation) -> Vec<FailedExpectation> {
         let mut failures = Vec::new();
         let mut differ = |what: &str, expected: String, was: String| {
-            failures.push(Failure { what: what.to_owned(), expected, was });
+            failures.push(FailedExpectation { what: what.to_owned(), expected, was });
         };
         let listed = |list: &[String]| format!("[{}]", list.join(", "));
         if let Some(route) = expect.route.as_ref().filter(|route| **route != self.route) {
@@ -152,7 +152,7 @@ impl Observed {
 /// What changed for a case since an earlier report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
-pub enum Change {
+pub enum EvalChange {
     /// It held and does not any more.
     Broke {
         /// The case.
@@ -203,37 +203,41 @@ pub enum Change {
 }
 
 /// What changed from one report to the next, by the order of the newer one. Time is not compared: it never stands still.
-pub fn changes(before: &Report, now: &Report) -> Vec<Change> {
-    let earlier: BTreeMap<&str, &Outcome> =
+pub fn compare_reports(before: &AgentEvalReport, now: &AgentEvalReport) -> Vec<EvalChange> {
+    let earlier: BTreeMap<&str, &EvalCaseOutcome> =
         before.cases.iter().map(|case| (case.id.as_str(), case)).collect();
     let mut changes = Vec::new();
     for case in &now.cases {
         let id = case.id.clone();
         let Some(old) = earlier.get(case.id.as_str()) else {
-            changes.push(Change::New { id });
+            changes.push(EvalChange::New { id });
             continue;
         };
         match (old.failures.is_empty(), case.failures.is_empty()) {
-            (true, false) => changes.push(Change::Broke { id: id.clone() }),
-            (false, true) => changes.push(Change::Mended { id: id.clone() }),
+            (true, false) => changes.push(EvalChange::Broke { id: id.clone() }),
+            (false, true) => changes.push(EvalChange::Mended { id: id.clone() }),
             (true, true) | (false, false) => {}
         }
         let (was, is) = (&old.observed, &case.observed);
-        if was.response != is.response && !(was.tells_time() && is.tells_time()) {
+        if was.response != is.response && !(was.uses_clock() && is.uses_clock()) {
             let (before, now) = (was.response.clone(), is.response.clone());
-            changes.push(Change::Answer { id: id.clone(), before, now });
+            changes.push(EvalChange::Answer { id: id.clone(), before, now });
         }
         if was.model_calls != is.model_calls {
             let (before, now) = (was.model_calls, is.model_calls);
-            changes.push(Change::ModelCalls { id: id.clone(), before, now });
+            changes.push(EvalChange::ModelCalls { id: id.clone(), before, now });
         }
         if was.cost_micros != is.cost_micros {
-            changes.push(Change::Cost { id, before: was.cost_micros, now: is.cost_micros });
+            changes.push(EvalChange::Cost { id, before: was.cost_micros, now: is.cost_micros });
         }
     }
     let kept = |id: &str| now.cases.iter().any(|case| case.id == id);
     changes.extend(
-        before.cases.iter().filter(|case| !kept(&case.id)).map(|case| Change::Gone { id: case.id.clone() }),
+        before
+            .cases
+            .iter()
+            .filter(|case| !kept(&case.id))
+            .map(|case| EvalChange::Gone { id: case.id.clone() }),
     );
     changes
 }
@@ -242,20 +246,20 @@ pub fn changes(before: &Report, now: &Report) -> Vec<Change> {
 mod tests {
     use super::*;
 
-    fn seen() -> Observed {
-        Observed {
+    fn sample_observation() -> ObservedTurn {
+        ObservedTurn {
             route: "rag".into(),
             tools: vec!["calculator".into()],
             sources: vec!["휴가 규정 › 연차휴가".into()],
             response: "15일입니다. [1]".into(),
             model_calls: 3,
             cost_micros: 20,
-            ..Observed::default()
+            ..ObservedTurn::default()
         }
     }
 
-    fn check(expect: &Expect, failed: &str) {
-        let failures = seen().failures(expect);
+    fn check(expect: &EvalExpectation, failed: &str) {
+        let failures = sample_observation().failures(expect);
         let told: Vec<&str> = failures.iter().map(|failure| failure.what.as_str()).collect();
         assert_eq!(told.join(" "), failed, "{failures:?}");
     }
@@ -263,8 +267,8 @@ mod tests {
     #[test]
     fn every_expectation_can_hold_and_can_fail() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        check(&Expect::default(), "");
-        let holds = Expect {
+        check(&EvalExpectation::default(), "");
+        let holds = EvalExpectation {
             route: Some("rag".into()),
             path: Some(Vec::new()),
             tools: Some(texts(&["calculator"])),
@@ -273,31 +277,37 @@ mod tests {
             lacks: texts(&["30일"]),
             model_calls: Some(3),
             most_cost: Some(0.00002),
-            ..Expect::default()
+            ..EvalExpectation::default()
         };
         check(&holds, "");
-        check(&Expect { route: Some("agent".into()), ..Expect::default() }, "route");
-        check(&Expect { path: Some(texts(&["router"])), ..Expect::default() }, "path");
-        check(&Expect { tools: Some(Vec::new()), ..Expect::default() }, "tools");
-        check(&Expect { sources: Some(texts(&["경비 규정"])), ..Expect::default() }, "sources");
-        check(&Expect { sources: Some(Vec::new()), ..Expect::default() }, "sources");
-        check(&Expect { contains: texts(&["30일", "15일"]), ..Expect::default() }, "contains");
-        check(&Expect { lacks: texts(&["15일"]), ..Expect::default() }, "lacks");
-        check(&Expect { model_calls: Some(2), ..Expect::default() }, "model_calls");
-        check(&Expect { most_cost: Some(0.00001), ..Expect::default() }, "most_cost");
-        check(&Expect { error: Some("empty_input".into()), ..Expect::default() }, "error");
-        check(&Expect { asks: Some("web_search".into()), ..Expect::default() }, "asks");
+        check(&EvalExpectation { route: Some("agent".into()), ..EvalExpectation::default() }, "route");
+        check(&EvalExpectation { path: Some(texts(&["router"])), ..EvalExpectation::default() }, "path");
+        check(&EvalExpectation { tools: Some(Vec::new()), ..EvalExpectation::default() }, "tools");
+        check(
+            &EvalExpectation { sources: Some(texts(&["경비 규정"])), ..EvalExpectation::default() },
+            "sources",
+        );
+        check(&EvalExpectation { sources: Some(Vec::new()), ..EvalExpectation::default() }, "sources");
+        check(
+            &EvalExpectation { contains: texts(&["30일", "15일"]), ..EvalExpectation::default() },
+            "contains",
+        );
+        check(&EvalExpectation { lacks: texts(&["15일"]), ..EvalExpectation::default() }, "lacks");
+        check(&EvalExpectation { model_calls: Some(2), ..EvalExpectation::default() }, "model_calls");
+        check(&EvalExpectation { most_cost: Some(0.00001), ..EvalExpectation::default() }, "most_cost");
+        check(&EvalExpectation { error: Some("empty_input".into()), ..EvalExpectation::default() }, "error");
+        check(&EvalExpectation { asks: Some("web_search".into()), ..EvalExpectation::default() }, "asks");
     }
 
     #[test]
     fn two_reports_are_told_apart_case_by_case() {
-        let case = |id: &str, response: &str, holds: bool| Outcome {
+        let case = |id: &str, response: &str, holds: bool| EvalCaseOutcome {
             id: id.into(),
-            failures: if holds { Vec::new() } else { vec![Failure::default()] },
-            observed: Observed { response: response.into(), ..Observed::default() },
-            ..Outcome::default()
+            failures: if holds { Vec::new() } else { vec![FailedExpectation::default()] },
+            observed: ObservedTurn { response: response.into(), ..ObservedTurn::default() },
+            ..EvalCaseOutcome::default()
         };
-        let report = |cases: Vec<Outcome>| Report { model: "m".into(), cases };
+        let report = |cases: Vec<EvalCaseOutcome>| AgentEvalReport { model: "m".into(), cases };
         let before = report(vec![
             case("a", "1", true),
             case("b", "2", false),
@@ -311,19 +321,19 @@ mod tests {
             case("e", "6", true),
         ]);
         let expected = [
-            Change::Broke { id: "a".into() },
-            Change::Mended { id: "b".into() },
-            Change::Answer { id: "c".into(), before: "3".into(), now: "5".into() },
-            Change::New { id: "e".into() },
-            Change::Gone { id: "d".into() },
+            EvalChange::Broke { id: "a".into() },
+            EvalChange::Mended { id: "b".into() },
+            EvalChange::Answer { id: "c".into(), before: "3".into(), now: "5".into() },
+            EvalChange::New { id: "e".into() },
+            EvalChange::Gone { id: "d".into() },
         ];
-        assert_eq!(changes(&before, &now), expected);
-        assert_eq!(changes(&now, &now), []);
+        assert_eq!(compare_reports(&before, &now), expected);
+        assert_eq!(compare_reports(&now, &now), []);
         let clock = |time: &str| {
             let mut case = case("t", time, true);
             case.observed.tools.push("get_current_datetime".into());
             report(vec![case])
         };
-        assert_eq!(changes(&clock("09:00"), &clock("09:01")), [], "time never stands still");
+        assert_eq!(compare_reports(&clock("09:00"), &clock("09:01")), [], "time never stands still");
     }
 }

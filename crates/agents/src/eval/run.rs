@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use doran_engine::store::{RamStore, RunRow, Status};
+use doran_engine::store::{RamStore, RunRow, RunStatus};
 use doran_engine::{EngineError, Runtime, StartOptions, ThreadKey};
 use serde_json::Value;
 
-use super::report::{Failure, Observed, Outcome, Report};
-use super::{Case, Set, SetError};
-use crate::agents::{Agent, Turn};
+use super::report::{AgentEvalReport, EvalCaseOutcome, FailedExpectation, ObservedTurn};
+use super::{AgentEvalCase, AgentEvalSet, AgentEvalSetError};
+use crate::agents::{Agent, AgentTurn};
 
 /// Why a set cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
     /// It asks somebody who is not there.
     #[error(transparent)]
-    Set(#[from] SetError),
+    Set(#[from] AgentEvalSetError),
     /// The engine could not do its part.
     #[error("case `{id}`: {source}")]
     Engine {
@@ -36,40 +36,44 @@ pub enum EvalError {
 }
 
 /// Asks every question, in order. `seen` is told of each as soon as it is judged.
-pub async fn run(set: &Set, agents: &[Agent], mut seen: impl FnMut(&Outcome)) -> Result<Report, EvalError> {
-    set.fits(agents)?;
-    let mut report = Report::default();
+pub async fn run_eval_set(
+    set: &AgentEvalSet,
+    agents: &[Agent],
+    mut seen: impl FnMut(&EvalCaseOutcome),
+) -> Result<AgentEvalReport, EvalError> {
+    set.check_agents_exist(agents)?;
+    let mut report = AgentEvalReport::default();
     for case in &set.cases {
         let Some(agent) = agents.iter().find(|agent| agent.name == case.agent) else { continue };
         report.model.clone_from(&agent.model.name);
         let begun = Instant::now();
-        let mut observed = observe(case, agent).await?;
+        let mut observed = run_case(case, agent).await?;
         observed.ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let outcome = judged(case, observed);
+        let outcome = judge_case(case, observed);
         seen(&outcome);
         report.cases.push(outcome);
     }
     Ok(report)
 }
 
-fn judged(case: &Case, observed: Observed) -> Outcome {
+fn judge_case(case: &AgentEvalCase, observed: ObservedTurn) -> EvalCaseOutcome {
     let mut failures = observed.failures(&case.expect);
     let known = case.fails.clone().filter(|_| !failures.is_empty());
     match (&case.fails, &known) {
         (_, Some(_)) => failures.clear(),
         // A note that is no longer true would hide the next failure.
-        (Some(why), None) => failures.push(Failure {
+        (Some(why), None) => failures.push(FailedExpectation {
             what: "fails".to_owned(),
             expected: why.clone(),
             was: "it holds; remove `fails`".to_owned(),
         }),
         (None, None) => {}
     }
-    Outcome { id: case.id.clone(), agent: case.agent.clone(), failures, known, observed }
+    EvalCaseOutcome { id: case.id.clone(), agent: case.agent.clone(), failures, known, observed }
 }
 
 /// Plays a case on a store of its own, which nothing else sees and nothing is left of.
-async fn observe(case: &Case, agent: &Agent) -> Result<Observed, EvalError> {
+async fn run_case(case: &AgentEvalCase, agent: &Agent) -> Result<ObservedTurn, EvalError> {
     let failed = |source: EngineError| EvalError::Engine { id: case.id.clone(), source };
     let unread = |source: serde_json::Error| EvalError::State { id: case.id.clone(), source };
     let runtime = Runtime::new(Arc::new(RamStore::new()));
@@ -80,7 +84,7 @@ async fn observe(case: &Case, agent: &Agent) -> Result<Observed, EvalError> {
         let input = agent.input(words, &case.options);
         let run = runtime.start(&agent.name, &thread, Some(&input), StartOptions::default()).await;
         let rested = run.map_err(failed)?.wait().await.map_err(failed)?;
-        let over = rested.status != Status::Finished;
+        let over = rested.status != RunStatus::Finished;
         row = Some(rested);
         // Nobody is here to answer, and a thread that waits or failed takes no further question.
         if over {
@@ -88,19 +92,25 @@ async fn observe(case: &Case, agent: &Agent) -> Result<Observed, EvalError> {
         }
     }
     let state = runtime.view(&agent.name, &thread, None).await.map_err(failed)?.state;
-    let turn = agent.view(&state).map_err(unread)?;
-    let asks = runtime.questions(&thread).await.map_err(failed)?;
+    let turn = agent.read_turn(&state).map_err(unread)?;
+    let asks = runtime.open_questions(&thread).await.map_err(failed)?;
     let asks = asks.first().map(|(_, question)| {
         let name = question.question.get("name").and_then(Value::as_str);
         name.unwrap_or("question").to_owned()
     });
-    Ok(observed(agent, &state, turn, row, asks))
+    Ok(observed_turn(agent, &state, turn, row, asks))
 }
 
-fn observed(agent: &Agent, state: &Value, turn: Turn, row: Option<RunRow>, asks: Option<String>) -> Observed {
+fn observed_turn(
+    agent: &Agent,
+    state: &Value,
+    turn: AgentTurn,
+    row: Option<RunRow>,
+    asks: Option<String>,
+) -> ObservedTurn {
     let broken = row.as_ref().and_then(|row| row.error.as_ref()).map(|error| error.code.clone());
-    Observed {
-        route: route(&agent.kind, state, &turn),
+    ObservedTurn {
+        route: route_taken(&agent.kind, state, &turn),
         sources: turn.sources.iter().map(|source| source.title.clone()).collect(),
         tools: turn.tools_used,
         response: turn.response,
@@ -114,7 +124,7 @@ fn observed(agent: &Agent, state: &Value, turn: Turn, row: Option<RunRow>, asks:
 }
 
 /// The way a question went, in the words of the agent's description.
-fn route(kind: &str, state: &Value, turn: &Turn) -> String {
+fn route_taken(kind: &str, state: &Value, turn: &AgentTurn) -> String {
     let went = |node: &str| turn.path.iter().any(|one| one == node);
     let first = |nodes: &[(&str, &str)], otherwise: &str| -> String {
         let found = turn.path.iter().find_map(|one| nodes.iter().find(|(node, _)| node == one));

@@ -15,25 +15,25 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::ram::Facts;
-use super::{Fact, Memories, MemoryError, Owner};
+use super::ram::FactsByOwner;
+use super::{MemoryError, MemoryFact, MemoryOwner, MemoryStore};
 
 /// The log is written anew when it has so many lines more than facts.
-const MOST_HISTORY: usize = 200;
+const MAX_STALE_LOG_LINES: usize = 200;
 
 /// Facts that survive the process.
 #[derive(Clone, Debug)]
-pub struct FileMemories {
-    inner: Arc<Mutex<Inner>>,
+pub struct FileMemoryStore {
+    inner: Arc<Mutex<MemoryLog>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct MemoryLog {
     path: PathBuf,
     log: File,
     /// Held for as long as the log is in use; its own file, since the log is replaced.
     _lock: File,
-    facts: Facts,
+    facts: FactsByOwner,
     lines: usize,
     /// A write failed halfway: what the log holds is known again only after it is read again.
     broken: bool,
@@ -41,36 +41,36 @@ struct Inner {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Line {
-    Keep { owner: Owner, fact: Fact },
-    Forget { owner: Owner, id: String },
+enum MemoryLogLine {
+    Keep { owner: MemoryOwner, fact: MemoryFact },
+    Forget { owner: MemoryOwner, id: String },
 }
 
-impl FileMemories {
+impl FileMemoryStore {
     /// Opens the log at `path`, or begins one.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, MemoryError> {
         let path = path.into();
         let lock =
             OpenOptions::new().create(true).truncate(false).write(true).open(path.with_extension("lock"))?;
-        take(&lock)?;
+        acquire_lock(&lock)?;
         let mut log = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
         let mut bytes = Vec::new();
         log.read_to_end(&mut bytes)?;
-        let (facts, lines, whole) = replay(&bytes)?;
+        let (facts, lines, whole) = replay_log(&bytes)?;
         if whole < bytes.len() {
             log.set_len(whole as u64)?;
             log.sync_data()?;
         }
         log.seek(SeekFrom::End(0))?;
         sync_directory(&path)?;
-        let inner = Inner { path, log, _lock: lock, facts, lines, broken: false };
+        let inner = MemoryLog { path, log, _lock: lock, facts, lines, broken: false };
         Ok(Self { inner: Arc::new(Mutex::new(inner)) })
     }
 
     /// Runs `work` where it may wait for the disk.
-    async fn with<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Inner) -> Result<T, MemoryError> + Send + 'static,
+        work: impl FnOnce(&mut MemoryLog) -> Result<T, MemoryError> + Send + 'static,
     ) -> Result<T, MemoryError> {
         let inner = self.inner.clone();
         let done = tokio::task::spawn_blocking(move || {
@@ -81,54 +81,59 @@ impl FileMemories {
 }
 
 #[async_trait]
-impl Memories for FileMemories {
-    async fn keep(&self, owner: &Owner, fact: Fact) -> Result<Fact, MemoryError> {
+impl MemoryStore for FileMemoryStore {
+    async fn keep(&self, owner: &MemoryOwner, fact: MemoryFact) -> Result<MemoryFact, MemoryError> {
         let owner = owner.clone();
-        self.with(move |inner| {
-            if let Some(known) = inner.facts.known(&owner, &fact)? {
+        self.run_blocking(move |inner| {
+            if let Some(known) = inner.facts.existing_fact(&owner, &fact)? {
                 return Ok(known);
             }
-            inner.append(&Line::Keep { owner: owner.clone(), fact: fact.clone() })?;
+            inner.append(&MemoryLogLine::Keep { owner: owner.clone(), fact: fact.clone() })?;
             inner.facts.put(&owner, fact.clone());
             Ok(fact)
         })
         .await
     }
 
-    async fn find(&self, owner: &Owner, query: &str, limit: usize) -> Result<Vec<Fact>, MemoryError> {
+    async fn find(
+        &self,
+        owner: &MemoryOwner,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<MemoryFact>, MemoryError> {
         let (owner, query) = (owner.clone(), query.to_owned());
-        self.with(move |inner| Ok(inner.facts.find(&owner, &query, limit))).await
+        self.run_blocking(move |inner| Ok(inner.facts.find(&owner, &query, limit))).await
     }
 
-    async fn list(&self, owner: &Owner) -> Result<Vec<Fact>, MemoryError> {
+    async fn list(&self, owner: &MemoryOwner) -> Result<Vec<MemoryFact>, MemoryError> {
         let owner = owner.clone();
-        self.with(move |inner| Ok(inner.facts.list(&owner))).await
+        self.run_blocking(move |inner| Ok(inner.facts.list(&owner))).await
     }
 
-    async fn forget(&self, owner: &Owner, id: &str) -> Result<bool, MemoryError> {
+    async fn forget(&self, owner: &MemoryOwner, id: &str) -> Result<bool, MemoryError> {
         let (owner, id) = (owner.clone(), id.to_owned());
-        self.with(move |inner| {
+        self.run_blocking(move |inner| {
             if !inner.facts.0.get(&owner).is_some_and(|facts| facts.contains_key(&id)) {
                 return Ok(false);
             }
-            inner.append(&Line::Forget { owner: owner.clone(), id: id.clone() })?;
+            inner.append(&MemoryLogLine::Forget { owner: owner.clone(), id: id.clone() })?;
             inner.facts.remove(&owner, &id);
-            inner.tidy()?;
+            inner.compact_if_due()?;
             Ok(true)
         })
         .await
     }
 }
 
-impl Inner {
-    fn append(&mut self, line: &Line) -> Result<(), MemoryError> {
+impl MemoryLog {
+    fn append(&mut self, line: &MemoryLogLine) -> Result<(), MemoryError> {
         if self.broken {
             return Err(MemoryError::Io(std::io::Error::other(
                 "an earlier write failed; open the memories again",
             )));
         }
         self.broken = true;
-        self.log.write_all(written(line)?.as_bytes())?;
+        self.log.write_all(encode_line(line)?.as_bytes())?;
         self.log.sync_data()?;
         self.broken = false;
         self.lines += 1;
@@ -136,16 +141,19 @@ impl Inner {
     }
 
     /// Writes the log anew when most of it is history.
-    fn tidy(&mut self) -> Result<(), MemoryError> {
+    fn compact_if_due(&mut self) -> Result<(), MemoryError> {
         let count: usize = self.facts.0.values().map(std::collections::BTreeMap::len).sum();
-        if self.lines < count + MOST_HISTORY {
+        if self.lines < count + MAX_STALE_LOG_LINES {
             return Ok(());
         }
         let beside = self.path.with_extension("new");
         let mut log = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&beside)?;
         for (owner, facts) in &self.facts.0 {
             for fact in facts.values() {
-                log.write_all(written(&Line::Keep { owner: owner.clone(), fact: fact.clone() })?.as_bytes())?;
+                log.write_all(
+                    encode_line(&MemoryLogLine::Keep { owner: owner.clone(), fact: fact.clone() })?
+                        .as_bytes(),
+                )?;
             }
         }
         log.sync_all()?;
@@ -158,7 +166,7 @@ impl Inner {
 
 /// Takes the lock. A program that this process is just starting holds a copy of every lock, for as long as it takes to
 /// become that program: so one look is not enough.
-fn take(lock: &File) -> Result<(), MemoryError> {
+fn acquire_lock(lock: &File) -> Result<(), MemoryError> {
     let mut left = 50;
     loop {
         match lock.try_lock() {
@@ -172,18 +180,18 @@ fn take(lock: &File) -> Result<(), MemoryError> {
 }
 
 /// The facts of a log, how many lines it has, and how many bytes of it are whole.
-fn replay(bytes: &[u8]) -> Result<(Facts, usize, usize), MemoryError> {
-    let (mut facts, mut lines, mut whole) = (Facts::default(), 0, 0);
+fn replay_log(bytes: &[u8]) -> Result<(FactsByOwner, usize, usize), MemoryError> {
+    let (mut facts, mut lines, mut whole) = (FactsByOwner::default(), 0, 0);
     while whole < bytes.len() {
         let end = bytes[whole..].iter().position(|byte| *byte == b'\n').map(|at| whole + at);
-        let line = end.and_then(|end| read_line(&bytes[whole..end]));
+        let line = end.and_then(|end| decode_line(&bytes[whole..end]));
         let last = end.is_none_or(|end| end + 1 == bytes.len());
         match (line, end) {
-            (Some(Line::Keep { owner, fact }), Some(end)) => {
+            (Some(MemoryLogLine::Keep { owner, fact }), Some(end)) => {
                 facts.put(&owner, fact);
                 whole = end + 1;
             }
-            (Some(Line::Forget { owner, id }), Some(end)) => {
+            (Some(MemoryLogLine::Forget { owner, id }), Some(end)) => {
                 facts.remove(&owner, &id);
                 whole = end + 1;
             }
@@ -195,12 +203,12 @@ fn replay(bytes: &[u8]) -> Result<(Facts, usize, usize), MemoryError> {
     Ok((facts, lines, whole))
 }
 
-fn written(line: &Line) -> Result<String, MemoryError> {
+fn encode_line(line: &MemoryLogLine) -> Result<String, MemoryError> {
     let json = serde_json::to_string(line).map_err(std::io::Error::other)?;
     Ok(format!("{} {json}\n", checksum(json.as_bytes())))
 }
 
-fn read_line(line: &[u8]) -> Option<Line> {
+fn decode_line(line: &[u8]) -> Option<MemoryLogLine> {
     let (sum, json) = line.split_at_checked(17)?;
     let fits = sum.strip_suffix(b" ") == Some(checksum(json).as_bytes());
     if fits { serde_json::from_slice(json).ok() } else { None }

@@ -12,27 +12,27 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub use file::FileMemories;
-pub use ram::RamMemories;
+pub use file::FileMemoryStore;
+pub use ram::RamMemoryStore;
 pub use tools::{Forget, Recall, Remember, memory_tools};
 
 /// Whose facts they are within a tenant, where nobody says otherwise.
-pub const SPACE: &str = "default";
+pub const DEFAULT_SPACE: &str = "default";
 /// The most bytes of one fact.
-pub const MOST_FACT: usize = 2000;
+pub const MAX_FACT_BYTES: usize = 2000;
 /// The most facts of one owner.
-pub const MOST_FACTS: usize = 1000;
+pub const MAX_FACTS_PER_OWNER: usize = 1000;
 
 /// Whose facts they are. Nobody sees the facts of another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Owner {
+pub struct MemoryOwner {
     /// The tenant.
     pub tenant: String,
     /// A person or a purpose within it.
     pub space: String,
 }
 
-impl Owner {
+impl MemoryOwner {
     /// The owner `space` of `tenant`.
     pub fn new(tenant: impl Into<String>, space: impl Into<String>) -> Self {
         Self { tenant: tenant.into(), space: space.into() }
@@ -41,7 +41,7 @@ impl Owner {
 
 /// Something a person asked to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
+pub struct MemoryFact {
     /// Its name.
     pub id: String,
     /// The words.
@@ -54,10 +54,10 @@ pub struct Fact {
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// Make it shorter.
-    #[error("a fact may have at most {MOST_FACT} bytes, and at least one")]
+    #[error("a fact may have at most {MAX_FACT_BYTES} bytes, and at least one")]
     BadLength,
     /// Forget some.
-    #[error("there are already {MOST_FACTS} facts")]
+    #[error("there are already {MAX_FACTS_PER_OWNER} facts")]
     Full,
     /// Another process has the file open.
     #[error("the memories are in use by another process")]
@@ -75,22 +75,27 @@ pub enum MemoryError {
 /// What `keep` has acknowledged survives the process (in [`RamMemories`] it survives the thread). Keeping the same `id`
 /// again changes nothing, so a call may be repeated. One owner never sees the facts of another.
 #[async_trait]
-pub trait Memories: Send + Sync + 'static {
+pub trait MemoryStore: Send + Sync + 'static {
     /// Keeps a fact under `id`; gives what is kept under it.
-    async fn keep(&self, owner: &Owner, fact: Fact) -> Result<Fact, MemoryError>;
+    async fn keep(&self, owner: &MemoryOwner, fact: MemoryFact) -> Result<MemoryFact, MemoryError>;
 
     /// The facts that share most with `query`, best first.
-    async fn find(&self, owner: &Owner, query: &str, limit: usize) -> Result<Vec<Fact>, MemoryError>;
+    async fn find(
+        &self,
+        owner: &MemoryOwner,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<MemoryFact>, MemoryError>;
 
     /// Every fact, newest first.
-    async fn list(&self, owner: &Owner) -> Result<Vec<Fact>, MemoryError>;
+    async fn list(&self, owner: &MemoryOwner) -> Result<Vec<MemoryFact>, MemoryError>;
 
     /// Forgets one; whether it was there.
-    async fn forget(&self, owner: &Owner, id: &str) -> Result<bool, MemoryError>;
+    async fn forget(&self, owner: &MemoryOwner, id: &str) -> Result<bool, MemoryError>;
 }
 
 /// The name of a fact that is kept by the call with this key: the same for every attempt.
-pub(crate) fn id_of(owner: &Owner, key: &str) -> String {
+pub(crate) fn fact_id(owner: &MemoryOwner, key: &str) -> String {
     let mut hash = Sha256::new();
     for part in [owner.tenant.as_str(), &owner.space, key] {
         hash.update((part.len() as u64).to_le_bytes());
@@ -100,11 +105,15 @@ pub(crate) fn id_of(owner: &Owner, key: &str) -> String {
 }
 
 /// Those of `facts` that share something with `query`, best first, newer ones before older ones.
-pub(crate) fn ranked<'a>(facts: impl Iterator<Item = &'a Fact>, query: &str, limit: usize) -> Vec<Fact> {
-    let wanted = pieces(query);
-    let mut scored: Vec<(usize, &Fact)> = facts
+pub(crate) fn rank_facts<'a>(
+    facts: impl Iterator<Item = &'a MemoryFact>,
+    query: &str,
+    limit: usize,
+) -> Vec<MemoryFact> {
+    let wanted = search_terms(query);
+    let mut scored: Vec<(usize, &MemoryFact)> = facts
         .map(|fact| {
-            let has = pieces(&fact.text);
+            let has = search_terms(&fact.text);
             (wanted.iter().filter(|piece| has.contains(*piece)).count(), fact)
         })
         .filter(|(score, _)| *score > 0)
@@ -115,7 +124,7 @@ pub(crate) fn ranked<'a>(facts: impl Iterator<Item = &'a Fact>, query: &str, lim
 
 /// What two texts can share: Latin words and numbers whole, other words in pairs of letters, since Korean words change
 /// their ends.
-fn pieces(text: &str) -> std::collections::BTreeSet<String> {
+fn search_terms(text: &str) -> std::collections::BTreeSet<String> {
     let lower = text.to_lowercase();
     let mut pieces = std::collections::BTreeSet::new();
     for word in lower.split(|one: char| !one.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -130,5 +139,5 @@ fn pieces(text: &str) -> std::collections::BTreeSet<String> {
 }
 
 fn check_length(text: &str) -> Result<(), MemoryError> {
-    if text.trim().is_empty() || text.len() > MOST_FACT { Err(MemoryError::BadLength) } else { Ok(()) }
+    if text.trim().is_empty() || text.len() > MAX_FACT_BYTES { Err(MemoryError::BadLength) } else { Ok(()) }
 }

@@ -4,117 +4,130 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
+use doran_llm::{TextOrigin, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{Fact, Memories, MemoryError, Owner, id_of};
-use crate::tools::{About, Call, Class, Language, Output, Tool, ToolError};
+use super::{MemoryError, MemoryFact, MemoryOwner, MemoryStore, fact_id};
+use crate::tools::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
 
 /// How many facts are recalled unless told.
-const FEW: usize = 10;
+const DEFAULT_RECALL_LIMIT: usize = 10;
 
 /// The three tools over `memories`. `space` is whose memory it is within the tenant of a call.
-pub fn memory_tools(memories: &Arc<dyn Memories>, space: &str) -> Vec<Arc<dyn Tool>> {
-    let parts = |about: About| Parts { about, memories: memories.clone(), space: space.to_owned() };
+pub fn memory_tools(memories: &Arc<dyn MemoryStore>, space: &str) -> Vec<Arc<dyn Tool>> {
+    let parts = |about: ToolInfo| MemoryToolParts {
+        info: about,
+        memories: memories.clone(),
+        space: space.to_owned(),
+    };
     vec![
-        Arc::new(Remember(parts(remember()))),
-        Arc::new(Recall(parts(recall()))),
-        Arc::new(Forget(parts(forget()))),
+        Arc::new(Remember(parts(remember_info()))),
+        Arc::new(Recall(parts(recall_info()))),
+        Arc::new(Forget(parts(forget_info()))),
     ]
 }
 
 /// Keeps a fact.
 #[derive(Debug)]
-pub struct Remember(Parts);
+pub struct Remember(MemoryToolParts);
 
 /// Finds facts.
 #[derive(Debug)]
-pub struct Recall(Parts);
+pub struct Recall(MemoryToolParts);
 
 /// Forgets a fact.
 #[derive(Debug)]
-pub struct Forget(Parts);
+pub struct Forget(MemoryToolParts);
 
-struct Parts {
-    about: About,
-    memories: Arc<dyn Memories>,
+struct MemoryToolParts {
+    info: ToolInfo,
+    memories: Arc<dyn MemoryStore>,
     space: String,
 }
 
-impl Parts {
-    fn owner(&self, call: Call<'_>) -> Owner {
-        Owner::new(call.tenant, self.space.as_str())
+impl MemoryToolParts {
+    fn owner(&self, call: ToolCallContext<'_>) -> MemoryOwner {
+        MemoryOwner::new(call.tenant, self.space.as_str())
     }
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for MemoryToolParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.about.spec.name)
+        f.write_str(&self.info.spec.name)
     }
 }
 
 #[async_trait]
 impl Tool for Remember {
-    fn about(&self) -> &About {
-        &self.0.about
+    fn info(&self) -> &ToolInfo {
+        &self.0.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
         let owner = self.0.owner(call);
-        let text = word(&arguments, "fact").trim().to_owned();
-        let fact = Fact { id: id_of(&owner, call.key), text, at_ms: call.now_ms };
-        let kept = self.0.memories.keep(&owner, fact).await.map_err(|error| told(&error, call.language))?;
-        let Fact { id, text, .. } = &kept;
+        let text = string_argument(&arguments, "fact").trim().to_owned();
+        let fact = MemoryFact { id: fact_id(&owner, call.key), text, at_ms: call.now_ms };
+        let kept = self
+            .0
+            .memories
+            .keep(&owner, fact)
+            .await
+            .map_err(|error| memory_tool_error(&error, call.language))?;
+        let MemoryFact { id, text, .. } = &kept;
         let words =
             call.language.pick(format!("기억했습니다 [{id}]: {text}"), format!("remembered [{id}]: {text}"));
-        Ok(Output { text: words, data: json!({ "id": id }), session: None })
+        Ok(ToolOutput { text: words, data: json!({ "id": id }), session: None })
     }
 }
 
 #[async_trait]
 impl Tool for Recall {
-    fn about(&self) -> &About {
-        &self.0.about
+    fn info(&self) -> &ToolInfo {
+        &self.0.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
         let owner = self.0.owner(call);
-        let query = word(&arguments, "query");
+        let query = string_argument(&arguments, "query");
         let limit = arguments
             .get("limit")
             .and_then(Value::as_u64)
             .and_then(|limit| usize::try_from(limit).ok())
-            .unwrap_or(FEW);
+            .unwrap_or(DEFAULT_RECALL_LIMIT);
         let memories = &self.0.memories;
         let found = match query.trim() {
             "" => memories.list(&owner).await,
             query => memories.find(&owner, query, limit).await,
         };
-        let mut found = found.map_err(|error| told(&error, call.language))?;
+        let mut found = found.map_err(|error| memory_tool_error(&error, call.language))?;
         found.truncate(limit);
         if found.is_empty() {
-            return Ok(Output::text(
+            return Ok(ToolOutput::text(
                 call.language.pick("기억한 것이 없습니다", "nothing is remembered about that"),
             ));
         }
-        let line = |fact: &Fact| format!("[{}] {}", fact.id, fact.text.replace('\n', " "));
+        let line = |fact: &MemoryFact| format!("[{}] {}", fact.id, fact.text.replace('\n', " "));
         let text = found.iter().map(line).collect::<Vec<_>>().join("\n");
-        Ok(Output { text, data: json!({ "facts": found }), session: None })
+        Ok(ToolOutput { text, data: json!({ "facts": found }), session: None })
     }
 }
 
 #[async_trait]
 impl Tool for Forget {
-    fn about(&self) -> &About {
-        &self.0.about
+    fn info(&self) -> &ToolInfo {
+        &self.0.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
         let owner = self.0.owner(call);
-        let id = word(&arguments, "id").trim().trim_matches(['[', ']']).to_owned();
-        let was_there =
-            self.0.memories.forget(&owner, &id).await.map_err(|error| told(&error, call.language))?;
-        Ok(Output::text(match was_there {
+        let id = string_argument(&arguments, "id").trim().trim_matches(['[', ']']).to_owned();
+        let was_there = self
+            .0
+            .memories
+            .forget(&owner, &id)
+            .await
+            .map_err(|error| memory_tool_error(&error, call.language))?;
+        Ok(ToolOutput::text(match was_there {
             true => call.language.pick(format!("잊었습니다 [{id}]"), format!("forgotten [{id}]")),
             false => call.language.pick(
                 format!("[{id}]은(는) 기억에 없습니다. recall로 번호를 확인하세요"),
@@ -124,12 +137,12 @@ impl Tool for Forget {
     }
 }
 
-fn word<'a>(arguments: &'a Value, name: &str) -> &'a str {
+fn string_argument<'a>(arguments: &'a Value, name: &str) -> &'a str {
     arguments.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn told(error: &MemoryError, language: Language) -> ToolError {
-    let (most, many) = (super::MOST_FACT, super::MOST_FACTS);
+fn memory_tool_error(error: &MemoryError, language: UserLanguage) -> ToolError {
+    let (most, many) = (super::MAX_FACT_BYTES, super::MAX_FACTS_PER_OWNER);
     match error {
         MemoryError::BadLength => ToolError::BadArguments(language.pick(
             format!("기억할 내용은 1바이트에서 {most}바이트까지입니다"),
@@ -147,39 +160,46 @@ fn told(error: &MemoryError, language: Language) -> ToolError {
     }
 }
 
-fn about(name: &str, description: &str, parameters: Value, ko: &str, en: &str, class: Class) -> About {
-    About {
+fn memory_tool_info(
+    name: &str,
+    description: &str,
+    parameters: Value,
+    ko: &str,
+    en: &str,
+    class: ToolSideEffect,
+) -> ToolInfo {
+    ToolInfo {
         spec: ToolSpec { name: name.into(), description: description.into(), parameters },
         ko: ko.into(),
         en: en.into(),
         class,
         outward: false,
         // Only what the person typed or approved is kept: private, and nobody else's word.
-        origin: Origin::Tool,
+        origin: TextOrigin::Tool,
         time: Duration::from_secs(10),
         most_output: 16 * 1024,
     }
 }
 
-fn remember() -> About {
+fn remember_info() -> ToolInfo {
     let parameters = json!({
         "type": "object",
-        "properties": { "fact": { "type": "string", "minLength": 1, "maxLength": super::MOST_FACT, "description": "One fact, in the person's words" } },
+        "properties": { "fact": { "type": "string", "minLength": 1, "maxLength": super::MAX_FACT_BYTES, "description": "One fact, in the person's words" } },
         "required": ["fact"],
         "additionalProperties": false,
     });
     let description = "Keeps a fact about the person for later conversations. Use it only when the person asks to remember something.";
-    about(
+    memory_tool_info(
         "remember",
         description,
         parameters,
         "부탁받은 사실을 다음 대화까지 기억합니다.",
         "Keeps a fact for later conversations.",
-        Class::Idempotent,
+        ToolSideEffect::Idempotent,
     )
 }
 
-fn recall() -> About {
+fn recall_info() -> ToolInfo {
     let parameters = json!({
         "type": "object",
         "properties": {
@@ -189,17 +209,17 @@ fn recall() -> About {
         "additionalProperties": false,
     });
     let description = "Finds facts that the person asked to remember in earlier conversations.";
-    about(
+    memory_tool_info(
         "recall",
         description,
         parameters,
         "예전에 기억해 둔 사실을 찾습니다.",
         "Finds facts kept earlier.",
-        Class::ReadOnly,
+        ToolSideEffect::ReadOnly,
     )
 }
 
-fn forget() -> About {
+fn forget_info() -> ToolInfo {
     let parameters = json!({
         "type": "object",
         "properties": { "id": { "type": "string", "minLength": 1, "maxLength": 40, "description": "The id that recall shows" } },
@@ -207,12 +227,12 @@ fn forget() -> About {
         "additionalProperties": false,
     });
     let description = "Forgets a remembered fact. Use it only when the person asks to forget something.";
-    about(
+    memory_tool_info(
         "forget",
         description,
         parameters,
         "기억해 둔 사실을 지웁니다.",
         "Forgets a kept fact.",
-        Class::Idempotent,
+        ToolSideEffect::Idempotent,
     )
 }

@@ -7,22 +7,25 @@ use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 use doran_engine::NodeError;
-use doran_llm::{Message, Origin, ToolCall, ToolResult};
+use doran_llm::{Message, TextOrigin, ToolCall, ToolResult};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::work::Work;
-use crate::tools::{Admission, Call, Class, Done, Permit, Seen, Taint, ToolError, Toolbox, cut};
+use super::node_work::NodeWork;
+use crate::tools::{
+    CompletedToolCall, RunExposure, Taint, ToolAdmission, ToolCallContext, ToolError, ToolPermit,
+    ToolSideEffect, Toolbox, truncate_with_note,
+};
 
 /// The most of a result that is shown while it comes; all of it is in the message.
-const MOST_SHOWN: usize = 600;
+const MAX_SHOWN_RESULT_BYTES: usize = 600;
 
 /// Who calls tools, and what they have in front of them.
-pub(crate) struct Caller<'a> {
+pub(crate) struct ToolCaller<'a> {
     pub(crate) toolbox: &'a Toolbox,
     /// What the model had read when it asked for the calls.
-    pub(crate) read: &'a [Message],
+    pub(crate) read_messages: &'a [Message],
     /// What the thread had read before.
     pub(crate) taint: Taint,
     /// What tools handed back for their next call, by name.
@@ -31,12 +34,12 @@ pub(crate) struct Caller<'a> {
 
 /// What the calls gave, in their order.
 #[derive(Debug, Default)]
-pub(crate) struct Called {
+pub(crate) struct ToolCallResults {
     pub(crate) results: Vec<ToolResult>,
     /// What programs are told, a value for each result.
     pub(crate) data: Vec<Value>,
     /// The tools that were really run, refused calls left out.
-    pub(crate) ran: Vec<String>,
+    pub(crate) tools_run: Vec<String>,
     /// Sessions that changed.
     pub(crate) sessions: BTreeMap<String, String>,
     /// What the thread has read now.
@@ -45,7 +48,7 @@ pub(crate) struct Called {
 
 /// What is recorded of a call that was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Ran {
+struct ToolCallRecord {
     result: ToolResult,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     data: Value,
@@ -57,46 +60,48 @@ struct Ran {
 /// A call that was made, or what somebody said that it gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Outcome {
-    Ran(Ran),
+enum ToolCallOutcome {
+    Ran(ToolCallRecord),
     Told(Value),
 }
 
 /// Runs the calls. Its error is a question that waits for a person, or a store that is gone.
 pub(crate) async fn call_tools(
-    work: &Work,
-    caller: &Caller<'_>,
+    work: &NodeWork,
+    caller: &ToolCaller<'_>,
     calls: &[ToolCall],
-) -> Result<Called, NodeError> {
+) -> Result<ToolCallResults, NodeError> {
     for call in calls {
-        work.show(
+        work.show_event(
             json!({ "type": "tool_call", "call": call.id, "name": call.name, "arguments": call.arguments }),
         );
     }
-    let mut outcomes: Vec<Option<Ran>> = calls.iter().map(|_| None).collect();
-    let mut groups: Vec<Vec<(usize, Permit)>> = Vec::new();
+    let mut outcomes: Vec<Option<ToolCallRecord>> = calls.iter().map(|_| None).collect();
+    let mut groups: Vec<Vec<(usize, ToolPermit)>> = Vec::new();
     let mut names = Vec::new();
-    for (place, admission) in admitted(work, caller, calls).await?.into_iter().enumerate() {
+    for (place, admission) in admit_calls(work, caller, calls).await?.into_iter().enumerate() {
         match admission {
-            Admission::Run(permit) => {
-                names.push(permit.about().spec.name.clone());
-                group(&mut groups, place, permit);
+            ToolAdmission::Run(permit) => {
+                names.push(permit.info().spec.name.clone());
+                group_by_tool(&mut groups, place, permit);
             }
-            Admission::Refuse(result) => outcomes[place] = Some(refused(result)),
-            Admission::Ask(ask) => outcomes[place] = Some(refused(ask.unanswered(work.language))),
+            ToolAdmission::Refuse(result) => outcomes[place] = Some(refused_record(result)),
+            ToolAdmission::Ask(ask) => {
+                outcomes[place] = Some(refused_record(ask.unanswered_result(work.language)))
+            }
         }
     }
     let now_ms = work.cx.now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
-    let running = groups.into_iter().map(|group| run_in_turn(work, caller, calls, group, now_ms));
+    let running = groups.into_iter().map(|group| run_group(work, caller, calls, group, now_ms));
     for ran in join_all(running).await {
         for (place, ran) in ran? {
             outcomes[place] = Some(ran);
         }
     }
-    let mut called = Called { taint: caller.taint, ran: names, ..Called::default() };
-    let outcomes: Vec<Ran> = outcomes.into_iter().flatten().collect();
-    work.note_events(outcomes.iter().map(shown));
+    let mut called = ToolCallResults { taint: caller.taint, tools_run: names, ..ToolCallResults::default() };
+    let outcomes: Vec<ToolCallRecord> = outcomes.into_iter().flatten().collect();
+    work.note_events(outcomes.iter().map(tool_result_event));
     for ran in outcomes {
         if let Some(session) = ran.session {
             called.sessions.insert(ran.result.name.clone(), session);
@@ -104,21 +109,25 @@ pub(crate) async fn call_tools(
         called.results.push(ran.result);
         called.data.push(ran.data);
     }
-    let read = Taint::of(&[Message::tool_output("results", called.results.iter().cloned())]);
-    called.taint = called.taint.and(read);
+    let read = Taint::of_messages(&[Message::tool_output("results", called.results.iter().cloned())]);
+    called.taint = called.taint.union(read);
     Ok(called)
 }
 
 /// What may be run, after people were asked. All questions of one reply are put at once.
-async fn admitted(work: &Work, caller: &Caller<'_>, calls: &[ToolCall]) -> Result<Vec<Admission>, NodeError> {
-    let seen = Seen::of(caller.read, caller.taint);
+async fn admit_calls(
+    work: &NodeWork,
+    caller: &ToolCaller<'_>,
+    calls: &[ToolCall],
+) -> Result<Vec<ToolAdmission>, NodeError> {
+    let seen = RunExposure::from_messages(caller.read_messages, caller.taint);
     let mut approvals = Vec::new();
     let mut waits = None;
     let first = caller.toolbox.admit_all(calls, &seen, &approvals, work.language);
     for admission in &first {
-        let Admission::Ask(ask) = admission else { continue };
+        let ToolAdmission::Ask(ask) = admission else { continue };
         match work.cx.ask::<Value, Value>(ask.question()).await {
-            Ok(answer) => approvals.push(ask.answered(&answer)),
+            Ok(answer) => approvals.push(ask.approval_from_answer(&answer)),
             Err(error) => waits = Some(error),
         }
     }
@@ -130,32 +139,32 @@ async fn admitted(work: &Work, caller: &Caller<'_>, calls: &[ToolCall]) -> Resul
 }
 
 /// Calls that only read stand alone; others of one tool take turns, because a later one may build on an earlier one.
-fn group(groups: &mut Vec<Vec<(usize, Permit)>>, place: usize, permit: Permit) {
-    let (name, class) = (permit.about().spec.name.clone(), permit.about().class);
-    let same = |group: &&mut Vec<(usize, Permit)>| {
-        group.first().is_some_and(|(_, first)| first.about().spec.name == name)
+fn group_by_tool(groups: &mut Vec<Vec<(usize, ToolPermit)>>, place: usize, permit: ToolPermit) {
+    let (name, class) = (permit.info().spec.name.clone(), permit.info().class);
+    let same = |group: &&mut Vec<(usize, ToolPermit)>| {
+        group.first().is_some_and(|(_, first)| first.info().spec.name == name)
     };
-    match groups.iter_mut().find(same).filter(|_| class != Class::ReadOnly) {
+    match groups.iter_mut().find(same).filter(|_| class != ToolSideEffect::ReadOnly) {
         Some(group) => group.push((place, permit)),
         None => groups.push(vec![(place, permit)]),
     }
 }
 
-async fn run_in_turn(
-    work: &Work,
-    caller: &Caller<'_>,
+async fn run_group(
+    work: &NodeWork,
+    caller: &ToolCaller<'_>,
     calls: &[ToolCall],
-    group: Vec<(usize, Permit)>,
+    group: Vec<(usize, ToolPermit)>,
     now_ms: i64,
-) -> Result<Vec<(usize, Ran)>, NodeError> {
+) -> Result<Vec<(usize, ToolCallRecord)>, NodeError> {
     let mut session =
-        group.first().and_then(|(_, permit)| caller.sessions.get(&permit.about().spec.name)).cloned();
+        group.first().and_then(|(_, permit)| caller.sessions.get(&permit.info().spec.name)).cloned();
     let mut done = Vec::new();
     for (place, permit) in group {
-        let about = permit.about().clone();
-        let ran = match run(work, place, permit, session.as_deref(), now_ms).await? {
-            Outcome::Ran(ran) => ran,
-            Outcome::Told(told) => Ran {
+        let about = permit.info().clone();
+        let ran = match run_call(work, place, permit, session.as_deref(), now_ms).await? {
+            ToolCallOutcome::Ran(ran) => ran,
+            ToolCallOutcome::Told(told) => ToolCallRecord {
                 result: ToolResult {
                     call: calls[place].id.clone(),
                     name: about.spec.name,
@@ -165,67 +174,67 @@ async fn run_in_turn(
                         other => other.to_string(),
                     },
                     failed: false,
-                    origin: Origin::User,
+                    origin: TextOrigin::User,
                 },
                 data: Value::Null,
                 session: None,
                 ms: 0,
             },
         };
-        work.cx.emit(shown(&ran));
+        work.cx.emit(tool_result_event(&ran));
         session = ran.session.clone().or(session);
         done.push((place, ran));
     }
     Ok(done)
 }
 
-async fn run(
-    work: &Work,
+async fn run_call(
+    work: &NodeWork,
     place: usize,
-    permit: Permit,
+    permit: ToolPermit,
     session: Option<&str>,
     now_ms: i64,
-) -> Result<Outcome, NodeError> {
+) -> Result<ToolCallOutcome, NodeError> {
     let tenant = work.cx.tenant().map_or("local", |tenant| tenant.as_str()).to_owned();
     let thread = work.cx.thread().map_or("", |thread| thread.as_str()).to_owned();
     let language = work.language;
-    let class = permit.about().class;
-    let unknown = permit.unknown();
+    let class = permit.info().class;
+    let unknown = permit.unknown_outcome_question();
     // Named by the place of the call, so that calls side by side find their own record again in any order.
     let name = format!("tool-{place}");
     let made = |key: String| async move {
-        let call = Call { tenant: &tenant, thread: &thread, key: &key, language, session, now_ms };
+        let call = ToolCallContext { tenant: &tenant, thread: &thread, key: &key, language, session, now_ms };
         let done = permit.run(call).await;
         // Whether a call that was given up did its work is open; that is for a person to say if it must not be repeated.
         match &done.error {
-            Some(ToolError::TimedOut(late)) if class == Class::Once => {
+            Some(ToolError::TimedOut(late)) if class == ToolSideEffect::Once => {
                 Err(NodeError::permanent(late.clone()))
             }
-            _ => Ok(Outcome::Ran(Ran::of(done))),
+            _ => Ok(ToolCallOutcome::Ran(ToolCallRecord::from_completed(done))),
         }
     };
     match class {
-        Class::ReadOnly => {
+        ToolSideEffect::ReadOnly => {
             let key = work.cx.new_id();
             work.cx.effect(&name, made(key)).await
         }
-        Class::Idempotent => work.cx.idempotent(&name, made).await,
-        Class::Once => work.cx.once_about(&name, unknown, made).await,
+        ToolSideEffect::Idempotent => work.cx.idempotent_effect(&name, made).await,
+        ToolSideEffect::Once => work.cx.effect_at_most_once_with_details(&name, unknown, made).await,
     }
 }
 
-impl Ran {
-    fn of(done: Done) -> Self {
+impl ToolCallRecord {
+    fn from_completed(done: CompletedToolCall) -> Self {
         Self { result: done.result, data: done.data, session: done.session, ms: done.ms }
     }
 }
 
-fn refused(result: ToolResult) -> Ran {
-    Ran { result, data: Value::Null, session: None, ms: 0 }
+fn refused_record(result: ToolResult) -> ToolCallRecord {
+    ToolCallRecord { result, data: Value::Null, session: None, ms: 0 }
 }
 
-fn shown(ran: &Ran) -> Value {
+fn tool_result_event(ran: &ToolCallRecord) -> Value {
     let ToolResult { call, name, text, failed, .. } = &ran.result;
-    let text = cut(text.clone(), MOST_SHOWN);
+    let text = truncate_with_note(text.clone(), MAX_SHOWN_RESULT_BYTES);
     json!({ "type": "tool_result", "call": call, "name": name, "text": text, "failed": failed, "ms": ran.ms })
 }

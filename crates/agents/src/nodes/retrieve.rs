@@ -4,80 +4,87 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use doran_engine::NodeError;
-use doran_llm::{ChatRequest, Message, MessageId, Origin, Part, Role};
-use doran_retrieval::tidy::with_neighbours;
+use doran_llm::{ChatRequest, Message, MessageId, MessagePart, Role, TextOrigin};
+use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::{
-    Document, DocumentId, Filter, Hit, Index, Question, RetrieveError, Tenant, in_other_words, split,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, RetrieveError, SearchQuery,
+    retrieve_with_rewordings, split_into_passages,
 };
 
-use super::reword::{Rewording, Rewriting};
-use super::work::Work;
-use crate::agents::Parts;
-use crate::language::Language;
+use super::node_work::NodeWork;
+use super::query_rewriting::{QueryRewriter, QueryRewriting};
+use crate::agents::AgentParts;
+use crate::language::UserLanguage;
 use crate::prompt::Prompts;
-use crate::source::Source;
-use crate::state::{question, typed};
+use crate::source::AnswerSource;
+use crate::state::{newest_question, typed_text};
 
 /// So many passages on either side of a hit come along unless settings say otherwise, and as settings may say at most.
-pub(crate) const NEIGHBOURS: usize = 1;
-pub(crate) const MOST_NEIGHBOURS: usize = 4;
+pub(crate) const DEFAULT_NEIGHBOURS: usize = 1;
+pub(crate) const MAX_NEIGHBOURS: usize = 4;
 /// So many of the best hits bring their neighbours along.
-const MOST_WITH_NEIGHBOURS: usize = 3;
+const MAX_HITS_WITH_NEIGHBOURS: usize = 3;
 /// Bytes of text that neighbours may add to what is given to a model: about two passages.
-const MOST_BESIDE: usize = 2400;
+const MAX_NEIGHBOUR_BYTES: usize = 2400;
 /// A document larger than this is not cut again to find the neighbours of a passage.
-const LARGEST_CUT: usize = 1024 * 1024;
+const MAX_SPLIT_DOCUMENT_BYTES: usize = 1024 * 1024;
 
 /// How an agent looks documents up.
-pub(crate) struct Finder {
-    index: Arc<dyn Index>,
+pub(crate) struct DocumentFinder {
+    index: Arc<dyn DocumentIndex>,
     /// Without it, questions are looked for as they are and no model is asked.
-    rewording: Option<Rewording>,
+    rewriter: Option<QueryRewriter>,
     /// So many passages before and after a good hit come along.
     neighbours: usize,
 }
 
-impl Finder {
+impl DocumentFinder {
     /// Looks in the index of the parts, with other wordings where they say so.
-    pub(crate) fn new(parts: &Parts, prompts: Prompts, neighbours: usize) -> Self {
+    pub(crate) fn new(parts: &AgentParts, prompts: Prompts, neighbours: usize) -> Self {
         let rewording = match parts.rewriting {
-            Rewriting::Off => None,
-            Rewriting::ByModel => Some(Rewording::new(parts.models(), prompts)),
+            QueryRewriting::Off => None,
+            QueryRewriting::ByModel => Some(QueryRewriter::new(parts.models(), prompts)),
         };
-        Self { index: parts.index.clone(), rewording, neighbours }
+        Self { index: parts.index.clone(), rewriter: rewording, neighbours }
     }
 
     /// What was found for the newest question, numbered from 1: the hits in their order, then their neighbours, each
     /// under a number and a place of its own.
     pub(crate) async fn find(
         &self,
-        work: &Work,
+        work: &NodeWork,
         said: &[Message],
         limit: usize,
-        filter: Filter,
-    ) -> Result<Vec<Source>, NodeError> {
-        let asked = typed(question(said).ok_or_else(crate::failure::nothing_asked)?);
-        let wordings = match &self.rewording {
-            Some(rewording) => rewording.wordings(work, said).await?,
+        filter: DocumentFilter,
+    ) -> Result<Vec<AnswerSource>, NodeError> {
+        let asked = typed_text(newest_question(said).ok_or_else(crate::failure::no_question_error)?);
+        let wordings = match &self.rewriter {
+            Some(rewording) => rewording.rewrite_question(work, said).await?,
             None => Vec::new(),
         };
-        let question = Question { filter, ..Question::new(tenant(work), asked, limit) };
+        let question = SearchQuery { filter, ..SearchQuery::new(retrieval_tenant(work), asked, limit) };
         let search = async {
-            let hits = in_other_words(&*self.index, &question, &wordings).await.map_err(sorted)?;
-            self.with_neighbours(&question.tenant, hits).await.map_err(sorted)
+            let hits = retrieve_with_rewordings(&*self.index, &question, &wordings)
+                .await
+                .map_err(retrieve_node_error)?;
+            self.with_neighbours(&question.tenant, hits).await.map_err(retrieve_node_error)
         };
         let hits: Vec<Hit> = work.cx.effect("retrieve", search).await?;
-        Ok(Source::numbered(hits))
+        Ok(AnswerSource::from_hits(hits))
     }
 
     /// What a model would be asked before the search, for people who look into a step.
-    pub(crate) fn explain(&self, said: &[Message], language: Language) -> Option<ChatRequest> {
-        self.rewording.as_ref()?.request(said, language).ok()
+    pub(crate) fn explain(&self, said: &[Message], language: UserLanguage) -> Option<ChatRequest> {
+        self.rewriter.as_ref()?.request(said, language).ok()
     }
 
     /// The hits, and after them the passages that stand beside the best of them.
-    async fn with_neighbours(&self, tenant: &Tenant, hits: Vec<Hit>) -> Result<Vec<Hit>, RetrieveError> {
-        let best = &hits[..hits.len().min(MOST_WITH_NEIGHBOURS)];
+    async fn with_neighbours(
+        &self,
+        tenant: &DocumentTenant,
+        hits: Vec<Hit>,
+    ) -> Result<Vec<Hit>, RetrieveError> {
+        let best = &hits[..hits.len().min(MAX_HITS_WITH_NEIGHBOURS)];
         if self.neighbours == 0 || best.is_empty() {
             return Ok(hits);
         }
@@ -87,56 +94,62 @@ impl Finder {
                 continue;
             }
             let document = self.index.document(tenant, id).await?;
-            let document = document.filter(|document| document.text.len() <= LARGEST_CUT);
-            passages.insert(id.clone(), document.map(|document| split(&document)).unwrap_or_default());
+            let document = document.filter(|document| document.text.len() <= MAX_SPLIT_DOCUMENT_BYTES);
+            passages.insert(
+                id.clone(),
+                document.map(|document| split_into_passages(&document)).unwrap_or_default(),
+            );
         }
-        let room = best.iter().map(|hit| hit.passage.text.len()).sum::<usize>() + MOST_BESIDE;
+        let room = best.iter().map(|hit| hit.passage.text.len()).sum::<usize>() + MAX_NEIGHBOUR_BYTES;
         let known = |hit: &Hit| hits.iter().any(|known| known.passage.id == hit.passage.id);
-        let beside = with_neighbours(best, &passages, self.neighbours, room);
+        let beside = add_neighbouring_passages(best, &passages, self.neighbours, room);
         let beside: Vec<Hit> = beside.into_iter().filter(|hit| !known(hit)).collect();
         Ok(hits.into_iter().chain(beside).collect())
     }
 }
 
 /// What was found, as material for a model.
-pub(crate) fn material(found: &[Source], language: Language) -> Message {
+pub(crate) fn sources_message(found: &[AnswerSource], language: UserLanguage) -> Message {
     let heading = language.pick("[참고 문서]\n", "[Reference documents]\n");
     let nothing = language.pick("찾은 문서가 없습니다.", "Nothing was found.");
     let text = if found.is_empty() { format!("{heading}{nothing}") } else { heading.to_owned() };
-    let mut parts = vec![Part::Text { text, origin: Origin::Program }];
-    parts.extend(found.iter().map(|source| Part::Passage(source.material())));
+    let mut parts = vec![MessagePart::Text { text, origin: TextOrigin::Program }];
+    parts.extend(found.iter().map(|source| MessagePart::Passage(source.to_passage())));
     Message { id: MessageId::new("material"), role: Role::System, parts }
 }
 
 /// Those sources whose quote stands in its document, word for word and at its place.
-pub(crate) async fn verified(
-    work: &Work,
-    index: &dyn Index,
-    sources: Vec<Source>,
-) -> Result<Vec<Source>, NodeError> {
-    verified_as(work, index, sources, |_, source| source).await
+pub(crate) async fn verify_sources(
+    work: &NodeWork,
+    index: &dyn DocumentIndex,
+    sources: Vec<AnswerSource>,
+) -> Result<Vec<AnswerSource>, NodeError> {
+    verify_sources_with(work, index, sources, |_, source| source).await
 }
 
 /// As [`verified`], each as `told` tells it with its document at hand.
-pub(crate) async fn verified_as(
-    work: &Work,
-    index: &dyn Index,
-    sources: Vec<Source>,
-    told: impl Fn(&Document, Source) -> Source + Send + Sync,
-) -> Result<Vec<Source>, NodeError> {
+pub(crate) async fn verify_sources_with(
+    work: &NodeWork,
+    index: &dyn DocumentIndex,
+    sources: Vec<AnswerSource>,
+    told: impl Fn(&Document, AnswerSource) -> AnswerSource + Send + Sync,
+) -> Result<Vec<AnswerSource>, NodeError> {
     if sources.is_empty() {
         return Ok(sources);
     }
-    let tenant = tenant(work);
+    let tenant = retrieval_tenant(work);
     let check = async {
         let mut kept = Vec::new();
         for source in sources {
-            let document =
-                index.document(&tenant, &DocumentId::new(&source.document)).await.map_err(sorted)?;
-            if let Some(document) = document.filter(|document| source.stands_in(&document.text)) {
+            let document = index
+                .document(&tenant, &DocumentId::new(&source.document))
+                .await
+                .map_err(retrieve_node_error)?;
+            if let Some(document) = document.filter(|document| source.has_quote_at_its_place(&document.text))
+            {
                 // The words that are quoted may start on a later page than the passage they stand in.
-                let page = document.page_of(source.start).or(source.page);
-                kept.push(told(&document, Source { page, ..source }));
+                let page = document.page_at(source.start).or(source.page);
+                kept.push(told(&document, AnswerSource { page, ..source }));
             }
         }
         Ok::<_, NodeError>(kept)
@@ -145,11 +158,11 @@ pub(crate) async fn verified_as(
 }
 
 /// Whose documents are searched.
-pub(crate) fn tenant(work: &Work) -> Tenant {
-    Tenant::new(work.cx.tenant().map_or("local", |tenant| tenant.as_str()))
+pub(crate) fn retrieval_tenant(work: &NodeWork) -> DocumentTenant {
+    DocumentTenant::new(work.cx.tenant().map_or("local", |tenant| tenant.as_str()))
 }
 
-pub(crate) fn sorted(error: RetrieveError) -> NodeError {
+pub(crate) fn retrieve_node_error(error: RetrieveError) -> NodeError {
     let code = error.failure_code();
     match error {
         RetrieveError::Unavailable { .. } => NodeError::transient(error),

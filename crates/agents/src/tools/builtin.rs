@@ -8,22 +8,22 @@ use reqwest::Url;
 use super::calculator::Calculator;
 use super::datetime::GetCurrentDatetime;
 use super::egress::{Egress, EgressError, EgressOptions};
-use super::read_file::{ReadFile, ReadsDocuments, Root, RootError};
-use super::weather::{GetWeather, OPENWEATHER};
-use super::web_search::{TAVILY, WebSearch};
-use super::wikipedia::{SearchWikipedia, WIKIPEDIA_EN, WIKIPEDIA_KO};
-use super::{Secret, Tool, python};
-use crate::memory::{Memories, memory_tools};
+use super::read_file::{DocumentTextReader, ReadFile, ReadableRoot, ReadableRootError};
+use super::weather::{GetWeather, OPENWEATHER_URL};
+use super::web_search::{TAVILY_URL, WebSearch};
+use super::wikipedia::{SearchWikipedia, WIKIPEDIA_EN_URL, WIKIPEDIA_KO_URL};
+use super::{Tool, ToolSecret, python};
+use crate::memory::{MemoryStore, memory_tools};
 
 /// What the tools are made of. The default is what works without any setting.
 #[derive(Clone)]
-pub struct Builtin {
+pub struct BuiltinToolsConfig {
     /// What may be reached, and how.
     pub egress: EgressOptions,
     /// The key of OpenWeather; without it the weather says how to get one.
-    pub openweather_key: Option<Secret>,
+    pub openweather_key: Option<ToolSecret>,
     /// The key of Tavily; without it web search says how to get one.
-    pub tavily_key: Option<Secret>,
+    pub tavily_key: Option<ToolSecret>,
     /// Where OpenWeather is.
     pub openweather: String,
     /// Where Tavily is.
@@ -31,47 +31,47 @@ pub struct Builtin {
     /// Where the Korean and the English Wikipedia are.
     pub wikipedia: [String; 2],
     /// The time zone that is meant when none is named.
-    pub home: String,
+    pub home_timezone: String,
     /// The directories that `read_file` reads.
-    pub roots: Vec<Root>,
+    pub roots: Vec<ReadableRoot>,
     /// What no root may hold: the database, the settings, the keys.
     pub forbidden: Vec<PathBuf>,
     /// What signs the variables that `python_repl` keeps through a thread; without it there is no `python_repl`.
-    pub python: Option<python::Key>,
+    pub python: Option<python::SessionSigningKey>,
     /// Who reads documents that are not plain text.
-    pub documents: Option<Arc<dyn ReadsDocuments>>,
+    pub documents: Option<Arc<dyn DocumentTextReader>>,
     /// Where facts are kept; without it there are no tools for them.
-    pub memories: Option<Arc<dyn Memories>>,
+    pub memories: Option<Arc<dyn MemoryStore>>,
     /// Whose memory it is within a tenant.
     pub memory_space: String,
 }
 
-impl Default for Builtin {
+impl Default for BuiltinToolsConfig {
     fn default() -> Self {
         Self {
             egress: EgressOptions::default(),
             openweather_key: None,
             tavily_key: None,
-            openweather: OPENWEATHER.into(),
-            tavily: TAVILY.into(),
-            wikipedia: [WIKIPEDIA_KO.into(), WIKIPEDIA_EN.into()],
-            home: "Asia/Seoul".into(),
+            openweather: OPENWEATHER_URL.into(),
+            tavily: TAVILY_URL.into(),
+            wikipedia: [WIKIPEDIA_KO_URL.into(), WIKIPEDIA_EN_URL.into()],
+            home_timezone: "Asia/Seoul".into(),
             roots: Vec::new(),
             forbidden: Vec::new(),
             python: None,
             documents: None,
             memories: None,
-            memory_space: crate::memory::SPACE.into(),
+            memory_space: crate::memory::DEFAULT_SPACE.into(),
         }
     }
 }
 
 /// Why the tools cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub enum BuiltinError {
+pub enum BuiltinToolsError {
     /// Correct the roots of `read_file`.
     #[error("`read_file` cannot be offered")]
-    Roots(#[from] RootError),
+    Roots(#[from] ReadableRootError),
     /// Correct the address.
     #[error("`{0}` is not an address of a service")]
     BadUrl(String),
@@ -81,20 +81,20 @@ pub enum BuiltinError {
 }
 
 /// The tools that come with the program, in the order of their names in the documentation.
-pub fn builtin(config: Builtin) -> Result<Vec<Arc<dyn Tool>>, BuiltinError> {
-    let url = |text: &str| Url::parse(text).map_err(|_| BuiltinError::BadUrl(text.to_owned()));
+pub fn builtin_tools(config: BuiltinToolsConfig) -> Result<Vec<Arc<dyn Tool>>, BuiltinToolsError> {
+    let url = |text: &str| Url::parse(text).map_err(|_| BuiltinToolsError::BadUrl(text.to_owned()));
     let egress = Arc::new(Egress::new(config.egress)?);
     let [ko, en] = &config.wikipedia;
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(Calculator::new()),
-        Arc::new(GetCurrentDatetime::new(config.home)),
+        Arc::new(GetCurrentDatetime::new(config.home_timezone)),
         Arc::new(GetWeather::new(egress.clone(), url(&config.openweather)?, config.openweather_key)),
         Arc::new(SearchWikipedia::new(egress.clone(), url(ko)?, url(en)?)),
         Arc::new(WebSearch::new(egress, url(&config.tavily)?, config.tavily_key)),
         Arc::new(ReadFile::new(config.roots, &config.forbidden, config.documents)?),
     ];
     if let Some(key) = config.python {
-        tools.push(Arc::new(python::Python::new(python::Bounds::default(), key)));
+        tools.push(Arc::new(python::PythonTool::new(python::PythonLimits::default(), key)));
     }
     if let Some(memories) = &config.memories {
         tools.extend(memory_tools(memories, &config.memory_space));

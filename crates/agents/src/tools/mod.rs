@@ -5,28 +5,34 @@
 
 mod builtin;
 mod calculator;
-mod clean;
+mod call_decision;
 mod datetime;
-mod decide;
 mod egress;
-mod permit;
 mod read_file;
 mod secret;
+mod text_cleaning;
+mod tool_permit;
 mod toolbox;
 mod weather;
 mod web_search;
 mod wikipedia;
 
-pub use builtin::{Builtin, BuiltinError, builtin};
-pub use calculator::{Answer, Calculator, Trouble, calculate};
-pub use clean::{Cleaned, clean, cut};
+pub use builtin::{BuiltinToolsConfig, BuiltinToolsError, builtin_tools};
+pub use calculator::{Calculator, CalculatorAnswer, CalculatorError, calculate};
+pub use call_decision::{
+    RunExposure, Taint, ToolApproval, ToolCallDecision, ToolCallReason, ToolPolicy, approval_key,
+    decide_tool_call,
+};
 pub use datetime::{GetCurrentDatetime, Holiday, holidays_of_year, is_business_day};
-pub use decide::{Approval, Decision, Policy, Seen, Taint, Why, approval_key, decide};
-pub use egress::{Egress, EgressError, EgressOptions, Fetched, Lookup, Outgoing, SystemLookup, is_public};
-pub use permit::{Ask, Done, Permit};
-pub use read_file::{ReadFile, ReadsDocuments, Root, RootError};
-pub use secret::Secret;
-pub use toolbox::{Admission, MOST_ARGUMENTS, MOST_CALLS, Toolbox, ToolboxError};
+pub use egress::{
+    Egress, EgressError, EgressOptions, EgressRequest, EgressResponse, HostLookup, SystemHostLookup,
+    is_public,
+};
+pub use read_file::{DocumentTextReader, ReadFile, ReadableRoot, ReadableRootError};
+pub use secret::ToolSecret;
+pub use text_cleaning::{CleanedText, strip_invisible, truncate_with_note};
+pub use tool_permit::{ApprovalRequest, CompletedToolCall, ToolPermit};
+pub use toolbox::{MAX_ARGUMENT_BYTES, MAX_CALLS_PER_REPLY, ToolAdmission, Toolbox, ToolboxError};
 pub use weather::GetWeather;
 pub use web_search::WebSearch;
 pub use wikipedia::SearchWikipedia;
@@ -36,7 +42,7 @@ pub mod python;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
+use doran_llm::{TextOrigin, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,15 +54,15 @@ use serde_json::Value;
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
     /// What it is.
-    fn about(&self) -> &About;
+    fn info(&self) -> &ToolInfo;
 
     /// Does it.
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError>;
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError>;
 }
 
 /// What a tool is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct About {
+pub struct ToolInfo {
     /// Its name, what it does in English (for models), and the schema of its arguments.
     pub spec: ToolSpec,
     /// What it does, for people, in Korean.
@@ -64,11 +70,11 @@ pub struct About {
     /// The same in English.
     pub en: String,
     /// What a repeated call does.
-    pub class: Class,
+    pub class: ToolSideEffect,
     /// Whether it reaches out of the house: what it is told may be seen by others.
     pub outward: bool,
     /// Where its words come from.
-    pub origin: Origin,
+    pub origin: TextOrigin,
     /// The longest a call may take.
     pub time: Duration,
     /// The most bytes of its output that go on to the model.
@@ -78,7 +84,7 @@ pub struct About {
 /// What a repeated call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum ToolSideEffect {
     /// Nothing in the world changes.
     ReadOnly,
     /// The same as one call, with the same key.
@@ -89,7 +95,7 @@ pub enum Class {
 
 /// Who calls, and with what.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
+pub struct ToolCallContext<'a> {
     /// Whose call it is.
     pub tenant: &'a str,
     /// The thread it belongs to.
@@ -97,7 +103,7 @@ pub struct Call<'a> {
     /// The same for every attempt of this call, different for every other.
     pub key: &'a str,
     /// The language of the person, for words that are shown.
-    pub language: Language,
+    pub language: UserLanguage,
     /// What the same tool handed back the last time in this thread.
     pub session: Option<&'a str>,
     /// The time of the call, in milliseconds since 1970.
@@ -107,7 +113,7 @@ pub struct Call<'a> {
 /// A language of the people who use the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Language {
+pub enum UserLanguage {
     /// Korean.
     #[default]
     Ko,
@@ -115,7 +121,7 @@ pub enum Language {
     En,
 }
 
-impl Language {
+impl UserLanguage {
     /// The words in this language.
     pub fn pick<T>(self, ko: T, en: T) -> T {
         match self {
@@ -127,7 +133,7 @@ impl Language {
 
 /// What a call gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Output {
+pub struct ToolOutput {
     /// For the model to read.
     pub text: String,
     /// For programs: hits, articles, numbers. Not sent to the model.
@@ -138,7 +144,7 @@ pub struct Output {
     pub session: Option<String>,
 }
 
-impl Output {
+impl ToolOutput {
     /// Just words.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }

@@ -2,9 +2,9 @@
 
 /// A key that is sent to those it is meant for and printed nowhere.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct ToolSecret(String);
 
-impl Secret {
+impl ToolSecret {
     /// The key `text`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -16,7 +16,7 @@ impl Secret {
     }
 }
 
-impl std::fmt::Debug for Secret {
+impl std::fmt::Debug for ToolSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("***")
     }

@@ -11,32 +11,34 @@ use doran_llm::{ToolCall, ToolResult, ToolSpec};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use super::clean::{clean, cut};
-use super::decide::{Approval, Decision, Policy, Seen, Why, approval_key, decide};
-use super::permit::{Ask, Permit, refusal};
-use super::{About, Language, Tool, ToolError};
+use super::call_decision::{
+    RunExposure, ToolApproval, ToolCallDecision, ToolCallReason, ToolPolicy, approval_key, decide_tool_call,
+};
+use super::text_cleaning::{strip_invisible, truncate_with_note};
+use super::tool_permit::{ApprovalRequest, ToolPermit, refusal_result};
+use super::{Tool, ToolError, ToolInfo, UserLanguage};
 
 /// The most bytes of arguments that are looked at.
-pub const MOST_ARGUMENTS: usize = 64 * 1024;
+pub const MAX_ARGUMENT_BYTES: usize = 64 * 1024;
 /// The most calls of one reply that are made.
-pub const MOST_CALLS: usize = 16;
+pub const MAX_CALLS_PER_REPLY: usize = 16;
 /// The most problems with arguments that are told at once, and the most bytes of each.
-const MOST_PROBLEMS: usize = 5;
-const MOST_PROBLEM: usize = 300;
+const MAX_SCHEMA_PROBLEMS: usize = 5;
+const MAX_SCHEMA_PROBLEM_BYTES: usize = 300;
 
 /// The tools an agent may use, each with its policy.
 #[derive(Clone, Default)]
 pub struct Toolbox {
-    tools: BTreeMap<String, Entry>,
+    tools: BTreeMap<String, ToolboxEntry>,
     /// Servers whose tools may be in it, now or at another time.
     servers: BTreeSet<String>,
 }
 
 #[derive(Clone)]
-struct Entry {
+struct ToolboxEntry {
     tool: Arc<dyn Tool>,
-    policy: Policy,
-    fits: Arc<Validator>,
+    policy: ToolPolicy,
+    arguments_validator: Arc<Validator>,
 }
 
 /// Why a tool cannot be used.
@@ -44,7 +46,7 @@ struct Entry {
 pub enum ToolboxError {
     /// Give one of them another name.
     #[error("there are two tools named `{0}`")]
-    TwoOfOneName(String),
+    DuplicateName(String),
     /// Correct its name: ASCII letters, digits, `_` and `-`, at most 64.
     #[error("`{0}` cannot be the name of a tool")]
     BadName(String),
@@ -60,11 +62,11 @@ pub enum ToolboxError {
 
 /// What became of a call that was asked for.
 #[derive(Debug)]
-pub enum Admission {
+pub enum ToolAdmission {
     /// It may be run.
-    Run(Permit),
+    Run(ToolPermit),
     /// A person is to be asked first.
-    Ask(Ask),
+    Ask(ApprovalRequest),
     /// It is not made; this is what the model is told.
     Refuse(ToolResult),
 }
@@ -76,24 +78,27 @@ impl Toolbox {
     }
 
     /// These tools, all allowed.
-    pub fn of(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolboxError> {
+    pub fn with_tools(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolboxError> {
         let mut toolbox = Self::new();
         for tool in tools {
-            toolbox.add(tool, Policy::Allow)?;
+            toolbox.add(tool, ToolPolicy::Allow)?;
         }
         Ok(toolbox)
     }
 
     /// Puts a tool in.
-    pub fn add(&mut self, tool: Arc<dyn Tool>, policy: Policy) -> Result<(), ToolboxError> {
-        let spec = &tool.about().spec;
+    pub fn add(&mut self, tool: Arc<dyn Tool>, policy: ToolPolicy) -> Result<(), ToolboxError> {
+        let spec = &tool.info().spec;
         let name = spec.name.clone();
         let fits_name = |one: char| one.is_ascii_alphanumeric() || one == '_' || one == '-';
         if name.is_empty() || name.len() > 64 || !name.chars().all(fits_name) {
-            return Err(ToolboxError::BadName(cut(clean(&name).text, MOST_PROBLEM)));
+            return Err(ToolboxError::BadName(truncate_with_note(
+                strip_invisible(&name).text,
+                MAX_SCHEMA_PROBLEM_BYTES,
+            )));
         }
         if self.tools.contains_key(&name) {
-            return Err(ToolboxError::TwoOfOneName(name));
+            return Err(ToolboxError::DuplicateName(name));
         }
         // Schemas also come from MCP servers: patterns must not be able to run for ever.
         let fits = jsonschema::options()
@@ -101,38 +106,38 @@ impl Toolbox {
             .build(&spec.parameters)
             .map_err(|error| ToolboxError::BadSchema {
                 name: name.clone(),
-                reason: cut(error.to_string(), MOST_PROBLEM),
+                reason: truncate_with_note(error.to_string(), MAX_SCHEMA_PROBLEM_BYTES),
             })?;
-        self.tools.insert(name, Entry { tool, policy, fits: Arc::new(fits) });
+        self.tools.insert(name, ToolboxEntry { tool, policy, arguments_validator: Arc::new(fits) });
         Ok(())
     }
 
     /// Sets the policy of a tool; false if there is no such tool.
-    pub fn set_policy(&mut self, name: &str, policy: Policy) -> bool {
+    pub fn set_policy(&mut self, name: &str, policy: ToolPolicy) -> bool {
         self.tools.get_mut(name).map(|entry| entry.policy = policy).is_some()
     }
 
     /// Only the tools with these names.
-    pub fn only(&self, names: &[&str]) -> Self {
+    pub fn restricted_to(&self, names: &[&str]) -> Self {
         let kept = self.tools.iter().filter(|(name, _)| names.contains(&name.as_str()));
         let tools = kept.map(|(name, entry)| (name.clone(), entry.clone())).collect();
         Self { tools, servers: self.servers.clone() }
     }
 
     /// Makes it know a server. Its tools, `SERVER__TOOL`, may be named while they are not there.
-    pub fn know_server(&mut self, name: impl Into<String>) {
+    pub fn register_server(&mut self, name: impl Into<String>) {
         self.servers.insert(name.into());
     }
 
     /// Whether this is a tool of a server it knows, and not there: the server may not have answered today.
-    pub fn is_away(&self, name: &str) -> bool {
+    pub fn is_of_absent_server(&self, name: &str) -> bool {
         !self.tools.contains_key(name)
             && name.split_once("__").is_some_and(|(server, _)| self.servers.contains(server))
     }
 
     /// These tools and those of another box; of two with one name, these.
     #[must_use]
-    pub(crate) fn and(mut self, more: &Self) -> Self {
+    pub(crate) fn merged_with(mut self, more: &Self) -> Self {
         for (name, entry) in &more.tools {
             self.tools.entry(name.clone()).or_insert_with(|| entry.clone());
         }
@@ -145,37 +150,46 @@ impl Toolbox {
     }
 
     /// Every tool and its policy, by name.
-    pub fn list(&self) -> impl Iterator<Item = (&About, Policy)> {
-        self.tools.values().map(|entry| (entry.tool.about(), entry.policy))
+    pub fn list(&self) -> impl Iterator<Item = (&ToolInfo, ToolPolicy)> {
+        self.tools.values().map(|entry| (entry.tool.info(), entry.policy))
     }
 
     /// What a model is told about the tools; those that are denied are not offered.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.list()
-            .filter(|(_, policy)| *policy != Policy::Deny)
+            .filter(|(_, policy)| *policy != ToolPolicy::Deny)
             .map(|(about, _)| about.spec.clone())
             .collect()
     }
 
     /// Whether `arguments` fit the tool's schema; otherwise what is wrong, for the model to read.
-    pub fn check(&self, name: &str, arguments: &Value, language: Language) -> Result<(), ToolError> {
+    pub fn check_arguments(
+        &self,
+        name: &str,
+        arguments: &Value,
+        language: UserLanguage,
+    ) -> Result<(), ToolError> {
         let Some(entry) = self.tools.get(name) else {
             let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
-            let (asked, names) = (cut(clean(name).text, 100), names.join(", "));
+            let (asked, names) = (truncate_with_note(strip_invisible(name).text, 100), names.join(", "));
             return Err(ToolError::BadArguments(language.pick(
                 format!("`{asked}`(이)라는 도구는 없습니다. 쓸 수 있는 도구: {names}"),
                 format!("there is no tool `{asked}`; there are: {names}"),
             )));
         };
         let bytes = arguments.to_string().len();
-        if bytes > MOST_ARGUMENTS {
+        if bytes > MAX_ARGUMENT_BYTES {
             return Err(ToolError::BadArguments(language.pick(
-                format!("인자가 너무 깁니다: {bytes}바이트 (최대 {MOST_ARGUMENTS})"),
-                format!("the arguments are too long: {bytes} bytes (at most {MOST_ARGUMENTS})"),
+                format!("인자가 너무 깁니다: {bytes}바이트 (최대 {MAX_ARGUMENT_BYTES})"),
+                format!("the arguments are too long: {bytes} bytes (at most {MAX_ARGUMENT_BYTES})"),
             )));
         }
-        let problems: Vec<String> =
-            entry.fits.iter_errors(arguments).take(MOST_PROBLEMS).map(|error| problem(&error)).collect();
+        let problems: Vec<String> = entry
+            .arguments_validator
+            .iter_errors(arguments)
+            .take(MAX_SCHEMA_PROBLEMS)
+            .map(|error| schema_problem(&error))
+            .collect();
         if problems.is_empty() {
             return Ok(());
         }
@@ -190,25 +204,27 @@ impl Toolbox {
     pub fn admit(
         &self,
         call: &ToolCall,
-        seen: &Seen,
-        approval: Option<&Approval>,
-        language: Language,
-    ) -> Admission {
-        if let Err(error) = self.check(&call.name, &call.arguments, language) {
-            return Admission::Refuse(refusal(call, &error));
+        seen: &RunExposure,
+        approval: Option<&ToolApproval>,
+        language: UserLanguage,
+    ) -> ToolAdmission {
+        if let Err(error) = self.check_arguments(&call.name, &call.arguments, language) {
+            return ToolAdmission::Refuse(refusal_result(call, &error));
         }
         let Some(entry) = self.tools.get(&call.name) else {
-            return Admission::Refuse(refusal(call, &ToolError::BadArguments(call.name.clone())));
+            return ToolAdmission::Refuse(refusal_result(call, &ToolError::BadArguments(call.name.clone())));
         };
-        let about = entry.tool.about();
+        let about = entry.tool.info();
         let approval = approval.filter(|one| one.call == call.id);
-        match decide(entry.policy, about, &call.arguments, seen, approval) {
-            Decision::Run => Admission::Run(Permit::new(call, entry.tool.clone())),
-            Decision::Ask(why) => {
-                Admission::Ask(Ask { call: call.clone(), why, key: approval_key(about, &call.arguments) })
-            }
-            Decision::Deny(why) => {
-                Admission::Refuse(refusal(call, &ToolError::Denied(denial(why, language))))
+        match decide_tool_call(entry.policy, about, &call.arguments, seen, approval) {
+            ToolCallDecision::Run => ToolAdmission::Run(ToolPermit::new(call, entry.tool.clone())),
+            ToolCallDecision::Ask(why) => ToolAdmission::Ask(ApprovalRequest {
+                call: call.clone(),
+                why,
+                key: approval_key(about, &call.arguments),
+            }),
+            ToolCallDecision::Deny(why) => {
+                ToolAdmission::Refuse(refusal_result(call, &ToolError::Denied(denial_message(why, language))))
             }
         }
     }
@@ -218,17 +234,18 @@ impl Toolbox {
     pub fn admit_all(
         &self,
         calls: &[ToolCall],
-        seen: &Seen,
-        approvals: &[Approval],
-        language: Language,
-    ) -> Vec<Admission> {
+        seen: &RunExposure,
+        approvals: &[ToolApproval],
+        language: UserLanguage,
+    ) -> Vec<ToolAdmission> {
         let mut ids = BTreeSet::new();
         let admit = |(place, call): (usize, &ToolCall)| {
-            let refuse = |words: String| Admission::Refuse(refusal(call, &ToolError::Denied(words)));
-            if place >= MOST_CALLS {
+            let refuse =
+                |words: String| ToolAdmission::Refuse(refusal_result(call, &ToolError::Denied(words)));
+            if place >= MAX_CALLS_PER_REPLY {
                 return refuse(language.pick(
-                    format!("한 번에 부를 수 있는 도구는 {MOST_CALLS}개까지입니다"),
-                    format!("at most {MOST_CALLS} tools can be called at once"),
+                    format!("한 번에 부를 수 있는 도구는 {MAX_CALLS_PER_REPLY}개까지입니다"),
+                    format!("at most {MAX_CALLS_PER_REPLY} tools can be called at once"),
                 ));
             }
             if !ids.insert(call.id.clone()) {
@@ -250,19 +267,24 @@ impl std::fmt::Debug for Toolbox {
     }
 }
 
-fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+fn schema_problem(error: &jsonschema::ValidationError<'_>) -> String {
     let place = error.instance_path().to_string();
     let place = if place.is_empty() { "/".to_owned() } else { place };
-    cut(clean(&format!("{place}: {}", error.masked_with("it"))).text, MOST_PROBLEM)
+    truncate_with_note(
+        strip_invisible(&format!("{place}: {}", error.masked_with("it"))).text,
+        MAX_SCHEMA_PROBLEM_BYTES,
+    )
 }
 
-fn denial(why: Why, language: Language) -> String {
+fn denial_message(why: ToolCallReason, language: UserLanguage) -> String {
     match why {
-        Why::Policy => {
+        ToolCallReason::Policy => {
             language.pick("이 도구는 쓸 수 없게 설정되어 있습니다", "this tool is switched off by its policy")
         }
-        Why::Refused => language.pick("사용자가 이 호출을 거절했습니다", "the person refused this call"),
-        Why::Injection => language.pick(
+        ToolCallReason::Refused => {
+            language.pick("사용자가 이 호출을 거절했습니다", "the person refused this call")
+        }
+        ToolCallReason::Injection => language.pick(
             "밖에서 온 글을 읽은 대화라 할 수 없습니다",
             "not in a conversation that has read text from outside",
         ),

@@ -4,35 +4,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
+use doran_llm::{TextOrigin, ToolSpec};
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::egress::{Egress, EgressError, Outgoing};
-use super::{About, Call, Class, Language, Output, Secret, Tool, ToolError};
+use super::egress::{Egress, EgressError, EgressRequest};
+use super::{
+    Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect, UserLanguage,
+};
 
 /// Where OpenWeather is.
-pub const OPENWEATHER: &str = "https://api.openweathermap.org";
-const WHO: &str = "OpenWeather";
+pub const OPENWEATHER_URL: &str = "https://api.openweathermap.org";
+const SERVICE_NAME: &str = "OpenWeather";
 
 /// The tool.
 #[derive(Debug)]
 pub struct GetWeather {
-    about: About,
+    info: ToolInfo,
     egress: Arc<Egress>,
     base: Url,
-    key: Option<Secret>,
+    key: Option<ToolSecret>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Arguments {
+struct WeatherArguments {
     city: String,
 }
 
 /// One answer of `/geo/1.0/direct`.
 #[derive(Debug, Deserialize)]
-struct Place {
+struct GeocodedPlace {
     name: String,
     #[serde(default)]
     local_names: std::collections::BTreeMap<String, String>,
@@ -44,55 +46,55 @@ struct Place {
 
 /// The answer of `/data/2.5/weather`, as far as it is told on.
 #[derive(Debug, Deserialize)]
-struct Weather {
-    weather: Vec<Sky>,
-    main: Air,
+struct CurrentWeather {
+    weather: Vec<WeatherCondition>,
+    main: WeatherMeasurements,
     #[serde(default)]
-    wind: Wind,
+    wind: WeatherWind,
     #[serde(default)]
-    clouds: Clouds,
+    clouds: WeatherClouds,
     #[serde(default)]
-    rain: Fall,
+    rain: WeatherPrecipitation,
     #[serde(default)]
-    snow: Fall,
+    snow: WeatherPrecipitation,
     dt: i64,
     #[serde(default)]
     timezone: i32,
 }
 
 #[derive(Debug, Deserialize)]
-struct Sky {
+struct WeatherCondition {
     description: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Air {
+struct WeatherMeasurements {
     temp: f64,
     feels_like: f64,
     humidity: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Wind {
+struct WeatherWind {
     #[serde(default)]
     speed: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Clouds {
+struct WeatherClouds {
     #[serde(default)]
     all: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Fall {
+struct WeatherPrecipitation {
     #[serde(rename = "1h", default)]
     hour: f64,
 }
 
 impl GetWeather {
     /// One that asks OpenWeather at `base` with `key`.
-    pub fn new(egress: Arc<Egress>, base: Url, key: Option<Secret>) -> Self {
+    pub fn new(egress: Arc<Egress>, base: Url, key: Option<ToolSecret>) -> Self {
         let description = "Tells the current weather of a city: temperature, humidity, wind, rain. Use it for questions about the \
             weather now.";
         let parameters = json!({
@@ -101,40 +103,40 @@ impl GetWeather {
             "required": ["city"],
             "additionalProperties": false,
         });
-        let about = About {
+        let about = ToolInfo {
             spec: ToolSpec { name: "get_weather".into(), description: description.into(), parameters },
             ko: "도시의 지금 날씨를 알려 줍니다 (OpenWeather).".into(),
             en: "Tells the weather of a city now (OpenWeather).".into(),
-            class: Class::ReadOnly,
+            class: ToolSideEffect::ReadOnly,
             outward: true,
-            origin: Origin::Web,
+            origin: TextOrigin::Web,
             time: Duration::from_secs(20),
             most_output: 4 * 1024,
         };
-        Self { about, egress, base, key }
+        Self { info: about, egress, base, key }
     }
 
-    async fn ask<T: serde::de::DeserializeOwned>(
+    async fn fetch_service<T: serde::de::DeserializeOwned>(
         &self,
         path: &str,
         query: &[(&str, &str)],
     ) -> Result<T, EgressError> {
         let mut url = self.base.join(path).map_err(|_| EgressError::Blocked("not a URL"))?;
-        let key = self.key.as_ref().map(Secret::reveal).unwrap_or_default();
+        let key = self.key.as_ref().map(ToolSecret::reveal).unwrap_or_default();
         url.query_pairs_mut().extend_pairs(query).append_pair("appid", key);
-        let answer = self.egress.fetch_json(&Outgoing::get(url)).await?;
+        let answer = self.egress.fetch_json(&EgressRequest::get(url)).await?;
         serde_json::from_value(answer).map_err(|_| EgressError::Unreadable("not of the documented shape"))
     }
 }
 
 #[async_trait]
 impl Tool for GetWeather {
-    fn about(&self) -> &About {
-        &self.about
+    fn info(&self) -> &ToolInfo {
+        &self.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
-        let Arguments { city } =
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
+        let WeatherArguments { city } =
             serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))?;
         if self.key.is_none() {
             return Err(ToolError::NotConfigured(call.language.pick(
@@ -142,9 +144,11 @@ impl Tool for GetWeather {
                 "the weather needs an OpenWeather key: get one at https://openweathermap.org/api and set it as OPENWEATHER_API_KEY".into(),
             )));
         }
-        let told = |error: EgressError| error.told(WHO, call.language);
-        let places: Vec<Place> =
-            self.ask("/geo/1.0/direct", &[("q", city.trim()), ("limit", "1")]).await.map_err(told)?;
+        let told = |error: EgressError| error.to_tool_error(SERVICE_NAME, call.language);
+        let places: Vec<GeocodedPlace> = self
+            .fetch_service("/geo/1.0/direct", &[("q", city.trim()), ("limit", "1")])
+            .await
+            .map_err(told)?;
         let Some(place) = places.into_iter().next() else {
             let shown: String = city.chars().take(60).collect();
             return Err(ToolError::BadArguments(call.language.pick(
@@ -157,18 +161,18 @@ impl Tool for GetWeather {
         let language = call.language.pick("kr", "en");
         let (lat, lon) = (place.lat.to_string(), place.lon.to_string());
         let query = [("lat", lat.as_str()), ("lon", lon.as_str()), ("units", "metric"), ("lang", language)];
-        let weather: Weather = self.ask("/data/2.5/weather", &query).await.map_err(told)?;
-        Ok(report(&place, &weather, call.language))
+        let weather: CurrentWeather = self.fetch_service("/data/2.5/weather", &query).await.map_err(told)?;
+        Ok(weather_output(&place, &weather, call.language))
     }
 }
 
-fn report(place: &Place, weather: &Weather, language: Language) -> Output {
+fn weather_output(place: &GeocodedPlace, weather: &CurrentWeather, language: UserLanguage) -> ToolOutput {
     let local = place.local_names.get(language.pick("ko", "en")).unwrap_or(&place.name);
     let country = &place.country;
     let sky: Vec<&str> = weather.weather.iter().map(|sky| sky.description.as_str()).collect();
     let sky = sky.join(", ");
-    let at = at(weather.dt, weather.timezone);
-    let Air { temp, feels_like, humidity } = weather.main;
+    let at = local_time(weather.dt, weather.timezone);
+    let WeatherMeasurements { temp, feels_like, humidity } = weather.main;
     let (wind, clouds) = (weather.wind.speed, weather.clouds.all);
     let mut text = language.pick(
         format!("{local}({country}) {at} 현재: {sky}, 기온 {temp}°C(체감 {feels_like}°C), 습도 {humidity}%, 바람 {wind}m/s, 구름 {clouds}%"),
@@ -184,11 +188,11 @@ fn report(place: &Place, weather: &Weather, language: Language) -> Output {
         "city": place.name, "country": country, "lat": place.lat, "lon": place.lon, "temperature": temp,
         "feels_like": feels_like, "humidity": humidity, "wind": wind, "clouds": clouds, "at": weather.dt,
     });
-    Output { text, data, session: None }
+    ToolOutput { text, data, session: None }
 }
 
 /// The time of the report where the place is.
-fn at(seconds: i64, offset: i32) -> String {
+fn local_time(seconds: i64, offset: i32) -> String {
     let local = jiff::Timestamp::from_second(seconds.saturating_add(i64::from(offset)));
     local.map_or_else(|_| "?".into(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }

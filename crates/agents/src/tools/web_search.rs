@@ -4,44 +4,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
+use doran_llm::{TextOrigin, ToolSpec};
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::clean::cut;
-use super::egress::{Egress, EgressError, Outgoing};
-use super::{About, Call, Class, Output, Secret, Tool, ToolError};
+use super::egress::{Egress, EgressError, EgressRequest};
+use super::text_cleaning::truncate_with_note;
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSecret, ToolSideEffect};
 
 /// Where Tavily is.
-pub const TAVILY: &str = "https://api.tavily.com";
-const WHO: &str = "Tavily";
+pub const TAVILY_URL: &str = "https://api.tavily.com";
+const SERVICE_NAME: &str = "Tavily";
 /// How much of a page is shown.
-const MOST_CONTENT: usize = 2500;
+const MAX_CONTENT_BYTES: usize = 2500;
 
 /// The tool.
 #[derive(Debug)]
 pub struct WebSearch {
-    about: About,
+    info: ToolInfo,
     egress: Arc<Egress>,
     base: Url,
-    key: Option<Secret>,
+    key: Option<ToolSecret>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Arguments {
+struct WebSearchArguments {
     query: String,
     #[serde(default)]
     max_results: Option<u8>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
-    results: Vec<Found>,
+struct TavilyResponse {
+    results: Vec<TavilyResult>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Found {
+struct TavilyResult {
     title: String,
     url: String,
     #[serde(default)]
@@ -52,7 +52,7 @@ struct Found {
 
 impl WebSearch {
     /// One that asks Tavily at `base` with `key`.
-    pub fn new(egress: Arc<Egress>, base: Url, key: Option<Secret>) -> Self {
+    pub fn new(egress: Arc<Egress>, base: Url, key: Option<ToolSecret>) -> Self {
         let description = "Searches the web and gives titles, addresses and contents of the best pages. Use it for news and for what \
             may have changed recently.";
         let parameters = json!({
@@ -64,28 +64,28 @@ impl WebSearch {
             "required": ["query"],
             "additionalProperties": false,
         });
-        let about = About {
+        let about = ToolInfo {
             spec: ToolSpec { name: "web_search".into(), description: description.into(), parameters },
             ko: "웹을 검색합니다 (Tavily).".into(),
             en: "Searches the web (Tavily).".into(),
-            class: Class::ReadOnly,
+            class: ToolSideEffect::ReadOnly,
             outward: true,
-            origin: Origin::Web,
+            origin: TextOrigin::Web,
             time: Duration::from_secs(20),
             most_output: 24 * 1024,
         };
-        Self { about, egress, base, key }
+        Self { info: about, egress, base, key }
     }
 }
 
 #[async_trait]
 impl Tool for WebSearch {
-    fn about(&self) -> &About {
-        &self.about
+    fn info(&self) -> &ToolInfo {
+        &self.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
-        let Arguments { query, max_results } =
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
+        let WebSearchArguments { query, max_results } =
             serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))?;
         let Some(key) = &self.key else {
             return Err(ToolError::NotConfigured(call.language.pick(
@@ -98,18 +98,18 @@ impl Tool for WebSearch {
             "query": query.trim(), "max_results": most, "search_depth": "basic", "topic": "general",
             "include_answer": false, "include_images": false, "include_raw_content": false,
         });
-        let told = |error: EgressError| error.told(WHO, call.language);
+        let told = |error: EgressError| error.to_tool_error(SERVICE_NAME, call.language);
         let url = self.base.join("/search").map_err(|_| told(EgressError::Blocked("not a URL")))?;
-        let request = Outgoing { url, body: Some(body), bearer: Some(key.clone()) };
+        let request = EgressRequest { url, body: Some(body), bearer: Some(key.clone()) };
         let answer = self.egress.fetch_json(&request).await.map_err(told)?;
-        let answer: Answer = serde_json::from_value(answer)
+        let answer: TavilyResponse = serde_json::from_value(answer)
             .map_err(|_| told(EgressError::Unreadable("not of the documented shape")))?;
         if answer.results.is_empty() {
-            return Ok(Output::text(call.language.pick("찾은 것이 없습니다", "nothing was found")));
+            return Ok(ToolOutput::text(call.language.pick("찾은 것이 없습니다", "nothing was found")));
         }
-        let page = |(number, found): (usize, Found)| {
-            let content = cut(found.content.trim().to_owned(), MOST_CONTENT);
-            let (title, url) = (cut(found.title, 300), cut(found.url, 1000));
+        let page = |(number, found): (usize, TavilyResult)| {
+            let content = truncate_with_note(found.content.trim().to_owned(), MAX_CONTENT_BYTES);
+            let (title, url) = (truncate_with_note(found.title, 300), truncate_with_note(found.url, 1000));
             (
                 format!("[{}] {title}\n{url}\n{content}", number + 1),
                 json!({ "title": title, "url": url, "score": found.score }),
@@ -117,6 +117,6 @@ impl Tool for WebSearch {
         };
         let found = answer.results.into_iter().take(usize::from(most)).enumerate();
         let (texts, data): (Vec<String>, Vec<Value>) = found.map(page).unzip();
-        Ok(Output { text: texts.join("\n\n"), data: json!({ "results": data }), session: None })
+        Ok(ToolOutput { text: texts.join("\n\n"), data: json!({ "results": data }), session: None })
     }
 }

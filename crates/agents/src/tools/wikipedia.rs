@@ -4,53 +4,53 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
+use doran_llm::{TextOrigin, ToolSpec};
 use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::clean::cut;
-use super::egress::{Egress, EgressError, Outgoing};
-use super::{About, Call, Class, Language, Output, Tool, ToolError};
+use super::egress::{Egress, EgressError, EgressRequest};
+use super::text_cleaning::truncate_with_note;
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
 
 /// Where the Korean Wikipedia is.
-pub const WIKIPEDIA_KO: &str = "https://ko.wikipedia.org";
+pub const WIKIPEDIA_KO_URL: &str = "https://ko.wikipedia.org";
 /// Where the English Wikipedia is.
-pub const WIKIPEDIA_EN: &str = "https://en.wikipedia.org";
+pub const WIKIPEDIA_EN_URL: &str = "https://en.wikipedia.org";
 /// How many articles are shown, and how much of each.
-const MOST_ARTICLES: usize = 3;
-const MOST_EXTRACT: usize = 4000;
+const MAX_ARTICLES: usize = 3;
+const MAX_EXTRACT_BYTES: usize = 4000;
 
 /// The tool.
 #[derive(Debug)]
 pub struct SearchWikipedia {
-    about: About,
+    info: ToolInfo,
     egress: Arc<Egress>,
     ko: Url,
     en: Url,
 }
 
 #[derive(Debug, Deserialize)]
-struct Arguments {
+struct WikipediaArguments {
     query: String,
     #[serde(default)]
-    language: Option<Language>,
+    language: Option<UserLanguage>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct WikipediaResponse {
     #[serde(default)]
-    query: Pages,
+    query: WikipediaPages,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Pages {
+struct WikipediaPages {
     #[serde(default)]
-    pages: Vec<Page>,
+    pages: Vec<WikipediaPage>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Page {
+struct WikipediaPage {
     title: String,
     #[serde(default)]
     index: i64,
@@ -74,22 +74,22 @@ impl SearchWikipedia {
             "required": ["query"],
             "additionalProperties": false,
         });
-        let about = About {
+        let about = ToolInfo {
             spec: ToolSpec { name: "search_wikipedia".into(), description: description.into(), parameters },
             ko: "위키백과를 찾아봅니다. 한국어판 먼저, 없으면 영어판.".into(),
             en: "Searches Wikipedia: the Korean one first, then the English one.".into(),
-            class: Class::ReadOnly,
+            class: ToolSideEffect::ReadOnly,
             outward: true,
-            origin: Origin::Web,
+            origin: TextOrigin::Web,
             time: Duration::from_secs(35),
             most_output: 16 * 1024,
         };
-        Self { about, egress, ko, en }
+        Self { info: about, egress, ko, en }
     }
 
-    async fn search(&self, base: &Url, query: &str) -> Result<Vec<Page>, EgressError> {
+    async fn search(&self, base: &Url, query: &str) -> Result<Vec<WikipediaPage>, EgressError> {
         let mut url = base.join("w/api.php").map_err(|_| EgressError::Blocked("not a URL"))?;
-        let limit = MOST_ARTICLES.to_string();
+        let limit = MAX_ARTICLES.to_string();
         url.query_pairs_mut().extend_pairs([
             ("action", "query"),
             ("format", "json"),
@@ -104,53 +104,53 @@ impl SearchWikipedia {
             ("exlimit", "max"),
             ("inprop", "url"),
         ]);
-        let answer = self.egress.fetch_json(&Outgoing::get(url)).await?;
+        let answer = self.egress.fetch_json(&EgressRequest::get(url)).await?;
         // A fault is told as JSON with status 200.
         if answer.get("error").is_some() {
             return Err(EgressError::Unreadable("Wikipedia reports a fault"));
         }
-        let answer: Answer = serde_json::from_value(answer)
+        let answer: WikipediaResponse = serde_json::from_value(answer)
             .map_err(|_| EgressError::Unreadable("not of the documented shape"))?;
         let mut pages = answer.query.pages;
         pages.retain(|page| !page.extract.trim().is_empty());
         pages.sort_by_key(|page| page.index);
-        pages.truncate(MOST_ARTICLES);
+        pages.truncate(MAX_ARTICLES);
         Ok(pages)
     }
 }
 
 #[async_trait]
 impl Tool for SearchWikipedia {
-    fn about(&self) -> &About {
-        &self.about
+    fn info(&self) -> &ToolInfo {
+        &self.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
-        let Arguments { query, language } =
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
+        let WikipediaArguments { query, language } =
             serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))?;
-        let told = |error: EgressError| error.told("Wikipedia", call.language);
+        let told = |error: EgressError| error.to_tool_error("Wikipedia", call.language);
         let mut pages = Vec::new();
-        if language != Some(Language::En) {
+        if language != Some(UserLanguage::En) {
             pages = self.search(&self.ko, query.trim()).await.map_err(told)?;
         }
-        if pages.is_empty() && language != Some(Language::Ko) {
+        if pages.is_empty() && language != Some(UserLanguage::Ko) {
             pages = self.search(&self.en, query.trim()).await.map_err(told)?;
         }
         if pages.is_empty() {
             let shown: String = query.chars().take(100).collect();
-            return Ok(Output::text(call.language.pick(
+            return Ok(ToolOutput::text(call.language.pick(
                 format!("위키백과에서 `{shown}`에 관한 문서를 찾지 못했습니다"),
                 format!("Wikipedia has no article about `{shown}`"),
             )));
         }
-        let article = |page: Page| {
-            let extract = cut(page.extract.trim().to_owned(), MOST_EXTRACT);
+        let article = |page: WikipediaPage| {
+            let extract = truncate_with_note(page.extract.trim().to_owned(), MAX_EXTRACT_BYTES);
             (
                 format!("# {}\n{}\n{extract}", page.title, page.fullurl),
                 json!({ "title": page.title, "url": page.fullurl }),
             )
         };
         let (texts, data): (Vec<String>, Vec<Value>) = pages.into_iter().map(article).unzip();
-        Ok(Output { text: texts.join("\n\n"), data: json!({ "articles": data }), session: None })
+        Ok(ToolOutput { text: texts.join("\n\n"), data: json!({ "articles": data }), session: None })
     }
 }

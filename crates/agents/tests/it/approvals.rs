@@ -5,26 +5,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use doran_agents::Settings;
-use doran_agents::tools::{Class, Policy, ToolError, Toolbox};
-use doran_engine::log::AskKind;
+use doran_agents::tools::{ToolError, ToolPolicy, ToolSideEffect, Toolbox};
+use doran_engine::log::QuestionKind;
 use doran_engine::store::RamStore;
-use doran_llm::{Script, ScriptedModel};
+use doran_llm::{ScriptedModel, ScriptedReply};
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use crate::stage::{Counter, Stage, parts, stage, thread, told, tools};
+use crate::agent_fixture::{
+    AgentFixture, CountingTool, agent_parts, build_fixture, counting_tools, render_turn, test_thread,
+};
 
-fn asks() -> Settings {
+fn ask_before_order_settings() -> Settings {
     toml::from_str("[agents.assistant.policies]\norder = \"ask\"").expect("settings")
 }
 
-fn agent() -> Script {
-    Script::json(&json!({ "route": "agent", "reason": "주문" }))
+fn route_to_agent() -> ScriptedReply {
+    ScriptedReply::json(&json!({ "route": "agent", "reason": "주문" }))
 }
 
 /// Answers every open question of the thread alike, and waits.
-async fn answer(stage: &Stage, answer: &Value) {
-    let questions = stage.runtime.questions(&thread()).await.expect("questions");
+async fn answer_all_questions(stage: &AgentFixture, answer: &Value) {
+    let questions = stage.runtime.open_questions(&test_thread()).await.expect("questions");
     let run = questions[0].0.clone();
     let answers: BTreeMap<String, Value> =
         questions.into_iter().map(|(_, question)| (question.id, answer.clone())).collect();
@@ -34,18 +36,18 @@ async fn answer(stage: &Stage, answer: &Value) {
 #[tokio::test]
 async fn a_tool_waits_for_a_yes_across_a_restart_and_runs_once() {
     let store = RamStore::new();
-    let used = tools();
+    let used = counting_tools();
     let model = ScriptedModel::new([
-        agent(),
-        Script::call("order", json!({ "what": "커피" }))
+        route_to_agent(),
+        ScriptedReply::call("order", json!({ "what": "커피" }))
             .and_call("calculator", json!({ "expression": "1 + 1" })),
-        Script::text("주문했습니다."),
+        ScriptedReply::text("주문했습니다."),
     ]);
-    let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
-    let first = stage("assistant", &asks(), &parts, Arc::new(store.clone()));
+    let parts = agent_parts(Arc::new(model.clone()), used.toolbox.clone());
+    let first = build_fixture("assistant", &ask_before_order_settings(), &parts, Arc::new(store.clone()));
     let run = first.start("커피 주문해줘").await;
     run.wait().await.expect("a rest");
-    let questions = first.runtime.questions(&thread()).await.expect("questions");
+    let questions = first.runtime.open_questions(&test_thread()).await.expect("questions");
     let mut question = questions[0].1.question.clone();
     assert_eq!(question["approval"].as_str().map(str::len), Some(64), "bound to the exact call");
     question["approval"] = json!("…");
@@ -66,14 +68,14 @@ async fn a_tool_waits_for_a_yes_across_a_restart_and_runs_once() {
     let counts = || (used.order.load(Ordering::SeqCst), used.calculator.load(Ordering::SeqCst));
     assert_eq!(counts(), (0, 0), "nothing of the reply runs before the answer");
     drop(first);
-    let second = stage("assistant", &asks(), &parts, Arc::new(store));
-    answer(&second, &json!({ "approve": true })).await;
+    let second = build_fixture("assistant", &ask_before_order_settings(), &parts, Arc::new(store));
+    answer_all_questions(&second, &json!({ "approve": true })).await;
     assert_eq!(counts(), (1, 1));
     expect![[r#"
         = 주문했습니다.
         models 3 · path router memory agent tools agent · tools order calculator
     "#]]
-    .assert_eq(&told(&second.turn().await));
+    .assert_eq(&render_turn(&second.turn().await));
 }
 
 #[tokio::test]
@@ -81,17 +83,18 @@ async fn of_two_calls_that_are_alike_only_the_one_with_a_yes_is_made() {
     for (answers, expected) in
         [([false, true], 1), ([true, false], 1), ([true, true], 2), ([false, false], 0)]
     {
-        let used = tools();
+        let used = counting_tools();
         let model = ScriptedModel::new([
-            agent(),
-            Script::call("order", json!({ "what": "커피", "to": "a" }))
+            route_to_agent(),
+            ScriptedReply::call("order", json!({ "what": "커피", "to": "a" }))
                 .and_call("order", json!({ "to": "a", "what": "커피" })),
-            Script::text("네."),
+            ScriptedReply::text("네."),
         ]);
-        let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
-        let stage = stage("assistant", &asks(), &parts, Arc::new(RamStore::new()));
+        let parts = agent_parts(Arc::new(model.clone()), used.toolbox.clone());
+        let stage =
+            build_fixture("assistant", &ask_before_order_settings(), &parts, Arc::new(RamStore::new()));
         stage.start("커피 주문해줘").await.wait().await.expect("a rest");
-        let questions = stage.runtime.questions(&thread()).await.expect("questions");
+        let questions = stage.runtime.open_questions(&test_thread()).await.expect("questions");
         assert_eq!(questions.len(), 2, "each has its own question");
         let run = questions[0].0.clone();
         let mut given = BTreeMap::new();
@@ -112,16 +115,17 @@ async fn of_two_calls_that_are_alike_only_the_one_with_a_yes_is_made() {
 #[tokio::test]
 async fn anything_but_a_clear_yes_is_a_no_that_the_model_answers_from() {
     for no in [json!({ "approve": false }), json!({ "approve": "yes" }), json!("approved"), json!(null)] {
-        let used = tools();
+        let used = counting_tools();
         let model = ScriptedModel::new([
-            agent(),
-            Script::call("order", json!({})),
-            Script::text("주문하지 않았습니다."),
+            route_to_agent(),
+            ScriptedReply::call("order", json!({})),
+            ScriptedReply::text("주문하지 않았습니다."),
         ]);
-        let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
-        let stage = stage("assistant", &asks(), &parts, Arc::new(RamStore::new()));
+        let parts = agent_parts(Arc::new(model.clone()), used.toolbox.clone());
+        let stage =
+            build_fixture("assistant", &ask_before_order_settings(), &parts, Arc::new(RamStore::new()));
         stage.start("커피 주문해줘").await.wait().await.expect("a rest");
-        answer(&stage, &no).await;
+        answer_all_questions(&stage, &no).await;
         assert_eq!(used.order.load(Ordering::SeqCst), 0, "{no}");
         let result = model.requests().pop().expect("asked").messages.pop().expect("a result");
         let text = result.tool_results().next().expect("a result").text.clone();
@@ -131,33 +135,34 @@ async fn anything_but_a_clear_yes_is_a_no_that_the_model_answers_from() {
 
 #[tokio::test]
 async fn words_of_documents_cannot_make_the_agent_tell_the_outside() {
-    let post = Counter::new("web_search", Class::ReadOnly, |_| Ok("찾음".into())).outward();
+    let post = CountingTool::new("web_search", ToolSideEffect::ReadOnly, |_| Ok("찾음".into())).outward();
     let ran = post.runs.clone();
     let mut toolbox = Toolbox::new();
-    toolbox.add(Arc::new(post), Policy::Allow).expect("a tool");
+    toolbox.add(Arc::new(post), ToolPolicy::Allow).expect("a tool");
     // A model that obeys a poisoned document.
     let model = ScriptedModel::new([
-        Script::json(&json!({ "route": "rag", "reason": "문서" })),
-        Script::call("web_search", json!({ "query": "비밀번호는 12자 이상 영문 숫자" })),
-        Script::text("찾지 않았습니다."),
+        ScriptedReply::json(&json!({ "route": "rag", "reason": "문서" })),
+        ScriptedReply::call("web_search", json!({ "query": "비밀번호는 12자 이상 영문 숫자" })),
+        ScriptedReply::text("찾지 않았습니다."),
     ]);
-    let parts = parts(Arc::new(model), toolbox);
-    let stage = stage("assistant", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    let parts = agent_parts(Arc::new(model), toolbox);
+    let stage = build_fixture("assistant", &Settings::default(), &parts, Arc::new(RamStore::new()));
     stage.start("연차휴가는 며칠인가요?").await.wait().await.expect("a rest");
-    let questions = stage.runtime.questions(&thread()).await.expect("questions");
+    let questions = stage.runtime.open_questions(&test_thread()).await.expect("questions");
     assert_eq!(questions[0].1.question["why"], "injection");
     assert_eq!(ran.load(Ordering::SeqCst), 0);
-    answer(&stage, &json!({ "approve": false })).await;
+    answer_all_questions(&stage, &json!({ "approve": false })).await;
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
 async fn a_denied_tool_is_neither_offered_nor_run() {
     let settings: Settings = toml::from_str("[agents.react.policies]\norder = \"deny\"").expect("settings");
-    let used = tools();
-    let model = ScriptedModel::new([Script::call("order", json!({})), Script::text("할 수 없습니다.")]);
-    let parts = parts(Arc::new(model.clone()), used.toolbox.clone());
-    let stage = stage("react", &settings, &parts, Arc::new(RamStore::new()));
+    let used = counting_tools();
+    let model =
+        ScriptedModel::new([ScriptedReply::call("order", json!({})), ScriptedReply::text("할 수 없습니다.")]);
+    let parts = agent_parts(Arc::new(model.clone()), used.toolbox.clone());
+    let stage = build_fixture("react", &settings, &parts, Arc::new(RamStore::new()));
     stage.ask("커피 주문해줘").await;
     assert_eq!(used.order.load(Ordering::SeqCst), 0);
     assert!(model.requests()[0].tools.iter().all(|tool| tool.name != "order"));
@@ -165,25 +170,29 @@ async fn a_denied_tool_is_neither_offered_nor_run() {
 
 #[tokio::test]
 async fn what_became_of_a_call_that_was_cut_off_is_asked_with_its_name_and_arguments() {
-    let send = Counter::new("send", Class::Once, |_| Err(ToolError::TimedOut("late".into())));
+    let send = CountingTool::new("send", ToolSideEffect::Once, |_| Err(ToolError::TimedOut("late".into())));
     let sent = send.runs.clone();
     let mut toolbox = Toolbox::new();
-    toolbox.add(Arc::new(send), Policy::Allow).expect("a tool");
-    let model = ScriptedModel::new([Script::call("send", json!({ "to": "a" })), Script::text("보냈습니다.")]);
-    let parts = parts(Arc::new(model.clone()), toolbox);
-    let stage = stage("react", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    toolbox.add(Arc::new(send), ToolPolicy::Allow).expect("a tool");
+    let model = ScriptedModel::new([
+        ScriptedReply::call("send", json!({ "to": "a" })),
+        ScriptedReply::text("보냈습니다."),
+    ]);
+    let parts = agent_parts(Arc::new(model.clone()), toolbox);
+    let stage = build_fixture("react", &Settings::default(), &parts, Arc::new(RamStore::new()));
     stage.start("메일을 보내줘").await.wait().await.expect("a rest");
-    let asked = async || stage.runtime.questions(&thread()).await.expect("questions").pop().expect("one").1;
+    let asked =
+        async || stage.runtime.open_questions(&test_thread()).await.expect("questions").pop().expect("one").1;
     let first = asked().await;
-    assert_eq!(first.kind, AskKind::EffectUnknown);
+    assert_eq!(first.kind, QuestionKind::EffectUnknown);
     let question = &first.question;
     assert_eq!((&question["type"], &question["name"]), (&json!("tool_unknown"), &json!("send")));
     assert_eq!(question["arguments"], json!({ "to": "a" }));
     assert!(question["ko"].as_str().is_some_and(|words| words.contains("두 번 하면 안 되는")), "{question}");
-    answer(&stage, &json!({ "retry": true })).await;
+    answer_all_questions(&stage, &json!({ "retry": true })).await;
     assert_eq!(sent.load(Ordering::SeqCst), 2, "made once more because a person said so");
     assert_ne!(asked().await.id, first.id, "and asked about once more");
-    answer(&stage, &json!({ "result": null })).await;
+    answer_all_questions(&stage, &json!({ "result": null })).await;
     assert_eq!(sent.load(Ordering::SeqCst), 2);
     let results = model.requests().pop().expect("asked").messages.pop().expect("a result");
     assert_eq!(results.tool_results().next().expect("a result").text, "실행되었습니다");

@@ -4,30 +4,35 @@ use std::sync::Arc;
 
 use doran_agents::{Settings, history};
 use doran_engine::store::RamStore;
-use doran_llm::{ChatRequest, ModelError, Part, Purpose, Role, Script, ScriptedModel, ToolChoice};
+use doran_llm::{
+    ChatRequest, MessagePart, ModelError, RequestPurpose, Role, ScriptedModel, ScriptedReply, ToolChoice,
+};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use crate::stage::{ByRequest, Stage, parts, repeated, simple, stage, thread, tools};
+use crate::agent_fixture::{
+    AgentFixture, RequestDrivenModel, agent_parts, build_fixture, counting_tools, fixture_with_model,
+    repeat_last_answer, test_thread,
+};
 
-fn agent() -> Script {
-    Script::json(&json!({ "route": "agent", "reason": "일반 대화" }))
+fn route_to_agent() -> ScriptedReply {
+    ScriptedReply::json(&json!({ "route": "agent", "reason": "일반 대화" }))
 }
 
-fn rag() -> Script {
-    Script::json(&json!({ "route": "rag", "reason": "문서 검색 필요" }))
+fn route_to_rag() -> ScriptedReply {
+    ScriptedReply::json(&json!({ "route": "rag", "reason": "문서 검색 필요" }))
 }
 
-async fn check(question: &str, script: Vec<Script>, expected: Expect) {
+async fn check(question: &str, script: Vec<ScriptedReply>, expected: Expect) {
     let model = ScriptedModel::new(script);
-    let stage = simple("assistant", model.clone(), tools().toolbox);
+    let stage = fixture_with_model("assistant", model.clone(), counting_tools().toolbox);
     expected.assert_eq(&stage.ask(question).await);
-    assert_eq!(model.left(), 0, "every reply was asked for");
+    assert_eq!(model.remaining_replies(), 0, "every reply was asked for");
 }
 
 #[tokio::test]
 async fn scenario_1_small_talk_asks_two_models() {
-    let script = vec![agent(), Script::text("안녕하세요! 무엇을 도와드릴까요?")];
+    let script = vec![route_to_agent(), ScriptedReply::text("안녕하세요! 무엇을 도와드릴까요?")];
     check(
         "안녕하세요",
         script,
@@ -47,9 +52,9 @@ async fn scenario_1_small_talk_asks_two_models() {
 #[tokio::test]
 async fn scenario_2_a_tool_round_asks_three() {
     let script = vec![
-        agent(),
-        Script::call("calculator", json!({ "expression": "123 * 456" })),
-        Script::text("123 × 456 = 56,088입니다."),
+        route_to_agent(),
+        ScriptedReply::call("calculator", json!({ "expression": "123 * 456" })),
+        ScriptedReply::text("123 × 456 = 56,088입니다."),
     ];
     check(
         "123 * 456 계산해줘",
@@ -75,7 +80,7 @@ async fn scenario_2_a_tool_round_asks_three() {
 
 #[tokio::test]
 async fn scenario_3_documents_are_looked_up_without_a_model() {
-    let script = vec![rag(), Script::text("휴가는 휴가 규정을 따릅니다. [1]")];
+    let script = vec![route_to_rag(), ScriptedReply::text("휴가는 휴가 규정을 따릅니다. [1]")];
     check(
         "회사 휴가 정책이 뭐야?",
         script,
@@ -98,9 +103,9 @@ async fn scenario_3_documents_are_looked_up_without_a_model() {
 #[tokio::test]
 async fn scenario_rag_and_a_tool_ask_three() {
     let script = vec![
-        rag(),
-        Script::call("calculator", json!({ "expression": "1 + 1" })),
-        Script::text("연차는 15일이고 [1], 1 + 1은 2입니다."),
+        route_to_rag(),
+        ScriptedReply::call("calculator", json!({ "expression": "1 + 1" })),
+        ScriptedReply::text("연차는 15일이고 [1], 1 + 1은 2입니다."),
     ];
     check(
         "연차휴가가 며칠인지 보고 1 + 1도 계산해줘",
@@ -130,9 +135,9 @@ async fn scenario_rag_and_a_tool_ask_three() {
 #[tokio::test]
 async fn a_failed_tool_is_news_that_the_model_answers_from() {
     let script = vec![
-        agent(),
-        Script::call("calculator", json!({ "expression": "abc" })),
-        Script::text("죄송합니다. 계산식이 올바르지 않습니다."),
+        route_to_agent(),
+        ScriptedReply::call("calculator", json!({ "expression": "abc" })),
+        ScriptedReply::text("죄송합니다. 계산식이 올바르지 않습니다."),
     ];
     check(
         "잘못된 계산식",
@@ -159,11 +164,11 @@ async fn a_failed_tool_is_news_that_the_model_answers_from() {
 #[tokio::test]
 async fn calls_of_one_reply_run_side_by_side_and_answer_in_their_order() {
     let script = vec![
-        agent(),
-        Script::call("get_current_datetime", json!({}))
+        route_to_agent(),
+        ScriptedReply::call("get_current_datetime", json!({}))
             .and_call("nothing", json!({}))
             .and_call("calculator", json!({ "expression": "1 + 1" })),
-        Script::text("됐습니다."),
+        ScriptedReply::text("됐습니다."),
     ];
     check("여러 가지 해줘", script, expect![[r#"
         router · model×1
@@ -188,7 +193,7 @@ async fn calls_of_one_reply_run_side_by_side_and_answer_in_their_order() {
 
 #[tokio::test]
 async fn an_english_question_gets_english_prompts_and_steps() {
-    let script = vec![rag(), Script::text("15 days. [1]")];
+    let script = vec![route_to_rag(), ScriptedReply::text("15 days. [1]")];
     check(
         "How many days of annual leave do I have?",
         script,
@@ -210,7 +215,8 @@ async fn an_english_question_gets_english_prompts_and_steps() {
 
 #[tokio::test]
 async fn a_route_that_does_not_fit_is_repaired_once_and_then_goes_to_the_agent() {
-    let repaired = vec![Script::text("rag please"), rag(), Script::text("15일입니다. [1]")];
+    let repaired =
+        vec![ScriptedReply::text("rag please"), route_to_rag(), ScriptedReply::text("15일입니다. [1]")];
     check(
         "연차휴가는 며칠인가요?",
         repaired,
@@ -229,9 +235,9 @@ async fn a_route_that_does_not_fit_is_repaired_once_and_then_goes_to_the_agent()
     )
     .await;
     let hopeless = vec![
-        Script::text("rag please"),
-        Script::json(&json!({ "route": "moon", "reason": "" })),
-        Script::text("네."),
+        ScriptedReply::text("rag please"),
+        ScriptedReply::json(&json!({ "route": "moon", "reason": "" })),
+        ScriptedReply::text("네."),
     ];
     check("연차휴가는 며칠인가요?", hopeless, expect![[r#"
         router · model×2
@@ -246,14 +252,14 @@ async fn a_route_that_does_not_fit_is_repaired_once_and_then_goes_to_the_agent()
 
 #[tokio::test]
 async fn rounds_of_tools_end_with_an_answer_without_tools() {
-    let model = ScriptedModel::new([agent()]);
+    let model = ScriptedModel::new([route_to_agent()]);
     for _ in 0..8 {
-        model.push(Script::call("calculator", json!({ "expression": "1 + 1" })));
+        model.push(ScriptedReply::call("calculator", json!({ "expression": "1 + 1" })));
     }
     // The model asks for tools once more, though it was told not to.
-    model.push(Script::call("calculator", json!({ "expression": "1 + 1" })));
-    let tools = tools();
-    let stage = simple("assistant", model.clone(), tools.toolbox);
+    model.push(ScriptedReply::call("calculator", json!({ "expression": "1 + 1" })));
+    let tools = counting_tools();
+    let stage = fixture_with_model("assistant", model.clone(), tools.toolbox);
     stage.ask("계속 계산해").await;
     let turn = stage.turn().await;
     assert_eq!(
@@ -271,42 +277,49 @@ async fn after_the_last_round_of_tools_silence_does_not_lose_the_turn() {
     for (agent_name, settings) in
         [("assistant", ""), ("docqa", "[agents.docqa]\ntools = [\"calculator\"]\nmax_tool_rounds = 8")]
     {
-        let decided =
-            if agent_name == "docqa" { Script::json(&json!({ "type": "chitchat" })) } else { agent() };
+        let decided = if agent_name == "docqa" {
+            ScriptedReply::json(&json!({ "type": "chitchat" }))
+        } else {
+            route_to_agent()
+        };
         let model = ScriptedModel::new([decided]);
         for _ in 0..8 {
-            model.push(Script::call("calculator", json!({ "expression": "1 + 1" })));
+            model.push(ScriptedReply::call("calculator", json!({ "expression": "1 + 1" })));
         }
         for _ in 0..3 {
-            model.push(Script::text(""));
+            model.push(ScriptedReply::text(""));
         }
-        let parts = parts(Arc::new(model.clone()), tools().toolbox);
+        let parts = agent_parts(Arc::new(model.clone()), counting_tools().toolbox);
         let settings: Settings = toml::from_str(settings).expect("settings");
-        let stage = stage(agent_name, &settings, &parts, Arc::new(RamStore::new()));
+        let stage = build_fixture(agent_name, &settings, &parts, Arc::new(RamStore::new()));
         stage.ask("계속 계산해").await;
         let turn = stage.turn().await;
         assert!(turn.response.starts_with("도구를 쓸 수 있는 횟수를 다 썼지만"), "{agent_name}: {turn:?}");
-        assert_eq!((turn.tools_used.join(" "), model.left()), ("calculator".into(), 0), "{agent_name}");
+        assert_eq!(
+            (turn.tools_used.join(" "), model.remaining_replies()),
+            ("calculator".into(), 0),
+            "{agent_name}"
+        );
     }
 }
 
 #[tokio::test]
 async fn the_router_is_asked_coldly_and_by_schema() {
-    let model = ScriptedModel::new([agent(), Script::text("네.")]);
-    simple("assistant", model.clone(), tools().toolbox).ask("안녕").await;
+    let model = ScriptedModel::new([route_to_agent(), ScriptedReply::text("네.")]);
+    fixture_with_model("assistant", model.clone(), counting_tools().toolbox).ask("안녕").await;
     let requests = model.requests();
     let (route, answer) = (&requests[0], &requests[1]);
-    assert_eq!((route.purpose, route.temperature), (Purpose::Route, Some(0.0)));
+    assert_eq!((route.purpose, route.temperature), (RequestPurpose::Route, Some(0.0)));
     assert!(route.schema.is_some() && route.tools.is_empty());
-    assert_eq!(answer.purpose, Purpose::Answer);
+    assert_eq!(answer.purpose, RequestPurpose::Answer);
     assert_eq!(answer.tools.len(), 3);
 }
 
 /// Talks through so many turns of two messages each.
-async fn talk(stage: &Stage, model: &ScriptedModel, turns: std::ops::Range<usize>) {
+async fn run_turns(stage: &AgentFixture, model: &ScriptedModel, turns: std::ops::Range<usize>) {
     for turn in turns {
-        model.push(agent());
-        model.push(Script::text(format!("대답 {turn}")));
+        model.push(route_to_agent());
+        model.push(ScriptedReply::text(format!("대답 {turn}")));
         stage.ask(&format!("질문 {turn}")).await;
     }
 }
@@ -314,13 +327,13 @@ async fn talk(stage: &Stage, model: &ScriptedModel, turns: std::ops::Range<usize
 #[tokio::test]
 async fn scenario_4_ten_messages_are_summed_up_when_the_next_question_comes() {
     let model = ScriptedModel::new([]);
-    let stage = simple("assistant", model.clone(), tools().toolbox);
-    talk(&stage, &model, 1..6).await;
+    let stage = fixture_with_model("assistant", model.clone(), counting_tools().toolbox);
+    run_turns(&stage, &model, 1..6).await;
     assert_eq!(stage.state().await["messages"].as_array().expect("messages").len(), 10);
     for reply in [
-        agent(),
-        Script::text("사용자 이름: 철수, 프로젝트 마감: 3월 15일"),
-        Script::text("3월 15일이라고 하셨습니다."),
+        route_to_agent(),
+        ScriptedReply::text("사용자 이름: 철수, 프로젝트 마감: 3월 15일"),
+        ScriptedReply::text("3월 15일이라고 하셨습니다."),
     ] {
         model.push(reply);
     }
@@ -363,19 +376,19 @@ async fn scenario_4_ten_messages_are_summed_up_when_the_next_question_comes() {
 async fn the_window_of_summaries_slides_and_nothing_said_is_lost() {
     let model = ScriptedModel::new([]);
     let store = Arc::new(RamStore::new());
-    let parts = parts(Arc::new(model.clone()), tools().toolbox);
-    let stage = stage("assistant", &Settings::default(), &parts, store.clone());
+    let parts = agent_parts(Arc::new(model.clone()), counting_tools().toolbox);
+    let stage = build_fixture("assistant", &Settings::default(), &parts, store.clone());
     let mut windows = Vec::new();
     let mut turn = 0;
     let mut summaries = 0;
     while summaries < 4 {
         turn += 1;
-        model.push(agent());
-        if stage_messages(&stage, turn).await + 1 > 10 {
+        model.push(route_to_agent());
+        if stored_message_count(&stage, turn).await + 1 > 10 {
             summaries += 1;
-            model.push(Script::text(format!("요약{summaries}")));
+            model.push(ScriptedReply::text(format!("요약{summaries}")));
         }
-        model.push(Script::text(format!("대답 {turn}")));
+        model.push(ScriptedReply::text(format!("대답 {turn}")));
         stage.ask(&format!("질문 {turn}")).await;
         let window = stage.turn().await.summary.unwrap_or_default().replace("\n---SUMMARY_BREAK---\n", " | ");
         if windows.last() != Some(&window) {
@@ -383,34 +396,34 @@ async fn the_window_of_summaries_slides_and_nothing_said_is_lost() {
         }
     }
     assert_eq!(windows, ["", "요약1", "요약1 | 요약2", "요약1 | 요약2 | 요약3", "요약2 | 요약3 | 요약4"]);
-    assert_eq!(model.left(), 0);
-    let said = history::read(&*store, &thread()).await.expect("a history");
+    assert_eq!(model.remaining_replies(), 0);
+    let said = history::read_history(&*store, &test_thread()).await.expect("a history");
     assert_eq!(said.len(), turn * 2, "the history keeps every message");
     assert_eq!(said[0].message.text(), "질문 1");
     assert_eq!(said[1].message.text(), "대답 1");
 }
 
-async fn stage_messages(stage: &Stage, turn: usize) -> usize {
+async fn stored_message_count(stage: &AgentFixture, turn: usize) -> usize {
     if turn == 1 { 0 } else { stage.state().await["messages"].as_array().map_or(0, Vec::len) }
 }
 
 #[tokio::test]
 async fn scenario_5_turn_two_after_a_restart_knows_turn_one() {
     let store = RamStore::new();
-    let model = ScriptedModel::new([agent(), Script::text("안녕하세요 철수님! 반갑습니다.")]);
-    let first = stage(
+    let model = ScriptedModel::new([route_to_agent(), ScriptedReply::text("안녕하세요 철수님! 반갑습니다.")]);
+    let first = build_fixture(
         "assistant",
         &Settings::default(),
-        &parts(Arc::new(model), tools().toolbox),
+        &agent_parts(Arc::new(model), counting_tools().toolbox),
         Arc::new(store.clone()),
     );
     first.ask("내 이름은 철수야").await;
     drop(first);
-    let model = ScriptedModel::new([agent(), Script::text("철수님이라고 하셨습니다.")]);
-    let second = stage(
+    let model = ScriptedModel::new([route_to_agent(), ScriptedReply::text("철수님이라고 하셨습니다.")]);
+    let second = build_fixture(
         "assistant",
         &Settings::default(),
-        &parts(Arc::new(model.clone()), tools().toolbox),
+        &agent_parts(Arc::new(model.clone()), counting_tools().toolbox),
         Arc::new(store),
     );
     expect![[r#"
@@ -431,26 +444,26 @@ async fn scenario_5_turn_two_after_a_restart_knows_turn_one() {
 
 #[tokio::test]
 async fn documents_reach_the_model_as_material_and_never_as_words_of_the_person() {
-    let model = ScriptedModel::new([rag(), Script::text("15일입니다. [1]")]);
-    let stage = simple("assistant", model.clone(), tools().toolbox);
+    let model = ScriptedModel::new([route_to_rag(), ScriptedReply::text("15일입니다. [1]")]);
+    let stage = fixture_with_model("assistant", model.clone(), counting_tools().toolbox);
     stage.ask("연차휴가는 며칠인가요?").await;
     let request = model.requests().pop().expect("asked");
     let material = &request.messages[1];
     assert_eq!(material.role, Role::System);
     assert!(material.text().starts_with("[참고 문서]"));
-    let given = material.parts.iter().filter(|part| matches!(part, Part::Passage(_))).count();
+    let given = material.parts.iter().filter(|part| matches!(part, MessagePart::Passage(_))).count();
     assert_eq!(given, 6, "four hits, and the two that stand beside the best of them and were not found");
 }
 
 #[tokio::test]
 async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
     // The index finds what the document does not say any more.
-    struct Liar(Arc<dyn doran_retrieval::Index>);
+    struct MisquotingIndex(Arc<dyn doran_retrieval::DocumentIndex>);
     #[async_trait::async_trait]
-    impl doran_retrieval::Retriever for Liar {
+    impl doran_retrieval::Retriever for MisquotingIndex {
         async fn retrieve(
             &self,
-            question: &doran_retrieval::Question,
+            question: &doran_retrieval::SearchQuery,
         ) -> Result<Vec<doran_retrieval::Hit>, doran_retrieval::RetrieveError> {
             let mut hits = self.0.retrieve(question).await?;
             hits[0].passage.text = "연차휴가는 30일이다.".into();
@@ -458,10 +471,10 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
         }
     }
     #[async_trait::async_trait]
-    impl doran_retrieval::Index for Liar {
+    impl doran_retrieval::DocumentIndex for MisquotingIndex {
         async fn put(
             &self,
-            _: &doran_retrieval::Tenant,
+            _: &doran_retrieval::DocumentTenant,
             _: &doran_retrieval::Document,
             _: &[doran_retrieval::Passage],
         ) -> Result<(), doran_retrieval::RetrieveError> {
@@ -469,34 +482,36 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
         }
         async fn remove(
             &self,
-            _: &doran_retrieval::Tenant,
+            _: &doran_retrieval::DocumentTenant,
             _: &doran_retrieval::DocumentId,
         ) -> Result<bool, doran_retrieval::RetrieveError> {
             Ok(false)
         }
-        async fn tenants(&self) -> Result<Vec<doran_retrieval::Tenant>, doran_retrieval::RetrieveError> {
+        async fn tenants(
+            &self,
+        ) -> Result<Vec<doran_retrieval::DocumentTenant>, doran_retrieval::RetrieveError> {
             Ok(Vec::new())
         }
 
         async fn list(
             &self,
-            tenant: &doran_retrieval::Tenant,
-            filter: &doran_retrieval::Filter,
-        ) -> Result<Vec<doran_retrieval::Listed>, doran_retrieval::RetrieveError> {
+            tenant: &doran_retrieval::DocumentTenant,
+            filter: &doran_retrieval::DocumentFilter,
+        ) -> Result<Vec<doran_retrieval::DocumentSummary>, doran_retrieval::RetrieveError> {
             self.0.list(tenant, filter).await
         }
         async fn document(
             &self,
-            tenant: &doran_retrieval::Tenant,
+            tenant: &doran_retrieval::DocumentTenant,
             id: &doran_retrieval::DocumentId,
         ) -> Result<Option<doran_retrieval::Document>, doran_retrieval::RetrieveError> {
             self.0.document(tenant, id).await
         }
     }
-    let model = ScriptedModel::new([rag(), Script::text("30일입니다. [1] [2]")]);
-    let mut parts = parts(Arc::new(model), tools().toolbox);
-    parts.index = Arc::new(Liar(parts.index.clone()));
-    let stage = stage("assistant", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    let model = ScriptedModel::new([route_to_rag(), ScriptedReply::text("30일입니다. [1] [2]")]);
+    let mut parts = agent_parts(Arc::new(model), counting_tools().toolbox);
+    parts.index = Arc::new(MisquotingIndex(parts.index.clone()));
+    let stage = build_fixture("assistant", &Settings::default(), &parts, Arc::new(RamStore::new()));
     stage.ask("연차휴가는 며칠인가요?").await;
     let numbers: Vec<u32> = stage.turn().await.sources.iter().map(|source| source.number).collect();
     assert_eq!(numbers, [2]);
@@ -504,10 +519,15 @@ async fn a_source_that_does_not_stand_in_its_document_is_not_shown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_stays_away_fails_the_run_visibly() {
-    let away =
-        || Script::failure(ModelError::Unavailable { reason: "503".into(), retry_after: None, source: None });
+    let away = || {
+        ScriptedReply::failure(ModelError::Unavailable {
+            reason: "503".into(),
+            retry_after: None,
+            source: None,
+        })
+    };
     let model = ScriptedModel::new([away(), away(), away()]);
-    let stage = simple("assistant", model.clone(), tools().toolbox);
+    let stage = fixture_with_model("assistant", model.clone(), counting_tools().toolbox);
     let run = stage.start("안녕").await;
     let row = run.wait().await.expect("a rest");
     assert_eq!(model.requests().len(), 3);
@@ -518,11 +538,11 @@ async fn a_model_that_stays_away_fails_the_run_visibly() {
 
 #[tokio::test]
 async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_question() {
-    let model = ByRequest::new(|request| match request.purpose {
-        Purpose::Route => rag(),
-        _ => repeated(request, "연차휴가는 15일입니다. [1]"),
+    let model = RequestDrivenModel::new(|request| match request.purpose {
+        RequestPurpose::Route => route_to_rag(),
+        _ => repeat_last_answer(request, "연차휴가는 15일입니다. [1]"),
     });
-    let stage = simple("assistant", model, tools().toolbox);
+    let stage = fixture_with_model("assistant", model, counting_tools().toolbox);
     stage.ask("연차휴가는 며칠인가요?").await;
     assert_eq!(stage.turn().await.sources.len(), 1);
     stage.ask("영수증은 언제까지 올려야 하나요?").await;
@@ -531,23 +551,24 @@ async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_q
 }
 
 /// A model with a context of so many tokens, which is told by the name of the function.
-fn of_two_thousand(request: &ChatRequest) -> Script {
-    if crate::stage::tokens_of(request) > 2000 {
+fn reply_within_2000_tokens(request: &ChatRequest) -> ScriptedReply {
+    if crate::agent_fixture::estimate_request_tokens(request) > 2000 {
         let reason = "context_length_exceeded".to_owned();
-        return Script::failure(ModelError::TooLong { reason });
+        return ScriptedReply::failure(ModelError::TooLong { reason });
     }
     match request.purpose {
-        Purpose::Route => agent(),
-        Purpose::Summarize => Script::text("긴 글을 읽었다."),
-        _ => Script::text("네."),
+        RequestPurpose::Route => route_to_agent(),
+        RequestPurpose::Summarize => ScriptedReply::text("긴 글을 읽었다."),
+        _ => ScriptedReply::text("네."),
     }
 }
 
 #[tokio::test]
 async fn a_message_of_400_kb_does_not_end_a_thread_on_a_small_model() {
     let settings: Settings = toml::from_str("[agents.assistant]\ncontext_length = 2000").expect("settings");
-    let parts = parts(Arc::new(ByRequest::new(of_two_thousand)), tools().toolbox);
-    let stage = stage("assistant", &settings, &parts, Arc::new(RamStore::new()));
+    let parts =
+        agent_parts(Arc::new(RequestDrivenModel::new(reply_within_2000_tokens)), counting_tools().toolbox);
+    let stage = build_fixture("assistant", &settings, &parts, Arc::new(RamStore::new()));
     let huge = format!("{} 이 글을 어떻게 생각해?", "아주 긴 문장이 이어집니다. ".repeat(10_000));
     // The sixth turn has eleven messages before it and sums the huge one up.
     for question in [huge.as_str(), "안녕하세요", "안녕하세요", "안녕하세요", "안녕하세요", "안녕하세요"]

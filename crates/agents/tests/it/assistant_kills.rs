@@ -7,17 +7,20 @@ use std::sync::atomic::Ordering;
 
 use doran_agents::Settings;
 use doran_engine::store::Store;
-use doran_llm::{ChatRequest, Purpose, Script};
+use doran_llm::{ChatRequest, RequestPurpose, ScriptedReply};
 use expect_test::expect;
 use serde_json::json;
 
-use crate::stage::{ByRequest, Tools, has_results, killed_everywhere, parts, stage, tools};
+use crate::agent_fixture::{
+    CountingTools, RequestDrivenModel, agent_parts, build_fixture, counting_tools, has_tool_results,
+    kill_at_every_commit,
+};
 
-fn decide(request: &ChatRequest) -> Script {
+fn decide(request: &ChatRequest) -> ScriptedReply {
     match request.purpose {
-        Purpose::Route => Script::json(&json!({ "route": "agent", "reason": "계산" })),
-        _ if has_results(request) => Script::text("56088입니다."),
-        _ => Script::call("calculator", json!({ "expression": "123 * 456" })),
+        RequestPurpose::Route => ScriptedReply::json(&json!({ "route": "agent", "reason": "계산" })),
+        _ if has_tool_results(request) => ScriptedReply::text("56088입니다."),
+        _ => ScriptedReply::call("calculator", json!({ "expression": "123 * 456" })),
     }
 }
 
@@ -25,26 +28,26 @@ fn decide(request: &ChatRequest) -> Script {
 async fn a_kill_anywhere_repeats_at_most_the_call_in_flight() {
     let mut table = String::new();
     // Each death gets a script and tools of its own, shared by the two lives around it.
-    let mut lives: Vec<(ByRequest, Tools)> = Vec::new();
+    let mut lives: Vec<(RequestDrivenModel, CountingTools)> = Vec::new();
     let mut life = 0;
     let turns = {
         let lives = &mut lives;
         let life = &mut life;
-        killed_everywhere("123 * 456 계산해줘", 6, move |store: Arc<dyn Store>| {
+        kill_at_every_commit("123 * 456 계산해줘", 6, move |store: Arc<dyn Store>| {
             if *life % 2 == 0 {
-                lives.push((ByRequest::new(decide), tools()));
+                lives.push((RequestDrivenModel::new(decide), counting_tools()));
             }
             *life += 1;
             let (model, tools) = lives.last().expect("a life");
-            let parts = parts(Arc::new(model.clone()), tools.toolbox.clone());
-            stage("assistant", &Settings::default(), &parts, store)
+            let parts = agent_parts(Arc::new(model.clone()), tools.toolbox.clone());
+            build_fixture("assistant", &Settings::default(), &parts, store)
         })
         .await
     };
     for ((dies, turn), (model, tools)) in turns.iter().zip(&lives) {
         let turn = turn.as_ref().expect("nothing to ask");
         assert_eq!(turn.response, "56088입니다.", "{dies:?}");
-        let (asked, ran) = (model.asked.load(Ordering::SeqCst), tools.calculator.load(Ordering::SeqCst));
+        let (asked, ran) = (model.call_count.load(Ordering::SeqCst), tools.calculator.load(Ordering::SeqCst));
         writeln!(table, "{dies:?}: models {asked} tools {ran}").expect("text");
     }
     expect![[r#"

@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
-use doran_agents::tools::{Class, Policy, Toolbox};
-use doran_agents::{AskOptions, Parts, Settings, SourceKind};
-use doran_engine::runtime::Piece;
+use doran_agents::tools::{ToolPolicy, ToolSideEffect, Toolbox};
+use doran_agents::{AgentParts, AnswerSourceKind, AskOptions, Settings};
+use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::RamStore;
-use doran_engine::{Event, Until};
+use doran_engine::{Event, WatchUntil};
 use doran_llm::{
-    ChatModel, ChatRequest, OfflineModel, Origin, Part, Purpose, Role, Script, ScriptedModel, ToolChoice,
+    ChatModel, ChatRequest, MessagePart, OfflineModel, RequestPurpose, Role, ScriptedModel, ScriptedReply,
+    TextOrigin, ToolChoice,
 };
-use doran_retrieval::{Document, DocumentKind, RamKeyword, Tenant};
+use doran_retrieval::{Document, DocumentKind, DocumentTenant, RamKeywordIndex};
 use expect_test::{Expect, expect};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::stage::{ByRequest, Counter, Stage, killed_everywhere, repeated, stage};
+use crate::agent_fixture::{
+    AgentFixture, CountingTool, RequestDrivenModel, build_fixture, kill_at_every_commit, repeat_last_answer,
+};
 
 const CONTRACT: &str = "용역 계약서
 
@@ -36,7 +39,7 @@ const STANDARD: &str = "표준 용역 계약서
 제9조(비밀유지) 을은 계약이 끝난 뒤에도 5년간 비밀을 지킨다.
 ";
 
-pub fn parts(model: impl ChatModel) -> Parts {
+pub fn contract_parts(model: impl ChatModel) -> AgentParts {
     let contract = Document {
         kind: DocumentKind::Contract,
         ..Document::new("용역.hwpx", "용역 계약서", CONTRACT)
@@ -46,24 +49,25 @@ pub fn parts(model: impl ChatModel) -> Parts {
         ..Document::new("표준.md", "표준 용역 계약서", STANDARD)
     };
     let other = Document::new("휴가.md", "휴가 규정", "해지와 비밀유지와 위약금은 이 문서에도 나온다.");
-    let index = RamKeyword::of(&Tenant::new("local"), [&contract, &standard, &other]);
-    Parts { tools: Toolbox::new(), ..Parts::new(Arc::new(model), Arc::new(index)) }
+    let index =
+        RamKeywordIndex::from_documents(&DocumentTenant::new("local"), [&contract, &standard, &other]);
+    AgentParts { tools: Toolbox::new(), ..AgentParts::new(Arc::new(model), Arc::new(index)) }
 }
 
-fn desk(model: &ScriptedModel) -> Stage {
-    stage("contract", &Settings::default(), &parts(model.clone()), Arc::new(RamStore::new()))
+fn contract_fixture(model: &ScriptedModel) -> AgentFixture {
+    build_fixture("contract", &Settings::default(), &contract_parts(model.clone()), Arc::new(RamStore::new()))
 }
 
-fn none() -> Script {
-    Script::text("도구가 필요하지 않습니다.")
+fn no_tools_reply() -> ScriptedReply {
+    ScriptedReply::text("도구가 필요하지 않습니다.")
 }
 
-fn enough() -> Script {
-    Script::json(&json!({ "is_sufficient": true, "reasoning": "조항을 찾았다", "missing_info": null }))
+fn sufficient_reply() -> ScriptedReply {
+    ScriptedReply::json(&json!({ "is_sufficient": true, "reasoning": "조항을 찾았다", "missing_info": null }))
 }
 
-fn lacks(missing: &str) -> Script {
-    Script::json(&json!({ "is_sufficient": false, "reasoning": "부족하다", "missing_info": missing }))
+fn insufficient_reply(missing: &str) -> ScriptedReply {
+    ScriptedReply::json(&json!({ "is_sufficient": false, "reasoning": "부족하다", "missing_info": missing }))
 }
 
 #[tokio::test]
@@ -73,14 +77,19 @@ async fn tools_and_policies_are_what_settings_say() {
          policies = { get_article_by_index = \"ask\", hybrid_search = \"deny\" }",
     )
     .expect("settings");
-    let model = ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]")]);
-    let tools = crate::stage::tools().toolbox;
-    let stage =
-        stage("contract", &settings, &Parts { tools, ..parts(model.clone()) }, Arc::new(RamStore::new()));
+    let model =
+        ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text("30일 전입니다. [1]")]);
+    let tools = crate::agent_fixture::counting_tools().toolbox;
+    let stage = build_fixture(
+        "contract",
+        &settings,
+        &AgentParts { tools, ..contract_parts(model.clone()) },
+        Arc::new(RamStore::new()),
+    );
     stage.ask("제5조 위약금 내용이 뭐야?").await;
     let offered: Vec<String> = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect();
     assert_eq!(offered, ["calculator", "get_article_by_index"]);
-    let asked = stage.runtime.questions(&crate::stage::thread()).await.expect("questions");
+    let asked = stage.runtime.open_questions(&crate::agent_fixture::test_thread()).await.expect("questions");
     let [(run, asked)] = asked.as_slice() else { panic!("one question: {asked:?}") };
     let yes = std::collections::BTreeMap::from([(asked.id.clone(), json!({ "approve": true }))]);
     stage.runtime.answer(run, &yes).await.expect("answered").wait().await.expect("a rest");
@@ -98,19 +107,19 @@ async fn a_document_cannot_steer_the_first_plan_by_its_name() {
         kind: DocumentKind::Contract,
         ..Document::new("나쁜.md", format!("용역계약서 {order}"), CONTRACT)
     };
-    let send = Counter::new("send", Class::Once, |_| Ok("보냈음".into())).outward();
+    let send = CountingTool::new("send", ToolSideEffect::Once, |_| Ok("보냈음".into())).outward();
     let ran = send.runs.clone();
     let mut tools = Toolbox::new();
-    tools.add(Arc::new(send), Policy::Allow).expect("a tool");
+    tools.add(Arc::new(send), ToolPolicy::Allow).expect("a tool");
     let settings: Settings =
         toml::from_str("[agents.contract]\ntools = [\"hybrid_search\", \"send\"]").expect("settings");
     // A model that obeys.
-    let model = ScriptedModel::new([Script::call("send", json!({ "to": "evil@x.com" }))]);
-    let index = RamKeyword::of(&Tenant::new("local"), [&poisoned]);
-    let parts = Parts { tools, ..Parts::new(Arc::new(model.clone()), Arc::new(index)) };
-    let stage = stage("contract", &settings, &parts, Arc::new(RamStore::new()));
+    let model = ScriptedModel::new([ScriptedReply::call("send", json!({ "to": "evil@x.com" }))]);
+    let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), [&poisoned]);
+    let parts = AgentParts { tools, ..AgentParts::new(Arc::new(model.clone()), Arc::new(index)) };
+    let stage = build_fixture("contract", &settings, &parts, Arc::new(RamStore::new()));
     stage.ask("이 계약의 상대방은 누구야?").await;
-    let asked = stage.runtime.questions(&crate::stage::thread()).await.expect("questions");
+    let asked = stage.runtime.open_questions(&crate::agent_fixture::test_thread()).await.expect("questions");
     let [(_, asked)] = asked.as_slice() else { panic!("one question: {asked:?}") };
     assert_eq!(
         (asked.question["why"].as_str(), asked.question["name"].as_str()),
@@ -119,43 +128,49 @@ async fn a_document_cannot_steer_the_first_plan_by_its_name() {
     assert_eq!(ran.load(std::sync::atomic::Ordering::SeqCst), 0);
     let parts =
         model.requests()[0].messages.iter().flat_map(|message| message.parts.clone()).collect::<Vec<_>>();
-    let named: Vec<Origin> = parts
+    let named: Vec<TextOrigin> = parts
         .iter()
-        .filter(|part| matches!(part, Part::Text { text, .. } if text.contains("SYSTEM NOTICE")))
-        .map(Part::origin)
+        .filter(|part| matches!(part, MessagePart::Text { text, .. } if text.contains("SYSTEM NOTICE")))
+        .map(MessagePart::origin)
         .collect();
-    assert_eq!(named, [Origin::Document], "it is told as material and nowhere else");
+    assert_eq!(named, [TextOrigin::Document], "it is told as material and nowhere else");
 }
 
 #[tokio::test]
 async fn only_what_was_run_is_said_to_be_used() {
-    let calls = Script::call("rm_rf", json!({})).and_call("get_article_by_index", json!({ "article": 7 }));
-    let model = ScriptedModel::new([calls, enough(), Script::text("없습니다.")]);
-    let stage = desk(&model);
+    let calls =
+        ScriptedReply::call("rm_rf", json!({})).and_call("get_article_by_index", json!({ "article": 7 }));
+    let model = ScriptedModel::new([calls, sufficient_reply(), ScriptedReply::text("없습니다.")]);
+    let stage = contract_fixture(&model);
     stage.ask("위약금 조항이 있는지 알려줘").await;
     let used = stage.turn().await.tools_used;
     assert!(!used.iter().any(|name| name == "rm_rf" || name == "get_article_by_index"), "{used:?}");
     assert_eq!(stage.state().await["tool_history"].as_array().map(Vec::len), Some(used.len() + 2));
 }
 
-fn article(number: &str) -> Value {
+fn article_arguments(number: &str) -> Value {
     json!({ "article": number })
 }
 
-async fn check(question: &str, script: Vec<Script>, expected: Expect) -> (Stage, ScriptedModel) {
+async fn check(
+    question: &str,
+    script: Vec<ScriptedReply>,
+    expected: Expect,
+) -> (AgentFixture, ScriptedModel) {
     let model = ScriptedModel::new(script);
     // Without the cache every evaluation is asked for, so that scripts say what happens.
     let settings: Settings = toml::from_str("[agents.contract]\nenable_cache = false").expect("settings");
-    let stage = stage("contract", &settings, &parts(model.clone()), Arc::new(RamStore::new()));
+    let stage =
+        build_fixture("contract", &settings, &contract_parts(model.clone()), Arc::new(RamStore::new()));
     expected.assert_eq(&stage.ask(question).await);
-    assert_eq!(model.left(), 0, "every reply was asked for");
+    assert_eq!(model.remaining_replies(), 0, "every reply was asked for");
     (stage, model)
 }
 
 #[tokio::test]
 async fn an_article_by_number_is_proposed_by_rules_and_answered_with_its_words() {
     let answer = "제5조에 따르면 \"30일 전에 서면으로 통보하여\" 해지할 수 있습니다. [1]";
-    let script = vec![none(), enough(), Script::text(answer)];
+    let script = vec![no_tools_reply(), sufficient_reply(), ScriptedReply::text(answer)];
     let (stage, _) = check("제5조 내용이 뭐야?", script, expect![[r#"
         scope_validator
         check_previous_context
@@ -179,7 +194,7 @@ async fn an_article_by_number_is_proposed_by_rules_and_answered_with_its_words()
     "#]]).await;
     let turn = stage.turn().await;
     let source = &turn.sources[0];
-    assert_eq!((source.kind, source.article.as_deref()), (SourceKind::User, Some("제5조")));
+    assert_eq!((source.kind, source.article.as_deref()), (AnswerSourceKind::User, Some("제5조")));
     assert_eq!(source.quote, "30일 전에 서면으로 통보하여");
     assert_eq!(source.clause.as_deref(), Some("①"), "the clause that the quote stands in");
     assert_eq!(&CONTRACT[source.start..source.end], source.quote);
@@ -187,12 +202,13 @@ async fn an_article_by_number_is_proposed_by_rules_and_answered_with_its_words()
 
 #[tokio::test]
 async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_question() {
-    let model = ByRequest::new(|request| match request.purpose {
-        Purpose::Plan => none(),
-        Purpose::Sufficiency => enough(),
-        _ => repeated(request, "30일 전에 통보합니다. [1]"),
+    let model = RequestDrivenModel::new(|request| match request.purpose {
+        RequestPurpose::Plan => no_tools_reply(),
+        RequestPurpose::Sufficiency => sufficient_reply(),
+        _ => repeat_last_answer(request, "30일 전에 통보합니다. [1]"),
     });
-    let stage = stage("contract", &Settings::default(), &parts(model), Arc::new(RamStore::new()));
+    let stage =
+        build_fixture("contract", &Settings::default(), &contract_parts(model), Arc::new(RamStore::new()));
     stage.ask("제5조 내용이 뭐야?").await;
     assert_eq!(stage.turn().await.sources.len(), 1);
     stage.ask("그럼 위약금은?").await;
@@ -203,7 +219,7 @@ async fn an_answer_that_is_said_again_does_not_cite_what_was_found_for_another_q
 
 #[tokio::test]
 async fn questions_out_of_scope_do_not_pile_up() {
-    let stage = desk(&ScriptedModel::new([]));
+    let stage = contract_fixture(&ScriptedModel::new([]));
     for _ in 0..6 {
         stage.ask("오늘 서울 날씨 어때?").await;
     }
@@ -213,9 +229,10 @@ async fn questions_out_of_scope_do_not_pile_up() {
 
 #[tokio::test]
 async fn a_clause_and_the_article_around_it_are_one_place() {
-    let plan = Script::call("get_article_by_index", article("제5조"));
-    let model = ScriptedModel::new([plan, enough(), Script::text("위약금은 제7조에 따릅니다. [1]")]);
-    let stage = desk(&model);
+    let plan = ScriptedReply::call("get_article_by_index", article_arguments("제5조"));
+    let model =
+        ScriptedModel::new([plan, sufficient_reply(), ScriptedReply::text("위약금은 제7조에 따릅니다. [1]")]);
+    let stage = contract_fixture(&model);
     stage.ask("제5조 제2항은?").await;
     let state = stage.state().await;
     let collected: Vec<(u64, &str)> = state["collected_info"]
@@ -230,10 +247,13 @@ async fn a_clause_and_the_article_around_it_are_one_place() {
 
 #[tokio::test]
 async fn a_made_up_quote_is_not_shown_as_one() {
-    let script =
-        vec![none(), enough(), Script::text("\"90일 전에 구두로 통보하여\" 해지합니다. [1] 표준은 [7]")];
+    let script = vec![
+        no_tools_reply(),
+        sufficient_reply(),
+        ScriptedReply::text("\"90일 전에 구두로 통보하여\" 해지합니다. [1] 표준은 [7]"),
+    ];
     let model = ScriptedModel::new(script);
-    let stage = desk(&model);
+    let stage = contract_fixture(&model);
     stage.ask("제5조 내용이 뭐야?").await;
     let turn = stage.turn().await;
     assert_eq!(turn.sources.len(), 1, "what was never collected is no source");
@@ -242,10 +262,10 @@ async fn a_made_up_quote_is_not_shown_as_one() {
 
 #[tokio::test]
 async fn several_calls_run_side_by_side_and_both_contracts_are_kept_apart() {
-    let plan = Script::call("get_article_by_title", json!({ "title": "비밀유지" }))
+    let plan = ScriptedReply::call("get_article_by_title", json!({ "title": "비밀유지" }))
         .and_call("lookup_standard_contract", json!({ "query": "비밀유지" }));
     let answer = "사용자 계약서는 \"3년간 비밀을 지킨다\" [1], 표준계약서는 \"5년간 비밀을 지킨다\" [2].";
-    let script = vec![plan, enough(), Script::text(answer)];
+    let script = vec![plan, sufficient_reply(), ScriptedReply::text(answer)];
     let (stage, model) = check("비밀유지 기간이 표준계약서와 어떻게 달라?", script, expect![[r#"
         scope_validator
         check_previous_context
@@ -270,13 +290,13 @@ async fn several_calls_run_side_by_side_and_both_contracts_are_kept_apart() {
           [2] 표준 용역 계약서 › 제9조(비밀유지)
         models 3 · path scope_validator check_previous_context planner parallel_executor evaluator respond · tools get_article_by_title lookup_standard_contract
     "#]]).await;
-    let kinds: Vec<(SourceKind, String)> =
+    let kinds: Vec<(AnswerSourceKind, String)> =
         stage.turn().await.sources.into_iter().map(|source| (source.kind, source.quote)).collect();
     assert_eq!(
         kinds,
         [
-            (SourceKind::User, "3년간 비밀을 지킨다".into()),
-            (SourceKind::Standard, "5년간 비밀을 지킨다".into()),
+            (AnswerSourceKind::User, "3년간 비밀을 지킨다".into()),
+            (AnswerSourceKind::Standard, "5년간 비밀을 지킨다".into()),
         ]
     );
     let request = model.requests().pop().expect("asked");
@@ -293,11 +313,11 @@ async fn several_calls_run_side_by_side_and_both_contracts_are_kept_apart() {
 #[tokio::test]
 async fn what_is_missing_leads_back_to_the_planner() {
     let script = vec![
-        none(),
-        lacks("위약금 산식 (제7조)"),
-        Script::call("get_article_by_index", article("제7조")),
-        enough(),
-        Script::text("통보는 30일 전 [1], 위약금은 잔여 대금의 10%입니다. [2]"),
+        no_tools_reply(),
+        insufficient_reply("위약금 산식 (제7조)"),
+        ScriptedReply::call("get_article_by_index", article_arguments("제7조")),
+        sufficient_reply(),
+        ScriptedReply::text("통보는 30일 전 [1], 위약금은 잔여 대금의 10%입니다. [2]"),
     ];
     let (stage, model) = check("제5조로 해지하면 위약금은?", script, expect![[r#"
         scope_validator
@@ -339,7 +359,7 @@ async fn what_is_missing_leads_back_to_the_planner() {
     let plan = model
         .requests()
         .into_iter()
-        .filter(|request| request.purpose == Purpose::Plan)
+        .filter(|request| request.purpose == RequestPurpose::Plan)
         .nth(1)
         .expect("planned twice");
     assert!(
@@ -354,11 +374,11 @@ async fn what_is_missing_leads_back_to_the_planner() {
 #[tokio::test]
 async fn calls_that_were_run_before_are_dropped_and_lead_to_the_evaluator() {
     let script = vec![
-        Script::call("get_article_by_index", article("제 5 조")),
-        lacks("더"),
-        Script::call("get_article_by_index", article("5조")),
-        enough(),
-        Script::text("됐습니다. [1]"),
+        ScriptedReply::call("get_article_by_index", article_arguments("제 5 조")),
+        insufficient_reply("더"),
+        ScriptedReply::call("get_article_by_index", article_arguments("5조")),
+        sufficient_reply(),
+        ScriptedReply::text("됐습니다. [1]"),
     ];
     check("제5조 내용이 뭐야?", script, expect![[r#"
         scope_validator
@@ -390,12 +410,12 @@ async fn calls_that_were_run_before_are_dropped_and_lead_to_the_evaluator() {
 
 #[tokio::test]
 async fn the_fourth_round_ends_without_asking_a_model() {
-    let mut script = vec![none()];
+    let mut script = vec![no_tools_reply()];
     for round in 1..4 {
-        script.push(lacks("아직"));
-        script.push(Script::call("hybrid_search", json!({ "query": format!("위약금 {round}") })));
+        script.push(insufficient_reply("아직"));
+        script.push(ScriptedReply::call("hybrid_search", json!({ "query": format!("위약금 {round}") })));
     }
-    script.push(Script::text("찾은 만큼 답합니다. [1]"));
+    script.push(ScriptedReply::text("찾은 만큼 답합니다. [1]"));
     let (stage, model) = check("제5조 내용이 뭐야?", script, expect![[r#"
         scope_validator
         check_previous_context
@@ -463,7 +483,8 @@ async fn the_fourth_round_ends_without_asking_a_model() {
         models 8 · path scope_validator check_previous_context planner executor evaluator planner executor evaluator planner executor evaluator planner executor evaluator respond · tools get_article_by_index hybrid_search
     "#]]).await;
     assert_eq!(stage.state().await["iteration_count"], 4);
-    let evaluations = model.purposes().iter().filter(|purpose| **purpose == Purpose::Sufficiency).count();
+    let evaluations =
+        model.purposes().iter().filter(|purpose| **purpose == RequestPurpose::Sufficiency).count();
     assert_eq!(evaluations, 3);
 }
 
@@ -471,7 +492,7 @@ async fn the_fourth_round_ends_without_asking_a_model() {
 async fn small_talk_needs_no_tools() {
     check(
         "고마워요!",
-        vec![none(), Script::text("천만에요.")],
+        vec![no_tools_reply(), ScriptedReply::text("천만에요.")],
         expect![[r#"
         scope_validator
         check_previous_context
@@ -508,7 +529,9 @@ async fn what_is_out_of_scope_ends_politely_without_a_model() {
 #[tokio::test]
 async fn where_rules_cannot_tell_a_model_does() {
     let scope = |in_scope: bool| {
-        Script::json(&json!({ "in_scope": in_scope, "need_previous_context": false, "reason": "판단" }))
+        ScriptedReply::json(
+            &json!({ "in_scope": in_scope, "need_previous_context": false, "reason": "판단" }),
+        )
     };
     check("삼성전자 사장이 누구야?", vec![scope(false)], expect![[r#"
         scope_validator · model×1
@@ -518,7 +541,7 @@ async fn where_rules_cannot_tell_a_model_does() {
     "#]]).await;
     check(
         "언제까지 내야 해?",
-        vec![scope(true), none(), Script::text("알려 주신 것이 없습니다.")],
+        vec![scope(true), no_tools_reply(), ScriptedReply::text("알려 주신 것이 없습니다.")],
         expect![[r#"
         scope_validator · model×1
         check_previous_context
@@ -538,11 +561,15 @@ async fn where_rules_cannot_tell_a_model_does() {
 
 #[tokio::test]
 async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools() {
-    let model = ScriptedModel::new([none(), enough(), Script::text("제5조는 제7조를 참조합니다. [1]")]);
-    let stage = desk(&model);
+    let model = ScriptedModel::new([
+        no_tools_reply(),
+        sufficient_reply(),
+        ScriptedReply::text("제5조는 제7조를 참조합니다. [1]"),
+    ]);
+    let stage = contract_fixture(&model);
     stage.ask("제5조 내용이 뭐야?").await;
-    model.push(none());
-    model.push(Script::text("제7조(위약금)를 참조합니다."));
+    model.push(no_tools_reply());
+    model.push(ScriptedReply::text("제7조(위약금)를 참조합니다."));
     expect![[r#"
         scope_validator
         check_previous_context
@@ -558,8 +585,12 @@ async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools()
     "#]]
     .assert_eq(&stage.ask("그 참조항목들 내용 정리해서 보여줘봐").await);
     let asked = model.requests();
-    let purposes: Vec<Purpose> = asked.iter().skip(3).map(|request| request.purpose).collect();
-    assert_eq!(purposes, [Purpose::Plan, Purpose::Answer], "nobody asks a model what a rule knows");
+    let purposes: Vec<RequestPurpose> = asked.iter().skip(3).map(|request| request.purpose).collect();
+    assert_eq!(
+        purposes,
+        [RequestPurpose::Plan, RequestPurpose::Answer],
+        "nobody asks a model what a rule knows"
+    );
     let said: Vec<String> = asked[4]
         .messages
         .iter()
@@ -575,25 +606,35 @@ async fn the_example_of_the_description_takes_the_previous_answer_and_no_tools()
 #[tokio::test]
 async fn where_a_word_points_back_a_model_decides_what_rules_would_turn_away() {
     let decides = |in_scope: bool| {
-        Script::json(&json!({ "in_scope": in_scope, "need_previous_context": in_scope, "reason": "판단" }))
+        ScriptedReply::json(
+            &json!({ "in_scope": in_scope, "need_previous_context": in_scope, "reason": "판단" }),
+        )
     };
     for (question, decided, answer) in [
         ("그 내용을 영어로 번역해줘", true, "Thirty days before."),
         ("방금 답변을 번역해줘", true, "Thirty days before."),
         ("그럼 오늘 날씨는?", false, "죄송합니다."),
     ] {
-        let model =
-            ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]"), decides(decided)]);
-        let stage = desk(&model);
+        let model = ScriptedModel::new([
+            no_tools_reply(),
+            sufficient_reply(),
+            ScriptedReply::text("30일 전입니다. [1]"),
+            decides(decided),
+        ]);
+        let stage = contract_fixture(&model);
         stage.ask("제5조 내용이 뭐야?").await;
         if decided {
-            model.push(none());
-            model.push(Script::text(answer));
+            model.push(no_tools_reply());
+            model.push(ScriptedReply::text(answer));
         }
         stage.ask(question).await;
         let turn = stage.turn().await;
         assert!(turn.response.starts_with(answer), "{question}: {}", turn.response);
-        assert_eq!((model.purposes()[3], model.left()), (Purpose::Scope, 0), "{question}");
+        assert_eq!(
+            (model.purposes()[3], model.remaining_replies()),
+            (RequestPurpose::Scope, 0),
+            "{question}"
+        );
         let last = model.requests().pop().expect("asked");
         let said = last.messages.iter().any(|message| message.text() == "30일 전입니다.");
         assert!(said, "{question}: the answer before is there to decide and to answer with");
@@ -604,13 +645,13 @@ async fn where_a_word_points_back_a_model_decides_what_rules_would_turn_away() {
 async fn what_a_client_says_for_the_whole_conversation_is_no_turn_of_it() {
     const STANDING: &str = "짧게 답하세요.";
     let model = ScriptedModel::new([]);
-    let stage = desk(&model);
+    let stage = contract_fixture(&model);
     for turn in 0..5 {
-        model.push(none());
+        model.push(no_tools_reply());
         if turn == 0 {
-            model.push(enough());
+            model.push(sufficient_reply());
         }
-        model.push(Script::text("제5조는 제7조를 참조합니다. [1]"));
+        model.push(ScriptedReply::text("제5조는 제7조를 참조합니다. [1]"));
         let question = if turn == 0 {
             "제5조 내용이 뭐야?"
         } else {
@@ -641,7 +682,7 @@ async fn what_a_client_says_for_the_whole_conversation_is_no_turn_of_it() {
             .chain([(Role::User, question)])
             .map(|(role, text)| (role, text.to_owned()))
             .collect();
-        assert_eq!((said, model.left()), (expected, 0), "turn {turn}");
+        assert_eq!((said, model.remaining_replies()), (expected, 0), "turn {turn}");
     }
     let kept = stage.state().await["messages"].as_array().expect("messages").len();
     assert_eq!(kept, 5, "this turn, the one before, and what holds for all");
@@ -649,25 +690,26 @@ async fn what_a_client_says_for_the_whole_conversation_is_no_turn_of_it() {
 
 #[tokio::test]
 async fn whether_the_turn_before_is_needed_is_a_small_call_only_when_nobody_knows() {
-    let model = ScriptedModel::new([none(), enough(), Script::text("30일 전입니다. [1]")]);
-    let stage = desk(&model);
+    let model =
+        ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text("30일 전입니다. [1]")]);
+    let stage = contract_fixture(&model);
     stage.ask("제5조 내용이 뭐야?").await;
     for reply in [
-        Script::json(&json!({ "need_previous_context": true, "reasoning": "앞의 답을 묻는다" })),
-        none(),
-        Script::text("위약금은 제7조에 있습니다."),
+        ScriptedReply::json(&json!({ "need_previous_context": true, "reasoning": "앞의 답을 묻는다" })),
+        no_tools_reply(),
+        ScriptedReply::text("위약금은 제7조에 있습니다."),
     ] {
         model.push(reply);
     }
     stage.ask("위약금 조항도 같이 설명해줘").await;
-    assert_eq!(model.purposes()[3], Purpose::PreviousContext);
+    assert_eq!(model.purposes()[3], RequestPurpose::PreviousContext);
     assert_eq!(stage.state().await["need_previous_context"], true);
 }
 
 #[tokio::test]
 async fn a_contract_that_is_named_is_the_only_one_looked_at() {
-    let model = ScriptedModel::new([none(), enough(), Script::text("없습니다.")]);
-    let stage = desk(&model);
+    let model = ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text("없습니다.")]);
+    let stage = contract_fixture(&model);
     let options = AskOptions { contract_id: Some("없는 계약".into()), ..AskOptions::default() };
     stage.start_with("제5조 내용이 뭐야?", &options).await.wait().await.expect("a rest");
     let state = stage.state().await;
@@ -681,19 +723,19 @@ async fn a_contract_that_is_named_is_the_only_one_looked_at() {
 }
 
 /// A model whose answer does not end before it is let go.
-struct Held {
+struct GatedModel {
     model: ScriptedModel,
-    go: tokio::sync::watch::Receiver<bool>,
+    release: tokio::sync::watch::Receiver<bool>,
 }
 
-impl ChatModel for Held {
-    fn about(&self) -> doran_llm::About {
-        self.model.about()
+impl ChatModel for GatedModel {
+    fn info(&self) -> doran_llm::ModelInfo {
+        self.model.info()
     }
 
     fn stream(&self, request: ChatRequest) -> doran_llm::DeltaStream {
-        let answers = request.purpose == Purpose::Answer;
-        let go = self.go.clone();
+        let answers = request.purpose == RequestPurpose::Answer;
+        let go = self.release.clone();
         let held = self.model.stream(request).then(move |delta| {
             let mut go = go.clone();
             async move {
@@ -711,10 +753,14 @@ impl ChatModel for Held {
 async fn events_come_in_order_and_words_before_the_sources() {
     const ANSWER: &str = "30일 전에 통보합니다. [1]";
     let (let_go, go) = tokio::sync::watch::channel(false);
-    let model = Held { model: ScriptedModel::new([none(), enough(), Script::text(ANSWER)]), go };
-    let stage = stage("contract", &Settings::default(), &parts(model), Arc::new(RamStore::new()));
+    let model = GatedModel {
+        model: ScriptedModel::new([no_tools_reply(), sufficient_reply(), ScriptedReply::text(ANSWER)]),
+        release: go,
+    };
+    let stage =
+        build_fixture("contract", &Settings::default(), &contract_parts(model), Arc::new(RamStore::new()));
     let run = stage.start("제5조 내용이 뭐야?").await;
-    let mut watch = stage.runtime.watch(&run.key(), 0, Until::Rest).await.expect("watch");
+    let mut watch = stage.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await.expect("watch");
     let mut seen: Vec<String> = Vec::new();
     let mut words = String::new();
     while let Some(event) = watch.next().await.expect("event") {
@@ -722,7 +768,8 @@ async fn events_come_in_order_and_words_before_the_sources() {
         let entry = match event {
             Event::Entry(_, entry) => entry,
             Event::Delta(delta) => {
-                if let (Piece::Data(Value::String(word)), "respond") = (&delta.piece, &*delta.node) {
+                if let (NodeDeltaContent::Data(Value::String(word)), "respond") = (&delta.piece, &*delta.node)
+                {
                     words.push_str(word);
                     assert!(!seen.contains(&"sources".to_owned()), "words come before the sources");
                 }
@@ -732,7 +779,7 @@ async fn events_come_in_order_and_words_before_the_sources() {
                 continue;
             }
         };
-        let Ok(doran_engine::log::Body::Step(step)) = entry.read() else { continue };
+        let Ok(doran_engine::log::EntryBody::Step(step)) = entry.parse_body() else { continue };
         for task in &step.tasks {
             for event in task.notes.get("events").and_then(Value::as_array).into_iter().flatten() {
                 let step = event["step"].as_str().map(|step| format!(" {step}")).unwrap_or_default();
@@ -757,10 +804,15 @@ async fn events_come_in_order_and_words_before_the_sources() {
 
 #[tokio::test]
 async fn replies_at_temperature_0_are_used_again_within_a_tenant() {
-    let model =
-        ScriptedModel::new([none(), enough(), Script::text("30일. [1]"), none(), Script::text("30일. [1]")]);
-    let parts = parts(model.clone());
-    let agents = doran_agents::all(&parts).expect("agents");
+    let model = ScriptedModel::new([
+        no_tools_reply(),
+        sufficient_reply(),
+        ScriptedReply::text("30일. [1]"),
+        no_tools_reply(),
+        ScriptedReply::text("30일. [1]"),
+    ]);
+    let parts = contract_parts(model.clone());
+    let agents = doran_agents::build_default_agents(&parts).expect("agents");
     let agent = agents.iter().find(|agent| agent.name == "contract").expect("there");
     for thread in ["하나", "둘"] {
         let runtime = doran_engine::Runtime::new(Arc::new(RamStore::new()));
@@ -770,21 +822,27 @@ async fn replies_at_temperature_0_are_used_again_within_a_tenant() {
         let run = runtime.start("contract", &key, Some(&input), Default::default()).await.expect("started");
         run.wait().await.expect("a rest");
     }
-    let evaluations = model.purposes().iter().filter(|purpose| **purpose == Purpose::Sufficiency).count();
-    assert_eq!((evaluations, model.left()), (1, 0));
+    let evaluations =
+        model.purposes().iter().filter(|purpose| **purpose == RequestPurpose::Sufficiency).count();
+    assert_eq!((evaluations, model.remaining_replies()), (1, 0));
 }
 
 #[tokio::test]
 async fn a_kill_anywhere_gives_the_same_answer_and_sources() {
-    fn decide(request: &ChatRequest) -> Script {
+    fn decide(request: &ChatRequest) -> ScriptedReply {
         match request.purpose {
-            Purpose::Plan => none(),
-            Purpose::Sufficiency => enough(),
-            _ => Script::text("30일 전입니다. [1]"),
+            RequestPurpose::Plan => no_tools_reply(),
+            RequestPurpose::Sufficiency => sufficient_reply(),
+            _ => ScriptedReply::text("30일 전입니다. [1]"),
         }
     }
-    let turns = killed_everywhere("제5조 내용이 뭐야?", 13, |store| {
-        stage("contract", &Settings::default(), &parts(ByRequest::new(decide)), store)
+    let turns = kill_at_every_commit("제5조 내용이 뭐야?", 13, |store| {
+        build_fixture(
+            "contract",
+            &Settings::default(),
+            &contract_parts(RequestDrivenModel::new(decide)),
+            store,
+        )
     })
     .await;
     for (dies, turn) in turns {
@@ -795,9 +853,9 @@ async fn a_kill_anywhere_gives_the_same_answer_and_sources() {
 
 #[tokio::test]
 async fn the_built_in_model_answers_about_contracts_too() {
-    let contract = parts(ScriptedModel::new([]));
-    let parts = Parts { model: Arc::new(OfflineModel), small: Arc::new(OfflineModel), ..contract };
-    let stage = stage("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
+    let contract = contract_parts(ScriptedModel::new([]));
+    let parts = AgentParts { model: Arc::new(OfflineModel), small: Arc::new(OfflineModel), ..contract };
+    let stage = build_fixture("contract", &Settings::default(), &parts, Arc::new(RamStore::new()));
     stage.ask("제5조 내용이 뭐야?").await;
     let turn = stage.turn().await;
     assert!(turn.response.contains("30일 전에 서면으로 통보하여 계약을 해지할 수 있다"), "{}", turn.response);

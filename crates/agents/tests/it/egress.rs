@@ -7,22 +7,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_agents::tools::{Egress, EgressError, EgressOptions, Lookup, Outgoing, Secret};
+use doran_agents::tools::{Egress, EgressError, EgressOptions, EgressRequest, HostLookup, ToolSecret};
 use reqwest::Url;
 use serde_json::json;
 
-use crate::far_end::{FarEnd, Reply, answer, json as json_reply, redirect};
+use crate::http_test_server::{
+    HttpTestReply, HttpTestServer, http_json_reply as json_reply, http_reply, redirect_reply,
+};
 
 /// Names that lead where a test says, in turn.
 #[derive(Default)]
-struct Names {
+struct ScriptedDns {
     names: BTreeMap<&'static str, Vec<Vec<&'static str>>>,
     turns: Mutex<BTreeMap<String, usize>>,
     lookups: AtomicUsize,
 }
 
 #[async_trait]
-impl Lookup for Names {
+impl HostLookup for ScriptedDns {
     async fn lookup(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         let turns = self.names.get(host).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
@@ -33,38 +35,38 @@ impl Lookup for Names {
     }
 }
 
-fn names(list: &[(&'static str, &[&[&'static str]])]) -> Arc<Names> {
+fn scripted_dns(list: &[(&'static str, &[&[&'static str]])]) -> Arc<ScriptedDns> {
     let names =
         list.iter().map(|(name, turns)| (*name, turns.iter().map(|turn| turn.to_vec()).collect())).collect();
-    Arc::new(Names { names, ..Names::default() })
+    Arc::new(ScriptedDns { names, ..ScriptedDns::default() })
 }
 
-fn options() -> EgressOptions {
-    EgressOptions { time: Duration::from_secs(60), lookup: names(&[]), ..EgressOptions::default() }
+fn test_options() -> EgressOptions {
+    EgressOptions { time: Duration::from_secs(60), lookup: scripted_dns(&[]), ..EgressOptions::default() }
 }
 
-fn to(far_end: &FarEnd) -> EgressOptions {
-    EgressOptions { far_end_of_a_test: Some(far_end.address), ..options() }
+fn options_for(far_end: &HttpTestServer) -> EgressOptions {
+    EgressOptions { test_server_address: Some(far_end.address), ..test_options() }
 }
 
-async fn get(egress: &Egress, url: &str) -> Result<Vec<u8>, EgressError> {
+async fn fetch_url(egress: &Egress, url: &str) -> Result<Vec<u8>, EgressError> {
     let Ok(url) = Url::parse(url) else { return Err(EgressError::Blocked("not a URL")) };
-    egress.fetch(&Outgoing::get(url)).await.map(|fetched| fetched.body)
+    egress.fetch(&EgressRequest::get(url)).await.map(|fetched| fetched.body)
 }
 
-fn hello() -> FarEnd {
-    FarEnd::start(|_| answer("200 OK", "", b"hello"))
+fn hello_server() -> HttpTestServer {
+    HttpTestServer::start(|_| http_reply("200 OK", "", b"hello"))
 }
 
 #[tokio::test]
 async fn the_far_end_of_a_test_is_reached_by_address_and_by_name() {
-    let far_end = hello();
-    let lookup = names(&[("far.example", &[&["127.0.0.1"]])]);
-    let egress = Egress::new(EgressOptions { lookup, ..to(&far_end) }).expect("egress");
-    assert_eq!(get(&egress, &far_end.url("/a?b=c")).await, Ok(b"hello".to_vec()));
+    let far_end = hello_server();
+    let lookup = scripted_dns(&[("far.example", &[&["127.0.0.1"]])]);
+    let egress = Egress::new(EgressOptions { lookup, ..options_for(&far_end) }).expect("egress");
+    assert_eq!(fetch_url(&egress, &far_end.url("/a?b=c")).await, Ok(b"hello".to_vec()));
     let port = far_end.address.port();
-    assert_eq!(get(&egress, &format!("http://far.example:{port}/")).await, Ok(b"hello".to_vec()));
-    let asked = far_end.asked();
+    assert_eq!(fetch_url(&egress, &format!("http://far.example:{port}/")).await, Ok(b"hello".to_vec()));
+    let asked = far_end.requests();
     assert_eq!((asked[0].method.as_str(), asked[0].target.as_str()), ("GET", "/a?b=c"));
     assert_eq!(asked[0].header("accept-encoding"), Some("identity"));
     assert_eq!(asked[0].header("referer"), None);
@@ -73,9 +75,9 @@ async fn the_far_end_of_a_test_is_reached_by_address_and_by_name() {
 
 #[tokio::test]
 async fn nothing_but_public_addresses_is_reached_however_it_is_spelt() {
-    let canary = hello();
+    let canary = hello_server();
     let p = canary.address.port();
-    let lookup = names(&[
+    let lookup = scripted_dns(&[
         ("evil.example", &[&["127.0.0.1"]]),
         ("mixed.example", &[&["93.184.216.34", "10.0.0.1"]]),
         ("mapped.example", &[&["::ffff:127.0.0.1"]]),
@@ -83,7 +85,7 @@ async fn nothing_but_public_addresses_is_reached_however_it_is_spelt() {
         ("metadata.google.internal", &[&["169.254.169.254"]]),
     ]);
     // The canary's port is open to everybody, so that only its address keeps it from being reached.
-    let options = EgressOptions { ports: vec![80, 443, p], lookup, ..options() };
+    let options = EgressOptions { ports: vec![80, 443, p], lookup, ..test_options() };
     let egress = Egress::new(options).expect("egress");
     let hosts = [
         // C032, C033
@@ -133,7 +135,7 @@ async fn nothing_but_public_addresses_is_reached_however_it_is_spelt() {
     ];
     for host in hosts {
         for scheme in ["http", "https"] {
-            let result = get(&egress, &format!("{scheme}://{host}:{p}/")).await;
+            let result = fetch_url(&egress, &format!("{scheme}://{host}:{p}/")).await;
             assert!(matches!(result, Err(EgressError::Blocked(_))), "{scheme}://{host}: {result:?}");
         }
     }
@@ -155,53 +157,53 @@ async fn nothing_but_public_addresses_is_reached_however_it_is_spelt() {
         "http://1.1.1.1:6379/".into(),
     ];
     for url in urls {
-        let result = get(&egress, &url).await;
+        let result = fetch_url(&egress, &url).await;
         let refused = matches!(result, Err(EgressError::Blocked(_)));
         // A backslash is a slash, so this one asks for a page of example.com, a name that leads nowhere here.
         let nowhere =
             url.starts_with("http://example.com") && matches!(result, Err(EgressError::Unreachable(_)));
         assert!(refused || nowhere, "{url}: {result:?}");
     }
-    assert_eq!(canary.asked().len(), 0);
+    assert_eq!(canary.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn c037_c038_redirects_are_checked_counted_and_lose_their_credentials() {
-    let far_end = FarEnd::start(|asked| match asked.target.as_str() {
-        "/metadata" => redirect("http://169.254.169.254/latest/meta-data/"),
-        "/file" => redirect("file:///etc/passwd"),
-        "/gopher" => redirect("gopher://127.0.0.1:6379/_FLUSHALL"),
-        "/round" => redirect("/round"),
-        "/twice" => redirect("/once"),
-        "/once" => redirect("/there"),
-        "/other" => redirect(&format!(
+    let far_end = HttpTestServer::start(|asked| match asked.target.as_str() {
+        "/metadata" => redirect_reply("http://169.254.169.254/latest/meta-data/"),
+        "/file" => redirect_reply("file:///etc/passwd"),
+        "/gopher" => redirect_reply("gopher://127.0.0.1:6379/_FLUSHALL"),
+        "/round" => redirect_reply("/round"),
+        "/twice" => redirect_reply("/once"),
+        "/once" => redirect_reply("/there"),
+        "/other" => redirect_reply(&format!(
             "http://other.example:{}/there",
             asked.header("host").and_then(|host| host.rsplit(':').next()).expect("port")
         )),
-        "/nowhere" => answer("302 Found", "", b""),
-        _ => answer("200 OK", "", b"there"),
+        "/nowhere" => http_reply("302 Found", "", b""),
+        _ => http_reply("200 OK", "", b"there"),
     });
-    let lookup = names(&[("other.example", &[&["127.0.0.1"]])]);
-    let egress = Egress::new(EgressOptions { lookup, ..to(&far_end) }).expect("egress");
+    let lookup = scripted_dns(&[("other.example", &[&["127.0.0.1"]])]);
+    let egress = Egress::new(EgressOptions { lookup, ..options_for(&far_end) }).expect("egress");
     let blocked = |result: Result<Vec<u8>, EgressError>| matches!(result, Err(EgressError::Blocked(_)));
-    assert!(blocked(get(&egress, &far_end.url("/metadata")).await));
-    assert!(blocked(get(&egress, &far_end.url("/file")).await));
-    assert!(blocked(get(&egress, &far_end.url("/gopher")).await));
-    assert_eq!(get(&egress, &far_end.url("/twice")).await, Ok(b"there".to_vec()));
-    assert!(matches!(get(&egress, &far_end.url("/nowhere")).await, Err(EgressError::Unreadable(_))));
-    let before = far_end.asked().len();
-    assert_eq!(get(&egress, &far_end.url("/round")).await, Err(EgressError::Redirects));
-    assert_eq!(far_end.asked().len() - before, 4);
+    assert!(blocked(fetch_url(&egress, &far_end.url("/metadata")).await));
+    assert!(blocked(fetch_url(&egress, &far_end.url("/file")).await));
+    assert!(blocked(fetch_url(&egress, &far_end.url("/gopher")).await));
+    assert_eq!(fetch_url(&egress, &far_end.url("/twice")).await, Ok(b"there".to_vec()));
+    assert!(matches!(fetch_url(&egress, &far_end.url("/nowhere")).await, Err(EgressError::Unreadable(_))));
+    let before = far_end.requests().len();
+    assert_eq!(fetch_url(&egress, &far_end.url("/round")).await, Err(EgressError::Redirects));
+    assert_eq!(far_end.requests().len() - before, 4);
 
-    let bearer = Some(Secret::new("canary-key"));
-    let keyed = |path: &str, body| Outgoing {
+    let bearer = Some(ToolSecret::new("canary-key"));
+    let keyed = |path: &str, body| EgressRequest {
         url: Url::parse(&far_end.url(path)).expect("url"),
         body,
         bearer: bearer.clone(),
     };
     egress.fetch(&keyed("/twice", None)).await.expect("fetched");
     egress.fetch(&keyed("/other", None)).await.expect("fetched");
-    let asked = far_end.asked();
+    let asked = far_end.requests();
     let keys: Vec<Option<&str>> =
         asked[asked.len() - 5..].iter().map(|one| one.header("authorization")).collect();
     let key = Some("Bearer canary-key");
@@ -216,17 +218,18 @@ async fn c037_c038_redirects_are_checked_counted_and_lose_their_credentials() {
 #[tokio::test]
 async fn c039_a_name_that_changes_its_mind_gains_nothing() {
     const TRIES: usize = 1000;
-    let far_end = hello();
-    let canary =
-        FarEnd::on(SocketAddr::new("127.0.0.2".parse().expect("address"), far_end.address.port()), |_| {
-            answer("200 OK", "", b"inside")
-        });
-    let lookup = names(&[("rebind.example", &[&["127.0.0.1"], &["127.0.0.2"]])]);
-    let egress = Egress::new(EgressOptions { lookup: lookup.clone(), ..to(&far_end) }).expect("egress");
+    let far_end = hello_server();
+    let canary = HttpTestServer::start_on(
+        SocketAddr::new("127.0.0.2".parse().expect("address"), far_end.address.port()),
+        |_| http_reply("200 OK", "", b"inside"),
+    );
+    let lookup = scripted_dns(&[("rebind.example", &[&["127.0.0.1"], &["127.0.0.2"]])]);
+    let egress =
+        Egress::new(EgressOptions { lookup: lookup.clone(), ..options_for(&far_end) }).expect("egress");
     let url = format!("http://rebind.example:{}/", far_end.address.port());
     let mut reached = 0;
     for _ in 0..TRIES {
-        match get(&egress, &url).await {
+        match fetch_url(&egress, &url).await {
             Ok(body) => {
                 assert_eq!(body, b"hello");
                 reached += 1;
@@ -234,7 +237,7 @@ async fn c039_a_name_that_changes_its_mind_gains_nothing() {
             Err(error) => assert!(matches!(error, EgressError::Blocked(_)), "{error}"),
         }
     }
-    assert_eq!((reached, canary.asked().len()), (TRIES / 2, 0));
+    assert_eq!((reached, canary.requests().len()), (TRIES / 2, 0));
     assert_eq!(
         lookup.lookups.load(Ordering::SeqCst),
         TRIES,
@@ -244,41 +247,43 @@ async fn c039_a_name_that_changes_its_mind_gains_nothing() {
 
 #[tokio::test]
 async fn answers_are_bounded_in_size_time_and_shape() {
-    let far_end = FarEnd::start(|asked| match asked.target.as_str() {
-        "/gzip" => answer("200 OK", "content-encoding: gzip\r\n", b"\x1f\x8b\x08\0\0\0\0\0"),
-        "/endless" => Reply::Endless(b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'x'; 65536]),
-        "/long" => answer("200 OK", "", &vec![b'x'; 3 << 20]),
-        "/lying" => Reply::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhal".to_vec()),
-        "/headers" => answer("200 OK", &format!("x-long: {}\r\n", "x".repeat(1 << 20)), b""),
-        "/cookies" => answer("200 OK", &"set-cookie: a=b\r\n".repeat(10_000), b""),
-        "/html" => answer("200 OK", "content-type: application/json\r\n", "<div>".repeat(100_000).as_bytes()),
-        "/deep" => answer("200 OK", "", "[".repeat(1_000_000).as_bytes()),
-        "/slow" => Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx".to_vec()),
-        "/silent" => Reply::Stall(Vec::new()),
-        "/garbage" => Reply::Bytes(b"\x16\x03\x01 what?\r\n\r\n".to_vec()),
-        _ => answer("204 No Content", "", b""),
+    let far_end = HttpTestServer::start(|asked| match asked.target.as_str() {
+        "/gzip" => http_reply("200 OK", "content-encoding: gzip\r\n", b"\x1f\x8b\x08\0\0\0\0\0"),
+        "/endless" => HttpTestReply::Endless(b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'x'; 65536]),
+        "/long" => http_reply("200 OK", "", &vec![b'x'; 3 << 20]),
+        "/lying" => HttpTestReply::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhal".to_vec()),
+        "/headers" => http_reply("200 OK", &format!("x-long: {}\r\n", "x".repeat(1 << 20)), b""),
+        "/cookies" => http_reply("200 OK", &"set-cookie: a=b\r\n".repeat(10_000), b""),
+        "/html" => {
+            http_reply("200 OK", "content-type: application/json\r\n", "<div>".repeat(100_000).as_bytes())
+        }
+        "/deep" => http_reply("200 OK", "", "[".repeat(1_000_000).as_bytes()),
+        "/slow" => HttpTestReply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx".to_vec()),
+        "/silent" => HttpTestReply::Stall(Vec::new()),
+        "/garbage" => HttpTestReply::Bytes(b"\x16\x03\x01 what?\r\n\r\n".to_vec()),
+        _ => http_reply("204 No Content", "", b""),
     });
-    let egress = Egress::new(to(&far_end)).expect("egress");
+    let egress = Egress::new(options_for(&far_end)).expect("egress");
     let most = 2 * 1024 * 1024;
     // C042, C043
-    assert!(matches!(get(&egress, &far_end.url("/gzip")).await, Err(EgressError::Unreadable(_))));
-    assert_eq!(get(&egress, &far_end.url("/endless")).await, Err(EgressError::TooLarge(most)));
-    assert_eq!(get(&egress, &far_end.url("/long")).await, Err(EgressError::TooLarge(most)));
-    assert!(matches!(get(&egress, &far_end.url("/lying")).await, Err(EgressError::Unreachable(_))));
-    assert!(matches!(get(&egress, &far_end.url("/garbage")).await, Err(EgressError::Unreachable(_))));
+    assert!(matches!(fetch_url(&egress, &far_end.url("/gzip")).await, Err(EgressError::Unreadable(_))));
+    assert_eq!(fetch_url(&egress, &far_end.url("/endless")).await, Err(EgressError::TooLarge(most)));
+    assert_eq!(fetch_url(&egress, &far_end.url("/long")).await, Err(EgressError::TooLarge(most)));
+    assert!(matches!(fetch_url(&egress, &far_end.url("/lying")).await, Err(EgressError::Unreachable(_))));
+    assert!(matches!(fetch_url(&egress, &far_end.url("/garbage")).await, Err(EgressError::Unreachable(_))));
     // C044
-    assert!(matches!(get(&egress, &far_end.url("/headers")).await, Err(EgressError::Unreachable(_))));
-    assert!(matches!(get(&egress, &far_end.url("/cookies")).await, Err(EgressError::Unreachable(_))));
+    assert!(matches!(fetch_url(&egress, &far_end.url("/headers")).await, Err(EgressError::Unreachable(_))));
+    assert!(matches!(fetch_url(&egress, &far_end.url("/cookies")).await, Err(EgressError::Unreachable(_))));
     // C045
     for path in ["/html", "/deep"] {
-        let request = Outgoing::get(Url::parse(&far_end.url(path)).expect("url"));
+        let request = EgressRequest::get(Url::parse(&far_end.url(path)).expect("url"));
         assert_eq!(egress.fetch_json(&request).await, Err(EgressError::Unreadable("not JSON")), "{path}");
     }
     // C043: a drip, and silence
-    let hasty =
-        Egress::new(EgressOptions { time: Duration::from_millis(200), ..to(&far_end) }).expect("egress");
+    let hasty = Egress::new(EgressOptions { time: Duration::from_millis(200), ..options_for(&far_end) })
+        .expect("egress");
     for path in ["/slow", "/silent"] {
-        let result = get(&hasty, &far_end.url(path)).await;
+        let result = fetch_url(&hasty, &far_end.url(path)).await;
         assert!(
             matches!(result, Err(EgressError::TooSlow(_) | EgressError::Unreachable(_))),
             "{path}: {result:?}"
@@ -288,17 +293,17 @@ async fn answers_are_bounded_in_size_time_and_shape() {
 
 #[tokio::test]
 async fn c049_a_busy_far_end_is_asked_three_times_and_no_more() {
-    let far_end = FarEnd::start(|asked| match asked.target.as_str() {
-        "/busy" => answer("503 Service Unavailable", "", b""),
-        "/later" => answer("429 Too Many Requests", "retry-after: 3600\r\n", b""),
-        "/no" => answer("401 Unauthorized", "", b"{}"),
-        _ => answer("200 OK", "", b"fine"),
+    let far_end = HttpTestServer::start(|asked| match asked.target.as_str() {
+        "/busy" => http_reply("503 Service Unavailable", "", b""),
+        "/later" => http_reply("429 Too Many Requests", "retry-after: 3600\r\n", b""),
+        "/no" => http_reply("401 Unauthorized", "", b"{}"),
+        _ => http_reply("200 OK", "", b"fine"),
     });
-    let egress = Egress::new(to(&far_end)).expect("egress");
+    let egress = Egress::new(options_for(&far_end)).expect("egress");
     let mut count = 0;
     let mut asked = async |path: &str| {
-        let result = get(&egress, &far_end.url(path)).await;
-        let now = far_end.asked().len();
+        let result = fetch_url(&egress, &far_end.url(path)).await;
+        let now = far_end.requests().len();
         let times = now - count;
         count = now;
         (result, times)
@@ -313,13 +318,13 @@ async fn c049_a_busy_far_end_is_asked_three_times_and_no_more() {
 /// Runs itself again with a proxy in the environment.
 #[tokio::test]
 async fn c050_a_proxy_in_the_environment_is_ignored() {
-    let far_end = hello();
+    let far_end = hello_server();
     if std::env::var_os("DORAN_TEST_PROXIED").is_some() {
-        let egress = Egress::new(to(&far_end)).expect("egress");
-        assert_eq!(get(&egress, &far_end.url("/")).await, Ok(b"hello".to_vec()));
+        let egress = Egress::new(options_for(&far_end)).expect("egress");
+        assert_eq!(fetch_url(&egress, &far_end.url("/")).await, Ok(b"hello".to_vec()));
         return;
     }
-    let canary = FarEnd::start(|_| answer("200 OK", "", b"proxied"));
+    let canary = HttpTestServer::start(|_| http_reply("200 OK", "", b"proxied"));
     let proxy = format!("http://{}", canary.address);
     let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
     child
@@ -335,20 +340,20 @@ async fn c050_a_proxy_in_the_environment_is_ignored() {
         "{}",
         String::from_utf8_lossy(&output.stdout)
     );
-    assert_eq!(canary.asked().len(), 0);
+    assert_eq!(canary.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn errors_name_no_url_and_no_key() {
-    let far_end = FarEnd::start(|_| Reply::Bytes(Vec::new()));
-    let egress = Egress::new(to(&far_end)).expect("egress");
-    let error = get(&egress, &far_end.url("/?appid=canary-key")).await.expect_err("broken off");
+    let far_end = HttpTestServer::start(|_| HttpTestReply::Bytes(Vec::new()));
+    let egress = Egress::new(options_for(&far_end)).expect("egress");
+    let error = fetch_url(&egress, &far_end.url("/?appid=canary-key")).await.expect_err("broken off");
     assert!(!format!("{error} {error:?}").contains("canary-key"), "{error:?}");
-    assert_eq!(format!("{:?}", Secret::new("canary-key")), "***");
-    let reply = FarEnd::start(|_| json_reply(&json!({ "a": 1 })));
-    let egress = Egress::new(to(&reply)).expect("egress");
+    assert_eq!(format!("{:?}", ToolSecret::new("canary-key")), "***");
+    let reply = HttpTestServer::start(|_| json_reply(&json!({ "a": 1 })));
+    let egress = Egress::new(options_for(&reply)).expect("egress");
     let fetched = egress
-        .fetch(&Outgoing::get(Url::parse(&reply.url("/x?appid=canary-key")).expect("url")))
+        .fetch(&EgressRequest::get(Url::parse(&reply.url("/x?appid=canary-key")).expect("url")))
         .await
         .expect("fetched");
     assert!(!fetched.url.contains("canary-key"), "{}", fetched.url);

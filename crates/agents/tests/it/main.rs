@@ -2,33 +2,33 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod agent_evals;
+mod agent_fixture;
+mod agent_prompt_injection;
 mod approvals;
 mod assistant;
 mod assistant_kills;
-mod comparing;
+mod context_limits;
 mod contract;
+mod contract_comparison;
 mod described;
 mod docqa;
-mod dying;
+mod document_lookup;
+mod dying_store;
 mod egress;
-mod evals;
-mod far_end;
-mod finding;
-mod injection;
-mod long;
+mod http_test_server;
+mod internet_tools;
+mod kill_and_reopen;
 mod mcp;
 mod memory;
-mod offline;
-mod outbound;
-mod poisoned;
+mod offline_model;
 #[cfg(feature = "python")]
 mod python;
-mod quality;
 mod react;
 mod read_file;
-mod reopened;
 mod samples;
+mod search_quality;
 mod settings;
-mod stage;
-mod thousand;
+mod thousand_turns;
 mod tls;
+mod tool_prompt_injection;

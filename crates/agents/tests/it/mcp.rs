@@ -10,13 +10,15 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_agents::tools::mcp::{self, Bounds, Found, Pins, Reach, Server, Trust};
-use doran_agents::tools::{Call, Class, Language, Output, Secret, Tool, ToolError};
+use doran_agents::tools::mcp::{self, McpDiscovery, McpLimits, McpServer, McpTransport, McpTrust, ToolPins};
+use doran_agents::tools::{
+    Tool, ToolCallContext, ToolError, ToolOutput, ToolSecret, ToolSideEffect, UserLanguage,
+};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 /// The interpreter that has the SDK. `None`: skipped, in words.
-fn python() -> Option<PathBuf> {
+fn mcp_python() -> Option<PathBuf> {
     let named = std::env::var_os("DORAN_TEST_MCP_PYTHON").filter(|path| !path.is_empty()).map(PathBuf::from);
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.parts/mcp-venv/bin/python");
     let found = named.or_else(|| made.exists().then_some(made));
@@ -30,59 +32,66 @@ fn python() -> Option<PathBuf> {
     found
 }
 
-fn script() -> String {
+fn server_script() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/server.py").display().to_string()
 }
 
-fn bounds() -> Bounds {
+fn test_bounds() -> McpLimits {
     // Starting Python with the SDK takes seconds on a busy machine.
-    Bounds { start: Duration::from_secs(120), call: Duration::from_secs(60), ..Bounds::default() }
+    McpLimits { start: Duration::from_secs(120), call: Duration::from_secs(60), ..McpLimits::default() }
 }
 
-fn stdio(python: &Path, environment: &[(&str, &str)]) -> Server {
+fn stdio_server(python: &Path, environment: &[(&str, &str)]) -> McpServer {
     let environment =
-        environment.iter().map(|(name, value)| ((*name).to_string(), Secret::new(*value))).collect();
-    Server {
+        environment.iter().map(|(name, value)| ((*name).to_string(), ToolSecret::new(*value))).collect();
+    McpServer {
         name: "test".to_string(),
-        reach: Reach::Stdio {
+        reach: McpTransport::Stdio {
             command: python.display().to_string(),
-            arguments: vec![script(), "stdio".to_string()],
+            arguments: vec![server_script(), "stdio".to_string()],
             environment,
         },
-        trust: Trust::None,
-        bounds: bounds(),
+        trust: McpTrust::None,
+        bounds: test_bounds(),
     }
 }
 
-fn call() -> Call<'static> {
-    Call { tenant: "t", thread: "th", key: "k", language: Language::En, session: None, now_ms: 0 }
+fn call_context() -> ToolCallContext<'static> {
+    ToolCallContext {
+        tenant: "t",
+        thread: "th",
+        key: "k",
+        language: UserLanguage::En,
+        session: None,
+        now_ms: 0,
+    }
 }
 
-fn tool(found: &Found, name: &str) -> Arc<dyn Tool> {
-    let tool = found.tools.iter().find(|tool| tool.about().spec.name == name);
+fn find_tool(found: &McpDiscovery, name: &str) -> Arc<dyn Tool> {
+    let tool = found.tools.iter().find(|tool| tool.info().spec.name == name);
     tool.unwrap_or_else(|| panic!("no `{name}`; problems: {:?}", found.problems)).clone()
 }
 
-async fn run(found: &Found, name: &str, arguments: Value) -> Result<Output, ToolError> {
-    tool(found, name).call(arguments, call()).await
+async fn call_tool(found: &McpDiscovery, name: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+    find_tool(found, name).call(arguments, call_context()).await
 }
 
-async fn text(found: &Found, name: &str, arguments: Value) -> String {
-    match run(found, name, arguments).await {
+async fn call_tool_text(found: &McpDiscovery, name: &str, arguments: Value) -> String {
+    match call_tool(found, name, arguments).await {
         Ok(output) => output.text,
         Err(error) => format!("error: {error}"),
     }
 }
 
 /// A server on a port, as somebody else runs it. It ends with the test.
-async fn http(python: &Path, more: &[&str]) -> (Child, String) {
+async fn start_http_server(python: &Path, more: &[&str]) -> (Child, String) {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-    http_on(port, python, more).await
+    start_http_server_on(port, python, more).await
 }
 
-async fn http_on(port: u16, python: &Path, more: &[&str]) -> (Child, String) {
+async fn start_http_server_on(port: u16, python: &Path, more: &[&str]) -> (Child, String) {
     let child = Command::new(python)
-        .arg(script())
+        .arg(server_script())
         .args(["http", &port.to_string()])
         .args(more)
         .stdin(Stdio::null())
@@ -99,52 +108,55 @@ async fn http_on(port: u16, python: &Path, more: &[&str]) -> (Child, String) {
     panic!("the server did not start within two minutes");
 }
 
-fn over_http(url: &str, headers: &[(&str, &str)]) -> Server {
-    let headers = headers.iter().map(|(name, value)| ((*name).to_string(), Secret::new(*value))).collect();
-    Server {
+fn http_server(url: &str, headers: &[(&str, &str)]) -> McpServer {
+    let headers =
+        headers.iter().map(|(name, value)| ((*name).to_string(), ToolSecret::new(*value))).collect();
+    McpServer {
         name: "test".to_string(),
-        reach: Reach::Http { url: url.to_string(), headers },
-        trust: Trust::None,
-        bounds: bounds(),
+        reach: McpTransport::Http { url: url.to_string(), headers },
+        trust: McpTrust::None,
+        bounds: test_bounds(),
     }
 }
 
 #[tokio::test]
 async fn tools_of_a_program_work_and_its_end_is_an_error_of_the_call() {
-    let Some(python) = python() else { return };
-    let found = mcp::connect(vec![stdio(&python, &[("LANG", "C.UTF-8")])], &Pins::default()).await;
+    let Some(python) = mcp_python() else { return };
+    let found =
+        mcp::connect_servers(vec![stdio_server(&python, &[("LANG", "C.UTF-8")])], &ToolPins::default()).await;
     assert!(found.problems.is_empty(), "{:?}", found.problems);
-    assert_eq!(text(&found, "test__add", json!({ "a": 2, "b": 40 })).await, "42");
-    assert_eq!(text(&found, "test__greet", json!({ "name": "도란" })).await, "안녕하세요, 도란님");
-    let about = tool(&found, "test__add").about().clone();
+    assert_eq!(call_tool_text(&found, "test__add", json!({ "a": 2, "b": 40 })).await, "42");
+    assert_eq!(call_tool_text(&found, "test__greet", json!({ "name": "도란" })).await, "안녕하세요, 도란님");
+    let about = find_tool(&found, "test__add").info().clone();
     assert_eq!(
         (about.class, about.outward),
-        (Class::Once, true),
+        (ToolSideEffect::Once, true),
         "what the server says about itself does not count"
     );
     assert!(about.spec.description.ends_with("Adds two numbers."), "{}", about.spec.description);
 
     // An error of the tool is told as the server tells it.
-    let error = run(&found, "test__fail", json!({})).await.expect_err("it fails");
+    let error = call_tool(&found, "test__fail", json!({})).await.expect_err("it fails");
     assert!(matches!(&error, ToolError::Failed(words) if words.contains("on purpose")), "{error:?}");
     // A link to a file is not followed.
-    let link = text(&found, "test__link", json!({})).await;
+    let link = call_tool_text(&found, "test__link", json!({})).await;
     assert!(link.contains("refused") && !link.contains("root:"), "{link}");
 
     // The server ends in the middle of a call, and is there again for the next.
-    let error = run(&found, "test__die", json!({})).await.expect_err("it dies");
+    let error = call_tool(&found, "test__die", json!({})).await.expect_err("it dies");
     assert!(
         matches!(&error, ToolError::Unavailable(words) if words.contains("ended during the call")),
         "{error:?}"
     );
-    assert_eq!(text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2");
+    assert_eq!(call_tool_text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2");
 }
 
 #[tokio::test]
 async fn a_server_gets_no_environment_but_what_is_listed() {
-    let Some(python) = python() else { return };
-    let found = mcp::connect(vec![stdio(&python, &[("CANARY", "sings")])], &Pins::default()).await;
-    let environment = text(&found, "test__environment", json!({})).await;
+    let Some(python) = mcp_python() else { return };
+    let found =
+        mcp::connect_servers(vec![stdio_server(&python, &[("CANARY", "sings")])], &ToolPins::default()).await;
+    let environment = call_tool_text(&found, "test__environment", json!({})).await;
     let names: Vec<&str> = environment.lines().filter_map(|line| line.split('=').next()).collect();
     // The interpreter sets `LC_CTYPE` for itself when no language is set.
     let unexpected: Vec<&str> =
@@ -155,69 +167,71 @@ async fn a_server_gets_no_environment_but_what_is_listed() {
 
 #[tokio::test]
 async fn a_tool_that_changes_is_refused_until_it_is_approved_again() {
-    let Some(python) = python() else { return };
-    let first = mcp::connect(vec![stdio(&python, &[])], &Pins::default()).await;
+    let Some(python) = mcp_python() else { return };
+    let first = mcp::connect_servers(vec![stdio_server(&python, &[])], &ToolPins::default()).await;
     // It changes while it runs, and says so.
-    assert_eq!(text(&first, "test__change", json!({})).await, "changed");
-    let error = run(&first, "test__greet", json!({ "name": "a" })).await.expect_err("refused");
+    assert_eq!(call_tool_text(&first, "test__change", json!({})).await, "changed");
+    let error = call_tool(&first, "test__greet", json!({ "name": "a" })).await.expect_err("refused");
     assert!(matches!(error, ToolError::Denied(_)), "{error:?}");
     assert_eq!(
-        text(&first, "test__add", json!({ "a": 1, "b": 2 })).await,
+        call_tool_text(&first, "test__add", json!({ "a": 1, "b": 2 })).await,
         "3",
         "the others are as they were"
     );
     // It is another one at the next start.
-    let second = mcp::connect(vec![stdio(&python, &[("MCP_TEST_MOOD", "rude")])], &first.pins).await;
+    let second =
+        mcp::connect_servers(vec![stdio_server(&python, &[("MCP_TEST_MOOD", "rude")])], &first.pins).await;
     assert!(
         second.problems.iter().any(|problem| problem.en.contains("`test__add` has changed")),
         "{:?}",
         second.problems
     );
-    let error = run(&second, "test__add", json!({ "a": 1, "b": 2 })).await.expect_err("refused");
+    let error = call_tool(&second, "test__add", json!({ "a": 1, "b": 2 })).await.expect_err("refused");
     assert!(matches!(error, ToolError::Denied(_)), "{error:?}");
     assert_eq!(second.pins, first.pins, "a change is not remembered by itself");
     // A person forgets the old pin, and with that approves what is there.
     let mut pins = second.pins.clone();
     assert!(pins.forget("test__add"));
-    let third = mcp::connect(vec![stdio(&python, &[("MCP_TEST_MOOD", "rude")])], &pins).await;
-    assert_eq!(text(&third, "test__add", json!({ "a": 1, "b": 2 })).await, "3");
+    let third = mcp::connect_servers(vec![stdio_server(&python, &[("MCP_TEST_MOOD", "rude")])], &pins).await;
+    assert_eq!(call_tool_text(&third, "test__add", json!({ "a": 1, "b": 2 })).await, "3");
 }
 
 #[tokio::test]
 async fn a_server_that_floods_or_hangs_is_cut_off() {
-    let Some(python) = python() else { return };
-    let mut server = stdio(&python, &[]);
+    let Some(python) = mcp_python() else { return };
+    let mut server = stdio_server(&python, &[]);
     server.bounds.message = 1 << 20;
-    let found = mcp::connect(vec![server.clone()], &Pins::default()).await;
-    let some = text(&found, "test__flood", json!({ "bytes": 100_000 })).await;
-    assert_eq!(some.len(), found.tools[0].about().most_output, "cut to what goes on to a model");
-    let error = run(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
+    let found = mcp::connect_servers(vec![server.clone()], &ToolPins::default()).await;
+    let some = call_tool_text(&found, "test__flood", json!({ "bytes": 100_000 })).await;
+    assert_eq!(some.len(), found.tools[0].info().most_output, "cut to what goes on to a model");
+    let error =
+        call_tool(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
     assert!(matches!(error, ToolError::Unavailable(_)), "{error:?}");
 
     server.bounds.call = Duration::from_secs(2);
-    let found = mcp::connect(vec![server], &Pins::default()).await;
+    let found = mcp::connect_servers(vec![server], &ToolPins::default()).await;
     let note = tempfile::tempdir().expect("a directory");
     let note = note.path().join("note");
     let arguments = json!({ "note": note.display().to_string() });
-    let error = run(&found, "test__hang", arguments).await.expect_err("too long");
+    let error = call_tool(&found, "test__hang", arguments).await.expect_err("too long");
     assert!(matches!(error, ToolError::TimedOut(_)), "{error:?}");
-    until_written(&note).await;
+    wait_for_cancel_note(&note).await;
 }
 
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_at_the_server() {
-    let Some(python) = python() else { return };
-    let found = mcp::connect(vec![stdio(&python, &[])], &Pins::default()).await;
+    let Some(python) = mcp_python() else { return };
+    let found = mcp::connect_servers(vec![stdio_server(&python, &[])], &ToolPins::default()).await;
     let note = tempfile::tempdir().expect("a directory");
     let note = note.path().join("note");
-    let hang = tool(&found, "test__hang");
+    let hang = find_tool(&found, "test__hang");
     let arguments = json!({ "note": note.display().to_string() });
-    let waiting = tokio::time::timeout(Duration::from_secs(1), hang.call(arguments, call())).await;
+    let waiting = tokio::time::timeout(Duration::from_secs(1), hang.call(arguments, call_context())).await;
     assert!(waiting.is_err(), "it hangs");
-    until_written(&note).await;
+    wait_for_cancel_note(&note).await;
 }
 
-async fn until_written(note: &Path) {
+async fn wait_for_cancel_note(note: &Path) {
     for _ in 0..600 {
         if std::fs::read_to_string(note).is_ok_and(|words| words == "cancelled") {
             return;
@@ -229,41 +243,49 @@ async fn until_written(note: &Path) {
 
 #[tokio::test]
 async fn tools_work_over_http_with_events_and_with_json() {
-    let Some(python) = python() else { return };
+    let Some(python) = mcp_python() else { return };
     for more in [&[][..], &["json"][..]] {
-        let (_server, url) = http(&python, more).await;
-        let mut server = over_http(&url, &[("Authorization", "Bearer only-for-you")]);
+        let (_server, url) = start_http_server(&python, more).await;
+        let mut server = http_server(&url, &[("Authorization", "Bearer only-for-you")]);
         server.bounds.message = 1 << 20;
         server.bounds.call = Duration::from_secs(30);
-        let found = mcp::connect(vec![server], &Pins::default()).await;
+        let found = mcp::connect_servers(vec![server], &ToolPins::default()).await;
         assert!(found.problems.is_empty(), "{:?}", found.problems);
-        assert_eq!(text(&found, "test__add", json!({ "a": 2, "b": 40 })).await, "42");
-        assert_eq!(text(&found, "test__greet", json!({ "name": "도란" })).await, "안녕하세요, 도란님");
-        let headers = text(&found, "test__headers", json!({})).await;
+        assert_eq!(call_tool_text(&found, "test__add", json!({ "a": 2, "b": 40 })).await, "42");
+        assert_eq!(
+            call_tool_text(&found, "test__greet", json!({ "name": "도란" })).await,
+            "안녕하세요, 도란님"
+        );
+        let headers = call_tool_text(&found, "test__headers", json!({})).await;
         assert!(headers.contains("authorization: Bearer only-for-you"), "{headers}");
-        let error = run(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
+        let error =
+            call_tool(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
         assert!(
             matches!(error, ToolError::Failed(_) | ToolError::Unavailable(_) | ToolError::TimedOut(_)),
             "{error:?}"
         );
-        assert_eq!(text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2", "it is still there");
+        assert_eq!(
+            call_tool_text(&found, "test__add", json!({ "a": 1, "b": 1 })).await,
+            "2",
+            "it is still there"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_server_over_http_may_go_away_and_come_back() {
-    let Some(python) = python() else { return };
-    let (mut server, url) = http(&python, &[]).await;
-    let found = mcp::connect(vec![over_http(&url, &[])], &Pins::default()).await;
-    assert_eq!(text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2");
+    let Some(python) = mcp_python() else { return };
+    let (mut server, url) = start_http_server(&python, &[]).await;
+    let found = mcp::connect_servers(vec![http_server(&url, &[])], &ToolPins::default()).await;
+    assert_eq!(call_tool_text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2");
     server.kill().await.expect("kill");
-    let error = run(&found, "test__add", json!({ "a": 1, "b": 1 })).await.expect_err("it is gone");
+    let error = call_tool(&found, "test__add", json!({ "a": 1, "b": 1 })).await.expect_err("it is gone");
     assert!(!matches!(error, ToolError::BadArguments(_) | ToolError::Denied(_)), "{error:?}");
     let port = url.split(['/', ':']).nth(4).and_then(|port| port.parse().ok()).expect("a port");
-    let (_again, _) = http_on(port, &python, &[]).await;
+    let (_again, _) = start_http_server_on(port, &python, &[]).await;
     let mut told = Vec::new();
     for _ in 0..60 {
-        match run(&found, "test__add", json!({ "a": 1, "b": 1 })).await {
+        match call_tool(&found, "test__add", json!({ "a": 1, "b": 1 })).await {
             Ok(output) => return assert_eq!(output.text, "2"),
             Err(error) => told.push(error.to_string()),
         }
@@ -274,19 +296,19 @@ async fn a_server_over_http_may_go_away_and_come_back() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_problem_and_no_more() {
-    let nowhere = Server {
+    let nowhere = McpServer {
         name: "nowhere".to_string(),
-        reach: Reach::Stdio {
+        reach: McpTransport::Stdio {
             command: "/nowhere/at/all".to_string(),
             arguments: vec![],
             environment: BTreeMap::new(),
         },
-        trust: Trust::None,
-        bounds: Bounds::default(),
+        trust: McpTrust::None,
+        bounds: McpLimits::default(),
     };
-    let closed = over_http("http://127.0.0.1:9/mcp", &[]);
-    let misnamed = Server { name: "a__b".to_string(), ..nowhere.clone() };
-    let found = mcp::connect(vec![nowhere, closed, misnamed], &Pins::default()).await;
+    let closed = http_server("http://127.0.0.1:9/mcp", &[]);
+    let misnamed = McpServer { name: "a__b".to_string(), ..nowhere.clone() };
+    let found = mcp::connect_servers(vec![nowhere, closed, misnamed], &ToolPins::default()).await;
     assert!(found.tools.is_empty());
     let problems: Vec<&str> = found.problems.iter().map(|problem| problem.server.as_str()).collect();
     assert_eq!(problems, ["nowhere", "test", "a__b"]);
@@ -298,19 +320,19 @@ async fn a_server_that_is_not_there_is_a_problem_and_no_more() {
 
 #[tokio::test]
 async fn a_program_that_speaks_something_else_is_given_up() {
-    let mut server = Server {
+    let mut server = McpServer {
         name: "cat".to_string(),
-        reach: Reach::Stdio {
+        reach: McpTransport::Stdio {
             command: "/bin/cat".to_string(),
             arguments: vec![],
             environment: BTreeMap::new(),
         },
-        trust: Trust::None,
-        bounds: Bounds { start: Duration::from_secs(2), ..Bounds::default() },
+        trust: McpTrust::None,
+        bounds: McpLimits { start: Duration::from_secs(2), ..McpLimits::default() },
     };
-    let found = mcp::connect(vec![server.clone()], &Pins::default()).await;
+    let found = mcp::connect_servers(vec![server.clone()], &ToolPins::default()).await;
     assert_eq!((found.tools.len(), found.problems.len()), (0, 1));
-    server.reach = Reach::Stdio {
+    server.reach = McpTransport::Stdio {
         command: "/bin/sh".to_string(),
         arguments: vec![
             "-c".to_string(),
@@ -318,6 +340,6 @@ async fn a_program_that_speaks_something_else_is_given_up() {
         ],
         environment: BTreeMap::new(),
     };
-    let found = mcp::connect(vec![server], &Pins::default()).await;
+    let found = mcp::connect_servers(vec![server], &ToolPins::default()).await;
     assert_eq!((found.tools.len(), found.problems.len()), (0, 1));
 }

@@ -4,46 +4,48 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use doran_agents::memory::{
-    Fact, FileMemories, MOST_FACT, MOST_FACTS, Memories, MemoryError, Owner, RamMemories, memory_tools,
+    FileMemoryStore, MAX_FACT_BYTES, MAX_FACTS_PER_OWNER, MemoryError, MemoryFact, MemoryOwner, MemoryStore,
+    RamMemoryStore, memory_tools,
 };
-use doran_agents::tools::{Call, Class, Language, Tool, Toolbox};
-use doran_agents::{Parts, Settings, Turn};
+use doran_agents::tools::{Tool, ToolCallContext, ToolSideEffect, Toolbox, UserLanguage};
+use doran_agents::{AgentParts, AgentTurn, Settings};
 use doran_engine::store::RamStore;
-use doran_llm::{OfflineModel, Origin};
+use doran_llm::{OfflineModel, TextOrigin};
 use serde_json::{Value, json};
 
-use crate::stage::{stage, thread};
+use crate::agent_fixture::{build_fixture, test_thread};
 
-struct Place(PathBuf);
+struct MemoryDirectory(PathBuf);
 
-impl Place {
+impl MemoryDirectory {
     fn new() -> Self {
         let place = std::env::temp_dir().join(format!("doran-memory-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(&place).expect("directory");
         Self(place)
     }
 
-    fn log(&self) -> PathBuf {
+    fn log_path(&self) -> PathBuf {
         self.0.join("memories.log")
     }
 }
 
-impl Drop for Place {
+impl Drop for MemoryDirectory {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).expect("remove");
     }
 }
 
-fn fact(id: &str, text: &str, at_ms: i64) -> Fact {
-    Fact { id: id.into(), text: text.into(), at_ms }
+fn fact(id: &str, text: &str, at_ms: i64) -> MemoryFact {
+    MemoryFact { id: id.into(), text: text.into(), at_ms }
 }
 
-fn texts(facts: &[Fact]) -> Vec<&str> {
+fn texts(facts: &[MemoryFact]) -> Vec<&str> {
     facts.iter().map(|fact| fact.text.as_str()).collect()
 }
 
-async fn check(memories: &dyn Memories) {
-    let (mine, yours, theirs) = (Owner::new("t", "me"), Owner::new("t", "you"), Owner::new("u", "me"));
+async fn check_contract(memories: &dyn MemoryStore) {
+    let (mine, yours, theirs) =
+        (MemoryOwner::new("t", "me"), MemoryOwner::new("t", "you"), MemoryOwner::new("u", "me"));
     memories.keep(&mine, fact("1", "사용자는 채식을 한다", 1)).await.expect("keep");
     memories.keep(&mine, fact("2", "고양이 이름은 나비", 2)).await.expect("keep");
     memories.keep(&mine, fact("3", "likes Rust", 3)).await.expect("keep");
@@ -71,95 +73,102 @@ async fn check(memories: &dyn Memories) {
     assert!(!memories.forget(&mine, "1").await.expect("forget"));
     assert_eq!(texts(&memories.list(&yours).await.expect("list")), ["다른 사람의 비밀"]);
 
-    for text in ["", "  ", &"x".repeat(MOST_FACT + 1)] {
+    for text in ["", "  ", &"x".repeat(MAX_FACT_BYTES + 1)] {
         assert!(matches!(memories.keep(&mine, fact("9", text, 0)).await, Err(MemoryError::BadLength)));
     }
 }
 
 #[tokio::test]
 async fn ram_and_disk_keep_the_same_contract() {
-    check(&RamMemories::new()).await;
-    let place = Place::new();
-    check(&FileMemories::open(place.log()).expect("open")).await;
+    check_contract(&RamMemoryStore::new()).await;
+    let place = MemoryDirectory::new();
+    check_contract(&FileMemoryStore::open(place.log_path()).expect("open")).await;
 }
 
 #[tokio::test]
 async fn an_owner_keeps_so_many_facts_and_no_more() {
-    let memories = RamMemories::new();
-    let owner = Owner::new("t", "me");
-    for n in 0..MOST_FACTS {
+    let memories = RamMemoryStore::new();
+    let owner = MemoryOwner::new("t", "me");
+    for n in 0..MAX_FACTS_PER_OWNER {
         memories.keep(&owner, fact(&n.to_string(), "x", 0)).await.expect("keep");
     }
     assert!(matches!(memories.keep(&owner, fact("more", "x", 0)).await, Err(MemoryError::Full)));
     assert!(memories.keep(&owner, fact("7", "x", 0)).await.is_ok(), "known already");
-    assert!(memories.keep(&Owner::new("t", "you"), fact("1", "x", 0)).await.is_ok());
+    assert!(memories.keep(&MemoryOwner::new("t", "you"), fact("1", "x", 0)).await.is_ok());
 }
 
 #[tokio::test]
 async fn whatever_a_crash_cuts_off_what_was_acknowledged_is_there() {
-    let place = Place::new();
-    let owner = Owner::new("t", "me");
+    let place = MemoryDirectory::new();
+    let owner = MemoryOwner::new("t", "me");
     let mut whole = vec![0];
     {
-        let memories = FileMemories::open(place.log()).expect("open");
+        let memories = FileMemoryStore::open(place.log_path()).expect("open");
         for n in 0..4 {
             memories.keep(&owner, fact(&n.to_string(), "사실", n)).await.expect("keep");
-            whole.push(std::fs::metadata(place.log()).expect("log").len());
+            whole.push(std::fs::metadata(place.log_path()).expect("log").len());
         }
     }
-    let bytes = std::fs::read(place.log()).expect("log");
+    let bytes = std::fs::read(place.log_path()).expect("log");
     for cut in 0..=bytes.len() {
-        std::fs::write(place.log(), &bytes[..cut]).expect("cut");
-        let memories = FileMemories::open(place.log()).expect("open");
+        std::fs::write(place.log_path(), &bytes[..cut]).expect("cut");
+        let memories = FileMemoryStore::open(place.log_path()).expect("open");
         let acknowledged = whole.iter().filter(|size| **size <= cut as u64).count() - 1;
         assert_eq!(memories.list(&owner).await.expect("list").len(), acknowledged, "cut at {cut}");
         memories.keep(&owner, fact("new", "나중", 9)).await.expect("goes on");
         drop(memories);
-        let memories = FileMemories::open(place.log()).expect("open again");
+        let memories = FileMemoryStore::open(place.log_path()).expect("open again");
         assert_eq!(memories.list(&owner).await.expect("list").len(), acknowledged + 1, "cut at {cut}");
     }
 }
 
 #[tokio::test]
 async fn damage_in_the_middle_is_said_and_not_skipped() {
-    let place = Place::new();
-    let owner = Owner::new("t", "me");
-    let memories = FileMemories::open(place.log()).expect("open");
+    let place = MemoryDirectory::new();
+    let owner = MemoryOwner::new("t", "me");
+    let memories = FileMemoryStore::open(place.log_path()).expect("open");
     for n in 0..3 {
         memories.keep(&owner, fact(&n.to_string(), "사실", n)).await.expect("keep");
     }
-    assert!(matches!(FileMemories::open(place.log()), Err(MemoryError::InUse)));
+    assert!(matches!(FileMemoryStore::open(place.log_path()), Err(MemoryError::InUse)));
     drop(memories);
-    let mut bytes = std::fs::read(place.log()).expect("log");
+    let mut bytes = std::fs::read(place.log_path()).expect("log");
     bytes[30] ^= 1;
-    std::fs::write(place.log(), &bytes).expect("damage");
-    assert!(matches!(FileMemories::open(place.log()), Err(MemoryError::Damaged(1))));
+    std::fs::write(place.log_path(), &bytes).expect("damage");
+    assert!(matches!(FileMemoryStore::open(place.log_path()), Err(MemoryError::Damaged(1))));
 }
 
 #[tokio::test]
 async fn what_was_forgotten_leaves_the_disk_in_the_end() {
-    let place = Place::new();
-    let owner = Owner::new("t", "me");
-    let memories = FileMemories::open(place.log()).expect("open");
+    let place = MemoryDirectory::new();
+    let owner = MemoryOwner::new("t", "me");
+    let memories = FileMemoryStore::open(place.log_path()).expect("open");
     memories.keep(&owner, fact("kept", "남는 것", 0)).await.expect("keep");
     for n in 0..150 {
         memories.keep(&owner, fact(&n.to_string(), "잊을 것", 0)).await.expect("keep");
         memories.forget(&owner, &n.to_string()).await.expect("forget");
     }
-    let lines = std::fs::read_to_string(place.log()).expect("log").lines().count();
+    let lines = std::fs::read_to_string(place.log_path()).expect("log").lines().count();
     assert!(lines < 250, "{lines} lines");
     drop(memories);
-    let memories = FileMemories::open(place.log()).expect("open");
+    let memories = FileMemoryStore::open(place.log_path()).expect("open");
     assert_eq!(texts(&memories.list(&owner).await.expect("list")), ["남는 것"]);
 }
 
 #[tokio::test]
 async fn a_model_remembers_recalls_and_forgets_for_one_tenant() {
-    let memories: Arc<dyn Memories> = Arc::new(RamMemories::new());
+    let memories: Arc<dyn MemoryStore> = Arc::new(RamMemoryStore::new());
     let tools = memory_tools(&memories, "default");
     let call = async |name: &str, arguments: Value, tenant: &str, key: &str| {
-        let tool: &Arc<dyn Tool> = tools.iter().find(|tool| tool.about().spec.name == name).expect("tool");
-        let call = Call { tenant, thread: "th", key, language: Language::Ko, session: None, now_ms: 1 };
+        let tool: &Arc<dyn Tool> = tools.iter().find(|tool| tool.info().spec.name == name).expect("tool");
+        let call = ToolCallContext {
+            tenant,
+            thread: "th",
+            key,
+            language: UserLanguage::Ko,
+            session: None,
+            now_ms: 1,
+        };
         tool.call(arguments, call).await.map(|output| output.text).map_err(|error| error.to_string())
     };
     let kept = call("remember", json!({ "fact": "나는 채식을 한다" }), "t", "k1").await.expect("kept");
@@ -182,15 +191,15 @@ async fn a_model_remembers_recalls_and_forgets_for_one_tenant() {
     assert_eq!(call("forget", json!({ "id": id }), "t", "k3").await, Ok(format!("잊었습니다 [{id}]")));
     assert_eq!(call("recall", json!({}), "t", "k4").await, Ok("기억한 것이 없습니다".into()));
     let about = |name: &str| {
-        tools.iter().map(|tool| tool.about()).find(|about| about.spec.name == name).expect("tool").clone()
+        tools.iter().map(|tool| tool.info()).find(|about| about.spec.name == name).expect("tool").clone()
     };
-    assert_eq!((about("recall").origin, about("recall").class), (Origin::Tool, Class::ReadOnly));
-    assert_eq!((about("forget").outward, about("forget").class), (false, Class::Idempotent));
+    assert_eq!((about("recall").origin, about("recall").class), (TextOrigin::Tool, ToolSideEffect::ReadOnly));
+    assert_eq!((about("forget").outward, about("forget").class), (false, ToolSideEffect::Idempotent));
 }
 
 /// A conversation of its own with an agent that has a memory.
-async fn ask(agent: &str, memories: &Arc<dyn Memories>, question: &str) -> Turn {
-    let tools = Toolbox::of(memory_tools(memories, "me")).expect("tools");
+async fn ask_agent_with_memory(agent: &str, memories: &Arc<dyn MemoryStore>, question: &str) -> AgentTurn {
+    let tools = Toolbox::with_tools(memory_tools(memories, "me")).expect("tools");
     let settings = match agent {
         "contract" => {
             "[agents.contract]\ntools = [\"hybrid_search\", \"get_article_by_index\", \"remember\", \"recall\", \"forget\"]"
@@ -199,11 +208,11 @@ async fn ask(agent: &str, memories: &Arc<dyn Memories>, question: &str) -> Turn 
         _ => "",
     };
     let settings: Settings = toml::from_str(settings).expect("settings");
-    let parts = Parts { tools, ..crate::contract::parts(OfflineModel) };
-    let stage = stage(agent, &settings, &parts, Arc::new(RamStore::new()));
+    let parts = AgentParts { tools, ..crate::contract::contract_parts(OfflineModel) };
+    let stage = build_fixture(agent, &settings, &parts, Arc::new(RamStore::new()));
     println!("{agent}: {question}\n{}", stage.ask(question).await);
     // The contract agent was told the names of documents, and forgets nothing unless the person says yes.
-    let open = stage.runtime.questions(&thread()).await.expect("questions");
+    let open = stage.runtime.open_questions(&test_thread()).await.expect("questions");
     assert!(open.is_empty() || agent == "contract", "{agent}: {open:?}");
     for (run, asked) in open {
         let yes = std::collections::BTreeMap::from([(asked.id, json!({ "approve": true }))]);
@@ -220,27 +229,27 @@ async fn every_agent_remembers_across_conversations_and_forgets() {
         ("docqa", "classifyQuery generateAnswer"),
         ("contract", "scope_validator check_previous_context planner executor evaluator respond"),
     ] {
-        let memories: Arc<dyn Memories> = Arc::new(RamMemories::new());
-        let kept = ask(agent, &memories, "내 생일은 5월 3일이라고 기억해줘").await;
+        let memories: Arc<dyn MemoryStore> = Arc::new(RamMemoryStore::new());
+        let kept = ask_agent_with_memory(agent, &memories, "내 생일은 5월 3일이라고 기억해줘").await;
         assert!(kept.response.contains("기억했습니다"), "{agent}: {}", kept.response);
         assert_eq!((kept.tools_used.join(" "), kept.path.join(" ")), ("remember".into(), path.into()));
-        let told = ask(agent, &memories, "내 생일이 언제라고 했지?").await;
+        let told = ask_agent_with_memory(agent, &memories, "내 생일이 언제라고 했지?").await;
         assert!(told.response.contains("내 생일은 5월 3일"), "{agent}: {}", told.response);
-        let gone = ask(agent, &memories, "내 생일은 잊어줘").await;
+        let gone = ask_agent_with_memory(agent, &memories, "내 생일은 잊어줘").await;
         assert_eq!(gone.tools_used, ["recall", "forget"], "{agent}: {}", gone.response);
-        assert_eq!(memories.list(&Owner::new("local", "me")).await.expect("list"), [], "{agent}");
+        assert_eq!(memories.list(&MemoryOwner::new("local", "me")).await.expect("list"), [], "{agent}");
     }
 }
 
 #[tokio::test]
 async fn without_being_told_contract_and_docqa_have_no_memory() {
-    let memories: Arc<dyn Memories> = Arc::new(RamMemories::new());
+    let memories: Arc<dyn MemoryStore> = Arc::new(RamMemoryStore::new());
     for agent in ["contract", "docqa"] {
-        let tools = Toolbox::of(memory_tools(&memories, "me")).expect("tools");
-        let parts = Parts { tools, ..crate::contract::parts(OfflineModel) };
-        let stage = stage(agent, &Settings::default(), &parts, Arc::new(RamStore::new()));
+        let tools = Toolbox::with_tools(memory_tools(&memories, "me")).expect("tools");
+        let parts = AgentParts { tools, ..crate::contract::contract_parts(OfflineModel) };
+        let stage = build_fixture(agent, &Settings::default(), &parts, Arc::new(RamStore::new()));
         stage.ask("내 생일은 5월 3일이라고 기억해줘").await;
         assert_eq!(stage.turn().await.tools_used, [""; 0]);
     }
-    assert_eq!(memories.list(&Owner::new("local", "me")).await.expect("list"), []);
+    assert_eq!(memories.list(&MemoryOwner::new("local", "me")).await.expect("list"), []);
 }

@@ -3,21 +3,25 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use doran_agents::tools::python::{Bounds, Key, Python};
-use doran_agents::tools::{Call, Language, Output, Tool, ToolError};
+use doran_agents::tools::python::{PythonLimits, PythonTool, SessionSigningKey};
+use doran_agents::tools::{Tool, ToolCallContext, ToolError, ToolOutput, UserLanguage};
 use serde_json::json;
 
-fn tool(bounds: Bounds) -> Python {
-    Python::new(bounds, Key::new([7; 32])).with_program(env!("CARGO_BIN_EXE_python-worker"))
+fn python_tool(bounds: PythonLimits) -> PythonTool {
+    PythonTool::new(bounds, SessionSigningKey::new([7; 32])).with_program(env!("CARGO_BIN_EXE_python-worker"))
 }
 
-fn call(session: Option<&str>) -> Call<'_> {
-    Call { tenant: "t", thread: "th", key: "k", language: Language::En, session, now_ms: 0 }
+fn call_context(session: Option<&str>) -> ToolCallContext<'_> {
+    ToolCallContext { tenant: "t", thread: "th", key: "k", language: UserLanguage::En, session, now_ms: 0 }
 }
 
 /// What comes of some code. On a machine without a jail there is nothing to test, and that is said.
-async fn run(tool: &Python, code: &str, session: Option<&str>) -> Option<Result<Output, ToolError>> {
-    match tool.call(json!({ "code": code }), call(session)).await {
+async fn run_code(
+    tool: &PythonTool,
+    code: &str,
+    session: Option<&str>,
+) -> Option<Result<ToolOutput, ToolError>> {
+    match tool.call(json!({ "code": code }), call_context(session)).await {
         Err(ToolError::NotConfigured(why)) => {
             assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "no jail here: {why}");
             eprintln!("SKIPPED: Python needs a jail / Python에는 격리가 필요함: {why}");
@@ -28,26 +32,26 @@ async fn run(tool: &Python, code: &str, session: Option<&str>) -> Option<Result<
 }
 
 /// The words the model reads, whether it worked or not.
-async fn words(tool: &Python, code: &str) -> Option<String> {
-    Some(match run(tool, code, None).await? {
+async fn output_text(tool: &PythonTool, code: &str) -> Option<String> {
+    Some(match run_code(tool, code, None).await? {
         Ok(output) => output.text,
         Err(error) => error.to_string(),
     })
 }
 
 async fn check(code: &str, expected: &str) {
-    let Some(words) = words(&tool(Bounds::default()), code).await else { return };
+    let Some(words) = output_text(&python_tool(PythonLimits::default()), code).await else { return };
     assert_eq!(words, expected, "{code}");
 }
 
 /// Each of these must end with one of these words, and the next call must work.
 async fn check_refused(code: &str, any_of: &[&str]) {
-    let tool = tool(Bounds { time: Duration::from_secs(2), ..Bounds::default() });
-    let Some(words) = words(&tool, code).await else { return };
+    let tool = python_tool(PythonLimits { time: Duration::from_secs(2), ..PythonLimits::default() });
+    let Some(words) = output_text(&tool, code).await else { return };
     let shown: String = words.chars().take(500).collect();
     assert!(any_of.iter().any(|expected| words.contains(expected)), "{code:.100}: {shown}");
     assert!(!words.contains("root:"), "{code:.100}: {shown}");
-    let Some(next) = run(&tool, "1 + 1", None).await else { return };
+    let Some(next) = run_code(&tool, "1 + 1", None).await else { return };
     assert_eq!(next.expect("the next call").text, "2");
 }
 
@@ -64,7 +68,11 @@ async fn what_is_printed_and_the_last_value_are_the_answer() {
 
 #[tokio::test]
 async fn an_error_is_a_traceback_the_model_can_use() {
-    let Some(words) = words(&tool(Bounds::default()), "x = 1\nprint('before')\nx / 0").await else { return };
+    let Some(words) =
+        output_text(&python_tool(PythonLimits::default()), "x = 1\nprint('before')\nx / 0").await
+    else {
+        return;
+    };
     assert!(words.starts_with("before\nTraceback"), "{words}");
     assert!(words.contains("line 3") && words.ends_with("ZeroDivisionError: division by zero"), "{words}");
 }
@@ -108,8 +116,8 @@ async fn c057_a_catastrophic_pattern_is_bounded() {
 
 #[tokio::test]
 async fn c058_endless_output_is_cut() {
-    let tool = tool(Bounds { time: Duration::from_secs(2), ..Bounds::default() });
-    let Some(words) = words(&tool, "while True: print('x' * 1000)").await else { return };
+    let tool = python_tool(PythonLimits { time: Duration::from_secs(2), ..PythonLimits::default() });
+    let Some(words) = output_text(&tool, "while True: print('x' * 1000)").await else { return };
     assert!(words.contains("output limit exceeded"), "{words:.200}");
     assert!(words.len() < 70_000, "{}", words.len());
     let swallowing =
@@ -165,13 +173,13 @@ async fn c065_swallowing_every_error_does_not_help() {
 
 #[tokio::test]
 async fn c066_code_that_is_too_long_or_not_text_is_not_run() {
-    let tool = tool(Bounds::default());
+    let tool = python_tool(PythonLimits::default());
     for code in ["x".repeat(5_000_000), "1\0".to_string(), String::new(), " \n".to_string()] {
-        let result = tool.call(json!({ "code": code }), call(None)).await;
+        let result = tool.call(json!({ "code": code }), call_context(None)).await;
         assert!(matches!(result, Err(ToolError::BadArguments(_))), "{result:?}");
     }
     for arguments in [json!({}), json!({ "code": 1 }), json!([]), json!({ "code": ["1"] })] {
-        let result = tool.call(arguments, call(None)).await;
+        let result = tool.call(arguments, call_context(None)).await;
         assert!(matches!(result, Err(ToolError::BadArguments(_))), "{result:?}");
     }
 }
@@ -179,18 +187,19 @@ async fn c066_code_that_is_too_long_or_not_text_is_not_run() {
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn c067_a_worker_that_dies_is_an_error_and_the_next_one_works() {
-    let bounds = Bounds { time: Duration::from_secs(50), session: 1_234_567, ..Bounds::default() };
-    let tool = std::sync::Arc::new(tool(bounds));
-    if run(&tool, "1", None).await.is_none() {
+    let bounds =
+        PythonLimits { time: Duration::from_secs(50), session: 1_234_567, ..PythonLimits::default() };
+    let tool = std::sync::Arc::new(python_tool(bounds));
+    if run_code(&tool, "1", None).await.is_none() {
         return;
     }
     let running = tokio::spawn({
         let tool = tool.clone();
-        async move { tool.call(json!({ "code": "while True: pass" }), call(None)).await }
+        async move { tool.call(json!({ "code": "while True: pass" }), call_context(None)).await }
     });
     // The rules of a worker are in its arguments; this one's are like no other's.
     let mark = (50 + 1).to_string();
-    let worker = find(&mark).await;
+    let worker = find_worker_pid(&mark).await;
     // Until it is gone: a Rust program takes the first for a stack that ran over, puts the usual handler back and goes on
     // to fault again, which one that was only told to fault does not.
     for _ in 0..500 {
@@ -206,11 +215,11 @@ async fn c067_a_worker_that_dies_is_an_error_and_the_next_one_works() {
         result.expect_err("it died").to_string(),
         "Python: it died (signal 11); the variables are as before this call"
     );
-    assert_eq!(run(&tool, "1 + 1", None).await.expect("a jail").expect("an answer").text, "2");
+    assert_eq!(run_code(&tool, "1 + 1", None).await.expect("a jail").expect("an answer").text, "2");
 }
 
 /// The process id of the worker whose wall time is `seconds`.
-async fn find(seconds: &str) -> String {
+async fn find_worker_pid(seconds: &str) -> String {
     let mark = format!("\"wall\":{{\"secs\":{seconds},");
     for _ in 0..600 {
         for entry in std::fs::read_dir("/proc").expect("list").filter_map(Result::ok) {
@@ -227,14 +236,15 @@ async fn find(seconds: &str) -> String {
 
 #[tokio::test]
 async fn c068_many_calls_wait_and_too_many_are_turned_away() {
-    let tool = std::sync::Arc::new(tool(Bounds { at_once: 2, waiting: 20, ..Bounds::default() }));
-    if run(&tool, "1", None).await.is_none() {
+    let tool =
+        std::sync::Arc::new(python_tool(PythonLimits { at_once: 2, waiting: 20, ..PythonLimits::default() }));
+    if run_code(&tool, "1", None).await.is_none() {
         return;
     }
     let calls: Vec<_> = (0..100)
         .map(|_| {
             let tool = tool.clone();
-            tokio::spawn(async move { tool.call(json!({ "code": "1 + 1" }), call(None)).await })
+            tokio::spawn(async move { tool.call(json!({ "code": "1 + 1" }), call_context(None)).await })
         })
         .collect();
     let (mut answered, mut busy) = (0, 0);
@@ -259,13 +269,13 @@ async fn c069_c070_no_processes_and_no_writing() {
 
 #[tokio::test]
 async fn c071_what_one_thread_knows_another_does_not() {
-    let tool = tool(Bounds::default());
-    let Some(first) = run(&tool, "x = 'secret'", None).await else { return };
+    let tool = python_tool(PythonLimits::default());
+    let Some(first) = run_code(&tool, "x = 'secret'", None).await else { return };
     let session = first.expect("an answer").session.expect("a session");
-    let Some(other) = words(&tool, "print(x)").await else { return };
+    let Some(other) = output_text(&tool, "print(x)").await else { return };
     assert!(other.ends_with("NameError: name 'x' is not defined"), "{other}");
     // Not even with the session of another tenant.
-    let thief = Call { tenant: "other", ..call(Some(&session)) };
+    let thief = ToolCallContext { tenant: "other", ..call_context(Some(&session)) };
     let stolen = tool.call(json!({ "code": "print(x)" }), thief).await.expect("an answer").text;
     assert!(stolen.contains("NameError") && stolen.contains("could not be restored"), "{stolen}");
 }
@@ -277,56 +287,60 @@ async fn c072_there_is_no_function_of_the_host_to_call() {
 
 #[tokio::test]
 async fn variables_and_functions_live_through_the_thread() {
-    let tool = tool(Bounds::default());
-    let Some(first) = run(&tool, "total = 40\ndef add(n):\n    return total + n", None).await else { return };
+    let tool = python_tool(PythonLimits::default());
+    let Some(first) = run_code(&tool, "total = 40\ndef add(n):\n    return total + n", None).await else {
+        return;
+    };
     let session = first.expect("an answer").session;
     // Another tool with the same key stands for the program after a restart.
-    let tool = self::tool(Bounds::default());
+    let tool = self::python_tool(PythonLimits::default());
     let second =
-        run(&tool, "total += 1\nadd(1)", session.as_deref()).await.expect("a jail").expect("an answer");
+        run_code(&tool, "total += 1\nadd(1)", session.as_deref()).await.expect("a jail").expect("an answer");
     assert_eq!(second.text, "42");
-    let third = run(&tool, "add(0)", second.session.as_deref()).await.expect("a jail").expect("an answer");
+    let third =
+        run_code(&tool, "add(0)", second.session.as_deref()).await.expect("a jail").expect("an answer");
     assert_eq!(third.text, "41");
     let arguments = json!({ "code": "total", "fresh": true });
-    let fresh = tool.call(arguments, call(third.session.as_deref())).await.expect("an answer");
+    let fresh = tool.call(arguments, call_context(third.session.as_deref())).await.expect("an answer");
     assert!(fresh.text.contains("NameError"), "{}", fresh.text);
 }
 
 #[tokio::test]
 async fn an_error_keeps_what_was_set_before_it() {
-    let tool = tool(Bounds::default());
-    let Some(first) = run(&tool, "x = 5\n1 / 0", None).await else { return };
+    let tool = python_tool(PythonLimits::default());
+    let Some(first) = run_code(&tool, "x = 5\n1 / 0", None).await else { return };
     let session = first.expect("an answer").session;
-    let second = run(&tool, "x", session.as_deref()).await.expect("a jail").expect("an answer");
+    let second = run_code(&tool, "x", session.as_deref()).await.expect("a jail").expect("an answer");
     assert_eq!(second.text, "5");
 }
 
 #[tokio::test]
 async fn variables_that_are_too_large_are_dropped_and_that_is_said() {
-    let tool = tool(Bounds { session: 10_000, ..Bounds::default() });
-    let Some(first) = run(&tool, "x = 'a' * 100000", None).await else { return };
+    let tool = python_tool(PythonLimits { session: 10_000, ..PythonLimits::default() });
+    let Some(first) = run_code(&tool, "x = 'a' * 100000", None).await else { return };
     let first = first.expect("an answer");
     assert!(
         first.text.starts_with("[the variables take ") && first.text.contains("starts without any"),
         "{}",
         first.text
     );
-    let second = run(&tool, "x", first.session.as_deref()).await.expect("a jail").expect("an answer");
+    let second = run_code(&tool, "x", first.session.as_deref()).await.expect("a jail").expect("an answer");
     assert!(second.text.contains("NameError"), "{}", second.text);
     assert!(!second.text.contains("restored"), "{}", second.text);
 }
 
 #[tokio::test]
 async fn a_session_that_was_tampered_with_is_not_loaded() {
-    let tool = tool(Bounds::default());
-    let Some(result) = run(&tool, "1 + 1", Some("monty-0.0.23:AAAA:AAAA")).await else { return };
+    let tool = python_tool(PythonLimits::default());
+    let Some(result) = run_code(&tool, "1 + 1", Some("monty-0.0.23:AAAA:AAAA")).await else { return };
     let text = result.expect("an answer").text;
     assert_eq!(text, "2\n[the earlier variables could not be restored; this ran without them]");
 }
 
 #[tokio::test]
 async fn without_a_jail_nothing_is_run() {
-    let tool = Python::new(Bounds::default(), Key::new([7; 32])).with_program("/nowhere");
-    let result = tool.call(json!({ "code": "1" }), call(None)).await;
+    let tool =
+        PythonTool::new(PythonLimits::default(), SessionSigningKey::new([7; 32])).with_program("/nowhere");
+    let result = tool.call(json!({ "code": "1" }), call_context(None)).await;
     assert!(matches!(result, Err(ToolError::NotConfigured(_))), "{result:?}");
 }

@@ -5,24 +5,27 @@ use std::time::Duration;
 
 use doran_agents::Settings;
 use doran_engine::store::Store;
-use doran_llm::{ChatRequest, ModelError, Script, ScriptedModel};
+use doran_llm::{ChatRequest, ModelError, ScriptedModel, ScriptedReply};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use crate::stage::{ByRequest, has_results, killed_everywhere, parts, simple, stage, tools};
+use crate::agent_fixture::{
+    RequestDrivenModel, agent_parts, build_fixture, counting_tools, fixture_with_model, has_tool_results,
+    kill_at_every_commit,
+};
 
-async fn check(question: &str, script: Vec<Script>, expected: Expect) {
+async fn check(question: &str, script: Vec<ScriptedReply>, expected: Expect) {
     let model = ScriptedModel::new(script);
-    let stage = simple("react", model.clone(), tools().toolbox);
+    let stage = fixture_with_model("react", model.clone(), counting_tools().toolbox);
     expected.assert_eq(&stage.ask(question).await);
-    assert_eq!(model.left(), 0, "every reply was asked for");
+    assert_eq!(model.remaining_replies(), 0, "every reply was asked for");
 }
 
 #[tokio::test]
 async fn an_answer_goes_through_input_llm_conditional_response() {
     check(
         "안녕",
-        vec![Script::text("안녕하세요!")],
+        vec![ScriptedReply::text("안녕하세요!")],
         expect![[r#"
         input
           + user 안녕
@@ -39,8 +42,10 @@ async fn an_answer_goes_through_input_llm_conditional_response() {
 
 #[tokio::test]
 async fn a_tool_leads_back_to_the_model() {
-    let script =
-        vec![Script::call("calculator", json!({ "expression": "123 * 456" })), Script::text("56088입니다.")];
+    let script = vec![
+        ScriptedReply::call("calculator", json!({ "expression": "123 * 456" })),
+        ScriptedReply::text("56088입니다."),
+    ];
     check(
         "123 * 456 계산해줘",
         script,
@@ -68,8 +73,8 @@ async fn a_tool_leads_back_to_the_model() {
 #[tokio::test]
 async fn a_failed_tool_gives_an_error_as_its_result() {
     let script = vec![
-        Script::call("calculator", json!({ "expression": "abc" })),
-        Script::text("식이 잘못되었습니다."),
+        ScriptedReply::call("calculator", json!({ "expression": "abc" })),
+        ScriptedReply::text("식이 잘못되었습니다."),
     ];
     check(
         "abc 계산해줘",
@@ -113,7 +118,7 @@ async fn empty_input_ends_in_the_error_node() {
 
 #[tokio::test]
 async fn five_rounds_of_tools_are_allowed_and_the_sixth_reply_is_too_many() {
-    let call = || Script::call("calculator", json!({ "expression": "1 + 1" }));
+    let call = || ScriptedReply::call("calculator", json!({ "expression": "1 + 1" }));
     let script = vec![call(), call(), call(), call(), call(), call()];
     check("Keep calculating", script, expect![[r#"
         input
@@ -166,11 +171,11 @@ async fn five_rounds_of_tools_are_allowed_and_the_sixth_reply_is_too_many() {
 
 #[tokio::test]
 async fn a_conversation_goes_on_after_an_error() {
-    let call = || Script::call("calculator", json!({ "expression": "1 + 1" }));
+    let call = || ScriptedReply::call("calculator", json!({ "expression": "1 + 1" }));
     let model = ScriptedModel::new((0..6).map(|_| call()));
-    let stage = simple("react", model.clone(), tools().toolbox);
+    let stage = fixture_with_model("react", model.clone(), counting_tools().toolbox);
     stage.ask("계속 계산해").await;
-    model.push(Script::text("네, 말씀하세요."));
+    model.push(ScriptedReply::text("네, 말씀하세요."));
     stage.ask("그만").await;
     let sent = model.requests().pop().expect("asked").messages;
     let called: Vec<&str> =
@@ -179,14 +184,17 @@ async fn a_conversation_goes_on_after_an_error() {
     assert_eq!(called.len(), answered, "no call is left without a result");
 }
 
-fn away() -> ModelError {
+fn unavailable_error() -> ModelError {
     ModelError::Unavailable { reason: "503".into(), retry_after: None, source: None }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_is_tried_three_times() {
-    let script =
-        vec![Script::failure(away()), Script::text("반쯤").then_fails(away()), Script::text("됐습니다.")];
+    let script = vec![
+        ScriptedReply::failure(unavailable_error()),
+        ScriptedReply::text("반쯤").then_fails(unavailable_error()),
+        ScriptedReply::text("됐습니다."),
+    ];
     check(
         "안녕",
         script,
@@ -202,7 +210,11 @@ async fn a_model_is_tried_three_times() {
     "#]],
     )
     .await;
-    let script = vec![Script::failure(away()), Script::failure(away()), Script::failure(away())];
+    let script = vec![
+        ScriptedReply::failure(unavailable_error()),
+        ScriptedReply::failure(unavailable_error()),
+        ScriptedReply::failure(unavailable_error()),
+    ];
     check(
         "안녕",
         script,
@@ -227,13 +239,17 @@ async fn the_time_a_model_asks_for_is_given() {
         retry_after: Some(Duration::from_secs(seconds)),
     };
     let begun = tokio::time::Instant::now();
-    let script = vec![Script::failure(busy(20)), Script::text("네.")];
+    let script = vec![ScriptedReply::failure(busy(20)), ScriptedReply::text("네.")];
     let model = ScriptedModel::new(script);
-    simple("react", model, tools().toolbox).ask("안녕").await;
+    fixture_with_model("react", model, counting_tools().toolbox).ask("안녕").await;
     assert!(begun.elapsed() >= Duration::from_secs(20), "{:?}", begun.elapsed());
     // Nobody waits an hour for an answer.
     let begun = tokio::time::Instant::now();
-    let stage = simple("react", ScriptedModel::new([Script::failure(busy(3600))]), tools().toolbox);
+    let stage = fixture_with_model(
+        "react",
+        ScriptedModel::new([ScriptedReply::failure(busy(3600))]),
+        counting_tools().toolbox,
+    );
     stage.ask("안녕").await;
     assert_eq!(stage.turn().await.error_code.as_deref(), Some("model_unavailable"));
     assert!(begun.elapsed() < Duration::from_secs(600));
@@ -241,8 +257,12 @@ async fn the_time_a_model_asks_for_is_given() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_model_is_given_up() {
-    let hangs = || Script::text("음").then_hangs();
-    let stage = simple("react", ScriptedModel::new([hangs(), hangs(), hangs()]), tools().toolbox);
+    let hangs = || ScriptedReply::text("음").then_hangs();
+    let stage = fixture_with_model(
+        "react",
+        ScriptedModel::new([hangs(), hangs(), hangs()]),
+        counting_tools().toolbox,
+    );
     stage.ask("안녕").await;
     assert_eq!(stage.turn().await.error_code.as_deref(), Some("model_unavailable"));
 }
@@ -268,8 +288,8 @@ async fn every_error_has_its_code_and_a_sentence_in_both_languages() {
     for error in errors {
         let mut row = Vec::new();
         for question in ["안녕", "Hello"] {
-            let model = ScriptedModel::new((0..3).map(|_| Script::failure(error(reason()))));
-            let stage = simple("react", model.clone(), tools().toolbox);
+            let model = ScriptedModel::new((0..3).map(|_| ScriptedReply::failure(error(reason()))));
+            let stage = fixture_with_model("react", model.clone(), counting_tools().toolbox);
             stage.ask(question).await;
             let turn = stage.turn().await;
             assert!(turn.error);
@@ -298,8 +318,11 @@ async fn every_error_has_its_code_and_a_sentence_in_both_languages() {
 
 #[tokio::test]
 async fn the_answer_has_the_shape_that_clients_know() {
-    let script = [Script::call("calculator", json!({ "expression": "1 + 1" })), Script::text("2입니다.")];
-    let stage = simple("react", ScriptedModel::new(script), tools().toolbox);
+    let script = [
+        ScriptedReply::call("calculator", json!({ "expression": "1 + 1" })),
+        ScriptedReply::text("2입니다."),
+    ];
+    let stage = fixture_with_model("react", ScriptedModel::new(script), counting_tools().toolbox);
     stage.ask("1 + 1").await;
     let state = stage.state().await;
     assert_eq!(state["sessionId"], "대화");
@@ -313,26 +336,26 @@ async fn the_answer_has_the_shape_that_clients_know() {
 
 #[tokio::test]
 async fn a_kill_anywhere_gives_the_same_answer_and_orders_once() {
-    fn decide(request: &ChatRequest) -> Script {
-        if has_results(request) {
-            Script::text("주문했습니다.")
+    fn decide(request: &ChatRequest) -> ScriptedReply {
+        if has_tool_results(request) {
+            ScriptedReply::text("주문했습니다.")
         } else {
-            Script::call("order", json!({}))
+            ScriptedReply::call("order", json!({}))
         }
     }
-    let mut used = tools();
+    let mut used = counting_tools();
     let mut life = 0;
     let mut once = Vec::new();
-    let turns = killed_everywhere("주문해줘", 10, |store: Arc<dyn Store>| {
+    let turns = kill_at_every_commit("주문해줘", 10, |store: Arc<dyn Store>| {
         if life % 2 == 0 {
             if life > 0 {
                 once.push(used.order.load(std::sync::atomic::Ordering::SeqCst));
             }
-            used = tools();
+            used = counting_tools();
         }
         life += 1;
-        let model = Arc::new(ByRequest::new(decide));
-        stage("react", &Settings::default(), &parts(model, used.toolbox.clone()), store)
+        let model = Arc::new(RequestDrivenModel::new(decide));
+        build_fixture("react", &Settings::default(), &agent_parts(model, used.toolbox.clone()), store)
     })
     .await;
     once.push(used.order.load(std::sync::atomic::Ordering::SeqCst));

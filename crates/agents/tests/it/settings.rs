@@ -2,29 +2,29 @@
 
 use std::sync::Arc;
 
-use doran_agents::{Settings, build};
+use doran_agents::{Settings, build_agents};
 use doran_engine::store::RamStore;
-use doran_llm::{Script, ScriptedModel};
+use doran_llm::{ScriptedModel, ScriptedReply};
 use expect_test::expect;
 use serde_json::json;
 
-use crate::stage::{parts, stage, tools};
+use crate::agent_fixture::{agent_parts, build_fixture, counting_tools};
 
-fn settings(text: &str) -> Settings {
+fn parse_settings(text: &str) -> Settings {
     toml::from_str(text).expect("settings")
 }
 
-fn refused(text: &str) -> String {
-    let parts = parts(Arc::new(ScriptedModel::new([])), tools().toolbox);
+fn refusal_text(text: &str) -> String {
+    let parts = agent_parts(Arc::new(ScriptedModel::new([])), counting_tools().toolbox);
     match toml::from_str::<Settings>(text) {
-        Ok(settings) => build(&settings, &parts).expect_err("refused").to_string(),
+        Ok(settings) => build_agents(&settings, &parts).expect_err("refused").to_string(),
         Err(error) => error.message().to_owned(),
     }
 }
 
 #[tokio::test]
 async fn a_further_assistant_has_its_own_name_prompt_language_and_tools() {
-    let settings = settings(
+    let settings = parse_settings(
         r#"
         [agents.assistant]
         max_tool_rounds = 1
@@ -37,10 +37,12 @@ async fn a_further_assistant_has_its_own_name_prompt_language_and_tools() {
         prompts = { "en/assistant" = "You are a lawyer." }
         "#,
     );
-    let model =
-        ScriptedModel::new([Script::json(&json!({ "route": "agent", "reason": "" })), Script::text("Yes.")]);
-    let parts = parts(Arc::new(model.clone()), tools().toolbox);
-    let stage = stage("법무", &settings, &parts, Arc::new(RamStore::new()));
+    let model = ScriptedModel::new([
+        ScriptedReply::json(&json!({ "route": "agent", "reason": "" })),
+        ScriptedReply::text("Yes."),
+    ]);
+    let parts = agent_parts(Arc::new(model.clone()), counting_tools().toolbox);
+    let stage = build_fixture("법무", &settings, &parts, Arc::new(RamStore::new()));
     assert_eq!(stage.agent.ko, "계약을 봅니다");
     stage.ask("안녕").await;
     let request = model.requests().pop().expect("asked");
@@ -50,14 +52,14 @@ async fn a_further_assistant_has_its_own_name_prompt_language_and_tools() {
 
 #[tokio::test]
 async fn a_model_for_each_role_is_used() {
-    let settings = settings("[agents.assistant]\nmodel = \"big\"\nsmall_model = \"little\"");
+    let settings = parse_settings("[agents.assistant]\nmodel = \"big\"\nsmall_model = \"little\"");
     let unused = ScriptedModel::new([]);
-    let mut parts = parts(Arc::new(unused.clone()), tools().toolbox);
-    let big = ScriptedModel::new([Script::text("네.")]);
-    let little = ScriptedModel::new([Script::json(&json!({ "route": "agent", "reason": "" }))]);
+    let mut parts = agent_parts(Arc::new(unused.clone()), counting_tools().toolbox);
+    let big = ScriptedModel::new([ScriptedReply::text("네.")]);
+    let little = ScriptedModel::new([ScriptedReply::json(&json!({ "route": "agent", "reason": "" }))]);
     parts.named.insert("big".into(), Arc::new(big.clone()));
     parts.named.insert("little".into(), Arc::new(little.clone()));
-    stage("assistant", &settings, &parts, Arc::new(RamStore::new())).ask("안녕").await;
+    build_fixture("assistant", &settings, &parts, Arc::new(RamStore::new())).ask("안녕").await;
     let counts = [unused.requests().len(), big.requests().len(), little.requests().len()];
     assert_eq!(counts, [0, 1, 1]);
 }
@@ -88,20 +90,22 @@ async fn an_agent_works_without_the_tools_of_a_server_that_is_away() {
         use = "call_tools"
         then = "talk"
         "#;
-    let settings = settings(text);
+    let settings = parse_settings(text);
     let named: Vec<(&str, &str)> =
-        settings.tools().into_iter().filter(|(_, tool)| tool.contains("__")).collect();
+        settings.tool_names().into_iter().filter(|(_, tool)| tool.contains("__")).collect();
     assert_eq!(named, [("assistant", "files__read"), ("caller", "files__read"), ("docqa", "files__read")]);
-    let model =
-        ScriptedModel::new([Script::json(&json!({ "route": "agent", "reason": "" })), Script::text("네.")]);
-    let mut toolbox = tools().toolbox;
-    toolbox.know_server("files");
-    let known = parts(Arc::new(model.clone()), toolbox);
-    stage("assistant", &settings, &known, Arc::new(RamStore::new())).ask("안녕").await;
+    let model = ScriptedModel::new([
+        ScriptedReply::json(&json!({ "route": "agent", "reason": "" })),
+        ScriptedReply::text("네."),
+    ]);
+    let mut toolbox = counting_tools().toolbox;
+    toolbox.register_server("files");
+    let known = agent_parts(Arc::new(model.clone()), toolbox);
+    build_fixture("assistant", &settings, &known, Arc::new(RamStore::new())).ask("안녕").await;
     let offered = model.requests().pop().expect("asked").tools;
     assert_eq!(offered.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["calculator"]);
     // A server that nobody configured is a mistake.
-    let error = refused(text);
+    let error = refusal_text(text);
     assert!(error.contains("there is no tool `files__read`"), "{error}");
 }
 
@@ -127,7 +131,7 @@ fn what_cannot_work_is_refused_with_the_reason() {
         "[assistants.x]\nagent = \"y\"",
         "[assistants.\"a b\"]",
     ]
-    .map(|text| format!("{}\n  {}", text.replace('\n', " "), refused(text)));
+    .map(|text| format!("{}\n  {}", text.replace('\n', " "), refusal_text(text)));
     expect![[r#"
         [agents.asistant]
           there is no agent `asistant`; there are: assistant, contract, react, docqa

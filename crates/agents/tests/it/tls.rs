@@ -5,31 +5,31 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use doran_agents::tools::{Egress, EgressError, EgressOptions, Lookup, Outgoing};
+use doran_agents::tools::{Egress, EgressError, EgressOptions, EgressRequest, HostLookup};
 use reqwest::Url;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-const AUTHORITY: &[u8] = include_bytes!("../fixtures/tls/ca.pem");
-const KEY: &[u8] = include_bytes!("../fixtures/tls/leaf.key");
+const CA_CERTIFICATE: &[u8] = include_bytes!("../fixtures/tls/ca.pem");
+const SERVER_PRIVATE_KEY: &[u8] = include_bytes!("../fixtures/tls/leaf.key");
 
 /// Every name leads to the far end.
-struct Here;
+struct LoopbackLookup;
 
 #[async_trait]
-impl Lookup for Here {
+impl HostLookup for LoopbackLookup {
     async fn lookup(&self, _host: &str) -> std::io::Result<Vec<IpAddr>> {
         Ok(vec![[127, 0, 0, 1].into()])
     }
 }
 
 /// A far end with this certificate.
-fn far_end(certificate: &'static [u8]) -> SocketAddr {
+fn start_tls_server(certificate: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("address");
     let certificate = CertificateDer::from_pem_slice(certificate).expect("certificate");
-    let key = PrivateKeyDer::from_pem_slice(KEY).expect("key");
+    let key = PrivateKeyDer::from_pem_slice(SERVER_PRIVATE_KEY).expect("key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -57,28 +57,31 @@ fn far_end(certificate: &'static [u8]) -> SocketAddr {
     address
 }
 
-async fn fetched(certificate: &'static [u8]) -> Result<Vec<u8>, EgressError> {
-    let address = far_end(certificate);
+async fn fetch_with_certificate(certificate: &'static [u8]) -> Result<Vec<u8>, EgressError> {
+    let address = start_tls_server(certificate);
     let egress = Egress::new(EgressOptions {
-        far_end_of_a_test: Some(address),
-        extra_roots: vec![AUTHORITY.to_vec()],
-        lookup: Arc::new(Here),
+        test_server_address: Some(address),
+        extra_roots: vec![CA_CERTIFICATE.to_vec()],
+        lookup: Arc::new(LoopbackLookup),
         ..EgressOptions::default()
     })
     .expect("egress");
     let url = Url::parse(&format!("https://far.example:{}/", address.port())).expect("url");
-    egress.fetch(&Outgoing::get(url)).await.map(|fetched| fetched.body)
+    egress.fetch(&EgressRequest::get(url)).await.map(|fetched| fetched.body)
 }
 
 #[tokio::test]
 async fn c051_only_a_certificate_that_is_right_in_every_way_is_believed() {
-    assert_eq!(fetched(include_bytes!("../fixtures/tls/good.pem")).await, Ok(b"hello!".to_vec()));
+    assert_eq!(
+        fetch_with_certificate(include_bytes!("../fixtures/tls/good.pem")).await,
+        Ok(b"hello!".to_vec())
+    );
     for (name, certificate) in [
         ("expired", include_bytes!("../fixtures/tls/expired.pem").as_slice()),
         ("another name", include_bytes!("../fixtures/tls/wrong.pem")),
         ("signed by itself", include_bytes!("../fixtures/tls/self.pem")),
     ] {
-        let result = fetched(certificate).await;
+        let result = fetch_with_certificate(certificate).await;
         assert!(
             matches!(&result, Err(EgressError::Unreachable(why)) if why.contains("certificate")),
             "{name}: {result:?}"

@@ -2,131 +2,147 @@
 
 pub(crate) mod model;
 pub(crate) mod samples;
-pub(crate) mod search;
+pub(crate) mod search_index;
 mod tools;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use doran_agents::memory::Memories;
+use doran_agents::memory::MemoryStore;
 use doran_agents::tools::Toolbox;
-use doran_agents::{About, Agent, ModelKind, Parts, PersistenceMode, Rewriting, described};
-use doran_engine::{Limits, Runtime, RuntimeOptions, Tenant};
+use doran_agents::{Agent, AgentParts, ModelInfo, ModelKind, PersistenceMode, QueryRewriting, described};
+use doran_engine::{RunLimits, Runtime, RuntimeOptions, TenantId};
 use doran_retrieval::{
-    DocumentId, Filter, Index, Library, LibraryError, LibraryOptions, Refined, TakenLibrary,
+    DocumentFilter, DocumentId, DocumentIndex, Library, LibraryError, LibraryOptions, LockedLibrary,
+    RerankingIndex,
 };
-use doran_server::{App, Keys};
-use doran_store::{Keeper, Opened};
+use doran_server::{ApiKeys, ServerApp};
+use doran_store::{FileStoreMaintenance, OpenedStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Database, SearchStore};
-use crate::data_dir::DataDir;
-use crate::exit::Trouble;
-use crate::output::{Both, Output, both, counted};
+use crate::data_dir::DataDirLock;
+use crate::exit::UnknownWriteOutcome;
+use crate::output::{BilingualMessage, TerminalOutput, bilingual, pluralize};
 
-pub(crate) use model::Tape;
+pub(crate) use model::RecordReplay;
 
 /// Whether building may write to the data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
-    InDataDir,
-    Nothing,
+pub(crate) enum DataDirWrites {
+    Allowed,
+    Forbidden,
 }
 
 /// The agents with what they are made of.
-pub(crate) struct Staff {
+pub(crate) struct Agents {
     pub(crate) agents: Vec<Agent>,
-    pub(crate) model: About,
+    pub(crate) model: ModelInfo,
     pub(crate) tools: Toolbox,
-    memories: Option<Arc<dyn Memories>>,
+    memories: Option<Arc<dyn MemoryStore>>,
     /// What a person should know and need not stop for.
-    pub(crate) notes: Vec<Both>,
+    pub(crate) notes: Vec<BilingualMessage>,
 }
 
 /// Everything a command works with.
-pub(crate) struct House {
+pub(crate) struct App {
     pub(crate) runtime: Runtime,
-    pub(crate) tenant: Tenant,
+    pub(crate) tenant: TenantId,
     pub(crate) agents: Vec<Agent>,
-    pub(crate) model: Arc<About>,
+    pub(crate) model: Arc<ModelInfo>,
     /// What a person should know and need not stop for.
-    pub(crate) notes: Vec<Both>,
-    hosts: Vec<String>,
+    pub(crate) notes: Vec<BilingualMessage>,
+    allowed_hosts: Vec<String>,
     /// What was handed in, and where it is found.
     pub(crate) library: Library,
-    pub(crate) index: Arc<dyn Index>,
+    pub(crate) index: Arc<dyn DocumentIndex>,
     /// What agents remember across threads.
-    memories: Option<Arc<dyn Memories>>,
+    memories: Option<Arc<dyn MemoryStore>>,
     /// Who may ask over HTTP; empty lets this machine in.
-    pub(crate) keys: Keys,
+    pub(crate) keys: ApiKeys,
     /// For a store whose file is ours.
-    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    pub(crate) keeper: Option<Arc<dyn FileStoreMaintenance>>,
     /// Whether the store was made just now.
-    pub(crate) new: bool,
-    samples: Samples,
-    _held: Option<DataDir>,
+    pub(crate) store_is_new: bool,
+    sample_policy: SampleDocumentPolicy,
+    _data_dir_lock: Option<DataDirLock>,
 }
 
 /// What is on disk, without anybody who works with it.
-pub(crate) struct Records {
+pub(crate) struct LockedStore {
     pub(crate) store: Arc<dyn doran_engine::store::Store>,
     /// For a store whose file is ours.
-    keeper: Option<Arc<dyn Keeper>>,
+    keeper: Option<Arc<dyn FileStoreMaintenance>>,
     /// Whether the store was made just now.
-    new: bool,
-    held: Option<DataDir>,
+    is_new: bool,
+    data_dir_lock: Option<DataDirLock>,
 }
 
 /// Takes the data directory and opens the store in it.
-pub(crate) async fn records(config: &Config) -> anyhow::Result<Records> {
+pub(crate) async fn open_locked_store(config: &Config) -> anyhow::Result<LockedStore> {
     let (held, new) = match &config.database {
-        Database::Sqlite(path) => (Some(DataDir::hold(&config.data_dir)?), !path.exists()),
+        Database::Sqlite(path) => (Some(DataDirLock::acquire(&config.data_dir)?), !path.exists()),
         // Replicas share a server; each brings its own process and no directory.
         Database::Postgres(_) => (None, false),
     };
     let database = &config.database;
-    let Opened { store, keeper } = doran_store::open(&database.url()).await.map_err(|error| {
-        both!("저장소 `{database}`을(를) 열 수 없습니다", "cannot open the store `{database}`").because(error)
-    })?;
-    Ok(Records { store, keeper, new, held })
+    let OpenedStore { store, file_maintenance: keeper } =
+        doran_store::open(&database.url()).await.map_err(|error| {
+            bilingual!("저장소 `{database}`을(를) 열 수 없습니다", "cannot open the store `{database}`")
+                .with_cause(error)
+        })?;
+    Ok(LockedStore { store, keeper, is_new: new, data_dir_lock: held })
 }
 
 /// Whether the texts of the samples are there when there is nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Samples {
-    WhileEmpty,
-    LeftOut,
+enum SampleDocumentPolicy {
+    ShowWhileEmpty,
+    Hide,
 }
 
 /// Whether documents that wait are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+enum PendingDocumentPolicy {
     /// As long as the house stands.
-    GoesOn,
+    ReadPending,
     /// Not by a command that ends before much could be read: it would only break off what it began.
-    Waits,
+    LeavePending,
 }
 
 /// Builds the house that the settings describe, for a command that is soon over: documents that wait go on waiting.
-pub(crate) async fn house(config: &Config, tape: &Tape) -> anyhow::Result<House> {
-    let mut house = built(config, tape, Samples::WhileEmpty, Reading::Waits).await?;
-    house.notes.extend(house.waiting());
+pub(crate) async fn assemble_app(config: &Config, tape: &RecordReplay) -> anyhow::Result<App> {
+    let mut house =
+        build_app(config, tape, SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::LeavePending)
+            .await?;
+    house.notes.extend(house.pending_documents_message());
     Ok(house)
 }
 
 /// The same for one that stays: documents that wait are read.
-pub(crate) async fn reading_house(config: &Config, tape: &Tape) -> anyhow::Result<House> {
-    built(config, tape, Samples::WhileEmpty, Reading::GoesOn).await
+pub(crate) async fn assemble_app_reading_documents(
+    config: &Config,
+    tape: &RecordReplay,
+) -> anyhow::Result<App> {
+    build_app(config, tape, SampleDocumentPolicy::ShowWhileEmpty, PendingDocumentPolicy::ReadPending).await
 }
 
 /// The same, without the samples.
-pub(crate) async fn empty_house(config: &Config, tape: &Tape) -> anyhow::Result<House> {
-    built(config, tape, Samples::LeftOut, Reading::GoesOn).await
+pub(crate) async fn assemble_app_without_samples(
+    config: &Config,
+    tape: &RecordReplay,
+) -> anyhow::Result<App> {
+    build_app(config, tape, SampleDocumentPolicy::Hide, PendingDocumentPolicy::ReadPending).await
 }
 
-async fn built(config: &Config, tape: &Tape, shown: Samples, reading: Reading) -> anyhow::Result<House> {
-    let Records { store, keeper, new, held } = records(config).await?;
-    let limits = Limits {
+async fn build_app(
+    config: &Config,
+    tape: &RecordReplay,
+    shown: SampleDocumentPolicy,
+    reading: PendingDocumentPolicy,
+) -> anyhow::Result<App> {
+    let LockedStore { store, keeper, is_new: new, data_dir_lock: held } = open_locked_store(config).await?;
+    let limits = RunLimits {
         steps: config.max_steps,
         active: Some(config.run_timeout),
         tokens: config.max_run_tokens,
@@ -138,53 +154,54 @@ async fn built(config: &Config, tape: &Tape, shown: Samples, reading: Reading) -
         limits,
         ..RuntimeOptions::default()
     };
-    let runtime = Runtime::with(store, options);
-    let taken = take_library(config).await?;
+    let runtime = Runtime::with_options(store, options);
+    let taken = lock_library(config).await?;
     let mut told = Vec::new();
-    let index: Arc<dyn Index> = Arc::new(Refined::new(search::index(config, &mut told).await?));
-    let library = library(config, taken, index.clone(), reading).await?;
+    let index: Arc<dyn DocumentIndex> =
+        Arc::new(RerankingIndex::new(search_index::open_index(config, &mut told).await?));
+    let library = open_library(config, taken, index.clone(), reading).await?;
     match shown {
-        Samples::WhileEmpty => drop(samples::settle(index.as_ref()).await?),
-        Samples::LeftOut => drop(samples::hide(index.as_ref()).await?),
+        SampleDocumentPolicy::ShowWhileEmpty => drop(samples::update_samples(index.as_ref()).await?),
+        SampleDocumentPolicy::Hide => drop(samples::remove_samples(index.as_ref()).await?),
     }
-    let Staff { agents, model, memories, mut notes, .. } =
-        staff(config, tape, index.clone(), Keep::InDataDir).await?;
+    let Agents { agents, model, memories, mut notes, .. } =
+        assemble_agents(config, tape, index.clone(), DataDirWrites::Allowed).await?;
     notes.extend(told);
     for agent in &agents {
-        in_the_store(agent)?;
+        check_persistence_mode(agent)?;
         agent.register(&runtime)?;
     }
-    let (tenant, model, keys) = (Tenant::local(), Arc::new(model), Keys::default());
+    let (tenant, model, keys) = (TenantId::local(), Arc::new(model), ApiKeys::default());
     let hosts = config.allowed_hosts.clone();
-    Ok(House {
+    Ok(App {
         runtime,
         tenant,
         agents,
         model,
         notes,
-        hosts,
+        allowed_hosts: hosts,
         library,
         index,
         memories,
         keys,
         keeper,
-        new,
-        samples: shown,
-        _held: held,
+        store_is_new: new,
+        sample_policy: shown,
+        _data_dir_lock: held,
     })
 }
 
 /// Refuses an agent whose threads are to be anywhere else than in the store, with the way to have that.
-fn in_the_store(agent: &Agent) -> Result<(), Both> {
+fn check_persistence_mode(agent: &Agent) -> Result<(), BilingualMessage> {
     let name = &agent.name;
     let path = agent.checkpoint_db_path.as_deref().unwrap_or("PATH");
     match agent.persistence {
         PersistenceMode::Store => Ok(()),
-        PersistenceMode::Memory => Err(both!(
+        PersistenceMode::Memory => Err(bilingual!(
             "에이전트 `{name}`: 대화는 모두 한 저장소에 두며 언제나 남습니다. `persistence_mode`를 지우세요. 남기지 않을 대화라면 `--data-dir`로 임시 디렉터리를 주고, 끝난 뒤에 지우세요",
             "agent `{name}`: all threads are in one store and always kept; remove `persistence_mode`. For conversations that nobody keeps, give a directory of their own with `--data-dir` and remove it afterwards"
         )),
-        PersistenceMode::File => Err(both!(
+        PersistenceMode::File => Err(bilingual!(
             "에이전트 `{name}`: 대화는 모두 한 저장소에 둡니다. `persistence_mode`와 `checkpoint_db_path`를 지우고, 파일을 정하려면 `database = \"sqlite:{path}\"`를 적으세요",
             "agent `{name}`: all threads are in one store; remove `persistence_mode` and `checkpoint_db_path`, and to choose the file write `database = \"sqlite:{path}\"`"
         )),
@@ -193,51 +210,54 @@ fn in_the_store(agent: &Agent) -> Result<(), Both> {
 
 /// Takes the library in the data directory, before its index is opened or made anew: nobody else puts into that then. With
 /// a database server this is the only lock on the directory.
-async fn take_library(config: &Config) -> Result<TakenLibrary, Both> {
+async fn lock_library(config: &Config) -> Result<LockedLibrary, BilingualMessage> {
     let path = config.data_dir.join("library");
-    Library::take(&path).await.map_err(|error| not_opened(&path, error))
+    Library::lock_directory(&path).await.map_err(|error| library_open_error(&path, error))
 }
 
 /// Opens the library that was taken. What is ready in it and missing from the index is put there, and what was removed
 /// from it while another index was in use is removed; only then documents that wait are read.
-async fn library(
+async fn open_library(
     config: &Config,
-    taken: TakenLibrary,
-    index: Arc<dyn Index>,
-    reading: Reading,
-) -> Result<Library, Both> {
+    taken: LockedLibrary,
+    index: Arc<dyn DocumentIndex>,
+    reading: PendingDocumentPolicy,
+) -> Result<Library, BilingualMessage> {
     let path = config.data_dir.join("library");
     let mut options = LibraryOptions::default();
-    if reading == Reading::Waits {
+    if reading == PendingDocumentPolicy::LeavePending {
         options.workers = 0;
     }
-    let samples = samples::all();
+    let samples = samples::sample_documents();
     // A cluster may hold documents of other data directories.
     let shared = matches!(config.search.store, SearchStore::OpenSearch(_));
     let aside = |id: &DocumentId| shared || samples.iter().any(|sample| sample.id == *id);
-    Library::open_in_step(taken, index, options, aside).await.map_err(|error| not_opened(&path, error))
+    Library::open_synced(taken, index, options, aside).await.map_err(|error| library_open_error(&path, error))
 }
 
-fn not_opened(path: &Path, error: LibraryError) -> Both {
-    let (shown, ko) = (path.display(), error.ko());
-    both!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
-        .because(error)
+fn library_open_error(path: &Path, error: LibraryError) -> BilingualMessage {
+    let (shown, ko) = (path.display(), error.message_ko());
+    bilingual!("문서 보관함 `{shown}`을(를) 열 수 없습니다: {ko}", "cannot open the library `{shown}`")
+        .with_cause(error)
 }
 
 /// Makes the index anew, with all that is ready in the library. Gives how many documents and passages are in it.
-pub(crate) async fn reindex(config: &Config, output: Output) -> anyhow::Result<(usize, usize)> {
-    let _records = records(config).await?;
-    let taken = take_library(config).await?;
-    let index = search::anew(config, output).await?;
-    let library = library(config, taken, index.clone(), Reading::Waits).await?;
+pub(crate) async fn rebuild_index_from_library(
+    config: &Config,
+    output: TerminalOutput,
+) -> anyhow::Result<(usize, usize)> {
+    let _records = open_locked_store(config).await?;
+    let taken = lock_library(config).await?;
+    let index = search_index::rebuild_index(config, output).await?;
+    let library = open_library(config, taken, index.clone(), PendingDocumentPolicy::LeavePending).await?;
     let mut tenants: Vec<_> = library.tenants();
-    let local = doran_retrieval::Tenant::new(Tenant::local().as_str());
+    let local = doran_retrieval::DocumentTenant::new(TenantId::local().as_str());
     if !tenants.contains(&local) {
         tenants.push(local);
     }
     let (mut documents, mut passages) = (0, 0);
     for tenant in tenants {
-        let listed = index.list(&tenant, &Filter::default()).await?;
+        let listed = index.list(&tenant, &DocumentFilter::default()).await?;
         documents += listed.len();
         passages += listed.iter().map(|listed| listed.passages).sum::<usize>();
     }
@@ -246,34 +266,35 @@ pub(crate) async fn reindex(config: &Config, output: Output) -> anyhow::Result<(
 
 /// The agents, what answers in them and what they may use: the ready-made ones as the settings change them, those that
 /// the settings add, and those that files in `agents/` of the data directory describe.
-pub(crate) async fn staff(
+pub(crate) async fn assemble_agents(
     config: &Config,
-    tape: &Tape,
-    index: Arc<dyn Index>,
-    keep: Keep,
-) -> anyhow::Result<Staff> {
-    let model::Opened { main, small, named } = model::open(config, tape)?;
-    let about = main.about();
-    let tools::Tools { toolbox: tools, memories, mut notes } = tools::toolbox(config, keep).await?;
-    let rewriting = rewriting(config, &small.about(), &mut notes);
-    let parts = Parts { model: main, small, index, tools: tools.clone(), named, rewriting };
-    let mut settings = config.tables.agents();
-    settings.graphs.extend(descriptions(config)?);
-    let agents = doran_agents::build(&settings, &parts).map_err(|error| {
-        both!(
+    tape: &RecordReplay,
+    index: Arc<dyn DocumentIndex>,
+    keep: DataDirWrites,
+) -> anyhow::Result<Agents> {
+    let model::OpenedModels { main, small, named } = model::open_models(config, tape)?;
+    let about = main.info();
+    let tools::AssembledTools { toolbox: tools, memories, mut notes } =
+        tools::assemble_tools(config, keep).await?;
+    let rewriting = effective_rewriting(config, &small.info(), &mut notes);
+    let parts = AgentParts { model: main, small, index, tools: tools.clone(), named, rewriting };
+    let mut settings = config.tables.agent_settings();
+    settings.graphs.extend(read_agent_files(config)?);
+    let agents = doran_agents::build_agents(&settings, &parts).map_err(|error| {
+        bilingual!(
             "에이전트를 만들 수 없습니다. 설정의 `[agents]`, `[assistants]`, `[[graphs]]`와 `agents/`의 파일을 고치세요",
             "the agents cannot be made; correct `[agents]`, `[assistants]`, `[[graphs]]` in the settings and the files in `agents/`"
         )
-        .because(error)
+        .with_cause(error)
     })?;
-    Ok(Staff { agents, model: about, tools, memories, notes })
+    Ok(Agents { agents, model: about, tools, memories, notes })
 }
 
 /// What agents remember, for whoever wants to see it or have it forgotten.
-pub(crate) fn memories(config: &Config) -> anyhow::Result<Arc<dyn Memories>> {
-    crate::data_dir::ensure(&config.data_dir)?;
-    tools::memories(config, Keep::InDataDir)?.ok_or_else(|| {
-        both!(
+pub(crate) fn open_memories(config: &Config) -> anyhow::Result<Arc<dyn MemoryStore>> {
+    crate::data_dir::ensure_private_dir(&config.data_dir)?;
+    tools::open_memory_store(config, DataDirWrites::Allowed)?.ok_or_else(|| {
+        bilingual!(
             "기억이 꺼져 있습니다. 설정의 `[tools]`에 `memory = true`를 적어 켜세요",
             "memory is switched off; switch it on with `memory = true` in `[tools]` of the settings"
         )
@@ -282,44 +303,51 @@ pub(crate) fn memories(config: &Config) -> anyhow::Result<Arc<dyn Memories>> {
 }
 
 /// Whether questions are put in other words. The built-in model cannot do that, and says so instead of pretending.
-fn rewriting(config: &Config, small: &About, notes: &mut Vec<Both>) -> Rewriting {
-    if config.search.rewriting == Rewriting::ByModel && small.kind == ModelKind::Extractive {
-        notes.push(both!(
+fn effective_rewriting(
+    config: &Config,
+    small: &ModelInfo,
+    notes: &mut Vec<BilingualMessage>,
+) -> QueryRewriting {
+    if config.search.rewriting == QueryRewriting::ByModel && small.kind == ModelKind::Extractive {
+        notes.push(bilingual!(
             "`rewrite = \"on\"`이지만 내장 모델은 질문을 다른 말로 바꾸지 못하므로 그대로 찾습니다. `model`이나 `small_model`에 LLM을 고르세요",
             "`rewrite = \"on\"`, but the built-in model cannot put questions in other words; they are looked for as they are. Choose an LLM as `model` or `small_model`"
         ));
-        return Rewriting::Off;
+        return QueryRewriting::Off;
     }
     config.search.rewriting
 }
 
 /// The agents that files describe, by the names of the files.
-fn descriptions(config: &Config) -> anyhow::Result<Vec<described::Description>> {
+fn read_agent_files(config: &Config) -> anyhow::Result<Vec<described::AgentDescription>> {
     let folder = config.data_dir.join("agents");
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
     let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    let format = |path: &std::path::Path| described::Format::of_file(path.file_name()?.to_str()?);
+    let format = |path: &std::path::Path| described::DescriptionFormat::of_file(path.file_name()?.to_str()?);
     files.retain(|path| format(path).is_some());
     files.sort();
-    let read = |path: &std::path::PathBuf| -> anyhow::Result<described::Description> {
+    let read = |path: &std::path::PathBuf| -> anyhow::Result<described::AgentDescription> {
         let shown = path.display();
         let wrong = || {
-            both!("에이전트 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the agent file `{shown}`")
+            bilingual!(
+                "에이전트 파일 `{shown}`을(를) 읽을 수 없습니다",
+                "cannot read the agent file `{shown}`"
+            )
         };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong().because(error))?;
-        let format = format(path).unwrap_or(described::Format::Toml);
-        Ok(described::Description::read(&text, format).map_err(|error| wrong().because(error))?)
+        let text = std::fs::read_to_string(path).map_err(|error| wrong().with_cause(error))?;
+        let format = format(path).unwrap_or(described::DescriptionFormat::Toml);
+        Ok(described::AgentDescription::read(&text, format).map_err(|error| wrong().with_cause(error))?)
     };
     files.iter().map(read).collect()
 }
 
-impl House {
+impl App {
     /// What to tell about documents that cannot be found yet, if there are any.
-    pub(crate) fn waiting(&self) -> Option<Both> {
-        let waiting = self.library.pending(&doran_retrieval::Tenant::new(self.tenant.as_str()));
-        let documents = counted(waiting, "document");
+    pub(crate) fn pending_documents_message(&self) -> Option<BilingualMessage> {
+        let waiting = self.library.pending_count(&doran_retrieval::DocumentTenant::new(self.tenant.as_str()));
+        let documents = pluralize(waiting, "document");
         (waiting > 0).then(|| {
-            both!(
+            bilingual!(
                 "문서 {waiting}개를 아직 읽지 않아 찾을 수 없습니다. `doran documents read`나 `doran serve`가 이어서 읽습니다",
                 "not read yet, and not to be found until then: {documents}; `doran documents read` or `doran serve` reads on"
             )
@@ -327,23 +355,23 @@ impl House {
     }
 
     /// Lets the samples come or go with what the command did; what became of them, if something did.
-    pub(crate) async fn settle_samples(&self) -> anyhow::Result<Option<samples::Turn>> {
-        match self.samples {
-            Samples::WhileEmpty => samples::settle(self.index.as_ref()).await,
-            Samples::LeftOut => Ok(None),
+    pub(crate) async fn update_samples(&self) -> anyhow::Result<Option<samples::SamplesChange>> {
+        match self.sample_policy {
+            SampleDocumentPolicy::ShowWhileEmpty => samples::update_samples(self.index.as_ref()).await,
+            SampleDocumentPolicy::Hide => Ok(None),
         }
     }
 
     /// Lets them come and go as long as the house is open, until `stop`.
-    pub(crate) fn follow_samples(&self, stop: CancellationToken) {
-        if self.samples == Samples::WhileEmpty {
-            tokio::spawn(samples::follow(self.index.clone(), self.library.clone(), stop));
+    pub(crate) fn keep_samples_updated(&self, stop: CancellationToken) {
+        if self.sample_policy == SampleDocumentPolicy::ShowWhileEmpty {
+            tokio::spawn(samples::keep_samples_updated(self.index.clone(), self.library.clone(), stop));
         }
     }
 
     /// What the server works with.
-    pub(crate) fn app(&self) -> App {
-        let app = App::new(self.runtime.clone(), self.agents.clone());
+    pub(crate) fn server_app(&self) -> ServerApp {
+        let app = ServerApp::new(self.runtime.clone(), self.agents.clone());
         let app = match &self.memories {
             Some(memories) => app.memories(memories.clone()),
             None => app,
@@ -351,14 +379,14 @@ impl House {
         app.index(self.index.clone())
             .library(self.library.clone())
             .keys(self.keys.clone())
-            .hosts(self.hosts.clone())
+            .allowed_hosts(self.allowed_hosts.clone())
     }
 
     /// Ends when a write to our file failed in a way that only a new start can settle, with the reason. A database
     /// server settles that by itself: the run concerned is read again and goes on.
-    pub(crate) async fn trouble(&self) -> Trouble {
+    pub(crate) async fn wait_for_unknown_write(&self) -> UnknownWriteOutcome {
         match &self.keeper {
-            Some(keeper) => Trouble(keeper.failed().await.to_string()),
+            Some(keeper) => UnknownWriteOutcome(keeper.wait_for_fatal_error().await.to_string()),
             None => std::future::pending().await,
         }
     }

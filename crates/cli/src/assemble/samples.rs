@@ -4,31 +4,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_engine::Tenant;
-use doran_retrieval::{Document, Filter, Index, Library, Listed};
+use doran_engine::TenantId;
+use doran_retrieval::{Document, DocumentFilter, DocumentIndex, DocumentSummary, Library};
 use tokio_util::sync::CancellationToken;
 
-use crate::output::{Both, both};
+use crate::output::{BilingualMessage, bilingual};
 
 /// How often changes are looked at while there are many.
-const PAUSE: Duration = Duration::from_millis(200);
+const SAMPLE_UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What became of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum SamplesChange {
     Shown,
     Hidden,
 }
 
-impl Turn {
+impl SamplesChange {
     /// What to tell about it.
-    pub(crate) fn told(self) -> Both {
+    pub(crate) fn message(self) -> BilingualMessage {
         match self {
-            Self::Shown => both!(
+            Self::Shown => bilingual!(
                 "찾을 수 있는 문서가 없어 다시 본보기 문서에서 답합니다",
                 "there is no document left to search; answers come from the sample documents again"
             ),
-            Self::Hidden => both!(
+            Self::Hidden => bilingual!(
                 "이제 넣은 문서에서만 답합니다. 본보기 문서는 더 찾지 않습니다",
                 "answers come from your documents alone from now on; the sample documents are not searched any more"
             ),
@@ -37,58 +37,64 @@ impl Turn {
 }
 
 /// All of them.
-pub(crate) fn all() -> Vec<Document> {
-    [doran_agents::samples::all(), doran_agents::samples::contracts()].concat()
+pub(crate) fn sample_documents() -> Vec<Document> {
+    [doran_agents::samples::rule_books(), doran_agents::samples::contracts()].concat()
 }
 
 /// Puts them into an index, whatever else is there.
-pub(crate) async fn add(index: &dyn Index) -> anyhow::Result<()> {
-    for document in all() {
-        index.put(&tenant(), &document, &doran_retrieval::split(&document)).await?;
+pub(crate) async fn add_samples(index: &dyn DocumentIndex) -> anyhow::Result<()> {
+    for document in sample_documents() {
+        index.put(&samples_tenant(), &document, &doran_retrieval::split_into_passages(&document)).await?;
     }
     Ok(())
 }
 
 /// Takes them out of an index that lasts and may still have them; whether it had any.
-pub(crate) async fn hide(index: &dyn Index) -> anyhow::Result<bool> {
-    let all = all();
-    let there = index.list(&tenant(), &Filter::default()).await?;
+pub(crate) async fn remove_samples(index: &dyn DocumentIndex) -> anyhow::Result<bool> {
+    let all = sample_documents();
+    let there = index.list(&samples_tenant(), &DocumentFilter::default()).await?;
     let mut had = false;
-    for listed in there.iter().filter(|listed| is_among(&all, listed)) {
-        index.remove(&tenant(), &listed.id).await?;
+    for listed in there.iter().filter(|listed| is_sample(&all, listed)) {
+        index.remove(&samples_tenant(), &listed.id).await?;
         had = true;
     }
     Ok(had)
 }
 
 /// Brings the index to where it has to be: with the samples while there is nothing else, and without them otherwise.
-pub(crate) async fn settle(index: &dyn Index) -> anyhow::Result<Option<Turn>> {
-    let all = all();
-    let there = index.list(&tenant(), &Filter::default()).await?;
-    if there.iter().any(|listed| !is_among(&all, listed)) {
-        return Ok(hide(index).await?.then_some(Turn::Hidden));
+pub(crate) async fn update_samples(index: &dyn DocumentIndex) -> anyhow::Result<Option<SamplesChange>> {
+    let all = sample_documents();
+    let there = index.list(&samples_tenant(), &DocumentFilter::default()).await?;
+    if there.iter().any(|listed| !is_sample(&all, listed)) {
+        return Ok(remove_samples(index).await?.then_some(SamplesChange::Hidden));
     }
     let missing: Vec<_> = all
         .iter()
-        .map(|document| (document.clone(), doran_retrieval::split(document)))
-        .filter(|(document, passages)| !there.contains(&Listed::of(document, passages.len())))
+        .map(|document| (document.clone(), doran_retrieval::split_into_passages(document)))
+        .filter(|(document, passages)| {
+            !there.contains(&DocumentSummary::from_document(document, passages.len()))
+        })
         .collect();
-    index.put_all(&tenant(), &missing).await?;
-    Ok((!missing.is_empty()).then_some(Turn::Shown))
+    index.put_all(&samples_tenant(), &missing).await?;
+    Ok((!missing.is_empty()).then_some(SamplesChange::Shown))
 }
 
 /// Settles after every change of the library, until `stop`.
-pub(crate) async fn follow(index: Arc<dyn Index>, library: Library, stop: CancellationToken) {
+pub(crate) async fn keep_samples_updated(
+    index: Arc<dyn DocumentIndex>,
+    library: Library,
+    stop: CancellationToken,
+) {
     let mut changes = library.watch();
     loop {
-        match settle(index.as_ref()).await {
+        match update_samples(index.as_ref()).await {
             Ok(Some(turn)) => tracing::info!(?turn, "the samples"),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the samples stay as they are"),
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(SAMPLE_UPDATE_INTERVAL) => {}
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -97,36 +103,39 @@ pub(crate) async fn follow(index: Arc<dyn Index>, library: Library, stop: Cancel
     }
 }
 
-fn is_among(all: &[Document], listed: &Listed) -> bool {
+fn is_sample(all: &[Document], listed: &DocumentSummary) -> bool {
     all.iter().any(|sample| sample.id == listed.id)
 }
 
 /// Whose they are: those of this machine, who needs no key.
-fn tenant() -> doran_retrieval::Tenant {
-    doran_retrieval::Tenant::new(Tenant::local().as_str())
+fn samples_tenant() -> doran_retrieval::DocumentTenant {
+    doran_retrieval::DocumentTenant::new(TenantId::local().as_str())
 }
 
 #[cfg(test)]
 mod tests {
-    use doran_retrieval::{RamKeyword, split};
+    use doran_retrieval::{RamKeywordIndex, split_into_passages};
 
     use super::*;
 
     #[tokio::test]
     async fn samples_are_searched_exactly_while_nothing_else_can_be_found() {
-        let index = RamKeyword::default();
-        let count = async || index.list(&tenant(), &Filter::default()).await.expect("listed").len();
-        assert_eq!(settle(&index).await.expect("settled"), Some(Turn::Shown));
-        assert_eq!(count().await, all().len());
-        assert_eq!(settle(&index).await.expect("settled"), None, "nothing changed");
+        let index = RamKeywordIndex::default();
+        let count =
+            async || index.list(&samples_tenant(), &DocumentFilter::default()).await.expect("listed").len();
+        assert_eq!(update_samples(&index).await.expect("settled"), Some(SamplesChange::Shown));
+        assert_eq!(count().await, sample_documents().len());
+        assert_eq!(update_samples(&index).await.expect("settled"), None, "nothing changed");
         let own = Document::new("own", "점심", "점심시간은 12시부터이다.");
-        index.put(&tenant(), &own, &split(&own)).await.expect("put");
-        assert_eq!(settle(&index).await.expect("settled"), Some(Turn::Hidden));
+        index.put(&samples_tenant(), &own, &split_into_passages(&own)).await.expect("put");
+        assert_eq!(update_samples(&index).await.expect("settled"), Some(SamplesChange::Hidden));
         assert_eq!(count().await, 1);
-        assert_eq!(settle(&index).await.expect("settled"), None);
-        index.remove(&tenant(), &own.id).await.expect("removed");
-        assert_eq!(settle(&index).await.expect("settled"), Some(Turn::Shown));
-        assert!(hide(&index).await.expect("hidden") && !hide(&index).await.expect("hidden"));
+        assert_eq!(update_samples(&index).await.expect("settled"), None);
+        index.remove(&samples_tenant(), &own.id).await.expect("removed");
+        assert_eq!(update_samples(&index).await.expect("settled"), Some(SamplesChange::Shown));
+        assert!(
+            remove_samples(&index).await.expect("hidden") && !remove_samples(&index).await.expect("hidden")
+        );
         assert_eq!(count().await, 0);
     }
 }

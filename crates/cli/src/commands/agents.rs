@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use doran_agents::described::{self, describe};
-use doran_agents::tools::Policy;
-use doran_retrieval::RamKeyword;
+use doran_agents::tools::ToolPolicy;
+use doran_retrieval::RamKeywordIndex;
 use serde_json::json;
 
-use crate::assemble::{self, Keep, Tape};
+use crate::assemble::{self, DataDirWrites, RecordReplay};
 use crate::config::Config;
-use crate::output::{Language, Output, both, padded, width};
+use crate::output::{OutputLanguage, TerminalOutput, bilingual, display_width, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -18,9 +18,9 @@ use crate::output::{Language, Output, both, padded, width};
   doran agents --tools
   doran agents export docqa > my-agent.toml")]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Args {
+pub(crate) struct AgentsArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<AgentsCommand>,
     /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
     #[arg(long)]
     json: bool,
@@ -31,71 +31,80 @@ pub(crate) struct Args {
 
 /// What else to do with them.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum AgentsCommand {
     /// Write an agent's graph as a file in agents/ describes it · 에이전트의 그래프를 agents/의 파일과 같은 꼴로 쓴다
-    Export(Export),
+    Export(ExportAgentArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Export {
+struct ExportAgentArgs {
     /// Agent to write down · 적을 에이전트
     #[arg(value_name = "AGENT")]
     agent: String,
     /// How to write it · 적는 방법
-    #[arg(long, value_enum, default_value_t = Format::Toml)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = AgentExportFormat::Toml)]
+    format: AgentExportFormat,
 }
 
 /// Ways to write a graph.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Format {
+enum AgentExportFormat {
     Toml,
     Yaml,
 }
 
 /// Lists them, or writes one down.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let index = Arc::new(RamKeyword::default());
-    let staff = assemble::staff(config, &Tape::default(), index, Keep::Nothing).await?;
-    staff.notes.iter().for_each(|note| output.tell(note));
-    if let Some(What::Export(args)) = &args.what {
-        return export(args, &staff.agents, output);
+pub(crate) async fn run(args: &AgentsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let index = Arc::new(RamKeywordIndex::default());
+    let staff =
+        assemble::assemble_agents(config, &RecordReplay::default(), index, DataDirWrites::Forbidden).await?;
+    staff.notes.iter().for_each(|note| output.print_message(note));
+    if let Some(AgentsCommand::Export(args)) = &args.what {
+        return export_agent(args, &staff.agents, output);
     }
     let rows: Vec<[String; 3]> = if args.tools {
-        staff.tools.list().map(|(about, policy)| tool(about, policy, args.json, output.language)).collect()
+        staff
+            .tools
+            .list()
+            .map(|(about, policy)| tool_row(about, policy, args.json, output.language))
+            .collect()
     } else {
-        staff.agents.iter().map(|agent| one(agent, args.json, output.language)).collect()
+        staff.agents.iter().map(|agent| agent_row(agent, args.json, output.language)).collect()
     };
-    let wide = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
+    let wide = |at: usize| rows.iter().map(|row| display_width(&row[at])).max().unwrap_or(0);
     let (first, second) = (wide(0), wide(1));
     let line = |[left, middle, right]: &[String; 3]| match args.json {
         true => format!("{left}\n"),
-        false => format!("{}  {}  {right}\n", padded(left, first), padded(middle, second)),
+        false => format!("{}  {}  {right}\n", pad_to_width(left, first), pad_to_width(middle, second)),
     };
-    output.data(&rows.iter().map(line).collect::<String>())
+    output.print_data(&rows.iter().map(line).collect::<String>())
 }
 
-fn export(args: &Export, agents: &[doran_agents::Agent], output: Output) -> anyhow::Result<()> {
+fn export_agent(
+    args: &ExportAgentArgs,
+    agents: &[doran_agents::Agent],
+    output: TerminalOutput,
+) -> anyhow::Result<()> {
     let asked = &args.agent;
     let Some(agent) = agents.iter().find(|agent| agent.name == *asked) else {
         let known = agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(both!(
+        return Err(bilingual!(
             "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
             "there is no agent `{asked}`; there are: {known}"
         )
         .into());
     };
     let format = match args.format {
-        Format::Toml => described::Format::Toml,
-        Format::Yaml => described::Format::Yaml,
+        AgentExportFormat::Toml => described::DescriptionFormat::Toml,
+        AgentExportFormat::Yaml => described::DescriptionFormat::Yaml,
     };
     let description = describe(agent);
-    let head = description.head();
+    let head = description.header_comment();
     let gap = if head.is_empty() { "" } else { "\n" };
-    output.data(&format!("{head}{gap}{}", description.write(format)?))
+    output.print_data(&format!("{head}{gap}{}", description.write(format)?))
 }
 
-fn one(agent: &doran_agents::Agent, as_json: bool, language: Language) -> [String; 3] {
+fn agent_row(agent: &doran_agents::Agent, as_json: bool, language: OutputLanguage) -> [String; 3] {
     if as_json {
         let shown = json!({
             "agent": agent.name, "kind": agent.kind, "model": agent.model.name, "ko": agent.ko, "en": agent.en,
@@ -103,24 +112,24 @@ fn one(agent: &doran_agents::Agent, as_json: bool, language: Language) -> [Strin
         return [shown.to_string(), String::new(), String::new()];
     }
     let about = match language {
-        Language::Korean => &agent.ko,
-        Language::English => &agent.en,
+        OutputLanguage::Korean => &agent.ko,
+        OutputLanguage::English => &agent.en,
     };
     [agent.name.clone(), agent.model.name.clone(), about.clone()]
 }
 
-fn tool(
-    about: &doran_agents::tools::About,
-    policy: Policy,
+fn tool_row(
+    about: &doran_agents::tools::ToolInfo,
+    policy: ToolPolicy,
     as_json: bool,
-    language: Language,
+    language: OutputLanguage,
 ) -> [String; 3] {
     let (name, policy) = (
         about.spec.name.clone(),
         match policy {
-            Policy::Allow => "allow",
-            Policy::Ask => "ask",
-            Policy::Deny => "deny",
+            ToolPolicy::Allow => "allow",
+            ToolPolicy::Ask => "ask",
+            ToolPolicy::Deny => "deny",
         },
     );
     if as_json {
@@ -128,8 +137,8 @@ fn tool(
         return [shown.to_string(), String::new(), String::new()];
     }
     let words = match language {
-        Language::Korean => &about.ko,
-        Language::English => &about.en,
+        OutputLanguage::Korean => &about.ko,
+        OutputLanguage::English => &about.en,
     };
     [name, policy.to_owned(), words.clone()]
 }

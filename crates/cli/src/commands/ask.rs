@@ -7,16 +7,16 @@ use doran_engine::ThreadId;
 use doran_server::api::StartRun;
 use serde_json::json;
 
-use crate::answer::Answer;
-use crate::assemble::Tape;
+use crate::agent_client::{self, AgentClient};
+use crate::assemble::RecordReplay;
 use crate::commands::chat;
 use crate::config::Config;
-use crate::desk::{self, Desk};
-use crate::exit::{self, Stop};
-use crate::output::{Output, both};
+use crate::exit::{self, StopSignal};
+use crate::output::{TerminalOutput, bilingual};
+use crate::streamed_answer::StreamedAnswer;
 
 /// The most bytes of a question.
-const MOST: u64 = 512 * 1024;
+const MAX_QUESTION_BYTES: u64 = 512 * 1024;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ const MOST: u64 = 512 * 1024;
   doran ask --agent react --json '15 * 4 + 3'
   cat question.txt | doran ask -
   cat contract.txt | doran ask 위약금이 나오는 문장만 알려 줘 -")]
-pub(crate) struct Args {
+pub(crate) struct AskArgs {
     /// Who is asked · 물어볼 에이전트
     #[arg(long, value_name = "AGENT", default_value = "assistant")]
     agent: String,
@@ -39,69 +39,69 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    tape: Tape,
+    tape: RecordReplay,
     /// The question; `-` stands for stdin: alone the question, beside words the text they are about · 질문. `-`는 표준 입력: 혼자면 질문, 말 곁이면 그 말이 묻는 글
     #[arg(value_name = "TEXT")]
     text: Vec<String>,
 }
 
 /// Asks.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &AskArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let thread = match &args.thread {
-        Some(name) => desk::thread(name)?,
+        Some(name) => agent_client::parse_thread_name(name)?,
         None => ThreadId::random(),
     };
     let begun = Instant::now();
-    let mut answer = Answer::default();
-    let came = asked(args, config, &thread, &mut answer, output).await;
+    let mut answer = StreamedAnswer::default();
+    let came = ask_question(args, config, &thread, &mut answer, output).await;
     if !args.json {
         came?;
-        let text = answer.counted_text();
+        let text = answer.text_with_numbered_sources();
         let lines = answer.source_lines(output.language);
-        lines.iter().for_each(|line| output.note(&format!("  {line}")));
+        lines.iter().for_each(|line| output.print_note(&format!("  {line}")));
         return match answer.failure {
             Some(failure) => {
-                if answer.is_excuse {
-                    output.note(&answer.text);
+                if answer.text_is_error_reply {
+                    output.print_note(&answer.text);
                 }
                 Err(failure.into())
             }
-            None => output.data(&format!("{text}\n")),
+            None => output.print_data(&format!("{text}\n")),
         };
     }
     // Programs get one object whatever happens; what happened is also told by the exit code.
-    let mut shown = answer.json(thread.as_str(), begun.elapsed().as_secs_f64(), output.language);
+    let mut shown = answer.to_json(thread.as_str(), begun.elapsed().as_secs_f64(), output.language);
     if let Err(error) = &came {
         shown["error"] = json!(true);
-        shown["response"] = json!(crate::output::sentence(error, output.language));
-        shown["errorCode"] = json!(crate::output::code(error).unwrap_or("not_asked"));
+        shown["response"] = json!(crate::output::error_message(error, output.language));
+        shown["errorCode"] = json!(crate::output::error_code(error).unwrap_or("not_asked"));
     }
-    output.data(&format!("{shown}\n"))?;
+    output.print_data(&format!("{shown}\n"))?;
     came?;
     answer.failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-async fn asked(
-    args: &Args,
+async fn ask_question(
+    args: &AskArgs,
     config: &Config,
     thread: &ThreadId,
-    answer: &mut Answer,
-    output: Output,
+    answer: &mut StreamedAnswer,
+    output: TerminalOutput,
 ) -> anyhow::Result<()> {
-    let (question, document) = question(&args.text)?;
-    let desk = Desk::open(config, &args.tape).await?;
-    if let Desk::Here(house) = &desk {
-        house.notes.iter().for_each(|note| output.tell(note));
+    let (question, document) = read_question(&args.text)?;
+    let desk = AgentClient::open(config, &args.tape).await?;
+    if let AgentClient::Local(house) = &desk {
+        house.notes.iter().for_each(|note| output.print_message(note));
     }
     let contract_id = args.contract.clone();
     let run = StartRun { contract_id, document, ..StartRun::new(&args.agent, question) };
     let asking = async {
-        desk.settle(thread).await?;
+        desk.wait_for_active_run(thread).await?;
         desk.ask(thread, &run, |event| {
             let before = answer.steps.len();
-            answer.take(event)?;
+            answer.apply_event(event)?;
             for step in &answer.steps[before..] {
-                output.note(&format!("· {}", step.text(output.language)));
+                output.print_note(&format!("· {}", step.text(output.language)));
             }
             Ok(())
         })
@@ -109,14 +109,14 @@ async fn asked(
     };
     let ended = tokio::select! {
         ended = asking => ended,
-        asked = exit::asked() => stopped(&desk, thread, asked).await,
-        trouble = desk.trouble() => Err(trouble.error().into()),
+        asked = exit::wait_for_stop_signal() => handle_stop_signal(&desk, thread, asked).await,
+        trouble = desk.wait_for_unknown_write() => Err(trouble.into_message().into()),
     };
     desk.close().await;
     ended?;
     if !answer.questions.is_empty() {
         let asked: Vec<String> =
-            answer.questions.iter().map(|asked| chat::put(asked, output.language)).collect();
+            answer.questions.iter().map(|asked| chat::format_question(asked, output.language)).collect();
         let (asked, thread, agent) = (asked.join("\n"), thread.as_str(), &args.agent);
         answer.error_code = Some("waits_for_approval".into());
         // A tool is approved; what the node of a described agent asks is answered.
@@ -126,7 +126,7 @@ async fn asked(
         } else {
             ("사람의 답을", "an answer of a person")
         };
-        answer.failure = Some(both!(
+        answer.failure = Some(bilingual!(
             "실행이 {ko} 기다립니다. `doran chat --agent {agent} --thread '{thread}'`나 웹 화면에서 답하세요\n{asked}",
             "the run waits for {en}; answer it with `doran chat --agent {agent} --thread '{thread}'`, or on the page\n{asked}"
         ));
@@ -135,32 +135,36 @@ async fn asked(
 }
 
 /// Who presses Ctrl-C wants no answer any more; a system that stops the program lets it go on at the next start.
-async fn stopped(desk: &Desk, thread: &ThreadId, asked: anyhow::Result<Stop>) -> anyhow::Result<()> {
-    if asked? == Stop::Pressed {
-        desk.stop(thread).await?;
+async fn handle_stop_signal(
+    desk: &AgentClient,
+    thread: &ThreadId,
+    asked: anyhow::Result<StopSignal>,
+) -> anyhow::Result<()> {
+    if asked? == StopSignal::CtrlC {
+        desk.cancel_active_run(thread).await?;
     }
-    Err(both!("멈추었습니다", "stopped").into())
+    Err(bilingual!("멈추었습니다", "stopped").into())
 }
 
 /// The words of the command line with, for `-`, the text of standard input beside them; or standard input alone. Piped
 /// in beside a question it is a document, and not what the person typed.
-fn question(words: &[String]) -> anyhow::Result<(String, Option<String>)> {
+fn read_question(words: &[String]) -> anyhow::Result<(String, Option<String>)> {
     let is_piped =
         words.iter().any(|word| word == "-") || (words.is_empty() && !std::io::stdin().is_terminal());
     let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "-").collect();
     let text = words.join(" ").trim().to_owned();
     let mut piped = String::new();
     if is_piped {
-        std::io::stdin().lock().take(MOST).read_to_string(&mut piped)?;
+        std::io::stdin().lock().take(MAX_QUESTION_BYTES).read_to_string(&mut piped)?;
     }
     let piped = Some(piped.trim().to_owned()).filter(|piped| !piped.is_empty());
     let (text, document) = if text.is_empty() { (piped.unwrap_or_default(), None) } else { (text, piped) };
     if text.is_empty() {
-        return Err(both!(
+        return Err(bilingual!(
             "질문이 비어 있습니다. `doran ask 질문`처럼 적거나 파이프로 넣으세요",
             "the question is empty; write `doran ask QUESTION`, or pipe it in"
         )
-        .coded("empty_input")
+        .with_code("empty_input")
         .into());
     }
     Ok((text, document))

@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 
 use crate::config::{Config, Database};
-use crate::output::{Output, both};
+use crate::output::{TerminalOutput, bilingual};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 보기:
   doran backup doran-backup.db")]
-pub(crate) struct Args {
+pub(crate) struct BackupArgs {
     /// File to write; it must not exist · 쓸 파일. 이미 있으면 안 된다
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
 /// Writes the copy.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &BackupArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let shown = args.file.display();
     let Database::Sqlite(path) = config.database.clone() else {
-        return Err(both!(
+        return Err(bilingual!(
             "이 저장소는 데이터베이스 서버에 있습니다. `pg_dump`로 백업하세요",
             "this store is kept by a database server; back it up with `pg_dump`"
         )
@@ -29,8 +29,8 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     // Without the lock of the data directory: the file may be in use, and the copy is true to one instant all the same.
     let copied = tokio::task::spawn_blocking(move || doran_store::sqlite::back_up_file(&path, &to)).await?;
     copied.map_err(|error| {
-        both!("`{shown}`에 백업할 수 없습니다", "cannot back up to `{shown}`").because(error)
+        bilingual!("`{shown}`에 백업할 수 없습니다", "cannot back up to `{shown}`").with_cause(error)
     })?;
-    output.tell(&both!("`{shown}`에 백업했습니다", "backed up to `{shown}`"));
+    output.print_message(&bilingual!("`{shown}`에 백업했습니다", "backed up to `{shown}`"));
     Ok(())
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 
 use doran_engine::ThreadId;
-use doran_engine::log::AskKind;
-use doran_llm::Kind;
-use doran_server::api::{Event, Question, StartRun};
+use doran_engine::log::QuestionKind;
+use doran_llm::ModelKind;
+use doran_server::api::{QuestionInfo, RunEvent, StartRun};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, channel};
 
-use crate::answer::Answer;
-use crate::assemble::Tape;
+use crate::agent_client::{self, AgentClient};
+use crate::assemble::RecordReplay;
 use crate::config::Config;
-use crate::desk::{self, Desk};
 use crate::exit;
-use crate::output::{Language, Output, both};
+use crate::output::{OutputLanguage, TerminalOutput, bilingual};
+use crate::streamed_answer::StreamedAnswer;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ Inside · 대화 안에서:
   /help         what may be typed · 쓸 수 있는 것
   /quit         end, as Ctrl-D does · 마친다. Ctrl-D와 같다
   Ctrl-C        stop the run, also one that asks you something; where there is none, end · 실행을 멈춘다. 내게 묻고 있어도 그렇다. 실행이 없으면 마친다")]
-pub(crate) struct Args {
+pub(crate) struct ChatArgs {
     /// Conversation to go on with · 이어 갈 대화
     #[arg(long, value_name = "NAME", default_value = "main")]
     thread: String,
@@ -40,58 +40,58 @@ pub(crate) struct Args {
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
-    tape: Tape,
+    tape: RecordReplay,
 }
 
 /// A conversation under way.
-struct Talk<'a> {
-    desk: &'a Desk,
+struct ChatSession<'a> {
+    client: &'a AgentClient,
     thread: ThreadId,
     agent: String,
     /// Where and with whom it began.
-    began: (ThreadId, String),
+    initial_thread_and_agent: (ThreadId, String),
     quiet: bool,
-    typed: bool,
-    lines: Receiver<std::io::Result<String>>,
-    output: Output,
+    is_interactive: bool,
+    input_lines: Receiver<std::io::Result<String>>,
+    output: TerminalOutput,
 }
 
 /// Answers each line of standard input until it ends.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let thread = desk::thread(&args.thread)?;
-    let desk = Desk::open(config, &args.tape).await?;
-    let mut talk = Talk {
-        desk: &desk,
+pub(crate) async fn run(args: &ChatArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let thread = agent_client::parse_thread_name(&args.thread)?;
+    let desk = AgentClient::open(config, &args.tape).await?;
+    let mut talk = ChatSession {
+        client: &desk,
         thread: thread.clone(),
         agent: args.agent.clone(),
-        began: (thread, args.agent.clone()),
+        initial_thread_and_agent: (thread, args.agent.clone()),
         quiet: args.quiet,
-        typed: std::io::stdin().is_terminal(),
-        lines: lines(),
+        is_interactive: std::io::stdin().is_terminal(),
+        input_lines: read_stdin_lines(),
         output,
     };
-    let typed = talk.typed;
+    let typed = talk.is_interactive;
     let ended = tokio::select! {
         ended = talk.run() => ended,
         // At a keyboard Ctrl-C is for what happens just then.
-        asked = async { if typed { exit::told().await } else { exit::asked().await.map(drop) } } => asked,
-        trouble = desk.trouble() => Err(trouble.error().into()),
+        asked = async { if typed { exit::wait_for_sigterm().await } else { exit::wait_for_stop_signal().await.map(drop) } } => asked,
+        trouble = desk.wait_for_unknown_write() => Err(trouble.into_message().into()),
     };
     desk.close().await;
     ended
 }
 
-impl Talk<'_> {
+impl ChatSession<'_> {
     async fn run(&mut self) -> anyhow::Result<()> {
         let agents = self.agents().await?;
-        self.known(&agents, &self.agent.clone())?;
+        self.check_agent_exists(&agents, &self.agent.clone())?;
         self.greet();
-        self.desk.settle(&self.thread).await?;
-        let mut failed = self.stoppable(Self::take_up).await.err();
+        self.client.wait_for_active_run(&self.thread).await?;
+        let mut failed = self.run_until_ctrl_c(Self::resume_waiting_run).await.err();
         if let Some(error) = &failed {
-            self.output.fail(error);
+            self.output.print_error(error);
         }
-        while let Some(line) = self.next().await? {
+        while let Some(line) = self.next_question().await? {
             let line = line.trim();
             if line.is_empty() {
                 continue;
@@ -99,33 +99,34 @@ impl Talk<'_> {
             if let Some(command) = line.strip_prefix('/') {
                 match command.split_once(char::is_whitespace).unwrap_or((command, "")) {
                     ("agent", name) => {
-                        self.change(&agents, name.trim());
-                        failed = self.stoppable(Self::take_up).await.err();
+                        self.switch_agent(&agents, name.trim());
+                        failed = self.run_until_ctrl_c(Self::resume_waiting_run).await.err();
                         if let Some(error) = &failed {
-                            self.output.fail(error);
+                            self.output.print_error(error);
                         }
                     }
                     ("quit" | "exit", _) => break,
-                    ("help", _) => self.help(&agents),
+                    ("help", _) => self.print_help(&agents),
                     (other, _) => {
-                        self.output.tell(&both!(
+                        self.output.print_message(&bilingual!(
                             "`/{other}`(이)라는 명령은 없습니다",
                             "there is no command `/{other}`"
                         ));
-                        self.help(&agents);
+                        self.print_help(&agents);
                     }
                 }
                 continue;
             }
             // A run that fails does not end the conversation: it is told, and the next line is read.
-            failed = self.stoppable(async |talk| talk.answer(line).await).await.err();
+            failed = self.run_until_ctrl_c(async |talk| talk.answer_question(line).await).await.err();
             if let Some(error) = &failed {
-                self.output.fail(error);
+                self.output.print_error(error);
             }
         }
         match failed {
-            Some(_) if !self.typed => {
-                Err(both!("마지막 질문에 답하지 못했습니다", "the last question was not answered").into())
+            Some(_) if !self.is_interactive => {
+                Err(bilingual!("마지막 질문에 답하지 못했습니다", "the last question was not answered")
+                    .into())
             }
             Some(_) | None => Ok(()),
         }
@@ -133,9 +134,9 @@ impl Talk<'_> {
 
     /// The agents that can be asked.
     async fn agents(&self) -> anyhow::Result<Vec<String>> {
-        Ok(match self.desk {
-            Desk::Here(house) => house.agents.iter().map(|agent| agent.name.clone()).collect(),
-            Desk::There(client) => {
+        Ok(match self.client {
+            AgentClient::Local(house) => house.agents.iter().map(|agent| agent.name.clone()).collect(),
+            AgentClient::Remote(client) => {
                 let listed = client.get("/api/agents").await?;
                 let rows = listed["agents"].as_array().cloned().unwrap_or_default();
                 rows.iter().filter_map(|row| row["id"].as_str().map(str::to_owned)).collect()
@@ -143,62 +144,65 @@ impl Talk<'_> {
         })
     }
 
-    fn known(&self, agents: &[String], name: &str) -> anyhow::Result<()> {
+    fn check_agent_exists(&self, agents: &[String], name: &str) -> anyhow::Result<()> {
         if agents.iter().any(|agent| agent == name) {
             return Ok(());
         }
-        Err(desk::no_agent(name, agents.iter().map(String::as_str)).into())
+        Err(agent_client::unknown_agent_error(name, agents.iter().map(String::as_str)).into())
     }
 
-    fn change(&mut self, agents: &[String], name: &str) {
-        match self.known(agents, name) {
+    fn switch_agent(&mut self, agents: &[String], name: &str) {
+        match self.check_agent_exists(agents, name) {
             Ok(()) => {
                 name.clone_into(&mut self.agent);
                 // A thread holds the state of one kind of agent.
-                let (thread, first) = &self.began;
+                let (thread, first) = &self.initial_thread_and_agent;
                 let other =
                     (name != first).then(|| ThreadId::new(&format!("{}-{name}", thread.as_str())).ok());
                 self.thread = other.flatten().unwrap_or_else(|| thread.clone());
                 let thread = &self.thread;
-                self.output.tell(&both!(
+                self.output.print_message(&bilingual!(
                     "{name}에게 묻습니다. 대화: {thread}",
                     "asking {name}; conversation: {thread}"
                 ));
             }
-            Err(error) => self.output.fail(&error),
+            Err(error) => self.output.print_error(&error),
         }
     }
 
     /// What may be typed beside questions.
-    fn help(&self, agents: &[String]) {
+    fn print_help(&self, agents: &[String]) {
         let (agent, agents) = (&self.agent, agents.join(", "));
-        self.output.tell(&both!(
+        self.output.print_message(&bilingual!(
             "/agent 이름   다른 에이전트에게 묻습니다. 지금은 {agent}. 있는 것: {agents}\n/quit         마칩니다. Ctrl-D와 같습니다\nCtrl-C        실행을 멈춥니다. 묻고 있어도 그렇습니다. 실행이 없으면 마칩니다\n/help         이 도움말\n나머지는 모두 질문입니다",
             "/agent NAME   ask another agent; now {agent}. There are: {agents}\n/quit         end, as Ctrl-D does\nCtrl-C        stop the run, also one that asks you something; where there is none, end\n/help         this text\nEverything else is a question"
         ));
     }
 
     fn greet(&self) {
-        match self.desk {
-            Desk::There(client) => {
+        match self.client {
+            AgentClient::Remote(client) => {
                 let server = client.address;
-                self.output.tell(&both!(
+                self.output.print_message(&bilingual!(
                     "서버 http://{server} 가 데이터 디렉터리를 쓰고 있어 그 서버에 묻습니다",
                     "the server http://{server} has the data directory and is asked"
                 ));
             }
-            Desk::Here(house) => {
-                house.notes.iter().for_each(|note| self.output.tell(note));
-                if self.typed {
+            AgentClient::Local(house) => {
+                house.notes.iter().for_each(|note| self.output.print_message(note));
+                if self.is_interactive {
                     let about = &house.model;
                     let (name, ko, en) = (&about.name, &about.ko, &about.en);
-                    self.output.tell(&match about.kind {
-                        Kind::Extractive => both!(
+                    self.output.print_message(&match about.kind {
+                        ModelKind::Extractive => bilingual!(
                             "{name} · LLM 아님. 글을 찾아 인용합니다. /help로 도움말, Ctrl-D로 마칩니다",
                             "{name} · not an LLM. It finds text and cites it. /help helps, Ctrl-D ends"
                         ),
-                        Kind::Language => {
-                            both!("{ko} /help로 도움말, Ctrl-D로 마칩니다", "{en} /help helps, Ctrl-D ends")
+                        ModelKind::Language => {
+                            bilingual!(
+                                "{ko} /help로 도움말, Ctrl-D로 마칩니다",
+                                "{en} /help helps, Ctrl-D ends"
+                            )
                         }
                     });
                 }
@@ -207,9 +211,9 @@ impl Talk<'_> {
     }
 
     /// The next question; none at the end of the input. Nothing is under way, so Ctrl-C ends the talk.
-    async fn next(&mut self) -> anyhow::Result<Option<String>> {
-        if !self.typed {
-            return self.line("> ").await;
+    async fn next_question(&mut self) -> anyhow::Result<Option<String>> {
+        if !self.is_interactive {
+            return self.read_line("> ").await;
         }
         tokio::select! {
             biased;
@@ -217,25 +221,25 @@ impl Talk<'_> {
                 pressed?;
                 Ok(None)
             }
-            line = self.line("> ") => line,
+            line = self.read_line("> ") => line,
         }
     }
 
     /// The next line; none at the end of the input.
-    async fn line(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
-        if self.typed {
-            self.output.prompt(prompt);
+    async fn read_line(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
+        if self.is_interactive {
+            self.output.print_prompt(prompt);
         }
-        Ok(self.lines.recv().await.transpose()?)
+        Ok(self.input_lines.recv().await.transpose()?)
     }
 
     /// Works on a run; at a keyboard, until Ctrl-C. Nobody else listens to it meanwhile: it stops the run, also one that
     /// waits for an answer.
-    async fn stoppable(
+    async fn run_until_ctrl_c(
         &mut self,
         work: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        if !self.typed {
+        if !self.is_interactive {
             return work(self).await;
         }
         tokio::select! {
@@ -243,68 +247,73 @@ impl Talk<'_> {
             pressed = tokio::signal::ctrl_c() => pressed?,
             ended = work(self) => return ended,
         }
-        self.desk.stop(&self.thread).await?;
-        self.output.data("\n")?;
-        self.output.tell(&both!("멈추었습니다", "stopped"));
+        self.client.cancel_active_run(&self.thread).await?;
+        self.output.print_data("\n")?;
+        self.output.print_message(&bilingual!("멈추었습니다", "stopped"));
         Ok(())
     }
 
-    async fn answer(&mut self, question: &str) -> anyhow::Result<()> {
-        let mut shown = Shown::new(self.output, self.quiet);
+    async fn answer_question(&mut self, question: &str) -> anyhow::Result<()> {
+        let mut shown = AnswerPrinter::new(self.output, self.quiet);
         let run = StartRun::new(&self.agent, question);
-        self.desk.ask(&self.thread, &run, |event| shown.take(event)).await?;
-        self.see_through(shown).await
+        self.client.ask(&self.thread, &run, |event| shown.print_event(event)).await?;
+        self.answer_until_finished(shown).await
     }
 
     /// Goes on with a run of an earlier time that waits for answers on this thread.
-    async fn take_up(&mut self) -> anyhow::Result<()> {
-        let mut shown = Shown::new(self.output, true);
-        self.desk.waiting(&self.thread, |event| shown.take(event)).await?;
+    async fn resume_waiting_run(&mut self) -> anyhow::Result<()> {
+        let mut shown = AnswerPrinter::new(self.output, true);
+        self.client.watch_waiting_run(&self.thread, |event| shown.print_event(event)).await?;
         if shown.answer.questions.is_empty() {
             return Ok(());
         }
-        self.output.tell(&both!(
+        self.output.print_message(&bilingual!(
             "이 대화의 실행이 답을 기다립니다",
             "a run of this conversation waits for an answer"
         ));
         shown.quiet = self.quiet;
-        self.see_through(shown).await
+        self.answer_until_finished(shown).await
     }
 
     /// Puts what the run asks to the person until it is over. Where nobody answers, the run goes on waiting.
-    async fn see_through(&mut self, mut shown: Shown) -> anyhow::Result<()> {
+    async fn answer_until_finished(&mut self, mut shown: AnswerPrinter) -> anyhow::Result<()> {
         while !shown.answer.questions.is_empty() {
-            let Some(answers) = self.approvals(&shown.answer.questions.clone()).await? else {
+            let Some(answers) = self.ask_questions(&shown.answer.questions.clone()).await? else {
                 let (agent, thread) = (&self.agent, &self.thread);
-                return Err(both!(
+                return Err(bilingual!(
                     "답이 없어 실행이 계속 기다립니다. `doran chat --agent {agent} --thread '{thread}'`로 이어서 답하세요",
                     "nothing was answered, so the run goes on waiting; `doran chat --agent {agent} --thread '{thread}'` asks again"
                 )
                 .into());
             };
-            let (id, last) = (shown.answer.run.clone(), shown.answer.last);
-            self.desk.answer(&self.thread, &id, last, &answers, |event| shown.take(event)).await?;
+            let (id, last) = (shown.answer.run.clone(), shown.answer.last_event_number);
+            self.client
+                .resume_with_answers(&self.thread, &id, last, &answers, |event| shown.print_event(event))
+                .await?;
         }
-        shown.end()
+        shown.finish()
     }
 
     /// Puts each question to the person. What is not a clear yes is a no; the end of the input is no answer at all.
-    async fn approvals(&mut self, questions: &[Question]) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
+    async fn ask_questions(
+        &mut self,
+        questions: &[QuestionInfo],
+    ) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
         let mut answers = BTreeMap::new();
         for asked in questions {
             let is_approval = asked.question["type"] == "approve_tool";
-            self.output.note(&put(asked, self.output.language));
-            if asked.kind == AskKind::EffectUnknown {
-                let Some(settled) = self.settled().await? else { return Ok(None) };
+            self.output.print_note(&format_question(asked, self.output.language));
+            if asked.kind == QuestionKind::EffectUnknown {
+                let Some(settled) = self.ask_effect_outcome().await? else { return Ok(None) };
                 answers.insert(asked.id.clone(), settled);
                 continue;
             }
             let hint = match (is_approval, self.output.language) {
-                (true, Language::Korean) => "[예/아니요] ",
-                (true, Language::English) => "[y/N] ",
+                (true, OutputLanguage::Korean) => "[예/아니요] ",
+                (true, OutputLanguage::English) => "[y/N] ",
                 (false, _) => "? ",
             };
-            let Some(line) = self.line(hint).await? else { return Ok(None) };
+            let Some(line) = self.read_line(hint).await? else { return Ok(None) };
             let line = line.trim();
             let yes = is_yes(&line.to_lowercase());
             answers
@@ -314,18 +323,18 @@ impl Talk<'_> {
     }
 
     /// What became of a call that must not be repeated. Nothing is taken for an answer that is not clearly one.
-    async fn settled(&mut self) -> anyhow::Result<Option<Value>> {
-        self.output.tell(&both!(
+    async fn ask_effect_outcome(&mut self) -> anyhow::Result<Option<Value>> {
+        self.output.print_message(&bilingual!(
             "  `예`, 또는 `예 결과`: 실행되었다 · `아니요`: 실행되지 않았다. 지금 실행한다",
             "  `y`, or `y RESULT`: it happened · `n`: it did not, and is made now"
         ));
         let hint = match self.output.language {
-            Language::Korean => "[예/아니요] ",
-            Language::English => "[y/n] ",
+            OutputLanguage::Korean => "[예/아니요] ",
+            OutputLanguage::English => "[y/n] ",
         };
         loop {
-            let Some(line) = self.line(hint).await? else { return Ok(None) };
-            if let Some(settled) = settles(&line) {
+            let Some(line) = self.read_line(hint).await? else { return Ok(None) };
+            if let Some(settled) = parse_effect_outcome(&line) {
                 return Ok(Some(settled));
             }
         }
@@ -333,7 +342,7 @@ impl Talk<'_> {
 }
 
 /// The answer in a line that begins with a yes, with what the call gave behind it, or is a no.
-fn settles(line: &str) -> Option<Value> {
+fn parse_effect_outcome(line: &str) -> Option<Value> {
     let (first, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     match (first.to_lowercase().as_str(), rest.trim()) {
         (word, "") if is_yes(word) => Some(json!({ "result": null })),
@@ -348,11 +357,11 @@ fn is_yes(word: &str) -> bool {
 }
 
 /// What a run asks, in the language of the person.
-pub(crate) fn put(asked: &Question, language: Language) -> String {
+pub(crate) fn format_question(asked: &QuestionInfo, language: OutputLanguage) -> String {
     let question = &asked.question;
     let words = match language {
-        Language::Korean => question["ko"].as_str(),
-        Language::English => question["en"].as_str(),
+        OutputLanguage::Korean => question["ko"].as_str(),
+        OutputLanguage::English => question["en"].as_str(),
     };
     let words = words.map_or_else(|| question.to_string(), str::to_owned);
     let mut text = format!("? {words}");
@@ -366,27 +375,27 @@ pub(crate) fn put(asked: &Question, language: Language) -> String {
 }
 
 /// An answer as it comes onto the screen: words on stdout, finished steps on stderr.
-struct Shown {
-    answer: Answer,
-    output: Output,
+struct AnswerPrinter {
+    answer: StreamedAnswer,
+    output: TerminalOutput,
     quiet: bool,
     /// Whether the last words were not the end of their line.
     is_mid_line: bool,
 }
 
-impl Shown {
-    fn new(output: Output, quiet: bool) -> Self {
-        Self { answer: Answer::default(), output, quiet, is_mid_line: false }
+impl AnswerPrinter {
+    fn new(output: TerminalOutput, quiet: bool) -> Self {
+        Self { answer: StreamedAnswer::default(), output, quiet, is_mid_line: false }
     }
 
-    fn take(&mut self, event: &Event) -> anyhow::Result<()> {
+    fn print_event(&mut self, event: &RunEvent) -> anyhow::Result<()> {
         let before = self.answer.steps.len();
-        let mut words = self.answer.take(event)?;
+        let mut words = self.answer.apply_event(event)?;
         // On a screen a step stands between two replies already.
-        if !self.is_mid_line && self.output.shares_a_screen() {
+        if !self.is_mid_line && self.output.stdout_and_stderr_share_terminal() {
             words = words.trim_start_matches('\n').to_owned();
         }
-        self.output.data(&words)?;
+        self.output.print_data(&words)?;
         if let Some(last) = words.chars().last() {
             self.is_mid_line = last != '\n';
         }
@@ -395,20 +404,22 @@ impl Shown {
             return Ok(());
         }
         // On a screen, a step that ended with words stands below them. A pipe has the words alone.
-        if self.is_mid_line && self.output.shares_a_screen() {
-            self.output.data("\n")?;
+        if self.is_mid_line && self.output.stdout_and_stderr_share_terminal() {
+            self.output.print_data("\n")?;
             self.is_mid_line = false;
         }
-        steps.iter().for_each(|step| self.output.note(&format!("· {}", step.text(self.output.language))));
+        steps
+            .iter()
+            .for_each(|step| self.output.print_note(&format!("· {}", step.text(self.output.language))));
         Ok(())
     }
 
     /// Ends the line of the answer and names its sources.
-    fn end(self) -> anyhow::Result<()> {
+    fn finish(self) -> anyhow::Result<()> {
         let lines = self.answer.source_lines(self.output.language);
         let sources: String = lines.iter().map(|line| format!("  {line}\n")).collect();
-        let is_open = self.is_mid_line || !self.output.shares_a_screen();
-        self.output.data(&format!("{}{sources}", if is_open { "\n" } else { "" }))?;
+        let is_open = self.is_mid_line || !self.output.stdout_and_stderr_share_terminal();
+        self.output.print_data(&format!("{}{sources}", if is_open { "\n" } else { "" }))?;
         match self.answer.failure {
             Some(failure) => Err(failure.into()),
             None => Ok(()),
@@ -417,7 +428,7 @@ impl Shown {
 }
 
 /// Lines of standard input. Read by a thread of their own, because reading cannot be given up.
-fn lines() -> Receiver<std::io::Result<String>> {
+fn read_stdin_lines() -> Receiver<std::io::Result<String>> {
     let (sender, lines) = channel(1);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
@@ -445,7 +456,7 @@ mod tests {
             ("", None),
             ("yesterday", None),
         ] {
-            assert_eq!(settles(line), expected, "{line}");
+            assert_eq!(parse_effect_outcome(line), expected, "{line}");
         }
     }
 }

@@ -9,33 +9,33 @@ use std::time::{Duration, Instant};
 
 use doran_agents::samples;
 use doran_engine::ThreadId;
-use doran_llm::Kind;
-use doran_server::Keys;
+use doran_llm::ModelKind;
+use doran_server::ApiKeys;
 use doran_server::api::StartRun;
 use indicatif::ProgressBar;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::answer::Answer;
-use crate::assemble::{self, House, Tape};
-use crate::client::{Client, encoded};
+use crate::api_key_file::ApiKeyWatcher;
+use crate::assemble::{self, App, RecordReplay};
+use crate::client::{ServerHttpClient, percent_encode};
 use crate::commands::ingest;
-use crate::commands::serve::{Serving, bind};
+use crate::commands::serve::{RunningServer, bind_listener};
 use crate::config::Config;
-use crate::keys::Door;
-use crate::output::{Both, Language, Output, both};
-use crate::shelf::named;
+use crate::document_client::document_kind_name;
+use crate::output::{BilingualMessage, OutputLanguage, TerminalOutput, bilingual};
+use crate::streamed_answer::StreamedAnswer;
 
 /// Ports tried after the one in the settings.
-const MORE_PORTS: u16 = 20;
+const EXTRA_PORTS_TO_TRY: u16 = 20;
 /// How often the progress of documents is looked at, and for how long.
-const LOOK: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(300);
+const DOCUMENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_DOCUMENT_WAIT: Duration = Duration::from_secs(300);
 /// The collection the samples are put into.
-const COLLECTION: &str = "samples";
+const SAMPLE_COLLECTION: &str = "samples";
 
 /// Who is asked what, in Korean and in English.
-const QUESTIONS: [(&str, &str, &str); 4] = [
+const DEMO_QUESTIONS: [(&str, &str, &str); 4] = [
     ("assistant", "육아휴직은 최대 얼마나 쓸 수 있나요?", "When must receipts be uploaded?"),
     ("docqa", "모니터는 몇 년마다 교체하나요?", "How many days of annual leave are there?"),
     ("contract", "계약을 해지하려면 며칠 전에 알려야 하나요?", "When are invoices due?"),
@@ -48,20 +48,20 @@ const QUESTIONS: [(&str, &str, &str); 4] = [
   doran demo
   doran demo --once --lang ko
   doran demo --data-dir /tmp/doran-demo     without a trace in your own data · 내 데이터에 남기지 않고")]
-pub(crate) struct Args {
+pub(crate) struct DemoArgs {
     /// End after the questions; so it does when stdout is no terminal · 질문이 끝나면 마친다. 표준 출력이 터미널이 아니어도 그렇다
     #[arg(long)]
     once: bool,
     #[command(flatten)]
-    tape: Tape,
+    tape: RecordReplay,
 }
 
 /// Names of files, by the id of their document.
-type Names = BTreeMap<String, &'static str>;
+type FileNamesByDocument = BTreeMap<String, &'static str>;
 
 /// What all questions took together.
 #[derive(Default)]
-struct Sum {
+struct DemoTotals {
     steps: usize,
     tokens: u64,
     calls: u32,
@@ -69,60 +69,67 @@ struct Sum {
 }
 
 /// Takes documents in, asks, prints, and serves on.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let door = Door::of(&config.data_dir)?;
-    let listener = free_port(config.listen, &door.keys).await?;
-    let mut house = assemble::empty_house(config, &args.tape).await?;
-    house.notes.iter().for_each(|note| output.tell(note));
-    let serving = Serving::start(&mut house, listener, config, door).await?;
+pub(crate) async fn run(args: &DemoArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let door = ApiKeyWatcher::from_data_dir(&config.data_dir)?;
+    let listener = bind_free_port(config.listen, &door.keys).await?;
+    let mut house = assemble::assemble_app_without_samples(config, &args.tape).await?;
+    house.notes.iter().for_each(|note| output.print_message(note));
+    let serving = RunningServer::start(&mut house, listener, config, door).await?;
     let asked = tokio::select! {
-        asked = show(&house, config, &serving.client, output) => asked,
-        trouble = house.trouble() => Err(trouble.error().into()),
+        asked = run_demo_questions(&house, config, &serving.client, output) => asked,
+        trouble = house.wait_for_unknown_write() => Err(trouble.into_message().into()),
     };
     if asked.is_err() || args.once || !std::io::stdout().is_terminal() {
-        serving.end(&house).await?;
+        serving.shut_down(&house).await?;
         return asked;
     }
     let address = serving.client.address;
-    output.tell(&both!(
+    output.print_message(&bilingual!(
         "열기: http://{address}   (화면, API, 문서)   Ctrl-C로 멈춤",
         "open: http://{address}   (page, API, docs)   Ctrl-C stops it"
     ));
-    serving.until_stopped(&house, output).await
+    serving.serve_until_stopped(&house, output).await
 }
 
 /// The port in the settings, or the next that is free.
-async fn free_port(address: SocketAddr, keys: &Keys) -> anyhow::Result<TcpListener> {
-    let first = bind(address, keys).await;
+async fn bind_free_port(address: SocketAddr, keys: &ApiKeys) -> anyhow::Result<TcpListener> {
+    let first = bind_listener(address, keys).await;
     let (Err(error), true) = (&first, address.ip().is_loopback()) else { return Ok(first?) };
     tracing::debug!(%error, "the port is taken");
-    for more in 1..=MORE_PORTS {
+    for more in 1..=EXTRA_PORTS_TO_TRY {
         let port = address.port().saturating_add(more);
         if let Ok(listener) = doran_server::bind(SocketAddr::new(address.ip(), port), keys).await {
             return Ok(listener);
         }
     }
-    Ok(bind(SocketAddr::new(address.ip(), 0), keys).await?)
+    Ok(bind_listener(SocketAddr::new(address.ip(), 0), keys).await?)
 }
 
-async fn show(house: &House, config: &Config, client: &Client, output: Output) -> anyhow::Result<()> {
-    output.data(&format!("{}\n", head(house, config, output.language)))?;
-    let names = documents(house, client, output).await?;
-    let mut sum = Sum::default();
+async fn run_demo_questions(
+    house: &App,
+    config: &Config,
+    client: &ServerHttpClient,
+    output: TerminalOutput,
+) -> anyhow::Result<()> {
+    output.print_data(&format!("{}\n", demo_header(house, config, output.language)))?;
+    let names = ingest_samples(house, client, output).await?;
+    let mut sum = DemoTotals::default();
     let mark = ThreadId::random();
     let mark = mark.as_str().split('-').next().unwrap_or_default();
-    for (nth, (agent, ko, en)) in (2..).zip(QUESTIONS) {
+    for (nth, (agent, ko, en)) in (2..).zip(DEMO_QUESTIONS) {
         let question = match output.language {
-            Language::Korean => ko,
-            Language::English => en,
+            OutputLanguage::Korean => ko,
+            OutputLanguage::English => en,
         };
         // A thread holds the state of one agent.
         let path = format!("/api/threads/demo-{mark}-{agent}/runs");
-        let mut answer = Answer::default();
+        let mut answer = StreamedAnswer::default();
         client
-            .stream(&path, Some(&StartRun::new(agent, question)), |event| answer.take(event).map(drop))
+            .stream_events(&path, Some(&StartRun::new(agent, question)), |event| {
+                answer.apply_event(event).map(drop)
+            })
             .await?;
-        output.data(&told(nth, agent, question, &mut answer, &names, output.language)?)?;
+        output.print_data(&format_answer(nth, agent, question, &mut answer, &names, output.language)?)?;
         sum.steps += answer.steps.len();
         sum.tokens += answer.tokens;
         sum.calls += answer.progress.model_calls;
@@ -131,32 +138,34 @@ async fn show(house: &House, config: &Config, client: &Client, output: Output) -
             return Err(failure.into());
         }
     }
-    let (runs, Sum { steps, tokens, calls, tools }) = (QUESTIONS.len(), sum);
+    let (runs, DemoTotals { steps, tokens, calls, tools }) = (DEMO_QUESTIONS.len(), sum);
     let cost = match house.model.kind {
-        Kind::Extractive => both!(", 밖으로 나간 것 없음, 비용 0원", ", nothing left this machine, cost 0"),
-        Kind::Language => Default::default(),
+        ModelKind::Extractive => {
+            bilingual!(", 밖으로 나간 것 없음, 비용 0원", ", nothing left this machine, cost 0")
+        }
+        ModelKind::Language => Default::default(),
     };
     let (cost_ko, cost_en) = (cost.ko, cost.en);
-    let sum = both!(
+    let sum = bilingual!(
         "실행 {runs}번, 단계 {steps}개, 모델 호출 {calls}번, 도구 호출 {tools}번, 토큰 약 {tokens}개(어림){cost_ko}. 대화 `demo-{mark}-…`에 모두 남아 있습니다.\n",
         "{runs} runs, {steps} steps, {calls} model calls, {tools} tool calls, about {tokens} tokens (estimated){cost_en}. All of it is kept in threads `demo-{mark}-…`.\n"
     );
-    output.data(sum.text(output.language))
+    output.print_data(sum.text(output.language))
 }
 
-fn head(house: &House, config: &Config, language: Language) -> String {
+fn demo_header(house: &App, config: &Config, language: OutputLanguage) -> String {
     let (version, data, model) = (env!("CARGO_PKG_VERSION"), &config.database, &house.model.name);
-    let made = both!(" (새로 만듦)", " (new)");
-    let age = if house.new { made.text(language) } else { "" };
+    let made = bilingual!(" (새로 만듦)", " (new)");
+    let age = if house.store_is_new { made.text(language) } else { "" };
     let what = match house.model.kind {
-        Kind::Extractive => both!(
+        ModelKind::Extractive => bilingual!(
             " (내장, LLM 아님: 글을 찾아 인용합니다)",
             " (built in, NOT an LLM: it finds text and cites it)"
         ),
-        Kind::Language => Default::default(),
+        ModelKind::Language => Default::default(),
     };
     let (ko, en) = (what.ko, what.en);
-    let head = both!(
+    let head = bilingual!(
         "doran {version}   데이터: {data}{age}   모델: {model}{ko}",
         "doran {version}   data: {data}{age}   model: {model}{en}"
     );
@@ -164,18 +173,22 @@ fn head(house: &House, config: &Config, language: Language) -> String {
 }
 
 /// Hands the sample files in and waits until they can be found. Gives the names of the files by document.
-async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Result<Names> {
+async fn ingest_samples(
+    house: &App,
+    client: &ServerHttpClient,
+    output: TerminalOutput,
+) -> anyhow::Result<FileNamesByDocument> {
     let begun = Instant::now();
     let files = samples::files();
-    let bar = ingest::bar(files.len(), output);
+    let bar = ingest::progress_bar(files.len(), output);
     let mut ids = Vec::new();
     for file in &files {
-        let (name, kind) = (encoded(file.name), encoded(&named(&file.kind)));
-        let path = format!("/api/documents?name={name}&collection={COLLECTION}&kind={kind}");
+        let (name, kind) = (percent_encode(file.name), percent_encode(&document_kind_name(&file.kind)));
+        let path = format!("/api/documents?name={name}&collection={SAMPLE_COLLECTION}&kind={kind}");
         let taken = client.upload(&path, file.bytes.to_vec()).await?;
         ids.push(taken["id"].as_str().unwrap_or_default().to_owned());
     }
-    let rows = wait(client, &ids, &bar, begun).await?;
+    let rows = wait_for_documents(client, &ids, &bar, begun).await?;
     bar.finish_and_clear();
     let is = |row: &&Value, state: &str| row["status"] == state;
     let (ready, passages) = rows
@@ -183,12 +196,12 @@ async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Re
         .filter(|row| is(row, "ready"))
         .fold((0, 0), |(count, sum), row| (count + 1, sum + row["passages"].as_u64().unwrap_or(0)));
     let (all, seconds) = (files.len(), begun.elapsed().as_secs_f32());
-    let steps = QUESTIONS.len() + 1;
-    let line = both!(
+    let steps = DEMO_QUESTIONS.len() + 1;
+    let line = bilingual!(
         "[1/{steps}] 문서 넣기  보기 규정과 계약서 {ready}/{all}개 (HWPX, DOCX, PDF, MD)  문단 {passages}개  {seconds:.1}초\n",
         "[1/{steps}] ingest  sample rules and contracts {ready}/{all} files (HWPX, DOCX, PDF, MD)  {passages} passages  {seconds:.1} s\n"
     );
-    output.data(line.text(output.language))?;
+    output.print_data(line.text(output.language))?;
     let names = ids.into_iter().zip(files.iter().map(|file| file.name)).collect();
     if ready == all {
         return Ok(names);
@@ -196,19 +209,19 @@ async fn documents(house: &House, client: &Client, output: Output) -> anyhow::Re
     for row in rows.iter().filter(|row| !is(row, "ready")) {
         let (name, ko, en) =
             (&row["name"], row["ko"].as_str().unwrap_or("?"), row["en"].as_str().unwrap_or("?"));
-        output.tell(&Both::new(format!("  {name}: {ko}"), format!("  {name}: {en}")));
+        output.print_message(&BilingualMessage::new(format!("  {name}: {ko}"), format!("  {name}: {en}")));
     }
     // What cannot be read in isolation is not read. The samples are also in the program, as text.
-    output.tell(&both!(
+    output.print_message(&bilingual!(
         "  읽지 못한 파일 대신 프로그램에 든 같은 글을 씁니다. `doran doctor`가 이유를 알려 줍니다",
         "  the same texts from inside the program stand in for files that could not be read; `doran doctor` says why"
     ));
-    assemble::samples::add(house.index.as_ref()).await?;
+    assemble::samples::add_samples(house.index.as_ref()).await?;
     Ok(names)
 }
 
-async fn wait(
-    client: &Client,
+async fn wait_for_documents(
+    client: &ServerHttpClient,
     ids: &[String],
     bar: &ProgressBar,
     begun: Instant,
@@ -225,28 +238,32 @@ async fn wait(
         };
         let done = ours.iter().filter(at_rest).count();
         bar.set_position(done as u64);
-        if done >= ids.len() || begun.elapsed() > LONGEST {
+        if done >= ids.len() || begun.elapsed() > MAX_DOCUMENT_WAIT {
             return Ok(ours);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(DOCUMENT_POLL_INTERVAL).await;
     }
 }
 
-fn told(
+fn format_answer(
     nth: usize,
     agent: &str,
     question: &str,
-    answer: &mut Answer,
-    names: &Names,
-    language: Language,
+    answer: &mut StreamedAnswer,
+    names: &FileNamesByDocument,
+    language: OutputLanguage,
 ) -> anyhow::Result<String> {
-    let mut text = format!("[{nth}/{}] {agent}  Q: {question}\n", QUESTIONS.len() + 1);
-    writeln!(text, "      {}", answer.path().join(" → "))?;
+    let mut text = format!("[{nth}/{}] {agent}  Q: {question}\n", DEMO_QUESTIONS.len() + 1);
+    writeln!(text, "      {}", answer.node_path().join(" → "))?;
     for call in &answer.calls {
         writeln!(text, "      {call}")?;
     }
-    writeln!(text, "      A: {}", answer.counted_text().trim_end().replace('\n', "\n         "))?;
-    for (source, line) in answer.listed(language) {
+    writeln!(
+        text,
+        "      A: {}",
+        answer.text_with_numbered_sources().trim_end().replace('\n', "\n         ")
+    )?;
+    for (source, line) in answer.numbered_sources(language) {
         let file = names.get(&source.document).map(|file| format!("  {file}")).unwrap_or_default();
         writeln!(text, "         {line}{file}")?;
     }
@@ -255,24 +272,24 @@ fn told(
 
 #[cfg(test)]
 mod tests {
-    use doran_agents::Source;
+    use doran_agents::AnswerSource;
 
     use super::*;
 
     #[test]
     fn a_source_has_the_number_of_its_mark_and_the_file_it_was_read_from() {
-        let source = |number: u32, name: &str| Source {
+        let source = |number: u32, name: &str| AnswerSource {
             number,
             document: name.repeat(32),
             title: format!("규정 {name}"),
-            ..Source::default()
+            ..AnswerSource::default()
         };
         // In the order in which they were found, and named the other way round.
-        let mut answer = Answer::default();
+        let mut answer = StreamedAnswer::default();
         answer.text = "둘째. [2] 첫째. [1]".into();
         answer.sources = vec![source(1, "a"), source(2, "b")];
         let names = [("a".repeat(32), "a.md"), ("b".repeat(32), "b.md")].into_iter().collect();
-        let told = told(2, "docqa", "?", &mut answer, &names, Language::Korean).expect("told");
+        let told = format_answer(2, "docqa", "?", &mut answer, &names, OutputLanguage::Korean).expect("told");
         let lines = "A: 둘째. [1] 첫째. [2]\n         [1] 규정 b  b.md\n         [2] 규정 a  a.md\n";
         assert!(told.ends_with(lines), "{told}");
     }

@@ -1,11 +1,11 @@
 //! `doran documents`: what was taken in, where each stands, and how to be rid of it or have it read again.
 
-use doran_retrieval::{DocumentId, Status};
+use doran_retrieval::{DocumentId, DocumentStatus};
 
 use crate::commands::ingest;
 use crate::config::Config;
-use crate::output::{Both, Language, Output, both, padded};
-use crate::shelf::{Change, Shelf};
+use crate::document_client::{DocumentChange, DocumentClient};
+use crate::output::{BilingualMessage, OutputLanguage, TerminalOutput, bilingual, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -15,14 +15,14 @@ use crate::shelf::{Change, Shelf};
   doran documents retry 3f9c01d2ab77e05512f3c8a90b4d6e71
   doran documents pause 큰책.pdf, doran documents resume 큰책.pdf, doran documents cancel 큰책.pdf
   doran documents read")]
-pub(crate) struct Args {
+pub(crate) struct DocumentsArgs {
     #[command(subcommand)]
-    what: What,
+    what: DocumentsCommand,
 }
 
 /// What to do with them.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum DocumentsCommand {
     /// List them, the newest change first · 바뀐 지 얼마 안 된 것부터 나열한다
     List {
         /// Only in this collection · 이 모음에서만
@@ -33,86 +33,93 @@ enum What {
         json: bool,
     },
     /// Remove them: the file kept, its text and what is found of it · 보관한 파일과 글, 찾을 수 있는 것을 모두 지운다
-    Delete(Which),
+    Delete(DocumentSelection),
     /// Read again what failed or was cancelled · 실패했거나 그만둔 것을 다시 읽는다
-    Retry(Which),
+    Retry(DocumentSelection),
     /// Keep from being read until resumed · 다시 이을 때까지 읽지 않는다
-    Pause(Which),
+    Pause(DocumentSelection),
     /// Let go on what was paused · 멈춘 것을 이어서 읽는다
-    Resume(Which),
+    Resume(DocumentSelection),
     /// Give up on what was not read yet · 아직 읽지 않은 것을 그만둔다
-    Cancel(Which),
+    Cancel(DocumentSelection),
     /// Read what still waits · 아직 기다리는 것을 읽는다
     Read,
 }
 
 /// Which of them.
 #[derive(Debug, clap::Args)]
-struct Which {
+struct DocumentSelection {
     /// Ids, or names that one document alone has · ID, 또는 한 문서만 쓰는 이름
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
 }
 
 /// Does it, in the data directory or by the server that has it.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &DocumentsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let (change, which) = match &args.what {
-        What::List { collection, json } => return list(collection.as_deref(), *json, config, output).await,
-        What::Read => return read(config, output).await,
-        What::Delete(which) => (Change::Delete, which),
-        What::Retry(which) => (Change::Retry, which),
-        What::Pause(which) => (Change::Pause, which),
-        What::Resume(which) => (Change::Resume, which),
-        What::Cancel(which) => (Change::Cancel, which),
+        DocumentsCommand::List { collection, json } => {
+            return list_documents(collection.as_deref(), *json, config, output).await;
+        }
+        DocumentsCommand::Read => return read_pending_documents(config, output).await,
+        DocumentsCommand::Delete(which) => (DocumentChange::Delete, which),
+        DocumentsCommand::Retry(which) => (DocumentChange::Retry, which),
+        DocumentsCommand::Pause(which) => (DocumentChange::Pause, which),
+        DocumentsCommand::Resume(which) => (DocumentChange::Resume, which),
+        DocumentsCommand::Cancel(which) => (DocumentChange::Cancel, which),
     };
-    let shelf = Shelf::open(config, matches!(change, Change::Retry | Change::Resume)).await?;
+    let shelf =
+        DocumentClient::open(config, matches!(change, DocumentChange::Retry | DocumentChange::Resume))
+            .await?;
     let known = shelf.list().await?;
     // All names are looked up before anything is done.
-    let chosen: Vec<&Status> = which.ids.iter().map(|id| chosen(&known, id)).collect::<Result<_, _>>()?;
+    let chosen: Vec<&DocumentStatus> =
+        which.ids.iter().map(|id| find_document(&known, id)).collect::<Result<_, _>>()?;
     let mut changed = Vec::new();
     for status in chosen {
-        let now = shelf.change(change, &status.id).await?;
+        let now = shelf.apply_change(change, &status.id).await?;
         let name = &status.name;
         match now {
             Some(now) => changed.push(now),
-            None => output.tell(&both!("지웠습니다: {name}", "removed: {name}")),
+            None => output.print_message(&bilingual!("지웠습니다: {name}", "removed: {name}")),
         }
     }
-    if let (Change::Retry | Change::Resume, Shelf::Here(_)) = (change, &shelf) {
+    if let (DocumentChange::Retry | DocumentChange::Resume, DocumentClient::Local(_)) = (change, &shelf) {
         let ids: Vec<DocumentId> = changed.iter().map(|status| status.id.clone()).collect();
-        return finish(&shelf, &ids, output).await;
+        return wait_and_report(&shelf, &ids, output).await;
     }
-    if change == Change::Delete {
-        shelf.end(output).await?;
+    if change == DocumentChange::Delete {
+        shelf.report_samples_change(output).await?;
     }
-    output.data(&changed.iter().map(|status| line(status, output.language)).collect::<String>())
+    output
+        .print_data(&changed.iter().map(|status| format_status(status, output.language)).collect::<String>())
 }
 
-async fn list(
+async fn list_documents(
     collection: Option<&str>,
     as_json: bool,
     config: &Config,
-    output: Output,
+    output: TerminalOutput,
 ) -> anyhow::Result<()> {
-    let mut all = Shelf::open(config, false).await?.list().await?;
+    let mut all = DocumentClient::open(config, false).await?.list().await?;
     all.retain(|status| collection.is_none_or(|wanted| status.collection == wanted));
     if all.is_empty() {
-        output.tell(&both!(
+        output.print_message(&bilingual!(
             "넣은 문서가 없습니다. `doran ingest`로 넣으세요",
             "no document was taken in; add some with `doran ingest`"
         ));
     }
     match as_json {
-        true => output.data(&ingest::lines(&all, true, output.language)?),
-        false => output.data(&all.iter().map(|status| line(status, output.language)).collect::<String>()),
+        true => output.print_data(&ingest::format_statuses(&all, true, output.language)?),
+        false => output
+            .print_data(&all.iter().map(|status| format_status(status, output.language)).collect::<String>()),
     }
 }
 
 /// Reads all that waits, and says what became of it.
-async fn read(config: &Config, output: Output) -> anyhow::Result<()> {
-    let shelf = Shelf::open(config, true).await?;
-    if let Shelf::There { .. } = shelf {
-        output.tell(&both!(
+async fn read_pending_documents(config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let shelf = DocumentClient::open(config, true).await?;
+    if let DocumentClient::Remote { .. } = shelf {
+        output.print_message(&bilingual!(
             "데이터 디렉터리를 쓰는 서버가 읽고 있습니다. `doran documents list`로 볼 수 있습니다",
             "the server that has the data directory reads them; see `doran documents list`"
         ));
@@ -121,48 +128,59 @@ async fn read(config: &Config, output: Output) -> anyhow::Result<()> {
     let mut waiting = shelf.list().await?;
     waiting.retain(|status| status.state.is_pending());
     let ids: Vec<DocumentId> = waiting.into_iter().map(|status| status.id).collect();
-    finish(&shelf, &ids, output).await
+    wait_and_report(&shelf, &ids, output).await
 }
 
 /// Waits until these have come to rest.
-async fn finish(shelf: &Shelf, ids: &[DocumentId], output: Output) -> anyhow::Result<()> {
-    let bar = ingest::bar(ids.len(), output);
-    let statuses = ingest::until_told(shelf, &bar, ingest::wait(shelf, ids, 0, &bar)).await?;
+async fn wait_and_report(
+    shelf: &DocumentClient,
+    ids: &[DocumentId],
+    output: TerminalOutput,
+) -> anyhow::Result<()> {
+    let bar = ingest::progress_bar(ids.len(), output);
+    let statuses =
+        ingest::run_until_stop_signal(shelf, &bar, ingest::wait_for_documents(shelf, ids, 0, &bar)).await?;
     bar.finish_and_clear();
-    output.data(&ingest::lines(&statuses, false, output.language)?)?;
-    shelf.end(output).await?;
-    ingest::sum(&statuses, 0, output)
+    output.print_data(&ingest::format_statuses(&statuses, false, output.language)?)?;
+    shelf.report_samples_change(output).await?;
+    ingest::report_totals(&statuses, 0, output)
 }
 
 /// The document with this id, or the only one of this name.
-fn chosen<'a>(known: &'a [Status], asked: &str) -> Result<&'a Status, Both> {
+fn find_document<'a>(
+    known: &'a [DocumentStatus],
+    asked: &str,
+) -> Result<&'a DocumentStatus, BilingualMessage> {
     if let Some(status) = known.iter().find(|status| status.id.as_str() == asked) {
         return Ok(status);
     }
     let mut named = known.iter().filter(|status| status.name == asked);
     match (named.next(), named.next()) {
         (Some(status), None) => Ok(status),
-        (Some(_), Some(_)) => Err(both!(
+        (Some(_), Some(_)) => Err(bilingual!(
             "이름이 `{asked}`인 문서가 여럿입니다. `doran documents list`가 보여 주는 ID를 쓰세요",
             "several documents are called `{asked}`; use the id that `doran documents list` shows"
         )),
-        (None, _) => Err(both!(
+        (None, _) => Err(bilingual!(
             "문서 `{asked}`이(가) 없습니다. `doran documents list`가 ID와 이름을 보여 줍니다",
             "there is no document `{asked}`; `doran documents list` shows ids and names"
         )),
     }
 }
 
-fn line(status: &Status, language: Language) -> String {
-    let Status { id, name, title, passages, .. } = status;
+fn format_status(status: &DocumentStatus, language: OutputLanguage) -> String {
+    let DocumentStatus { id, name, title, passages, .. } = status;
     let group = match status.collection.as_str() {
         "" => String::new(),
         collection => format!("  [{collection}]"),
     };
     let why = status.failure.as_ref().map(|failure| match language {
-        Language::Korean => failure.kind.ko(),
-        Language::English => failure.kind.en(),
+        OutputLanguage::Korean => failure.kind.message_ko(),
+        OutputLanguage::English => failure.kind.message_en(),
     });
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{id}  {}  {passages:>5}  {title}  ({name}){group}{why}\n", padded(status.state.as_str(), 9))
+    format!(
+        "{id}  {}  {passages:>5}  {title}  ({name}){group}{why}\n",
+        pad_to_width(status.state.as_str(), 9)
+    )
 }

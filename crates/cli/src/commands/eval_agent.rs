@@ -6,19 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use doran_agents::Agent;
-use doran_agents::eval::{self, Change, Documents, Failure, Outcome, Report, Set};
-use doran_retrieval::RamKeyword;
+use doran_agents::eval::{
+    self, AgentEvalReport, AgentEvalSet, EvalCaseOutcome, EvalChange, EvalDocuments, FailedExpectation,
+};
+use doran_retrieval::RamKeywordIndex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::assemble::{self, House, Keep, Tape};
+use crate::assemble::{self, App, DataDirWrites, RecordReplay};
 use crate::config::Config;
 use crate::data_dir;
-use crate::output::{Both, Language, Output, both, padded, width};
+use crate::output::{
+    BilingualMessage, OutputLanguage, TerminalOutput, bilingual, display_width, pad_to_width,
+};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct EvalAgentArgs {
     /// Questions with what is expected of them, in TOML · 기대하는 답이 적힌 질문 파일 (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -31,72 +35,82 @@ pub(crate) struct Args {
 }
 
 /// Asks, judges, prints, and keeps the report for the next time. Fails when something did not hold.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let set = read(&args.file)?.only(&args.only);
+pub(crate) async fn run(args: &EvalAgentArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let set = read_eval_file(&args.file)?.with_id_prefix(&args.only);
     if set.cases.is_empty() {
         let prefix = &args.only;
-        return Err(both!("`{prefix}`(으)로 시작하는 것이 없습니다", "no case begins with `{prefix}`").into());
+        return Err(
+            bilingual!("`{prefix}`(으)로 시작하는 것이 없습니다", "no case begins with `{prefix}`").into()
+        );
     }
     // The house stands, and holds its data directory, as long as there are questions.
-    let (agents, _house) = agents(&set, config, output).await?;
-    let wide = set.cases.iter().map(|case| width(&case.id)).max().unwrap_or(0);
+    let (agents, _house) = assemble_eval_agents(&set, config, output).await?;
+    let wide = set.cases.iter().map(|case| display_width(&case.id)).max().unwrap_or(0);
     let mut broken = Ok(());
-    let report = eval::run(&set, &agents, |outcome| {
-        let line = if args.json { as_json(outcome) } else { as_line(outcome, wide) };
+    let report = eval::run_eval_set(&set, &agents, |outcome| {
+        let line = if args.json { outcome_json(outcome) } else { format_outcome(outcome, wide) };
         if broken.is_ok() {
-            broken = output.data(&line);
+            broken = output.print_data(&line);
         }
     })
     .await?;
     broken?;
-    let kept = config.data_dir.join("evals").join(name(&args.file));
-    let before = last(&kept)?;
-    let changes = before.as_ref().map(|before| changes(before, &report, &args.only)).unwrap_or_default();
+    let kept = config.data_dir.join("evals").join(report_file_name(&args.file));
+    let before = read_last_report(&kept)?;
+    let changes =
+        before.as_ref().map(|before| changes_since(before, &report, &args.only)).unwrap_or_default();
     let text = if args.json {
-        changes.iter().map(|change| format!("{}\n", json!(change))).collect::<String>() + &sum_json(&report)
+        changes.iter().map(|change| format!("{}\n", json!(change))).collect::<String>()
+            + &summary_json(&report)
     } else {
-        sum(&report, before.as_ref(), &changes, output.language)
+        format_summary(&report, before.as_ref(), &changes, output.language)
     };
-    output.data(&text)?;
-    keep(&kept, before, &report, &args.only)?;
-    let failed = report.cases.len() - report.passed() - report.known();
+    output.print_data(&text)?;
+    save_report(&kept, before, &report, &args.only)?;
+    let failed = report.cases.len() - report.passed_count() - report.known_failure_count();
     if failed > 0 {
-        return Err(both!("{failed}개가 기대와 다릅니다", "{failed} did not hold").into());
+        return Err(bilingual!("{failed}개가 기대와 다릅니다", "{failed} did not hold").into());
     }
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Set, Both> {
+fn read_eval_file(path: &Path) -> Result<AgentEvalSet, BilingualMessage> {
     let shown = path.display();
     let wrong =
-        || both!("평가 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the questions in `{shown}`");
-    let text = fs::read_to_string(path).map_err(|error| wrong().because(error))?;
-    Set::from_toml(&text).map_err(|error| wrong().because(error))
+        || bilingual!("평가 파일 `{shown}`을(를) 읽을 수 없습니다", "cannot read the questions in `{shown}`");
+    let text = fs::read_to_string(path).map_err(|error| wrong().with_cause(error))?;
+    AgentEvalSet::from_toml(&text).map_err(|error| wrong().with_cause(error))
 }
 
 /// The agents that are asked, with the house whose documents they look in. Whatever they are asked to remember is gone
 /// with them.
-async fn agents(set: &Set, config: &Config, output: Output) -> anyhow::Result<(Vec<Agent>, Option<House>)> {
-    let tape = Tape::default();
+async fn assemble_eval_agents(
+    set: &AgentEvalSet,
+    config: &Config,
+    output: TerminalOutput,
+) -> anyhow::Result<(Vec<Agent>, Option<App>)> {
+    let tape = RecordReplay::default();
     match set.documents {
-        Documents::Library => {
-            let house = assemble::house(config, &tape).await?;
-            house.notes.iter().for_each(|note| output.tell(note));
-            let staff = assemble::staff(config, &tape, house.index.clone(), Keep::Nothing).await?;
+        EvalDocuments::Library => {
+            let house = assemble::assemble_app(config, &tape).await?;
+            house.notes.iter().for_each(|note| output.print_message(note));
+            let staff =
+                assemble::assemble_agents(config, &tape, house.index.clone(), DataDirWrites::Forbidden)
+                    .await?;
             Ok((staff.agents, Some(house)))
         }
-        Documents::Samples => {
-            let index = Arc::new(RamKeyword::default());
-            assemble::samples::add(index.as_ref()).await?;
-            let staff = assemble::staff(config, &tape, index, Keep::Nothing).await?;
-            staff.notes.iter().for_each(|note| output.tell(note));
+        EvalDocuments::Samples => {
+            let index = Arc::new(RamKeywordIndex::default());
+            assemble::samples::add_samples(index.as_ref()).await?;
+            let staff = assemble::assemble_agents(config, &tape, index, DataDirWrites::Forbidden).await?;
+            staff.notes.iter().for_each(|note| output.print_message(note));
             Ok((staff.agents, None))
         }
     }
 }
 
 /// The file that the last report of a set is kept in, by the place of the set's file: two files of one name are two sets.
-fn name(file: &Path) -> String {
+fn report_file_name(file: &Path) -> String {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let place = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let digest = Sha256::digest(place.as_os_str().as_encoded_bytes());
@@ -104,59 +118,64 @@ fn name(file: &Path) -> String {
     format!("{stem}-{short}.json")
 }
 
-fn last(kept: &Path) -> Result<Option<Report>, Both> {
+fn read_last_report(kept: &Path) -> Result<Option<AgentEvalReport>, BilingualMessage> {
     let shown = kept.display();
     let wrong = || {
-        both!(
+        bilingual!(
             "지난 결과 `{shown}`을(를) 읽을 수 없습니다. 지우면 처음부터 견줍니다",
             "cannot read the last report `{shown}`; remove it to start anew"
         )
     };
     match fs::read(kept) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong().because(error)),
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong().with_cause(error)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(wrong().because(error)),
+        Err(error) => Err(wrong().with_cause(error)),
     }
 }
 
 /// What changed. Cases that were not asked this time are not gone.
-fn changes(before: &Report, now: &Report, only: &str) -> Vec<Change> {
-    let mut changes = eval::changes(before, now);
-    changes.retain(|change| !matches!(change, Change::Gone { id } if !id.starts_with(only)));
+fn changes_since(before: &AgentEvalReport, now: &AgentEvalReport, only: &str) -> Vec<EvalChange> {
+    let mut changes = eval::compare_reports(before, now);
+    changes.retain(|change| !matches!(change, EvalChange::Gone { id } if !id.starts_with(only)));
     changes
 }
 
 /// Keeps the report. Cases that `only` left out stay as they were; those that the file has no more are gone.
-fn keep(kept: &Path, before: Option<Report>, now: &Report, only: &str) -> anyhow::Result<()> {
+fn save_report(
+    kept: &Path,
+    before: Option<AgentEvalReport>,
+    now: &AgentEvalReport,
+    only: &str,
+) -> anyhow::Result<()> {
     let mut all = now.clone();
-    let left_out = |case: &Outcome| !case.id.starts_with(only);
+    let left_out = |case: &EvalCaseOutcome| !case.id.starts_with(only);
     all.cases.extend(before.into_iter().flat_map(|before| before.cases).filter(left_out));
     let shown = kept.display();
-    let wrong = || both!("결과를 `{shown}`에 둘 수 없습니다", "cannot keep the report in `{shown}`");
+    let wrong = || bilingual!("결과를 `{shown}`에 둘 수 없습니다", "cannot keep the report in `{shown}`");
     if let Some(folder) = kept.parent() {
-        data_dir::ensure(folder)?;
+        data_dir::ensure_private_dir(folder)?;
     }
-    data_dir::write_private(kept, &serde_json::to_vec_pretty(&all)?)
-        .map_err(|error| wrong().because(error))?;
+    data_dir::write_private_file(kept, &serde_json::to_vec_pretty(&all)?)
+        .map_err(|error| wrong().with_cause(error))?;
     Ok(())
 }
 
-fn as_json(outcome: &Outcome) -> String {
+fn outcome_json(outcome: &EvalCaseOutcome) -> String {
     format!("{}\n", json!(outcome))
 }
 
-fn sum_json(report: &Report) -> String {
-    let (cases, passed) = (report.cases.len(), report.passed());
+fn summary_json(report: &AgentEvalReport) -> String {
+    let (cases, passed) = (report.cases.len(), report.passed_count());
     let sum = json!({
-        "model": report.model, "cases": cases, "passed": passed, "known": report.known(),
-        "failed": cases - passed - report.known(),
+        "model": report.model, "cases": cases, "passed": passed, "known": report.known_failure_count(),
+        "failed": cases - passed - report.known_failure_count(),
         "model_calls": report.model_calls(), "cost_micros": report.cost_micros(),
     });
     format!("{sum}\n")
 }
 
-fn as_line(outcome: &Outcome, wide: usize) -> String {
-    let Outcome { id, failures, known, observed, .. } = outcome;
+fn format_outcome(outcome: &EvalCaseOutcome, wide: usize) -> String {
+    let EvalCaseOutcome { id, failures, known, observed, .. } = outcome;
     let held = match (failures.is_empty(), known) {
         (true, None) => "ok   ",
         (true, Some(_)) => "known",
@@ -165,25 +184,25 @@ fn as_line(outcome: &Outcome, wide: usize) -> String {
     let tools = if observed.tools.is_empty() { "-".to_owned() } else { observed.tools.join("+") };
     let mut text = format!(
         "{held}  {}  {}  {} · sources {} · models {} · ${:.6} · {} ms\n",
-        padded(id, wide),
-        padded(&observed.route, 18),
-        padded(&tools, 20),
+        pad_to_width(id, wide),
+        pad_to_width(&observed.route, 18),
+        pad_to_width(&tools, 20),
         observed.sources.len(),
         observed.model_calls,
         observed.cost_micros as f64 / 1e6,
         observed.ms,
     );
     if let Some(why) = known {
-        writeln!(text, "      {}", short(why)).ok();
+        writeln!(text, "      {}", truncate_to_line(why)).ok();
     }
-    for Failure { what, expected, was } in failures {
-        writeln!(text, "      {what}: {} ≠ {}", short(expected), short(was)).ok();
+    for FailedExpectation { what, expected, was } in failures {
+        writeln!(text, "      {what}: {} ≠ {}", truncate_to_line(expected), truncate_to_line(was)).ok();
     }
     text
 }
 
 /// A text on one line, at most so much of it that a person looks at it.
-fn short(text: &str) -> String {
+fn truncate_to_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(160) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -191,51 +210,58 @@ fn short(text: &str) -> String {
     }
 }
 
-fn sum(report: &Report, before: Option<&Report>, changes: &[Change], language: Language) -> String {
+fn format_summary(
+    report: &AgentEvalReport,
+    before: Option<&AgentEvalReport>,
+    changes: &[EvalChange],
+    language: OutputLanguage,
+) -> String {
     let (passed, all, model, calls) =
-        (report.passed(), report.cases.len(), &report.model, report.model_calls());
+        (report.passed_count(), report.cases.len(), &report.model, report.model_calls());
     let dollars = report.cost_micros() as f64 / 1e6;
-    let line = both!(
+    let line = bilingual!(
         "\n{all}개 가운데 {passed}개가 기대대로 · 모델 {model} · 모델 호출 {calls}번 · ${dollars:.6}\n",
         "\n{passed} of {all} held · model {model} · {calls} model calls · ${dollars:.6}\n"
     );
     let mut text = line.text(language).to_owned();
     let Some(before) = before else {
-        let first = both!("견줄 지난 결과가 없습니다\n", "there is no earlier report to compare with\n");
+        let first = bilingual!("견줄 지난 결과가 없습니다\n", "there is no earlier report to compare with\n");
         return text + first.text(language);
     };
     let model = &before.model;
     let count = changes.len();
-    let line = both!(
+    let line = bilingual!(
         "지난번(모델 {model})과 다른 것: {count}\n",
         "changed since the last time (model {model}): {count}\n"
     );
     text.push_str(line.text(language));
     for change in changes {
-        text.push_str(&told(change, language));
+        text.push_str(&format_change(change, language));
     }
     text
 }
 
-fn told(change: &Change, language: Language) -> String {
+fn format_change(change: &EvalChange, language: OutputLanguage) -> String {
     let sentence = match change {
-        Change::Broke { id } => both!("- {id}: 이제 어긋납니다\n", "- {id}: does not hold any more\n"),
-        Change::Mended { id } => both!("+ {id}: 이제 맞습니다\n", "+ {id}: holds now\n"),
-        Change::New { id } => both!("+ {id}: 새로 생겼습니다\n", "+ {id}: is new\n"),
-        Change::Gone { id } => both!("- {id}: 없어졌습니다\n", "- {id}: is gone\n"),
-        Change::Answer { id, before, now } => {
-            let (before, now) = (short(before), short(now));
-            both!(
+        EvalChange::Broke { id } => {
+            bilingual!("- {id}: 이제 어긋납니다\n", "- {id}: does not hold any more\n")
+        }
+        EvalChange::Mended { id } => bilingual!("+ {id}: 이제 맞습니다\n", "+ {id}: holds now\n"),
+        EvalChange::New { id } => bilingual!("+ {id}: 새로 생겼습니다\n", "+ {id}: is new\n"),
+        EvalChange::Gone { id } => bilingual!("- {id}: 없어졌습니다\n", "- {id}: is gone\n"),
+        EvalChange::Answer { id, before, now } => {
+            let (before, now) = (truncate_to_line(before), truncate_to_line(now));
+            bilingual!(
                 "~ {id}: 답이 바뀌었습니다\n    - {before}\n    + {now}\n",
                 "~ {id}: another answer\n    - {before}\n    + {now}\n"
             )
         }
-        Change::ModelCalls { id, before, now } => {
-            both!("~ {id}: 모델 호출 {before} → {now}\n", "~ {id}: model calls {before} → {now}\n")
+        EvalChange::ModelCalls { id, before, now } => {
+            bilingual!("~ {id}: 모델 호출 {before} → {now}\n", "~ {id}: model calls {before} → {now}\n")
         }
-        Change::Cost { id, before, now } => {
+        EvalChange::Cost { id, before, now } => {
             let (before, now) = (*before as f64 / 1e6, *now as f64 / 1e6);
-            both!("~ {id}: 비용 ${before:.6} → ${now:.6}\n", "~ {id}: cost ${before:.6} → ${now:.6}\n")
+            bilingual!("~ {id}: 비용 ${before:.6} → ${now:.6}\n", "~ {id}: cost ${before:.6} → ${now:.6}\n")
         }
     };
     sentence.text(language).to_owned()

@@ -1,27 +1,27 @@
 //! `doran gc`: removes what the settings no longer want kept.
 
-use doran_engine::store::Cleared;
+use doran_engine::store::GcReport;
 
 use crate::assemble;
 use crate::config::Config;
-use crate::output::{Output, both};
+use crate::output::{TerminalOutput, bilingual};
 
 /// Removes what is older than `retention_days` and `conversation_days`, and what nobody can use any more.
-pub(crate) async fn run(config: &Config, output: Output) -> anyhow::Result<()> {
-    let records = assemble::records(config).await?;
-    let Cleared { threads, entries, keys, cached } = records.store.gc(&config.retention).await?;
-    output.tell(&both!(
+pub(crate) async fn run(config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let records = assemble::open_locked_store(config).await?;
+    let GcReport { threads, entries, keys, cached } = records.store.gc(&config.retention).await?;
+    output.print_message(&bilingual!(
         "지웠습니다: 대화 {threads}, 단계 {entries}, 멱등 키 {keys}, 캐시 {cached}",
         "removed: {threads} threads, {entries} steps, {keys} idempotency keys, {cached} cached results"
     ));
     if config.retention.old_entries.is_none() {
-        output.tell(&both!(
+        output.print_message(&bilingual!(
             "`retention_days`가 0이므로 단계는 지우지 않습니다",
             "steps are kept, because `retention_days` is 0"
         ));
     }
     if config.retention.idle_threads.is_none() {
-        output.tell(&both!(
+        output.print_message(&bilingual!(
             "`conversation_days`가 0이므로 대화는 지우지 않습니다",
             "conversations are kept, because `conversation_days` is 0"
         ));

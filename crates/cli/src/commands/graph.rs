@@ -2,43 +2,44 @@
 
 use std::sync::Arc;
 
-use doran_retrieval::RamKeyword;
+use doran_retrieval::RamKeywordIndex;
 
-use crate::assemble::{self, Keep, Tape};
+use crate::assemble::{self, DataDirWrites, RecordReplay};
 use crate::config::Config;
-use crate::output::{Output, both};
+use crate::output::{TerminalOutput, bilingual};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 보기:
   doran graph assistant
   doran graph contract --format svg > contract.svg")]
-pub(crate) struct Args {
+pub(crate) struct GraphArgs {
     /// Agent to draw · 그릴 에이전트
     #[arg(value_name = "AGENT")]
     agent: String,
     /// How to draw it · 그리는 방법
-    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = GraphOutputFormat::Mermaid)]
+    format: GraphOutputFormat,
 }
 
 /// Ways to draw.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Format {
+enum GraphOutputFormat {
     Mermaid,
     Json,
     Svg,
 }
 
 /// Prints the drawing.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let index = Arc::new(RamKeyword::default());
-    let staff = assemble::staff(config, &Tape::default(), index, Keep::Nothing).await?;
+pub(crate) async fn run(args: &GraphArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let index = Arc::new(RamKeywordIndex::default());
+    let staff =
+        assemble::assemble_agents(config, &RecordReplay::default(), index, DataDirWrites::Forbidden).await?;
     let agents = staff.agents;
     let Some(agent) = agents.iter().find(|agent| agent.name == args.agent) else {
         let asked = &args.agent;
         let known = agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(both!(
+        return Err(bilingual!(
             "`{asked}`(이)라는 에이전트는 없습니다. 있는 것: {known}",
             "there is no agent `{asked}`; there are: {known}"
         )
@@ -46,9 +47,9 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     };
     let drawing = agent.drawing();
     let text = match args.format {
-        Format::Mermaid => drawing.mermaid(),
-        Format::Json => format!("{:#}", drawing.json()),
-        Format::Svg => drawing.svg(),
+        GraphOutputFormat::Mermaid => drawing.mermaid(),
+        GraphOutputFormat::Json => format!("{:#}", drawing.json()),
+        GraphOutputFormat::Svg => drawing.svg(),
     };
-    output.data(&format!("{}\n", text.trim_end()))
+    output.print_data(&format!("{}\n", text.trim_end()))
 }

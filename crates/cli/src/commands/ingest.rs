@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use doran_retrieval::{DocumentId, DocumentKind, State, Status};
+use doran_retrieval::{DocumentId, DocumentKind, DocumentStatus, IngestState};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
-use crate::commands::files::{self, Found, Gathered};
+use crate::busy_server_retry::BusyServerRetry;
+use crate::commands::files_to_ingest::{self, CollectedFiles, FileToIngest};
 use crate::config::Config;
+use crate::document_client::{DocumentClient, DocumentUpload};
 use crate::exit;
-use crate::output::{Both, Language, Output, both, counted, harmless, padded};
-use crate::patience::Patience;
-use crate::shelf::{Incoming, Shelf};
+use crate::output::{
+    BilingualMessage, OutputLanguage, TerminalOutput, bilingual, pad_to_width, pluralize,
+    strip_control_characters,
+};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -23,7 +26,7 @@ use crate::shelf::{Incoming, Shelf};
   doran ingest 규정/ --json | grep '\"state\":\"failed\"'
 
 What cannot be read is named, and the exit code is 1 then · 읽지 못한 파일은 이름을 알리고 종료 코드는 1이다")]
-pub(crate) struct Args {
+pub(crate) struct IngestArgs {
     /// Files and directories · 파일과 디렉터리
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -31,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "")]
     collection: String,
     /// What they are: general, contract or standard:KIND · 종류: general, contract, standard:용역
-    #[arg(long, value_name = "KIND", default_value = "general", value_parser = kind)]
+    #[arg(long, value_name = "KIND", default_value = "general", value_parser = parse_document_kind)]
     kind: DocumentKind,
     /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
     #[arg(long)]
@@ -39,7 +42,7 @@ pub(crate) struct Args {
 }
 
 /// Reads what a document is.
-pub(crate) fn kind(text: &str) -> Result<DocumentKind, String> {
+pub(crate) fn parse_document_kind(text: &str) -> Result<DocumentKind, String> {
     match text.split_once(':') {
         None if text == "general" => Ok(DocumentKind::General),
         None if text == "contract" => Ok(DocumentKind::Contract),
@@ -49,23 +52,28 @@ pub(crate) fn kind(text: &str) -> Result<DocumentKind, String> {
 }
 
 /// Takes the files in, here or by the server that has the data directory.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let Gathered { files, folders, unreadable, left_out, .. } = Gathered::at(&args.paths);
-    let shelf = Shelf::open(config, true).await?;
-    let bar = bar(files.len() + unreadable.len(), output);
-    let refuse = |why: &Both| {
-        bar.suspend(|| output.tell(why));
+pub(crate) async fn run(args: &IngestArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let CollectedFiles { files, folders, unreadable, skipped: left_out, .. } =
+        CollectedFiles::collect(&args.paths);
+    let shelf = DocumentClient::open(config, true).await?;
+    let bar = progress_bar(files.len() + unreadable.len(), output);
+    let refuse = |why: &BilingualMessage| {
+        bar.suspend(|| output.print_message(why));
         bar.inc(1);
     };
-    left_out.told().iter().for_each(|line| bar.suspend(|| output.tell(line)));
+    left_out.messages().iter().for_each(|line| bar.suspend(|| output.print_message(line)));
     unreadable.iter().for_each(refuse);
     let mut refused = unreadable.len();
     let mut documents = Vec::new();
-    let mut patience = Patience::default();
+    let mut patience = BusyServerRetry::default();
     let taking = async {
-        for file in files::named(files, &shelf.placed(&args.collection).await?, is_there) {
-            let tell = |why: &Both| bar.suspend(|| output.tell(why));
-            match take(&shelf, args, &file, &mut patience, tell).await? {
+        for file in files_to_ingest::assign_document_names(
+            files,
+            &shelf.list_with_origins(&args.collection).await?,
+            file_exists,
+        ) {
+            let tell = |why: &BilingualMessage| bar.suspend(|| output.print_message(why));
+            match ingest_file(&shelf, args, &file, &mut patience, tell).await? {
                 Ok(id) => documents.push(id),
                 Err(why) => {
                     refused += 1;
@@ -73,33 +81,33 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
                 }
             }
         }
-        wait(&shelf, &documents, refused, &bar).await
+        wait_for_documents(&shelf, &documents, refused, &bar).await
     };
-    let statuses = until_told(&shelf, &bar, taking).await?;
+    let statuses = run_until_stop_signal(&shelf, &bar, taking).await?;
     bar.finish_and_clear();
-    output.data(&lines(&statuses, args.json, output.language)?)?;
-    tell_gone(&folders, &shelf.placed(&args.collection).await?, output);
-    shelf.end(output).await?;
-    sum(&statuses, refused, output)
+    output.print_data(&format_statuses(&statuses, args.json, output.language)?)?;
+    report_missing_files(&folders, &shelf.list_with_origins(&args.collection).await?, output);
+    shelf.report_samples_change(output).await?;
+    report_totals(&statuses, refused, output)
 }
 
 /// Waits for the work, or for somebody who wants the program to stop. What was taken in is kept.
-pub(crate) async fn until_told<T>(
-    shelf: &Shelf,
+pub(crate) async fn run_until_stop_signal<T>(
+    shelf: &DocumentClient,
     bar: &ProgressBar,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
     tokio::select! {
         done = work => done,
-        asked = exit::asked() => {
+        asked = exit::wait_for_stop_signal() => {
             asked?;
             bar.finish_and_clear();
             Err(match shelf {
-                Shelf::Here(house) => {
-                    house.library.rest().await;
-                    house.waiting().unwrap_or_else(|| both!("멈췄습니다", "stopped"))
+                DocumentClient::Local(house) => {
+                    house.library.stop_workers().await;
+                    house.pending_documents_message().unwrap_or_else(|| bilingual!("멈췄습니다", "stopped"))
                 }
-                Shelf::There { .. } => both!(
+                DocumentClient::Remote { .. } => bilingual!(
                     "멈췄습니다. 서버가 받은 문서는 서버가 이어서 읽습니다",
                     "stopped; what the server has taken it reads on"
                 ),
@@ -109,33 +117,33 @@ pub(crate) async fn until_told<T>(
     }
 }
 
-fn is_there(origin: &str) -> bool {
+fn file_exists(origin: &str) -> bool {
     Path::new(origin).exists()
 }
 
 /// Takes one file in. An error that concerns it alone is inside.
-async fn take(
-    shelf: &Shelf,
-    args: &Args,
-    file: &Found,
-    patience: &mut Patience,
-    tell: impl Fn(&Both),
-) -> anyhow::Result<Result<DocumentId, Both>> {
-    let bytes = match files::read(&file.path, shelf.most_bytes()) {
+async fn ingest_file(
+    shelf: &DocumentClient,
+    args: &IngestArgs,
+    file: &FileToIngest,
+    patience: &mut BusyServerRetry,
+    tell: impl Fn(&BilingualMessage),
+) -> anyhow::Result<Result<DocumentId, BilingualMessage>> {
+    let bytes = match files_to_ingest::read_limited(&file.path, shelf.max_document_bytes()) {
         Ok(bytes) => bytes,
         Err(why) => return Ok(Err(why)),
     };
     let (collection, kind) = (&args.collection, &args.kind);
-    let incoming = Incoming { name: &file.name, collection, kind, origin: &file.origin, bytes };
+    let incoming = DocumentUpload { name: &file.name, collection, kind, origin: &file.origin, bytes };
     let added = shelf.add(incoming, patience, tell).await?;
-    Ok(added.map(|status| status.id).map_err(|why| files::refused(&file.path, &why)))
+    Ok(added.map(|status| status.id).map_err(|why| files_to_ingest::file_refused_message(&file.path, &why)))
 }
 
 /// Files that are gone stay found until somebody says otherwise: a folder may only be away for a while.
-fn tell_gone(folders: &[PathBuf], known: &[Status], output: Output) {
-    for status in files::gone(folders, known, is_there) {
+fn report_missing_files(folders: &[PathBuf], known: &[DocumentStatus], output: TerminalOutput) {
+    for status in files_to_ingest::documents_with_missing_files(folders, known, file_exists) {
         let (name, id) = (&status.name, &status.id);
-        output.tell(&both!(
+        output.print_message(&bilingual!(
             "`{name}`은(는) 이제 그 폴더에 없지만 아직 찾을 수 있습니다. 지우려면 `doran documents delete {id}`",
             "`{name}` is not in its folder any more and can still be found; remove it with `doran documents delete {id}`"
         ));
@@ -143,7 +151,7 @@ fn tell_gone(folders: &[PathBuf], known: &[Status], output: Output) {
 }
 
 /// A bar of progress on stderr, where that is a terminal.
-pub(crate) fn bar(files: usize, output: Output) -> ProgressBar {
+pub(crate) fn progress_bar(files: usize, output: TerminalOutput) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(files as u64), ProgressDrawTarget::stderr());
     let template = "[{bar:30}] {pos}/{len}  {percent:>3} %  {msg}";
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -156,28 +164,35 @@ pub(crate) fn bar(files: usize, output: Output) -> ProgressBar {
 }
 
 /// Waits until every document has come to rest.
-pub(crate) async fn wait(
-    shelf: &Shelf,
+pub(crate) async fn wait_for_documents(
+    shelf: &DocumentClient,
     documents: &[DocumentId],
     refused: usize,
     bar: &ProgressBar,
-) -> anyhow::Result<Vec<Status>> {
-    let progress = |statuses: &[Status]| {
-        let pending: Vec<&Status> = statuses.iter().filter(|status| status.state.is_pending()).collect();
+) -> anyhow::Result<Vec<DocumentStatus>> {
+    let progress = |statuses: &[DocumentStatus]| {
+        let pending: Vec<&DocumentStatus> =
+            statuses.iter().filter(|status| status.state.is_pending()).collect();
         bar.set_position((refused + statuses.len() - pending.len()) as u64);
-        let working = pending.iter().find(|status| status.state != State::Queued);
-        bar.set_message(working.map(|status| harmless(&status.name).into_owned()).unwrap_or_default());
+        let working = pending.iter().find(|status| status.state != IngestState::Queued);
+        bar.set_message(
+            working.map(|status| strip_control_characters(&status.name).into_owned()).unwrap_or_default(),
+        );
     };
-    shelf.follow(documents, progress).await
+    shelf.watch_until_processed(documents, progress).await
 }
 
 /// What became of each, a line for each.
-pub(crate) fn lines(statuses: &[Status], as_json: bool, language: Language) -> anyhow::Result<String> {
+pub(crate) fn format_statuses(
+    statuses: &[DocumentStatus],
+    as_json: bool,
+    language: OutputLanguage,
+) -> anyhow::Result<String> {
     let mut lines = String::new();
     for status in statuses {
         let reason = status.failure.as_ref().map(|failure| match language {
-            Language::Korean => failure.kind.ko(),
-            Language::English => failure.kind.en(),
+            OutputLanguage::Korean => failure.kind.message_ko(),
+            OutputLanguage::English => failure.kind.message_en(),
         });
         let line = if as_json {
             let code = status.failure.as_ref().map(|failure| failure.kind.as_str());
@@ -192,7 +207,7 @@ pub(crate) fn lines(statuses: &[Status], as_json: bool, language: Language) -> a
                 Some(reason) => format!("{}: {reason}", status.name),
                 None => format!("{}  ({})", status.title, status.name),
             };
-            format!("{}  {:>5}  {told}", padded(status.state.as_str(), 9), status.passages)
+            format!("{}  {:>5}  {told}", pad_to_width(status.state.as_str(), 9), status.passages)
         };
         lines.push_str(&line);
         lines.push('\n');
@@ -201,19 +216,23 @@ pub(crate) fn lines(statuses: &[Status], as_json: bool, language: Language) -> a
 }
 
 /// Tells what became of all. Fails where something could not be read.
-pub(crate) fn sum(statuses: &[Status], refused: usize, output: Output) -> anyhow::Result<()> {
-    let count = |state: State| statuses.iter().filter(|status| status.state == state).count();
-    let (ready, failed) = (count(State::Ready), count(State::Failed) + refused);
+pub(crate) fn report_totals(
+    statuses: &[DocumentStatus],
+    refused: usize,
+    output: TerminalOutput,
+) -> anyhow::Result<()> {
+    let count = |state: IngestState| statuses.iter().filter(|status| status.state == state).count();
+    let (ready, failed) = (count(IngestState::Ready), count(IngestState::Failed) + refused);
     let passages: usize = statuses.iter().map(|status| status.passages).sum();
-    let (documents, pieces) = (counted(ready, "document"), counted(passages, "passage"));
-    output.tell(&both!(
+    let (documents, pieces) = (pluralize(ready, "document"), pluralize(passages, "passage"));
+    output.print_message(&bilingual!(
         "문서 {ready}개를 찾을 수 있습니다(문단 {passages}개). 실패 {failed}개",
         "{documents} can be found ({pieces}), {failed} failed"
     ));
     match (failed, ready) {
         (0, _) => Ok(()),
-        (_, 0) => Err(both!("아무 문서도 읽지 못했습니다", "no document could be read").into()),
-        (_, _) => Err(both!(
+        (_, 0) => Err(bilingual!("아무 문서도 읽지 못했습니다", "no document could be read").into()),
+        (_, _) => Err(bilingual!(
             "{failed}개를 읽지 못했습니다. 이유는 위에 있습니다. 나머지는 찾을 수 있습니다",
             "{failed} could not be read, for the reasons above; the others can be found"
         )
@@ -227,11 +246,11 @@ mod tests {
 
     #[test]
     fn a_kind_is_one_of_three() {
-        assert_eq!(kind("general"), Ok(DocumentKind::General));
-        assert_eq!(kind("contract"), Ok(DocumentKind::Contract));
-        assert_eq!(kind("standard:용역"), Ok(DocumentKind::Standard("용역".into())));
+        assert_eq!(parse_document_kind("general"), Ok(DocumentKind::General));
+        assert_eq!(parse_document_kind("contract"), Ok(DocumentKind::Contract));
+        assert_eq!(parse_document_kind("standard:용역"), Ok(DocumentKind::Standard("용역".into())));
         for wrong in ["", "standard", "standard:", "x:y"] {
-            assert!(kind(wrong).is_err(), "{wrong}");
+            assert!(parse_document_kind(wrong).is_err(), "{wrong}");
         }
     }
 }

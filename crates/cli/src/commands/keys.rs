@@ -1,12 +1,12 @@
 //! `doran keys`: who may call the HTTP server. A key is shown once; only its hash is kept.
 
-use doran_engine::Tenant;
+use doran_engine::TenantId;
 use serde_json::json;
 
+use crate::api_key_file;
 use crate::config::Config;
 use crate::data_dir;
-use crate::keys;
-use crate::output::{Output, both, padded, width};
+use crate::output::{TerminalOutput, bilingual, display_width, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -16,14 +16,14 @@ use crate::output::{Output, both, padded, width};
   doran keys list
   doran keys revoke laptop
   curl -H 'Authorization: Bearer KEY' http://HOST:7979/api/agents")]
-pub(crate) struct Args {
+pub(crate) struct KeysArgs {
     #[command(subcommand)]
-    what: What,
+    what: KeysCommand,
 }
 
 /// What to do with keys.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum KeysCommand {
     /// Make a key and print it, once · 키를 만들어 한 번만 보여 준다
     New {
         /// What to call it · 키의 이름
@@ -48,65 +48,65 @@ enum What {
 }
 
 /// Does it.
-pub(crate) fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let path = keys::path(&config.data_dir);
-    let mut rows = keys::read(&path)?;
+pub(crate) fn run(args: &KeysArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let path = api_key_file::key_file_path(&config.data_dir);
+    let mut rows = api_key_file::read_keys(&path)?;
     match &args.what {
-        What::New { name, tenant } => {
+        KeysCommand::New { name, tenant } => {
             if name.trim().is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
-                return Err(both!(
+                return Err(bilingual!(
                     "키의 이름은 1바이트에서 64바이트까지입니다",
                     "the name of a key has 1 to 64 bytes"
                 )
                 .into());
             }
             if rows.iter().any(|row| row.name == *name) {
-                return Err(both!(
+                return Err(bilingual!(
                     "`{name}`(이)라는 키가 이미 있습니다. 다른 이름을 고르거나 `doran keys revoke {name}`으로 없애세요",
                     "there is a key `{name}` already; choose another name, or take it away with `doran keys revoke {name}`"
                 )
                 .into());
             }
-            let tenant = Tenant::new(tenant).map_err(|error| {
-                both!("`--tenant`의 값이 맞지 않습니다", "the value of `--tenant` does not fit")
-                    .because(error)
+            let tenant = TenantId::new(tenant).map_err(|error| {
+                bilingual!("`--tenant`의 값이 맞지 않습니다", "the value of `--tenant` does not fit")
+                    .with_cause(error)
             })?;
-            data_dir::ensure(&config.data_dir)?;
-            let (secret, row) = keys::make(name, &tenant);
+            data_dir::ensure_private_dir(&config.data_dir)?;
+            let (secret, row) = api_key_file::generate_key(name, &tenant);
             rows.push(row);
-            keys::write(&path, &rows)?;
-            output.tell(&both!(
+            api_key_file::write_keys(&path, &rows)?;
+            output.print_message(&bilingual!(
                 "이 키는 다시 볼 수 없습니다. 지금 옮겨 두세요. 이제 서버는 키가 있는 요청만 받습니다",
                 "this key cannot be shown again; keep it now. From now on the server answers only requests with a key"
             ));
-            output.data(&format!("{secret}\n"))
+            output.print_data(&format!("{secret}\n"))
         }
-        What::List { json } => {
+        KeysCommand::List { json } => {
             if rows.is_empty() {
-                output.tell(&both!(
+                output.print_message(&bilingual!(
                     "키가 없습니다. `doran keys new 이름`으로 만듭니다",
                     "there are no keys; make one with `doran keys new NAME`"
                 ));
             }
-            let wide = rows.iter().map(|row| width(&row.name)).max().unwrap_or(0);
-            let line = |row: &keys::Row| match json {
+            let wide = rows.iter().map(|row| display_width(&row.name)).max().unwrap_or(0);
+            let line = |row: &api_key_file::ApiKeyRecord| match json {
                 true => format!("{}\n", json!({ "name": row.name, "tenant": row.tenant, "made": row.made })),
-                false => format!("{}  {}\n", padded(&row.name, wide), row.tenant),
+                false => format!("{}  {}\n", pad_to_width(&row.name, wide), row.tenant),
             };
-            output.data(&rows.iter().map(line).collect::<String>())
+            output.print_data(&rows.iter().map(line).collect::<String>())
         }
-        What::Revoke { name } => {
+        KeysCommand::Revoke { name } => {
             let before = rows.len();
             rows.retain(|row| row.name != *name);
             if rows.len() == before {
-                return Err(both!(
+                return Err(bilingual!(
                     "`{name}`(이)라는 키는 없습니다. `doran keys list`로 확인하세요",
                     "there is no key `{name}`; see `doran keys list`"
                 )
                 .into());
             }
-            keys::write(&path, &rows)?;
-            output.tell(&both!("키 `{name}`을(를) 없앴습니다", "took the key `{name}` away"));
+            api_key_file::write_keys(&path, &rows)?;
+            output.print_message(&bilingual!("키 `{name}`을(를) 없앴습니다", "took the key `{name}` away"));
             Ok(())
         }
     }

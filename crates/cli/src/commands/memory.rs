@@ -1,14 +1,14 @@
 //! `doran memory`: what agents were asked to remember, seen and forgotten.
 
-use doran_agents::memory::{Fact, MOST_FACTS, Owner, SPACE};
-use doran_engine::Tenant;
+use doran_agents::memory::{DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryFact, MemoryOwner};
+use doran_engine::TenantId;
 use serde_json::{Value, json};
 
+use crate::agent_client;
 use crate::assemble;
-use crate::client::encoded;
+use crate::client::percent_encode;
 use crate::config::Config;
-use crate::desk;
-use crate::output::{Both, Output, both};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -16,14 +16,14 @@ use crate::output::{Both, Output, both};
   doran memory list
   doran memory list 생일
   doran memory forget 3f9c01d2ab77")]
-pub(crate) struct Args {
+pub(crate) struct MemoryArgs {
     #[command(subcommand)]
-    what: What,
+    what: MemoryCommand,
 }
 
 /// What to do with it.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum MemoryCommand {
     /// List what is remembered, the newest first · 기억한 것을 새것부터 나열한다
     List {
         /// Only what shares words with this, the best first · 이 말과 통하는 것만, 잘 맞는 것부터
@@ -42,15 +42,15 @@ enum What {
 }
 
 /// Does it, in the data directory or by the server that has it.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &MemoryArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     match &args.what {
-        What::List { words, json } => list(words.join(" ").trim(), *json, config, output).await,
-        What::Forget { ids } => {
+        MemoryCommand::List { words, json } => list(words.join(" ").trim(), *json, config, output).await,
+        MemoryCommand::Forget { ids } => {
             // All are looked up before anything is forgotten.
-            let known = facts("", config).await?;
+            let known = load_facts("", config).await?;
             for id in ids {
                 if !known.iter().any(|fact| fact.id == *id) {
-                    return Err(unknown(id).into());
+                    return Err(unknown_fact_error(id).into());
                 }
             }
             for id in ids {
@@ -62,60 +62,60 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
 }
 
 /// What is remembered, or what of it shares words with these.
-async fn facts(words: &str, config: &Config) -> anyhow::Result<Vec<Fact>> {
-    Ok(match desk::server(config) {
+async fn load_facts(words: &str, config: &Config) -> anyhow::Result<Vec<MemoryFact>> {
+    Ok(match agent_client::running_server(config) {
         Some(client) => {
-            let listed = client.get(&format!("/api/memory?q={}", encoded(words))).await?;
+            let listed = client.get(&format!("/api/memory?q={}", percent_encode(words))).await?;
             let facts = listed["facts"].as_array().map(Vec::as_slice).unwrap_or_default();
-            facts.iter().map(of_json).collect()
+            facts.iter().map(fact_from_json).collect()
         }
         None => {
-            let (memories, owner) = (assemble::memories(config)?, owner());
+            let (memories, owner) = (assemble::open_memories(config)?, local_owner());
             match words {
                 "" => memories.list(&owner).await?,
-                words => memories.find(&owner, words, MOST_FACTS).await?,
+                words => memories.find(&owner, words, MAX_FACTS_PER_OWNER).await?,
             }
         }
     })
 }
 
-async fn list(words: &str, as_json: bool, config: &Config, output: Output) -> anyhow::Result<()> {
-    let facts = facts(words, config).await?;
+async fn list(words: &str, as_json: bool, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let facts = load_facts(words, config).await?;
     if facts.is_empty() {
-        output.tell(&both!("기억한 것이 없습니다", "nothing is remembered"));
+        output.print_message(&bilingual!("기억한 것이 없습니다", "nothing is remembered"));
     }
-    let line = |Fact { id, text, at_ms }: &Fact| match as_json {
+    let line = |MemoryFact { id, text, at_ms }: &MemoryFact| match as_json {
         true => format!("{}\n", json!({ "id": id, "text": text, "at": at_ms })),
         false => format!("{id}  {}\n", text.split_whitespace().collect::<Vec<_>>().join(" ")),
     };
-    output.data(&facts.iter().map(line).collect::<String>())
+    output.print_data(&facts.iter().map(line).collect::<String>())
 }
 
-async fn forget(id: &str, config: &Config, output: Output) -> anyhow::Result<()> {
-    let was_there = match desk::server(config) {
-        Some(client) => client.delete(&format!("/api/memory/{}", encoded(id))).await?,
-        None => assemble::memories(config)?.forget(&owner(), id).await?,
+async fn forget(id: &str, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let was_there = match agent_client::running_server(config) {
+        Some(client) => client.delete(&format!("/api/memory/{}", percent_encode(id))).await?,
+        None => assemble::open_memories(config)?.forget(&local_owner(), id).await?,
     };
     if !was_there {
-        return Err(unknown(id).into());
+        return Err(unknown_fact_error(id).into());
     }
-    output.tell(&both!("잊었습니다: {id}", "forgotten: {id}"));
+    output.print_message(&bilingual!("잊었습니다: {id}", "forgotten: {id}"));
     Ok(())
 }
 
-fn unknown(id: &str) -> Both {
-    both!(
+fn unknown_fact_error(id: &str) -> BilingualMessage {
+    bilingual!(
         "`{id}`(으)로 기억한 것이 없습니다. `doran memory list`가 번호를 보여 줍니다",
         "nothing is remembered as `{id}`; `doran memory list` shows the ids"
     )
 }
 
 /// Whose memory it is without keys.
-fn owner() -> Owner {
-    Owner::new(Tenant::local().as_str(), SPACE)
+fn local_owner() -> MemoryOwner {
+    MemoryOwner::new(TenantId::local().as_str(), DEFAULT_SPACE)
 }
 
-fn of_json(fact: &Value) -> Fact {
+fn fact_from_json(fact: &Value) -> MemoryFact {
     let text = |name: &str| fact[name].as_str().unwrap_or_default().to_owned();
-    Fact { id: text("id"), text: text("text"), at_ms: fact["at"].as_i64().unwrap_or_default() }
+    MemoryFact { id: text("id"), text: text("text"), at_ms: fact["at"].as_i64().unwrap_or_default() }
 }

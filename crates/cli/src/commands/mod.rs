@@ -10,7 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod documents;
 pub(crate) mod eval;
 pub(crate) mod eval_agent;
-pub(crate) mod files;
+pub(crate) mod files_to_ingest;
 pub(crate) mod gc;
 pub(crate) mod graph;
 pub(crate) mod ingest;

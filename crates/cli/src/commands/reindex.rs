@@ -2,13 +2,13 @@
 
 use crate::assemble;
 use crate::config::Config;
-use crate::output::{Output, both, counted};
+use crate::output::{TerminalOutput, bilingual, pluralize};
 
 /// Makes it and says what is in it.
-pub(crate) async fn run(config: &Config, output: Output) -> anyhow::Result<()> {
-    let (documents, passages) = assemble::reindex(config, output).await?;
-    let (some, pieces) = (counted(documents, "document"), counted(passages, "passage"));
-    output.tell(&both!(
+pub(crate) async fn run(config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let (documents, passages) = assemble::rebuild_index_from_library(config, output).await?;
+    let (some, pieces) = (pluralize(documents, "document"), pluralize(passages, "passage"));
+    output.print_message(&bilingual!(
         "색인을 다시 만들었습니다. 문서 {documents}개, 문단 {passages}개",
         "the index was made anew: {some}, {pieces}"
     ));

@@ -1,22 +1,22 @@
 //! `doran runs`: the runs, newest first.
 
 use doran_engine::store::RunFilter;
-use doran_engine::{Tenant, ThreadId};
-use doran_server::api::Run;
+use doran_engine::{TenantId, ThreadId};
+use doran_server::api::RunInfo;
 use serde_json::json;
 
+use crate::agent_client;
 use crate::assemble;
-use crate::client::{Client, encoded};
+use crate::client::{ServerHttpClient, percent_encode};
 use crate::config::Config;
-use crate::desk;
-use crate::output::{Output, padded};
+use crate::output::{TerminalOutput, pad_to_width};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples · 보기:
   doran runs
   doran runs --thread main --json")]
-pub(crate) struct Args {
+pub(crate) struct RunsArgs {
     /// Only of this conversation · 이 대화의 것만
     #[arg(long, value_name = "NAME")]
     thread: Option<ThreadId>,
@@ -29,14 +29,14 @@ pub(crate) struct Args {
 }
 
 /// Lists them, from the database or from the server that has it.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
-    let runs = match desk::server(config) {
-        Some(client) => of_server(args, &client).await?,
+pub(crate) async fn run(args: &RunsArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
+    let runs = match agent_client::running_server(config) {
+        Some(client) => list_runs_of_server(args, &client).await?,
         None => {
-            let records = assemble::records(config).await?;
+            let records = assemble::open_locked_store(config).await?;
             let filter = RunFilter { thread: args.thread.clone(), limit: args.limit, ..RunFilter::default() };
-            let rows = records.store.runs(&Tenant::local(), &filter).await?;
-            rows.iter().map(Run::of).collect()
+            let rows = records.store.runs(&TenantId::local(), &filter).await?;
+            rows.iter().map(RunInfo::from_row).collect()
         }
     };
     let mut lines = String::new();
@@ -52,16 +52,16 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
             })
             .to_string()
         } else {
-            let status = padded(status.as_str().unwrap_or_default(), 9);
+            let status = pad_to_width(status.as_str().unwrap_or_default(), 9);
             format!("{}  {status}  {:>4}  {}  {}", run.id, run.steps, run.agent, run.thread)
         };
         lines.push_str(&format!("{line}\n"));
     }
-    output.data(&lines)
+    output.print_data(&lines)
 }
 
 /// A server lists the runs of one thread at a time.
-async fn of_server(args: &Args, client: &Client) -> anyhow::Result<Vec<Run>> {
+async fn list_runs_of_server(args: &RunsArgs, client: &ServerHttpClient) -> anyhow::Result<Vec<RunInfo>> {
     let threads = match &args.thread {
         Some(thread) => vec![thread.as_str().to_owned()],
         None => {
@@ -70,11 +70,11 @@ async fn of_server(args: &Args, client: &Client) -> anyhow::Result<Vec<Run>> {
             rows.iter().filter_map(|row| row["id"].as_str().map(str::to_owned)).collect()
         }
     };
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<RunInfo> = Vec::new();
     for thread in threads {
-        let path = format!("/api/threads/{}/runs?limit={}", encoded(&thread), args.limit);
+        let path = format!("/api/threads/{}/runs?limit={}", percent_encode(&thread), args.limit);
         let mut listed = client.get(&path).await?;
-        runs.extend(serde_json::from_value::<Vec<Run>>(listed["runs"].take())?);
+        runs.extend(serde_json::from_value::<Vec<RunInfo>>(listed["runs"].take())?);
     }
     runs.sort_by(|left, right| right.created.cmp(&left.created).then(right.id.cmp(&left.id)));
     runs.truncate(args.limit);

@@ -4,15 +4,16 @@ use std::io::IsTerminal;
 use std::ops::Range;
 
 use doran_retrieval::{
-    DocumentId, DocumentKind, Filter, Highlight, Hit, LibraryError, highlights, is_collection_name, reasons,
+    DocumentFilter, DocumentId, DocumentKind, Highlight, Hit, LibraryError, highlights, is_collection_name,
+    match_reasons,
 };
 use serde_json::json;
 
-use crate::answer::counted;
-use crate::commands::ingest::kind;
+use crate::commands::ingest::parse_document_kind;
 use crate::config::Config;
-use crate::output::{Output, both};
-use crate::shelf::Shelf;
+use crate::document_client::DocumentClient;
+use crate::output::{TerminalOutput, bilingual};
+use crate::streamed_answer::localize_article_numbers;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -20,7 +21,7 @@ use crate::shelf::Shelf;
   doran search 육아휴직
   doran search --limit 10 --collection 표준 손해배상
   doran search --kind contract --json 위약금")]
-pub(crate) struct Args {
+pub(crate) struct SearchArgs {
     /// What to look for · 찾을 말
     #[arg(value_name = "WORDS", required = true)]
     words: Vec<String>,
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     document: Vec<String>,
     /// Only in documents of this kind: general, contract or standard:KIND · 이 종류의 문서에서만
-    #[arg(long, value_name = "KIND", value_parser = kind)]
+    #[arg(long, value_name = "KIND", value_parser = parse_document_kind)]
     kind: Vec<DocumentKind>,
     /// Print one JSON object a line · 한 줄에 JSON 하나씩 출력
     #[arg(long)]
@@ -42,27 +43,27 @@ pub(crate) struct Args {
 }
 
 /// Looks and prints.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &SearchArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     if let Some(name) = args.collection.as_ref().filter(|name| !is_collection_name(name)) {
         let wrong = LibraryError::BadCollection;
-        let ko = wrong.ko();
-        return Err(both!("컬렉션 이름 `{name}`: {ko}", "collection `{name}`: {wrong}").into());
+        let ko = wrong.message_ko();
+        return Err(bilingual!("컬렉션 이름 `{name}`: {ko}", "collection `{name}`: {wrong}").into());
     }
     let words = args.words.join(" ");
-    let shelf = Shelf::open(config, false).await?;
-    if let Shelf::Here(house) = &shelf
-        && let Some(waiting) = house.waiting()
+    let shelf = DocumentClient::open(config, false).await?;
+    if let DocumentClient::Local(house) = &shelf
+        && let Some(waiting) = house.pending_documents_message()
     {
-        output.tell(&waiting);
+        output.print_message(&waiting);
     }
-    let filter = Filter {
+    let filter = DocumentFilter {
         collection: args.collection.clone(),
         documents: args.document.iter().map(DocumentId::new).collect(),
         kinds: args.kind.clone(),
     };
     let hits = shelf.retrieve(&words, args.limit, filter).await?;
     if hits.is_empty() {
-        output.tell(&both!(
+        output.print_message(&bilingual!(
             "`{words}`에 맞는 문단이 없습니다. 다른 말로 찾거나 `doran ingest`로 문서를 넣으세요",
             "no passage fits `{words}`; try other words, or add documents with `doran ingest`"
         ));
@@ -72,15 +73,15 @@ pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow:
     for (hit, number) in hits.iter().zip(1..) {
         let why = highlights(&words, &hit.passage.text);
         if args.json {
-            text.push_str(&format!("{}\n", as_json(hit, &reasons(&words, &hit.passage), &why)));
+            text.push_str(&format!("{}\n", hit_json(hit, &match_reasons(&words, &hit.passage), &why)));
         } else {
-            text.push_str(&shown(number, hit, &reasons(&words, &hit.passage), &why, bold));
+            text.push_str(&format_hit(number, hit, &match_reasons(&words, &hit.passage), &why, bold));
         }
     }
-    output.data(&text)
+    output.print_data(&text)
 }
 
-fn as_json(hit: &Hit, reasons: &[String], why: &[Highlight]) -> serde_json::Value {
+fn hit_json(hit: &Hit, reasons: &[String], why: &[Highlight]) -> serde_json::Value {
     let passage = &hit.passage;
     json!({
         "passage": passage.id, "document": passage.document, "title": passage.title, "text": passage.text,
@@ -90,21 +91,21 @@ fn as_json(hit: &Hit, reasons: &[String], why: &[Highlight]) -> serde_json::Valu
     })
 }
 
-fn shown(number: usize, hit: &Hit, reasons: &[String], why: &[Highlight], bold: bool) -> String {
+fn format_hit(number: usize, hit: &Hit, reasons: &[String], why: &[Highlight], bold: bool) -> String {
     let passage = &hit.passage;
     let page = passage.page.map(|page| format!("  p.{page}")).unwrap_or_default();
-    let words = marked(&passage.text, why, bold).replace('\n', "\n   ");
-    let title = counted(&passage.title, &passage.title);
+    let words = highlight_matches(&passage.text, why, bold).replace('\n', "\n   ");
+    let title = localize_article_numbers(&passage.title, &passage.title);
     let mut text = format!("{number}  {:.2}  {title}{page}\n   {words}\n", hit.score);
     // Meaning has no words to show.
     if !reasons.is_empty() {
-        text.push_str(&format!("   ↳ {}\n", counted(&reasons.join(", "), &passage.title)));
+        text.push_str(&format!("   ↳ {}\n", localize_article_numbers(&reasons.join(", "), &passage.title)));
     }
     text
 }
 
 /// The text with what was found in bold, or in brackets where bold cannot be shown.
-fn marked(text: &str, why: &[Highlight], bold: bool) -> String {
+fn highlight_matches(text: &str, why: &[Highlight], bold: bool) -> String {
     let (before, after) = if bold { ("\u{1b}[1m", "\u{1b}[0m") } else { ("«", "»") };
     let mut ranges: Vec<Range<usize>> = why.iter().flat_map(|found| found.ranges.iter().cloned()).collect();
     ranges.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
@@ -133,7 +134,7 @@ mod tests {
         let passage =
             doran_retrieval::Passage { title: "Agreement › 제3조(Payment)".into(), ..Default::default() };
         let hit = Hit { passage, score: 1.0 };
-        let told = |question: &str| shown(1, &hit, &reasons(question, &hit.passage), &[], false);
+        let told = |question: &str| format_hit(1, &hit, &match_reasons(question, &hit.passage), &[], false);
         let text = told("payments");
         assert!(text.contains("  Agreement › Article 3 (Payment)\n"), "{text}");
         assert!(text.ends_with("   ↳ Payment\n"), "the heading says why: {text}");
@@ -146,7 +147,7 @@ mod tests {
         let found =
             |term: &str, ranges: &[Range<usize>]| Highlight { term: term.into(), ranges: ranges.to_vec() };
         let why = [found("나", &[3..6]), found("가나", &[0..6, 7..13])];
-        assert_eq!(marked("가나 가나다", &why, false), "«가나» «가나»다");
-        assert_eq!(marked("없다", &[], false), "없다");
+        assert_eq!(highlight_matches("가나 가나다", &why, false), "«가나» «가나»다");
+        assert_eq!(highlight_matches("없다", &[], false), "없다");
     }
 }

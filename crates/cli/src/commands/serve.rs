@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use doran_engine::Runtime;
 use doran_engine::store::Retention;
-use doran_server::{BindError, Keys, Limits};
+use doran_server::{ApiKeys, BindError, ServerLimits};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::assemble::{self, House, Tape};
-use crate::client::Client;
+use crate::api_key_file::ApiKeyWatcher;
+use crate::assemble::{self, App, RecordReplay};
+use crate::client::ServerHttpClient;
 use crate::config::Config;
 use crate::data_dir;
 use crate::exit;
-use crate::keys::Door;
-use crate::output::{Both, Output, both};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 
 /// Time for steps in flight once the connections are gone. With the time of the server it stays below ten seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -30,108 +30,112 @@ const PATIENCE: Duration = Duration::from_secs(5);
   doran keys new laptop && DORAN_ALLOWED_HOSTS=192.168.0.5 doran serve --listen 0.0.0.0:7979
                             for other machines too, which call it by that name · 다른 컴퓨터에도. 그 이름으로 부른다
   curl http://127.0.0.1:7979/api/agents")]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     /// Port, instead of that of `listen` · 포트. `listen`의 포트 대신 쓴다
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
     #[command(flatten)]
-    tape: Tape,
+    tape: RecordReplay,
 }
 
 /// Serves until a signal, or until a write has an unknown outcome.
-pub(crate) async fn run(args: &Args, config: &Config, output: Output) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &ServeArgs, config: &Config, output: TerminalOutput) -> anyhow::Result<()> {
     let mut address = config.listen;
     address.set_port(args.port.unwrap_or(address.port()));
     // The address first: a mistake in it should not make a database.
-    let door = Door::of(&config.data_dir)?;
-    let listener = bind(address, &door.keys).await?;
-    let mut house = assemble::reading_house(config, &args.tape).await?;
-    house.notes.iter().for_each(|note| output.tell(note));
-    let serving = Serving::start(&mut house, listener, config, door).await?;
+    let door = ApiKeyWatcher::from_data_dir(&config.data_dir)?;
+    let listener = bind_listener(address, &door.keys).await?;
+    let mut house = assemble::assemble_app_reading_documents(config, &args.tape).await?;
+    house.notes.iter().for_each(|note| output.print_message(note));
+    let serving = RunningServer::start(&mut house, listener, config, door).await?;
     let address = serving.address;
-    output.tell(&both!(
+    output.print_message(&bilingual!(
         "http://{address} 에서 요청을 기다립니다. Ctrl-C로 멈춥니다",
         "listening on http://{address}; Ctrl-C stops it"
     ));
     if !address.ip().is_loopback() && config.allowed_hosts.is_empty() {
-        output.tell(&both!(
+        output.print_message(&bilingual!(
             "다른 컴퓨터가 이 서버를 부를 이름이나 주소를 `allowed_hosts`(`DORAN_ALLOWED_HOSTS`)에 적으세요. 그때까지는 이 컴퓨터에만 답합니다",
             "name what other machines call this server, a name or an address, in `allowed_hosts` (`DORAN_ALLOWED_HOSTS`); until then only this machine is answered"
         ));
     }
-    serving.until_stopped(&house, output).await
+    serving.serve_until_stopped(&house, output).await
 }
 
 /// Takes an address, or says in both languages why not.
-pub(crate) async fn bind(address: SocketAddr, keys: &Keys) -> Result<TcpListener, Both> {
+pub(crate) async fn bind_listener(
+    address: SocketAddr,
+    keys: &ApiKeys,
+) -> Result<TcpListener, BilingualMessage> {
     doran_server::bind(address, keys).await.map_err(|error| match error {
-        BindError::NotLoopback(_) => both!(
+        BindError::NotLoopback(_) => bilingual!(
             "`{address}`에는 다른 컴퓨터도 닿을 수 있는데, 그것을 지킬 키가 없습니다. `doran keys new 이름`으로 키를 만들거나, `127.0.0.1:7979` 같은 루프백 주소를 쓰세요",
             "other machines can reach `{address}`, and there are no keys to protect it; make one with `doran keys new NAME`, or use a loopback address such as `127.0.0.1:7979`"
         ),
-        BindError::InUse(_) => both!(
+        BindError::InUse(_) => bilingual!(
             "`{address}`은(는) 다른 프로그램이 쓰고 있습니다. `--port`로 다른 포트를 고르세요",
             "`{address}` is in use by another program; choose another port with `--port`"
         ),
         BindError::Other { source, .. } => {
-            both!("`{address}`에서 들을 수 없습니다", "cannot listen on `{address}`").because(source)
+            bilingual!("`{address}`에서 들을 수 없습니다", "cannot listen on `{address}`").with_cause(source)
         }
     })
 }
 
 /// A server at work.
-pub(crate) struct Serving {
+pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
     /// The way to it, with the key that opens it.
-    pub(crate) client: Client,
+    pub(crate) client: ServerHttpClient,
     data_dir: PathBuf,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Serving {
+impl RunningServer {
     /// Takes up what was left undone, answers, and says in the data directory where.
     pub(crate) async fn start(
-        house: &mut House,
+        house: &mut App,
         listener: TcpListener,
         config: &Config,
-        door: Door,
+        door: ApiKeyWatcher,
     ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
         house.keys = door.keys.clone();
-        house.runtime.work().await?;
+        house.runtime.start_worker().await?;
         let (stop, data_dir) = (CancellationToken::new(), config.data_dir.clone());
-        let limits = Limits { connections: connections(), ..Limits::default() };
-        let task = tokio::spawn(doran_server::serve(listener, house.app().limits(limits), stop.clone()));
-        tokio::spawn(clear_now_and_then(house.runtime.clone(), config.retention.clone(), stop.clone()));
-        house.follow_samples(stop.clone());
-        let client = door.client(address);
-        data_dir::ensure(&data_dir)?;
-        client.announce(&data_dir)?;
-        tokio::spawn(door.follow(client.clone(), data_dir.clone(), stop.clone()));
+        let limits = ServerLimits { max_connections: max_connections(), ..ServerLimits::default() };
+        let task =
+            tokio::spawn(doran_server::serve(listener, house.server_app().limits(limits), stop.clone()));
+        tokio::spawn(run_gc_periodically(house.runtime.clone(), config.retention.clone(), stop.clone()));
+        house.keep_samples_updated(stop.clone());
+        let client = door.server_client(address);
+        data_dir::ensure_private_dir(&data_dir)?;
+        client.write_address_file(&data_dir)?;
+        tokio::spawn(door.watch_key_file(client.clone(), data_dir.clone(), stop.clone()));
         Ok(Self { address, client, data_dir, stop, task })
     }
 
     /// Serves until a signal, then lets go in order.
-    pub(crate) async fn until_stopped(self, house: &House, output: Output) -> anyhow::Result<()> {
+    pub(crate) async fn serve_until_stopped(self, house: &App, output: TerminalOutput) -> anyhow::Result<()> {
         let ended = tokio::select! {
-            asked = exit::asked() => asked.map(drop),
-            trouble = house.trouble() => Err(trouble.error().into()),
+            asked = exit::wait_for_stop_signal() => asked.map(drop),
+            trouble = house.wait_for_unknown_write() => Err(trouble.into_message().into()),
         };
         if ended.is_ok() {
-            output.tell(&both!("멈추는 중입니다", "stopping"));
+            output.print_message(&bilingual!("멈추는 중입니다", "stopping"));
         }
-        self.end(house).await?;
+        self.shut_down(house).await?;
         ended
     }
 
     /// Ends streams, then runs at their next step. Nothing is lost: the next start goes on with them.
-    pub(crate) async fn end(self, house: &House) -> anyhow::Result<()> {
-        Client::leave(&self.data_dir);
+    pub(crate) async fn shut_down(self, house: &App) -> anyhow::Result<()> {
+        ServerHttpClient::remove_address_file(&self.data_dir);
         self.stop.cancel();
         self.task.await?;
-        house.runtime.shutdown(PATIENCE).await;
-        house.library.rest().await;
+        house.runtime.shutdown(SHUTDOWN_TIMEOUT).await;
+        house.library.stop_workers().await;
         Ok(())
     }
 }
@@ -139,8 +143,8 @@ impl Serving {
 /// Connections that may be open at a time: as many as the server wants, or three in four of the files that the system
 /// lets this process open, after asking it for all it gives. The rest is for the database and documents; more clients wait
 /// to be accepted.
-fn connections() -> usize {
-    let wanted = Limits::default().connections;
+fn max_connections() -> usize {
+    let wanted = ServerLimits::default().max_connections;
     #[cfg(unix)]
     {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -156,17 +160,17 @@ fn connections() -> usize {
 }
 
 /// How often a server clears away what need not be kept.
-const CLEARING: Duration = Duration::from_secs(3600);
+const GC_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Clears what the settings no longer want kept, as long as the server runs.
-async fn clear_now_and_then(runtime: Runtime, retention: Retention, stop: CancellationToken) {
+async fn run_gc_periodically(runtime: Runtime, retention: Retention, stop: CancellationToken) {
     loop {
         if let Err(error) = runtime.store().gc(&retention).await {
             tracing::warn!(%error, "could not clear old things");
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(CLEARING) => {}
+            () = tokio::time::sleep(GC_INTERVAL) => {}
         }
     }
 }

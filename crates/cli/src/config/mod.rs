@@ -3,9 +3,9 @@
 //! A flag beats the environment, the environment beats the file, the file beats the default. The table of all settings
 //! is in `table`, reading the file in `file`; the rest of the program takes the typed [`Config`].
 
-mod file;
-mod table;
-mod tables;
+mod config_tables;
+mod setting_definitions;
+mod settings_file;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,21 +13,23 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use doran_agents::Rewriting;
+use doran_agents::QueryRewriting;
 use doran_engine::store::Retention;
 
 use crate::environment::Environment;
-use crate::output::{Both, Language, both};
-use crate::secret::{Secret, without_password};
+use crate::output::{BilingualMessage, OutputLanguage, bilingual};
+use crate::secret::{SecretText, mask_url_password};
 
-pub(crate) use table::{SETTINGS, Setting};
-pub(crate) use tables::{OPENWEATHER, SHARED_KEY, Secrets, TAVILY, Tables};
+pub(crate) use config_tables::{
+    ConfigTables, EnvironmentSecrets, OPENWEATHER_KEY_VARIABLE, SHARED_KEY_VARIABLE, TAVILY_KEY_VARIABLE,
+};
+pub(crate) use setting_definitions::{SETTINGS, Setting};
 
 /// The encoder that `doran models install` puts into the data directory.
 pub(crate) const INSTALLED_ENCODER: &str = "use-multilingual";
 
 /// Values given as flags: the key of the setting and the text.
-pub(crate) type Flags = BTreeMap<&'static str, String>;
+pub(crate) type SettingFlags = BTreeMap<&'static str, String>;
 
 /// Everything the rest of the program may be told by a person.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +37,7 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) database: Database,
     pub(crate) listen: SocketAddr,
-    pub(crate) language: Language,
+    pub(crate) language: OutputLanguage,
     pub(crate) log: String,
     /// Whether log lines are for programs.
     pub(crate) log_is_json: bool,
@@ -43,7 +45,7 @@ pub(crate) struct Config {
     /// Another model for quick decisions.
     pub(crate) small_model: Option<String>,
     /// Where documents are searched.
-    pub(crate) search: Search,
+    pub(crate) search: SearchConfig,
     /// Names of this server beside those of this machine.
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) worker: String,
@@ -57,9 +59,9 @@ pub(crate) struct Config {
     /// None keeps finished runs for ever.
     pub(crate) retention: Retention,
     /// The tables of the settings file.
-    pub(crate) tables: Tables,
+    pub(crate) tables: ConfigTables,
     /// Keys found in the environment.
-    pub(crate) secrets: Secrets,
+    pub(crate) secrets: EnvironmentSecrets,
     /// The settings file that was read, if there was one.
     pub(crate) file: Option<PathBuf>,
     /// The home directory, for paths that begin with `~/`.
@@ -72,17 +74,17 @@ pub(crate) enum Database {
     /// A file of this process.
     Sqlite(PathBuf),
     /// A server, by its URL.
-    Postgres(Secret),
+    Postgres(SecretText),
 }
 
 /// Where documents are searched, and by what beside words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Search {
+pub(crate) struct SearchConfig {
     pub(crate) store: SearchStore,
     /// The folder of the encoder, if there is one.
     pub(crate) encoder: Option<PathBuf>,
     /// Whether agents put questions in other words first.
-    pub(crate) rewriting: Rewriting,
+    pub(crate) rewriting: QueryRewriting,
 }
 
 /// Where documents are searched.
@@ -93,12 +95,12 @@ pub(crate) enum SearchStore {
     /// In the data directory.
     Local,
     /// In a cluster, by its address; `None` if nobody gave one.
-    OpenSearch(Option<Secret>),
+    OpenSearch(Option<SecretText>),
 }
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SettingOrigin {
     Default,
     File(PathBuf),
     Environment(&'static str),
@@ -107,75 +109,87 @@ pub(crate) enum Origin {
 
 /// A setting with its value and where that came from.
 #[derive(Clone, Debug)]
-pub(crate) struct Value {
+pub(crate) struct SettingValue {
     pub(crate) setting: &'static Setting,
     pub(crate) text: String,
-    pub(crate) origin: Origin,
+    pub(crate) origin: SettingOrigin,
 }
 
 /// The settings as found.
 #[derive(Clone, Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedConfig {
     pub(crate) config: Config,
     /// Every setting, in the order of the table.
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<SettingValue>,
     /// The settings file that was read, if there was one.
     pub(crate) file: Option<PathBuf>,
     /// What a person should know and need not stop for.
     pub(crate) notes: Vec<String>,
-    language: Language,
+    language: OutputLanguage,
 }
 
 /// Finds and checks every setting. `file` is the settings file named by a flag.
-pub(crate) fn load(flags: &Flags, file: Option<&Path>, environment: &Environment) -> Result<Loaded, Both> {
-    let file = find(file, environment)?.or_else(|| in_data_dir(flags, environment));
+pub(crate) fn load(
+    flags: &SettingFlags,
+    file: Option<&Path>,
+    environment: &Environment,
+) -> Result<LoadedConfig, BilingualMessage> {
+    let file =
+        find_settings_file(file, environment)?.or_else(|| settings_file_in_data_dir(flags, environment));
     let (from_file, tables) = match &file {
-        Some(path) => file::read(path)?,
-        None => (BTreeMap::new(), Tables::default()),
+        Some(path) => settings_file::read_settings_file(path)?,
+        None => (BTreeMap::new(), ConfigTables::default()),
     };
     let mut values = Vec::new();
     for setting in SETTINGS {
         let (text, origin) = if let Some(text) = flags.get(setting.key) {
-            (text.clone(), Origin::Flag(setting.flag.unwrap_or(setting.key)))
+            (text.clone(), SettingOrigin::Flag(setting.flag.unwrap_or(setting.key)))
         } else if let Some(text) = environment.get(setting.env) {
-            (text.to_owned(), Origin::Environment(setting.env))
+            (text.to_owned(), SettingOrigin::Environment(setting.env))
         } else if let (Some(text), Some(path)) = (from_file.get(setting.key), &file) {
-            (text.clone(), Origin::File(path.clone()))
+            (text.clone(), SettingOrigin::File(path.clone()))
         } else {
-            (setting.default.to_owned(), Origin::Default)
+            (setting.default.to_owned(), SettingOrigin::Default)
         };
-        setting.check(&text).map_err(|wrong| wrong.in_value_from(setting, &origin))?;
-        values.push(Value { setting, text, origin });
+        setting.validate(&text).map_err(|wrong| wrong.message_with_origin(setting, &origin))?;
+        values.push(SettingValue { setting, text, origin });
     }
-    let secrets = Secrets::of(environment, &tables);
+    let secrets = EnvironmentSecrets::from_environment(environment, &tables);
     let home = environment.home();
-    let config = Config { tables, secrets, file: file.clone(), home, ..config(&mut values, environment)? };
+    let config =
+        Config { tables, secrets, file: file.clone(), home, ..build_config(&mut values, environment)? };
     for key in ["model", "small_model"] {
-        let (name, from) = (text(&values, key), origin(&values, key));
+        let (name, from) = (value_text(&values, key), value_origin(&values, key));
         let same = key == "small_model" && name == "same";
-        if !same && !config.knows_model(name) {
-            return Err(table::no_model(key, name, from));
+        if !same && !config.is_known_model(name) {
+            return Err(setting_definitions::unknown_model_error(key, name, from));
         }
     }
     let language = config.language;
-    Ok(Loaded { config, values, file, notes: unknown_variables(environment, language), language })
+    Ok(LoadedConfig {
+        config,
+        values,
+        file,
+        notes: unknown_variable_warnings(environment, language),
+        language,
+    })
 }
 
 /// The language for sentences said before the settings are known: the flag, the environment, the locale.
-pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> Language {
-    language(flag.or_else(|| environment.get("DORAN_LANGUAGE")).unwrap_or("auto"), environment)
+pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> OutputLanguage {
+    parse_language(flag.or_else(|| environment.get("DORAN_LANGUAGE")).unwrap_or("auto"), environment)
 }
 
 impl Config {
     /// Whether this is a model: the built-in one, one of the tables, or `provider:model`.
-    pub(crate) fn knows_model(&self, name: &str) -> bool {
+    pub(crate) fn is_known_model(&self, name: &str) -> bool {
         name == doran_llm::OFFLINE_MODEL
             || self.tables.models.contains_key(name)
             || name.parse::<doran_llm::ModelId>().is_ok()
     }
 
     /// A path of the settings file starts where that file is.
-    pub(crate) fn path_in_file(&self, path: &str) -> PathBuf {
+    pub(crate) fn resolve_settings_path(&self, path: &str) -> PathBuf {
         if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), &self.home) {
             return home.join(rest);
         }
@@ -186,33 +200,33 @@ impl Config {
     }
 }
 
-impl Value {
+impl SettingValue {
     /// The value as it may be shown: passwords hidden.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display_text(&self) -> String {
         if self.setting.secret && self.text.contains("://") {
-            return without_password(&self.text);
+            return mask_url_password(&self.text);
         }
         self.text.clone()
     }
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// The origin of a value, in the language of the person.
-    pub(crate) fn origin(&self, origin: &Origin) -> String {
-        origin.sentence().text(self.language).to_owned()
+    pub(crate) fn describe_origin(&self, origin: &SettingOrigin) -> String {
+        origin.description().text(self.language).to_owned()
     }
 }
 
-impl Origin {
-    fn sentence(&self) -> Both {
+impl SettingOrigin {
+    fn description(&self) -> BilingualMessage {
         match self {
-            Self::Default => both!("기본값", "default"),
+            Self::Default => bilingual!("기본값", "default"),
             Self::File(path) => {
                 let path = path.display();
-                both!("파일 {path}", "file {path}")
+                bilingual!("파일 {path}", "file {path}")
             }
-            Self::Environment(name) => both!("환경 변수 {name}", "env {name}"),
-            Self::Flag(flag) => both!("플래그 {flag}", "flag {flag}"),
+            Self::Environment(name) => bilingual!("환경 변수 {name}", "env {name}"),
+            Self::Flag(flag) => bilingual!("플래그 {flag}", "flag {flag}"),
         }
     }
 }
@@ -231,19 +245,25 @@ impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(url) => f.write_str(&without_password(url.reveal())),
+            Self::Postgres(url) => f.write_str(&mask_url_password(url.reveal())),
         }
     }
 }
 
 /// The settings file to read: named by flag or environment it must exist; else the first that does.
-fn find(flag: Option<&Path>, environment: &Environment) -> Result<Option<PathBuf>, Both> {
+fn find_settings_file(
+    flag: Option<&Path>,
+    environment: &Environment,
+) -> Result<Option<PathBuf>, BilingualMessage> {
     let named = flag.map(Path::to_owned).or_else(|| environment.get("DORAN_CONFIG").map(PathBuf::from));
     if let Some(path) = named {
         let path = environment.directory.join(path);
         if !path.is_file() {
             let shown = path.display();
-            return Err(both!("설정 파일 `{shown}`이(가) 없습니다", "there is no settings file `{shown}`"));
+            return Err(bilingual!(
+                "설정 파일 `{shown}`이(가) 없습니다",
+                "there is no settings file `{shown}`"
+            ));
         }
         return Ok(Some(path));
     }
@@ -257,75 +277,78 @@ fn find(flag: Option<&Path>, environment: &Environment) -> Result<Option<PathBuf
 }
 
 /// The settings file in the data directory, where the program writes a choice when no other file is in use.
-fn in_data_dir(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
+fn settings_file_in_data_dir(flags: &SettingFlags, environment: &Environment) -> Option<PathBuf> {
     let given = flags.get("data_dir").map(String::as_str).or_else(|| environment.get("DORAN_DATA_DIR"));
     let folder = match given {
-        None | Some("auto") => usual_data_dir(environment),
-        Some(path) => absolute(path, &Origin::Default, environment),
+        None | Some("auto") => default_data_dir(environment),
+        Some(path) => resolve_path(path, &SettingOrigin::Default, environment),
     };
     Some(folder.ok()?.join("doran.toml")).filter(|path| path.is_file())
 }
 
 /// Makes the typed settings, and puts into `values` what a default means here.
-fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Both> {
-    let data_dir = match text(values, "data_dir") {
-        "auto" => usual_data_dir(environment)?,
-        path => absolute(path, origin(values, "data_dir"), environment)?,
+fn build_config(values: &mut [SettingValue], environment: &Environment) -> Result<Config, BilingualMessage> {
+    let data_dir = match value_text(values, "data_dir") {
+        "auto" => default_data_dir(environment)?,
+        path => resolve_path(path, value_origin(values, "data_dir"), environment)?,
     };
-    let database = match text(values, "database") {
+    let database = match value_text(values, "database") {
         "sqlite" => Database::Sqlite(data_dir.join("doran.db")),
-        url if url.starts_with("postgres") => Database::Postgres(Secret::new(url)),
+        url if url.starts_with("postgres") => Database::Postgres(SecretText::new(url)),
         url => {
             let path = url.strip_prefix("sqlite:").unwrap_or(url);
-            Database::Sqlite(absolute(path, origin(values, "database"), environment)?)
+            Database::Sqlite(resolve_path(path, value_origin(values, "database"), environment)?)
         }
     };
-    let store = match text(values, "store") {
+    let store = match value_text(values, "store") {
         "memory" => SearchStore::Memory,
         "opensearch" => {
-            let address = Some(text(values, "opensearch")).filter(|address| *address != "none");
-            SearchStore::OpenSearch(address.map(Secret::new))
+            let address = Some(value_text(values, "opensearch")).filter(|address| *address != "none");
+            SearchStore::OpenSearch(address.map(SecretText::new))
         }
         _ => SearchStore::Local,
     };
-    let encoder = match text(values, "encoder") {
+    let encoder = match value_text(values, "encoder") {
         "none" => None,
         INSTALLED_ENCODER => Some(data_dir.join(doran_llm::embed::UNIVERSAL_FOLDER)),
-        path => Some(absolute(path, origin(values, "encoder"), environment)?),
+        path => Some(resolve_path(path, value_origin(values, "encoder"), environment)?),
     };
-    let rewriting = match text(values, "rewrite") {
-        "on" => Rewriting::ByModel,
-        _ => Rewriting::Off,
+    let rewriting = match value_text(values, "rewrite") {
+        "on" => QueryRewriting::ByModel,
+        _ => QueryRewriting::Off,
     };
-    let worker = match text(values, "worker") {
-        "auto" => format!("{}-{}", host(environment), std::process::id()),
+    let worker = match value_text(values, "worker") {
+        "auto" => format!("{}-{}", host_name(environment), std::process::id()),
         name => name.to_owned(),
     };
     let retention = Retention {
-        old_entries: some(number(values, "retention_days")?).map(days),
-        idle_threads: some(number(values, "conversation_days")?).map(days),
+        old_entries: limit_unless_zero(parse_u32_value(values, "retention_days")?).map(days_to_duration),
+        idle_threads: limit_unless_zero(parse_u32_value(values, "conversation_days")?).map(days_to_duration),
         ..Retention::default()
     };
     let config = Config {
         data_dir,
         database,
-        listen: parsed(values, "listen")?,
-        language: language(text(values, "language"), environment),
-        log: text(values, "log").to_owned(),
-        log_is_json: text(values, "log_format") == "json",
-        model: text(values, "model").to_owned(),
-        small_model: Some(text(values, "small_model")).filter(|name| *name != "same").map(str::to_owned),
-        search: Search { store, encoder, rewriting },
-        allowed_hosts: list(text(values, "allowed_hosts")),
+        listen: parse_value(values, "listen")?,
+        language: parse_language(value_text(values, "language"), environment),
+        log: value_text(values, "log").to_owned(),
+        log_is_json: value_text(values, "log_format") == "json",
+        model: value_text(values, "model").to_owned(),
+        small_model: Some(value_text(values, "small_model"))
+            .filter(|name| *name != "same")
+            .map(str::to_owned),
+        search: SearchConfig { store, encoder, rewriting },
+        allowed_hosts: split_comma_list(value_text(values, "allowed_hosts")),
         worker,
-        lease: Duration::from_secs(number(values, "lease_seconds")?.into()),
-        max_steps: number(values, "max_steps")?,
-        run_timeout: Duration::from_secs(number(values, "run_timeout_seconds")?.into()),
-        max_run_tokens: some(number(values, "max_run_tokens")?),
-        max_run_cost_micros: some(number(values, "max_run_cost_cents")?).map(|cents| cents * 10_000),
+        lease: Duration::from_secs(parse_u32_value(values, "lease_seconds")?.into()),
+        max_steps: parse_u32_value(values, "max_steps")?,
+        run_timeout: Duration::from_secs(parse_u32_value(values, "run_timeout_seconds")?.into()),
+        max_run_tokens: limit_unless_zero(parse_u32_value(values, "max_run_tokens")?),
+        max_run_cost_micros: limit_unless_zero(parse_u32_value(values, "max_run_cost_cents")?)
+            .map(|cents| cents * 10_000),
         retention,
-        tables: Tables::default(),
-        secrets: Secrets::default(),
+        tables: ConfigTables::default(),
+        secrets: EnvironmentSecrets::default(),
         file: None,
         home: None,
     };
@@ -342,94 +365,103 @@ fn config(values: &mut [Value], environment: &Environment) -> Result<Config, Bot
     Ok(config)
 }
 
-fn days(number: u64) -> Duration {
+fn days_to_duration(number: u64) -> Duration {
     Duration::from_secs(number * 24 * 60 * 60)
 }
 
 /// A limit, where 0 is none.
-fn some(number: u32) -> Option<u64> {
+fn limit_unless_zero(number: u32) -> Option<u64> {
     (number > 0).then_some(number.into())
 }
 
 /// Words between commas; `none` means none.
-fn list(text: &str) -> Vec<String> {
+fn split_comma_list(text: &str) -> Vec<String> {
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none");
     words.map(str::to_owned).collect()
 }
 
-fn text<'a>(values: &'a [Value], key: &str) -> &'a str {
+fn value_text<'a>(values: &'a [SettingValue], key: &str) -> &'a str {
     values.iter().find(|value| value.setting.key == key).map_or("", |value| &value.text)
 }
 
-fn origin<'a>(values: &'a [Value], key: &str) -> &'a Origin {
-    values.iter().find(|value| value.setting.key == key).map_or(&Origin::Default, |value| &value.origin)
+fn value_origin<'a>(values: &'a [SettingValue], key: &str) -> &'a SettingOrigin {
+    values
+        .iter()
+        .find(|value| value.setting.key == key)
+        .map_or(&SettingOrigin::Default, |value| &value.origin)
 }
 
-fn number(values: &[Value], key: &str) -> Result<u32, Both> {
-    parsed(values, key)
+fn parse_u32_value(values: &[SettingValue], key: &str) -> Result<u32, BilingualMessage> {
+    parse_value(values, key)
 }
 
-fn parsed<T: std::str::FromStr>(values: &[Value], key: &str) -> Result<T, Both>
+fn parse_value<T: std::str::FromStr>(values: &[SettingValue], key: &str) -> Result<T, BilingualMessage>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
 {
-    text(values, key).parse().map_err(|error: T::Err| {
-        both!("`{key}`을(를) 읽을 수 없습니다", "cannot read `{key}`").because(error)
+    value_text(values, key).parse().map_err(|error: T::Err| {
+        bilingual!("`{key}`을(를) 읽을 수 없습니다", "cannot read `{key}`").with_cause(error)
     })
 }
 
-fn language(text: &str, environment: &Environment) -> Language {
+fn parse_language(text: &str, environment: &Environment) -> OutputLanguage {
     match text {
-        "ko" => Language::Korean,
-        "en" => Language::English,
-        _ => environment.language(),
+        "ko" => OutputLanguage::Korean,
+        "en" => OutputLanguage::English,
+        _ => environment.locale_language(),
     }
 }
 
 /// A path of the settings file starts where that file is, any other where the program was started; `~` is the home.
-fn absolute(path: &str, origin: &Origin, environment: &Environment) -> Result<PathBuf, Both> {
+fn resolve_path(
+    path: &str,
+    origin: &SettingOrigin,
+    environment: &Environment,
+) -> Result<PathBuf, BilingualMessage> {
     if let Some(rest) = path.strip_prefix("~/") {
-        return Ok(environment.home().ok_or_else(no_home)?.join(rest));
+        return Ok(environment.home().ok_or_else(missing_home_error)?.join(rest));
     }
     let start = match origin {
-        Origin::File(file) => file.parent().unwrap_or(&environment.directory),
-        Origin::Default | Origin::Environment(_) | Origin::Flag(_) => &environment.directory,
+        SettingOrigin::File(file) => file.parent().unwrap_or(&environment.directory),
+        SettingOrigin::Default | SettingOrigin::Environment(_) | SettingOrigin::Flag(_) => {
+            &environment.directory
+        }
     };
     Ok(start.join(path))
 }
 
-fn usual_data_dir(environment: &Environment) -> Result<PathBuf, Both> {
+fn default_data_dir(environment: &Environment) -> Result<PathBuf, BilingualMessage> {
     let base = match environment.get("XDG_DATA_HOME") {
         Some(base) => PathBuf::from(base),
-        None => environment.home().ok_or_else(no_home)?.join(".local").join("share"),
+        None => environment.home().ok_or_else(missing_home_error)?.join(".local").join("share"),
     };
     Ok(base.join("doran"))
 }
 
-fn no_home() -> Both {
-    both!(
+fn missing_home_error() -> BilingualMessage {
+    bilingual!(
         "홈 디렉터리를 알 수 없습니다(HOME이 비어 있음). `--data-dir`로 데이터 디렉터리를 고르세요",
         "the home directory is unknown (HOME is not set); choose a data directory with `--data-dir`"
     )
 }
 
-fn host(environment: &Environment) -> String {
+fn host_name(environment: &Environment) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let name = environment.get("HOSTNAME").or(environment.get("COMPUTERNAME")).map(str::to_owned).or(kernel);
     name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "host".into())
 }
 
 /// A misspelt variable would else be ignored without a word.
-fn unknown_variables(environment: &Environment, language: Language) -> Vec<String> {
+fn unknown_variable_warnings(environment: &Environment, language: OutputLanguage) -> Vec<String> {
     let known: Vec<&str> =
-        SETTINGS.iter().map(|setting| setting.env).chain(["DORAN_CONFIG", SHARED_KEY]).collect();
+        SETTINGS.iter().map(|setting| setting.env).chain(["DORAN_CONFIG", SHARED_KEY_VARIABLE]).collect();
     let unknown = environment
-        .names()
-        .filter(|name| name.starts_with("DORAN_") && !known.contains(name) && !is_of_chores(name));
+        .variable_names()
+        .filter(|name| name.starts_with("DORAN_") && !known.contains(name) && !is_test_variable(name));
     unknown
         .map(|name| {
-            let near = file::nearest(name, &known);
-            both!(
+            let near = settings_file::nearest_name(name, &known);
+            bilingual!(
                 "환경 변수 `{name}`은(는) 설정이 아니므로 쓰지 않습니다. 가장 비슷한 이름: `{near}`",
                 "the variable `{name}` is no setting and is not used; the nearest is `{near}`"
             )
@@ -440,7 +472,7 @@ fn unknown_variables(environment: &Environment, language: Language) -> Vec<Strin
 }
 
 /// Variables that tests, measurements and tortures speak by are not settings, and no mistake either.
-fn is_of_chores(name: &str) -> bool {
+fn is_test_variable(name: &str) -> bool {
     name.starts_with("DORAN_TEST_")
         || name.starts_with("DORAN_BENCH_")
         || matches!(name, "DORAN_REQUIRE_PARTS" | "DORAN_FAILPOINT" | "DORAN_MUTANT")

@@ -7,30 +7,30 @@ use std::time::Duration;
 use expect_test::expect_file;
 
 use super::*;
-use crate::scratch::Scratch;
+use crate::test_directory::TestDirectory;
 
-const HOME: (&str, &str) = ("HOME", "/home/me");
+const HOME_VARIABLE: (&str, &str) = ("HOME", "/home/me");
 
-fn loaded(flags: &[(&'static str, &str)], variables: &[(&str, &str)], directory: &Path) -> Loaded {
+fn load_config(flags: &[(&'static str, &str)], variables: &[(&str, &str)], directory: &Path) -> LoadedConfig {
     let flags = flags.iter().map(|(key, text)| (*key, (*text).to_owned())).collect();
-    let variables = [variables, &[HOME]].concat();
-    load(&flags, None, &Environment::of(directory, &variables)).expect("settings")
+    let variables = [variables, &[HOME_VARIABLE]].concat();
+    load(&flags, None, &Environment::for_test(directory, &variables)).expect("settings")
 }
 
-fn failure(flags: &[(&'static str, &str)], variables: &[(&str, &str)]) -> String {
+fn load_error(flags: &[(&'static str, &str)], variables: &[(&str, &str)]) -> String {
     let flags = flags.iter().map(|(key, text)| (*key, (*text).to_owned())).collect();
-    load(&flags, None, &Environment::of("/nowhere", variables)).expect_err("an error").en
+    load(&flags, None, &Environment::for_test("/nowhere", variables)).expect_err("an error").en
 }
 
-fn shown(loaded: &Loaded, key: &str) -> String {
+fn shown_setting(loaded: &LoadedConfig, key: &str) -> String {
     let value = loaded.values.iter().find(|value| value.setting.key == key).expect(key);
-    format!("{} ({})", value.shown(), loaded.origin(&value.origin))
+    format!("{} ({})", value.display_text(), loaded.describe_origin(&value.origin))
 }
 
 #[test]
 fn every_setting_has_a_default_that_fits() {
-    let loaded = loaded(&[], &[], Path::new("/nowhere"));
-    assert!(loaded.values.iter().all(|value| value.origin == Origin::Default));
+    let loaded = load_config(&[], &[], Path::new("/nowhere"));
+    assert!(loaded.values.iter().all(|value| value.origin == SettingOrigin::Default));
     let Config { data_dir, database, max_steps, retention, .. } = loaded.config;
     assert_eq!(data_dir, Path::new("/home/me/.local/share/doran"));
     assert_eq!(database, Database::Sqlite("/home/me/.local/share/doran/doran.db".into()));
@@ -39,29 +39,35 @@ fn every_setting_has_a_default_that_fits() {
 
 #[test]
 fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
-    let scratch = Scratch::new();
+    let scratch = TestDirectory::new();
     let here = scratch.path();
     let file = here.join("doran.toml");
     fs::write(&file, "log = \"error\"\n").expect("write");
-    assert_eq!(shown(&loaded(&[], &[], Path::new("/nowhere")), "log"), "warn (default)");
-    assert_eq!(shown(&loaded(&[], &[], here), "log"), format!("error (file {})", file.display()));
+    assert_eq!(shown_setting(&load_config(&[], &[], Path::new("/nowhere")), "log"), "warn (default)");
+    assert_eq!(
+        shown_setting(&load_config(&[], &[], here), "log"),
+        format!("error (file {})", file.display())
+    );
     let env = [("DORAN_LOG", "info")];
-    assert_eq!(shown(&loaded(&[], &env, here), "log"), "info (env DORAN_LOG)");
-    assert_eq!(shown(&loaded(&[("log", "debug")], &env, here), "log"), "debug (flag --log)");
-    assert_eq!(shown(&loaded(&[], &[("DORAN_LOG", "")], Path::new("/nowhere")), "log"), "warn (default)");
+    assert_eq!(shown_setting(&load_config(&[], &env, here), "log"), "info (env DORAN_LOG)");
+    assert_eq!(shown_setting(&load_config(&[("log", "debug")], &env, here), "log"), "debug (flag --log)");
+    assert_eq!(
+        shown_setting(&load_config(&[], &[("DORAN_LOG", "")], Path::new("/nowhere")), "log"),
+        "warn (default)"
+    );
 }
 
 #[test]
 fn what_may_be_removed_is_told_in_days() {
     let env = [("DORAN_RETENTION_DAYS", "2"), ("DORAN_CONVERSATION_DAYS", "3")];
-    let retention = loaded(&[], &env, Path::new("/nowhere")).config.retention;
+    let retention = load_config(&[], &env, Path::new("/nowhere")).config.retention;
     let days = |number: u64| Some(Duration::from_secs(number * 86_400));
     assert_eq!((retention.old_entries, retention.idle_threads), (days(2), days(3)));
 }
 
 #[test]
 fn the_first_settings_file_in_the_search_order_is_used() {
-    let scratch = Scratch::new();
+    let scratch = TestDirectory::new();
     let root = scratch.path().to_str().expect("utf-8");
     for folder in ["xdg/doran", "here", "empty"] {
         fs::create_dir_all(scratch.path().join(folder)).expect("folder");
@@ -71,23 +77,23 @@ fn the_first_settings_file_in_the_search_order_is_used() {
     }
     let xdg = format!("{root}/xdg");
     let check = |flag: Option<&str>, directory: &str, named: Option<&str>, expected: &str| {
-        let mut variables = vec![HOME, ("XDG_CONFIG_HOME", xdg.as_str())];
+        let mut variables = vec![HOME_VARIABLE, ("XDG_CONFIG_HOME", xdg.as_str())];
         variables.extend(named.map(|name| ("DORAN_CONFIG", name)));
-        let environment = Environment::of(format!("{root}/{directory}"), &variables);
-        let file = load(&Flags::new(), flag.map(Path::new), &environment).expect("settings").file;
+        let environment = Environment::for_test(format!("{root}/{directory}"), &variables);
+        let file = load(&SettingFlags::new(), flag.map(Path::new), &environment).expect("settings").file;
         assert_eq!(file.expect("a file").canonicalize().expect("path"), scratch.path().join(expected));
     };
     check(None, "empty", None, "xdg/doran/doran.toml");
     check(None, "here", None, "here/doran.toml");
     check(None, "here", Some("../env.toml"), "env.toml");
     check(Some("../flag.toml"), "here", Some("../env.toml"), "flag.toml");
-    assert!(loaded(&[], &[], &scratch.path().join("empty")).file.is_none());
+    assert!(load_config(&[], &[], &scratch.path().join("empty")).file.is_none());
 }
 
 #[test]
 fn a_named_settings_file_must_exist() {
     assert_eq!(
-        failure(&[], &[("DORAN_CONFIG", "gone.toml")]),
+        load_error(&[], &[("DORAN_CONFIG", "gone.toml")]),
         "there is no settings file `/nowhere/gone.toml`"
     );
 }
@@ -95,39 +101,40 @@ fn a_named_settings_file_must_exist() {
 #[test]
 fn a_value_that_does_not_fit_is_named_with_its_origin() {
     assert_eq!(
-        failure(&[], &[("DORAN_LISTEN", "7979")]),
+        load_error(&[], &[("DORAN_LISTEN", "7979")]),
         "the value of `listen` (env DORAN_LISTEN) does not fit; it must be an address and port such as `127.0.0.1:7979`"
     );
     assert!(
-        failure(&[("language", "fr")], &[]).contains("(flag --lang) does not fit; it must be one of `auto`")
+        load_error(&[("language", "fr")], &[])
+            .contains("(flag --lang) does not fit; it must be one of `auto`")
     );
-    assert!(failure(&[], &[]).contains("HOME is not set"));
+    assert!(load_error(&[], &[]).contains("HOME is not set"));
 }
 
 #[test]
 fn paths_start_where_they_were_written() {
-    let scratch = Scratch::new();
+    let scratch = TestDirectory::new();
     fs::write(scratch.path().join("doran.toml"), "data_dir = \"d\"").expect("write");
-    let from_file = loaded(&[], &[], scratch.path()).config.data_dir;
+    let from_file = load_config(&[], &[], scratch.path()).config.data_dir;
     assert_eq!(from_file, scratch.path().join("d"));
-    let dir = |text: &str| loaded(&[("data_dir", text)], &[], Path::new("/nowhere")).config.data_dir;
+    let dir = |text: &str| load_config(&[("data_dir", text)], &[], Path::new("/nowhere")).config.data_dir;
     assert_eq!((dir("d"), dir("/d"), dir("~/d")), ("/nowhere/d".into(), "/d".into(), "/home/me/d".into()));
 }
 
 #[test]
 fn a_password_is_kept_and_never_shown() {
     let variables = [("DORAN_DATABASE", "postgres://u:hunter2@h/d")];
-    let loaded = loaded(&[], &variables, Path::new("/nowhere"));
+    let loaded = load_config(&[], &variables, Path::new("/nowhere"));
     assert_eq!(loaded.config.database.url(), "postgres://u:hunter2@h/d");
-    assert_eq!(shown(&loaded, "database"), "postgres://u:***@h/d (env DORAN_DATABASE)");
+    assert_eq!(shown_setting(&loaded, "database"), "postgres://u:***@h/d (env DORAN_DATABASE)");
     let printed = format!("{:?} {}", loaded.config, loaded.config.database);
     assert!(!printed.contains("hunter2"), "{printed}");
-    assert!(!failure(&[("database", "pg://u:hunter2@h/d")], &[HOME]).contains("hunter2"));
+    assert!(!load_error(&[("database", "pg://u:hunter2@h/d")], &[HOME_VARIABLE]).contains("hunter2"));
 }
 
 #[test]
 fn a_misspelt_variable_is_noted() {
-    let notes = loaded(&[], &[("DORAN_LISTN", "x")], Path::new("/nowhere")).notes;
+    let notes = load_config(&[], &[("DORAN_LISTN", "x")], Path::new("/nowhere")).notes;
     assert_eq!(
         notes,
         ["the variable `DORAN_LISTN` is no setting and is not used; the nearest is `DORAN_LISTEN`"]
@@ -144,7 +151,7 @@ fn variables_of_tests_and_measurements_are_not_noted() {
         "DORAN_MUTANT",
     ];
     let variables = names.map(|name| (name, "x"));
-    assert!(loaded(&[], &variables, Path::new("/nowhere")).notes.is_empty());
+    assert!(load_config(&[], &variables, Path::new("/nowhere")).notes.is_empty());
 }
 
 #[test]
@@ -159,8 +166,8 @@ fn settings_are_few_named_alike_and_documented_twice() {
 
 #[test]
 fn the_book_lists_every_setting() {
-    expect_file!["../../../../docs/src/en/settings.md"].assert_eq(&page(
-        Language::English,
+    expect_file!["../../../../docs/src/en/settings.md"].assert_eq(&settings_page(
+        OutputLanguage::English,
         "# Settings\n\nEvery setting can stand in `doran.toml`, in the environment, and some as a flag. A flag beats the \
          environment, the environment beats the file, the file beats the default. `doran config` shows each value and \
          where it came from.\n\nThe settings file is the first of: `--config FILE`, `DORAN_CONFIG`, `./doran.toml`, \
@@ -168,8 +175,8 @@ fn the_book_lists_every_setting() {
          path in the file starts at the directory of the file.\n",
         ["in `doran.toml`", "environment", "flag", "default", "takes"],
     ));
-    expect_file!["../../../../docs/src/ko/settings.md"].assert_eq(&page(
-        Language::Korean,
+    expect_file!["../../../../docs/src/ko/settings.md"].assert_eq(&settings_page(
+        OutputLanguage::Korean,
         "# 설정\n\n모든 설정은 `doran.toml`과 환경 변수에 적을 수 있고, 일부는 플래그로도 줄 수 있다. 플래그가 환경 변수보다, \
          환경 변수가 파일보다, 파일이 기본값보다 앞선다. `doran config`는 값마다 어디에서 왔는지 보여 준다.\n\n설정 파일은 다음 \
          가운데 처음 있는 것이다: `--config 파일`, `DORAN_CONFIG`, `./doran.toml`, `$XDG_CONFIG_HOME/doran/doran.toml`(없으면 \
@@ -178,12 +185,12 @@ fn the_book_lists_every_setting() {
     ));
 }
 
-fn page(language: Language, head: &str, labels: [&str; 5]) -> String {
+fn settings_page(language: OutputLanguage, head: &str, labels: [&str; 5]) -> String {
     let mut page = head.to_owned();
     for setting in SETTINGS {
         let about = match language {
-            Language::Korean => setting.ko,
-            Language::English => setting.en,
+            OutputLanguage::Korean => setting.ko,
+            OutputLanguage::English => setting.en,
         };
         let [key, env, flag, default, takes] = labels;
         let quote = if setting.kind.is_number() { "" } else { "\"" };
@@ -194,7 +201,7 @@ fn page(language: Language, head: &str, labels: [&str; 5]) -> String {
             writeln!(page, "- {flag}: `{name}`").expect("page");
         }
         writeln!(page, "- {default}: `{}`", setting.default).expect("page");
-        writeln!(page, "- {takes}: {}", setting.kind.wanted().text(language)).expect("page");
+        writeln!(page, "- {takes}: {}", setting.kind.expected_description().text(language)).expect("page");
     }
     page
 }

@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-use crate::far_end::{FarEnd, Reply};
-use crate::program::{Server, fresh, text, told};
+use crate::mock_vendor::{MockVendorReply, MockVendorServer};
+use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
 
-fn object(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{error}: {}", text(bytes)))
+fn parse_json_object(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{error}: {}", utf8(bytes)))
 }
 
 #[test]
 fn the_answer_is_on_stdout_and_the_rest_on_stderr() {
-    let here = fresh("ask");
-    let output = told(&here, &["ask", "연차휴가는", "며칠인가요?"], "");
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let here = fresh_directory("ask");
+    let output = run_doran(&here, &["ask", "연차휴가는", "며칠인가요?"], "");
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success(), "{stderr}");
     assert!(stdout.contains("연차휴가 15일을 준다.") && stdout.lines().count() == 1, "{stdout}");
     assert!(
@@ -21,19 +21,19 @@ fn the_answer_is_on_stdout_and_the_rest_on_stderr() {
         "{stderr}"
     );
     assert!(stdout.contains("[1]"), "{stdout}");
-    let piped = told(&here, &["ask", "-"], "연차휴가는 며칠인가요?\n");
-    assert_eq!(text(&piped.stdout), stdout);
-    let empty = told(&here, &["ask", "--lang", "ko"], "\n");
-    assert!(empty.status.code() == Some(1) && text(&empty.stderr).contains("질문이 비어 있습니다"));
+    let piped = run_doran(&here, &["ask", "-"], "연차휴가는 며칠인가요?\n");
+    assert_eq!(utf8(&piped.stdout), stdout);
+    let empty = run_doran(&here, &["ask", "--lang", "ko"], "\n");
+    assert!(empty.status.code() == Some(1) && utf8(&empty.stderr).contains("질문이 비어 있습니다"));
 }
 
 #[test]
 fn programs_get_one_object_here_and_from_a_server() {
-    let here = fresh("ask-json");
+    let here = fresh_directory("ask-json");
     let check = || {
-        let output = told(&here, &["ask", "--agent", "react", "--thread", "t", "--json", "15 * 4"], "");
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let answer = object(&output.stdout);
+        let output = run_doran(&here, &["ask", "--agent", "react", "--thread", "t", "--json", "15 * 4"], "");
+        assert!(output.status.success(), "{}", utf8(&output.stderr));
+        let answer = parse_json_object(&output.stdout);
         assert_eq!(answer["sessionId"], "t");
         assert_eq!(answer["toolsUsed"], serde_json::json!(["calculator"]), "{answer}");
         let path = answer["path"].as_array().expect("a path");
@@ -46,11 +46,11 @@ fn programs_get_one_object_here_and_from_a_server() {
         assert!(answer.get("error").is_none() && answer["sources"].is_array(), "{answer}");
     };
     check();
-    let server = Server::start(&here, None);
+    let server = ServerProcess::start(&here, None);
     check();
     drop(server);
-    let unknown = told(&here, &["ask", "--agent", "nobody", "--json", "?"], "");
-    let answer = object(&unknown.stdout);
+    let unknown = run_doran(&here, &["ask", "--agent", "nobody", "--json", "?"], "");
+    let answer = parse_json_object(&unknown.stdout);
     assert!(
         answer["response"]
             .as_str()
@@ -59,18 +59,20 @@ fn programs_get_one_object_here_and_from_a_server() {
     );
     assert_eq!((&answer["error"], &answer["errorCode"]), (&true.into(), &"unknown_agent".into()));
     assert_eq!(unknown.status.code(), Some(1));
-    let empty = object(&told(&here, &["ask", "--json", " "], "").stdout);
+    let empty = parse_json_object(&run_doran(&here, &["ask", "--json", " "], "").stdout);
     assert_eq!((&empty["error"], &empty["errorCode"]), (&true.into(), &"empty_input".into()));
 }
 
 #[test]
 fn a_long_answer_is_told_whole_when_the_conversation_is_made_small_after_it() {
-    let here = fresh("ask-long");
-    let far = FarEnd::start(|asked| {
+    let here = fresh_directory("ask-long");
+    let far = MockVendorServer::start(|asked| {
         let whole = asked.to_string();
         match whole.contains("json_schema") || whole.contains("response_format") {
-            true => Reply::json(&serde_json::json!({ "query_type": "general", "queryType": "general" })),
-            false => Reply::Words("끝까지 들려야 하는 긴 답입니다. ".repeat(280) + "마지막 말."),
+            true => {
+                MockVendorReply::json(&serde_json::json!({ "query_type": "general", "queryType": "general" }))
+            }
+            false => MockVendorReply::Text("끝까지 들려야 하는 긴 답입니다. ".repeat(280) + "마지막 말."),
         }
     });
     let settings = format!(
@@ -78,29 +80,29 @@ fn a_long_answer_is_told_whole_when_the_conversation_is_made_small_after_it() {
         far.address
     );
     std::fs::write(here.join("doran.toml"), settings).expect("written");
-    let whole = told(&here, &["ask", "--json", "--agent", "docqa", "안녕하세요?"], "");
-    let answer = object(&whole.stdout);
+    let whole = run_doran(&here, &["ask", "--json", "--agent", "docqa", "안녕하세요?"], "");
+    let answer = parse_json_object(&whole.stdout);
     let path = answer["path"].to_string();
     assert!(path.contains("summarizeHistory"), "the conversation was not made small: {answer}");
     let words = answer["response"].as_str().unwrap_or_default();
     assert!(words.ends_with("마지막 말.") && words.chars().count() > 4000, "{words}");
-    let plain = text(&told(&here, &["ask", "--agent", "docqa", "안녕하세요?"], "").stdout);
+    let plain = utf8(&run_doran(&here, &["ask", "--agent", "docqa", "안녕하세요?"], "").stdout);
     assert_eq!(plain.trim_end(), words);
     let talked =
-        text(&told(&here, &["chat", "--agent", "docqa", "--thread", "long"], "안녕하세요?\n").stdout);
+        utf8(&run_doran(&here, &["chat", "--agent", "docqa", "--thread", "long"], "안녕하세요?\n").stdout);
     assert_eq!(talked.trim_end(), words, "each word once");
 }
 
 #[test]
 fn a_model_that_is_away_is_an_error_of_every_agent() {
-    let here = fresh("ask-away");
+    let here = fresh_directory("ask-away");
     // Nobody listens on port 9.
     let settings = "model = \"gone\"\n[models.gone]\nid = \"openai-compatible:http://127.0.0.1:9/v1#gone\"\n";
     std::fs::write(here.join("doran.toml"), settings).expect("written");
     for agent in ["react", "assistant"] {
-        let output = told(&here, &["ask", "--agent", agent, "--json", "15 * 4"], "");
-        let answer = object(&output.stdout);
-        assert_eq!(answer["error"], true, "{answer} {}", text(&output.stderr));
+        let output = run_doran(&here, &["ask", "--agent", agent, "--json", "15 * 4"], "");
+        let answer = parse_json_object(&output.stdout);
+        assert_eq!(answer["error"], true, "{answer} {}", utf8(&output.stderr));
         let code = answer["errorCode"].as_str().unwrap_or_default();
         assert!(code.starts_with("model_"), "{answer}");
         assert!(answer["response"].as_str().is_some_and(|words| !words.is_empty()), "{answer}");
@@ -110,44 +112,44 @@ fn a_model_that_is_away_is_an_error_of_every_agent() {
 
 #[test]
 fn what_was_recorded_is_answered_again_without_a_model() {
-    let here = fresh("tape");
+    let here = fresh_directory("tape");
     let question = ["ask", "--json", "연차휴가는 며칠인가요?"];
-    let recorded = told(&here, &[&question[..], &["--record", "tape.jsonl"]].concat(), "");
-    let replayed = told(&here, &[&question[..], &["--replay", "tape.jsonl"]].concat(), "");
-    let (first, again) = (object(&recorded.stdout), object(&replayed.stdout));
-    assert_eq!(first["response"], again["response"], "{}", text(&replayed.stderr));
-    let missing = told(&here, &["ask", "다른 질문입니다", "--replay", "gone.jsonl"], "");
+    let recorded = run_doran(&here, &[&question[..], &["--record", "tape.jsonl"]].concat(), "");
+    let replayed = run_doran(&here, &[&question[..], &["--replay", "tape.jsonl"]].concat(), "");
+    let (first, again) = (parse_json_object(&recorded.stdout), parse_json_object(&replayed.stdout));
+    assert_eq!(first["response"], again["response"], "{}", utf8(&replayed.stderr));
+    let missing = run_doran(&here, &["ask", "다른 질문입니다", "--replay", "gone.jsonl"], "");
     assert!(
-        text(&missing.stderr).contains("cannot read the recording `gone.jsonl`"),
+        utf8(&missing.stderr).contains("cannot read the recording `gone.jsonl`"),
         "{}",
-        text(&missing.stderr)
+        utf8(&missing.stderr)
     );
 }
 
 #[test]
 fn agents_and_tools_are_listed_with_what_the_settings_say() {
-    let here = fresh("agents");
+    let here = fresh_directory("agents");
     let settings =
         "[assistants.hr]\nko = \"인사\"\nen = \"people\"\n[tools.policies]\nweb_search = \"deny\"\n";
     std::fs::write(here.join("doran.toml"), settings).expect("written");
-    let agents = text(&told(&here, &["agents"], "").stdout);
+    let agents = utf8(&run_doran(&here, &["agents"], "").stdout);
     for name in ["assistant", "contract", "react", "docqa", "hr"] {
         assert!(agents.lines().any(|line| line.starts_with(name)), "{agents}");
     }
-    let tools = text(&told(&here, &["agents", "--tools"], "").stdout);
+    let tools = utf8(&run_doran(&here, &["agents", "--tools"], "").stdout);
     assert!(tools.lines().any(|line| line.starts_with("web_search") && line.contains(" deny ")), "{tools}");
     assert!(!here.join(".local").exists(), "a list makes nothing");
     std::fs::write(here.join("doran.toml"), "[tools.policies]\nnothing = \"ask\"\n").expect("written");
-    let wrong = text(&told(&here, &["agents"], "").stderr);
+    let wrong = utf8(&run_doran(&here, &["agents"], "").stderr);
     assert!(wrong.contains("there is no tool `nothing`; there are: calculator"), "{wrong}");
 }
 
 #[test]
 fn the_built_in_model_says_that_it_cannot_put_questions_in_other_words() {
-    let here = fresh("ask-rewrite");
+    let here = fresh_directory("ask-rewrite");
     std::fs::write(here.join("doran.toml"), "rewrite = \"on\"\n").expect("written");
-    let output = told(&here, &["ask", "연차휴가는 며칠인가요?", "--lang", "ko"], "");
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let output = run_doran(&here, &["ask", "연차휴가는 며칠인가요?", "--lang", "ko"], "");
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success() && stdout.contains("15일"), "{stdout}{stderr}");
     assert!(stderr.contains("내장 모델은 질문을 다른 말로 바꾸지 못하므로 그대로 찾습니다"), "{stderr}");
 }

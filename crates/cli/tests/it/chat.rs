@@ -3,32 +3,33 @@
 use std::io::Write;
 
 #[cfg(target_os = "linux")]
-use crate::program::in_terminal;
-use crate::program::{Server, fresh, text, told};
+use crate::program::spawn_in_terminal;
+use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
 
 #[test]
 fn the_next_process_remembers() {
-    let here = fresh("chat");
-    let first = told(&here, &["chat"], "내 이름은 김도란이야.\n연차휴가는 며칠인가요?\n");
-    let stdout = text(&first.stdout);
-    assert!(first.status.success(), "{}", text(&first.stderr));
+    let here = fresh_directory("chat");
+    let first = run_doran(&here, &["chat"], "내 이름은 김도란이야.\n연차휴가는 며칠인가요?\n");
+    let stdout = utf8(&first.stdout);
+    assert!(first.status.success(), "{}", utf8(&first.stderr));
     assert!(stdout.contains("이 대화에 적어 두었습니다: 이름 = 김도란.\n"), "{stdout}");
     assert!(
         stdout.contains("연차휴가 15일을 준다.\" [1]\n  [1] 휴가 규정 › 연차휴가  (samples/ko/휴가.md)\n"),
         "{stdout}"
     );
-    let second = text(&told(&here, &["chat"], "\n내 이름이 뭐라고 했지?\n").stdout);
+    let second = utf8(&run_doran(&here, &["chat"], "\n내 이름이 뭐라고 했지?\n").stdout);
     assert!(second.starts_with("김도란입니다.") && second.matches("김도란입니다.").count() == 1, "{second}");
-    let other = text(&told(&here, &["chat", "--thread", "다른 대화"], "내 이름이 뭐라고 했지?\n").stdout);
+    let other =
+        utf8(&run_doran(&here, &["chat", "--thread", "다른 대화"], "내 이름이 뭐라고 했지?\n").stdout);
     assert!(!other.contains("김도란"), "{other}");
 }
 
 #[test]
 fn a_second_process_asks_the_server_that_has_the_data() {
-    let here = fresh("second");
-    let server = Server::start(&here, None);
-    let output = told(&here, &["chat"], "15 * 3\n/agent react\n7 * 8\n");
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let here = fresh_directory("second");
+    let server = ServerProcess::start(&here, None);
+    let output = run_doran(&here, &["chat"], "15 * 3\n/agent react\n7 * 8\n");
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success(), "{stderr}");
     assert!(
         stderr.contains(&format!("the server http://{} has the data directory", server.address)),
@@ -36,36 +37,36 @@ fn a_second_process_asks_the_server_that_has_the_data() {
     );
     assert!(stdout.contains("45") && stdout.contains("56"), "{stdout}");
     assert!(stderr.contains("calculator(15 * 3) = 45") && stderr.contains("asking react"), "{stderr}");
-    let threads = text(&told(&here, &["threads"], "").stdout);
+    let threads = utf8(&run_doran(&here, &["threads"], "").stdout);
     assert!(threads.contains("main") && threads.contains("main-react"), "{threads}");
-    let runs = text(&told(&here, &["runs", "--json"], "").stdout);
+    let runs = utf8(&run_doran(&here, &["runs", "--json"], "").stdout);
     assert_eq!(runs.matches("\"status\":\"finished\"").count(), 2, "{runs}");
     // What has no way over HTTP still says who has the data.
-    let refused = told(&here, &["gc"], "");
-    let stderr = text(&refused.stderr);
+    let refused = run_doran(&here, &["gc"], "");
+    let stderr = utf8(&refused.stderr);
     let who = format!("the server http://{} is using the data directory", server.address);
     assert!(stderr.contains(&who) && !stderr.contains("kill"), "{stderr}");
 }
 
 #[test]
 fn an_agent_that_does_not_exist_is_named() {
-    let here = fresh("agent");
-    let output = told(&here, &["chat", "--agent", "nobody"], "안녕?\n");
+    let here = fresh_directory("agent");
+    let output = run_doran(&here, &["chat", "--agent", "nobody"], "안녕?\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("`nobody`"), "{}", text(&output.stderr));
+    assert!(utf8(&output.stderr).contains("`nobody`"), "{}", utf8(&output.stderr));
 }
 
 #[test]
 fn a_person_is_asked_before_a_tool_and_a_failure_does_not_end_the_talk() {
-    let here = fresh("approval");
+    let here = fresh_directory("approval");
     std::fs::write(here.join("doran.toml"), "[tools.policies]\ncalculator = \"ask\"\n").expect("written");
-    let yes = told(&here, &["chat"], "15 * 3\ny\n");
-    assert!(text(&yes.stdout).contains("45"), "{}", text(&yes.stdout));
-    assert!(text(&yes.stderr).contains("May `calculator` be run with these arguments?\n  calculator {"));
-    let no = told(&here, &["chat", "--thread", "no"], "15 * 3\nn\n연차휴가는 며칠인가요?\n");
-    let stdout = text(&no.stdout);
+    let yes = run_doran(&here, &["chat"], "15 * 3\ny\n");
+    assert!(utf8(&yes.stdout).contains("45"), "{}", utf8(&yes.stdout));
+    assert!(utf8(&yes.stderr).contains("May `calculator` be run with these arguments?\n  calculator {"));
+    let no = run_doran(&here, &["chat", "--thread", "no"], "15 * 3\nn\n연차휴가는 며칠인가요?\n");
+    let stdout = utf8(&no.stdout);
     assert!(!stdout.contains("45") && stdout.contains("연차휴가 15일을 준다."), "{stdout}");
-    let told_json = told(&here, &["ask", "--json", "15 * 4"], "");
+    let told_json = run_doran(&here, &["ask", "--json", "15 * 4"], "");
     let json: serde_json::Value = serde_json::from_slice(&told_json.stdout).expect("one object");
     assert_eq!(json["errorCode"], "waits_for_approval", "{json}");
     assert_eq!(told_json.status.code(), Some(1));
@@ -73,33 +74,33 @@ fn a_person_is_asked_before_a_tool_and_a_failure_does_not_end_the_talk() {
 
 #[test]
 fn a_question_of_a_run_is_answered_by_a_later_process() {
-    let here = fresh("later");
+    let here = fresh_directory("later");
     std::fs::write(here.join("doran.toml"), "[tools.policies]\ncalculator = \"ask\"\n").expect("written");
-    let asked = told(&here, &["ask", "--thread", "a", "15 * 3"], "");
+    let asked = run_doran(&here, &["ask", "--thread", "a", "15 * 3"], "");
     assert_eq!(asked.status.code(), Some(1));
-    let stderr = text(&asked.stderr);
+    let stderr = utf8(&asked.stderr);
     assert!(stderr.contains("answer it with `doran chat --agent assistant --thread 'a'`"), "{stderr}");
     // Nobody answers: nothing is decided.
-    let nobody = told(&here, &["chat", "--thread", "a"], "");
+    let nobody = run_doran(&here, &["chat", "--thread", "a"], "");
     assert_eq!(nobody.status.code(), Some(1));
-    assert!(text(&nobody.stderr).contains("the run goes on waiting"), "{}", text(&nobody.stderr));
-    let yes = told(&here, &["chat", "--thread", "a"], "y\n");
-    let (stdout, stderr) = (text(&yes.stdout), text(&yes.stderr));
+    assert!(utf8(&nobody.stderr).contains("the run goes on waiting"), "{}", utf8(&nobody.stderr));
+    let yes = run_doran(&here, &["chat", "--thread", "a"], "y\n");
+    let (stdout, stderr) = (utf8(&yes.stdout), utf8(&yes.stderr));
     assert!(yes.status.success() && stdout.contains("45"), "{stdout}{stderr}");
     assert!(stderr.contains("May `calculator` be run with these arguments?\n  calculator {"), "{stderr}");
     // The same through a server.
-    told(&here, &["ask", "--thread", "b", "15 * 4"], "");
-    let _server = Server::start(&here, None);
-    let yes = told(&here, &["chat", "--thread", "b"], "y\n");
-    assert!(text(&yes.stdout).contains("60"), "{}{}", text(&yes.stdout), text(&yes.stderr));
+    run_doran(&here, &["ask", "--thread", "b", "15 * 4"], "");
+    let _server = ServerProcess::start(&here, None);
+    let yes = run_doran(&here, &["chat", "--thread", "b"], "y\n");
+    assert!(utf8(&yes.stdout).contains("60"), "{}{}", utf8(&yes.stdout), utf8(&yes.stderr));
 }
 
 /// In a terminal, which the program `script` plays, there is a prompt, and colours where they are wanted.
 #[cfg(target_os = "linux")]
 #[test]
 fn in_a_terminal_it_greets_answers_and_ends_with_the_input() {
-    let here = fresh("terminal");
-    let Some(mut child) = in_terminal(&here, "chat --lang ko") else { return };
+    let here = fresh_directory("terminal");
+    let Some(mut child) = spawn_in_terminal(&here, "chat --lang ko") else { return };
     let mut keys = child.stdin.take().expect("a pipe");
     // What is typed early waits in the terminal; the last key is Ctrl-D.
     keys.write_all("연차휴가는 며칠인가요?\n/help\n\u{4}".as_bytes()).expect("typed");

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::program::{fresh, text, told};
+use crate::program::{fresh_directory, run_doran, utf8};
 
 /// Runs the program in an empty environment but for these variables.
-fn doran(directory: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output {
+fn run_with_environment(directory: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_doran"));
     command.env_clear().env("HOME", directory).envs(variables.iter().copied());
     command.current_dir(directory).args(args).output().expect("the program starts")
@@ -15,10 +15,10 @@ fn doran(directory: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output 
 
 #[test]
 fn data_goes_to_stdout_and_the_rest_to_stderr() {
-    let here = fresh("streams");
+    let here = fresh_directory("streams");
     fs::write(here.join("doran.toml"), "max_steps = 7\n").expect("write");
-    let output = doran(&here, &[("DORAN_LISTN", "x")], &["config"]);
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let output = run_with_environment(&here, &[("DORAN_LISTN", "x")], &["config"]);
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success(), "{stderr}");
     let file = here.join("doran.toml");
     let row = stdout.lines().find(|line| line.starts_with("max_steps")).expect("a row");
@@ -30,34 +30,35 @@ fn data_goes_to_stdout_and_the_rest_to_stderr() {
 
 #[test]
 fn the_locale_and_the_flag_choose_the_language() {
-    let here = fresh("language");
-    let korean = doran(&here, &[("LANG", "ko_KR.UTF-8")], &["config"]);
-    assert!(text(&korean.stderr).contains("설정 파일: 없음") && text(&korean.stdout).contains("기본값"));
-    let english = doran(&here, &[("LANG", "ko_KR.UTF-8")], &["config", "--lang", "en"]);
-    assert!(text(&english.stderr).contains("settings file: none"));
-    let error = doran(&here, &[], &["config", "--lang", "ko", "--listen", "x"]);
-    assert!(text(&error.stderr).starts_with("오류: `listen`의 값이 맞지 않습니다 (플래그 --listen)"));
+    let here = fresh_directory("language");
+    let korean = run_with_environment(&here, &[("LANG", "ko_KR.UTF-8")], &["config"]);
+    assert!(utf8(&korean.stderr).contains("설정 파일: 없음") && utf8(&korean.stdout).contains("기본값"));
+    let english = run_with_environment(&here, &[("LANG", "ko_KR.UTF-8")], &["config", "--lang", "en"]);
+    assert!(utf8(&english.stderr).contains("settings file: none"));
+    let error = run_with_environment(&here, &[], &["config", "--lang", "ko", "--listen", "x"]);
+    assert!(utf8(&error.stderr).starts_with("오류: `listen`의 값이 맞지 않습니다 (플래그 --listen)"));
 }
 
 #[test]
 fn json_is_one_object_without_passwords() {
-    let here = fresh("json");
-    let output = doran(&here, &[("DORAN_DATABASE", "postgres://u:hunter2@h/d")], &["config", "--json"]);
-    let stdout = text(&output.stdout);
+    let here = fresh_directory("json");
+    let output =
+        run_with_environment(&here, &[("DORAN_DATABASE", "postgres://u:hunter2@h/d")], &["config", "--json"]);
+    let stdout = utf8(&output.stdout);
     let json: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
     let settings = json["settings"].as_array().expect("settings");
     let database = settings.iter().find(|setting| setting["key"] == "database").expect("database");
     assert_eq!(database["value"], "postgres://u:***@h/d");
     assert_eq!(database["origin"]["from"], "DORAN_DATABASE");
-    assert!(!(stdout + &text(&output.stderr)).contains("hunter2"));
+    assert!(!(stdout + &utf8(&output.stderr)).contains("hunter2"));
 }
 
 #[test]
 fn a_mistake_in_the_file_stops_the_program_and_names_the_line() {
-    let here = fresh("mistake");
+    let here = fresh_directory("mistake");
     fs::write(here.join("doran.toml"), "log = \"info\"\nlistn = \"x\"\n").expect("write");
-    let output = doran(&here, &[], &["config"]);
-    let stderr = text(&output.stderr);
+    let output = run_with_environment(&here, &[], &["config"]);
+    let stderr = utf8(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
     assert!(stderr.contains("line 2: there is no setting `listn`; the nearest is `listen`"), "{stderr}");
@@ -65,71 +66,71 @@ fn a_mistake_in_the_file_stops_the_program_and_names_the_line() {
 
 #[test]
 fn a_server_of_tools_that_is_down_keeps_nothing_from_starting() {
-    let here = fresh("mcp-down");
+    let here = fresh_directory("mcp-down");
     let settings = "[mcp.files]\ncommand = \"/nowhere/mcp-files\"\n\
                     [tools.policies]\nfiles__write = \"deny\"\n\
                     [agents.assistant]\ntools = [\"calculator\", \"files__read\"]\n";
     fs::write(here.join("doran.toml"), settings).expect("written");
-    let answer = told(&here, &["ask", "6 * 7 계산해줘"], "");
-    let stderr = text(&answer.stderr);
-    assert!(answer.status.success() && text(&answer.stdout).contains("42"), "{stderr}");
+    let answer = run_doran(&here, &["ask", "6 * 7 계산해줘"], "");
+    let stderr = utf8(&answer.stderr);
+    assert!(answer.status.success() && utf8(&answer.stdout).contains("42"), "{stderr}");
     assert!(stderr.contains("agent `assistant`: the tool `files__read` is not there now"), "{stderr}");
     assert!(stderr.contains("`files__write`: that tool is not there now"), "{stderr}");
 }
 
 #[test]
 fn a_key_that_replicas_share_is_known_long_enough_and_never_shown() {
-    let here = fresh("shared-key");
+    let here = fresh_directory("shared-key");
     let key = "0123456789abcdef0123456789hunter2";
-    let shown = doran(&here, &[("DORAN_SHARED_KEY", key)], &["config"]);
-    let both = text(&shown.stdout) + &text(&shown.stderr);
+    let shown = run_with_environment(&here, &[("DORAN_SHARED_KEY", key)], &["config"]);
+    let both = utf8(&shown.stdout) + &utf8(&shown.stderr);
     assert!(shown.status.success() && both.contains("DORAN_SHARED_KEY"), "{both}");
     assert!(!both.contains("is no setting") && !both.contains("hunter2"), "{both}");
-    let asked = doran(&here, &[("DORAN_SHARED_KEY", key)], &["ask", "6 * 7 계산해줘"]);
-    assert!(asked.status.success(), "{}", text(&asked.stderr));
-    let short = doran(&here, &[("DORAN_SHARED_KEY", "hunter2")], &["ask", "6 * 7 계산해줘"]);
-    let stderr = text(&short.stderr);
+    let asked = run_with_environment(&here, &[("DORAN_SHARED_KEY", key)], &["ask", "6 * 7 계산해줘"]);
+    assert!(asked.status.success(), "{}", utf8(&asked.stderr));
+    let short = run_with_environment(&here, &[("DORAN_SHARED_KEY", "hunter2")], &["ask", "6 * 7 계산해줘"]);
+    let stderr = utf8(&short.stderr);
     assert_eq!(short.status.code(), Some(1));
     assert!(stderr.contains("`DORAN_SHARED_KEY` is too short") && !stderr.contains("hunter2"), "{stderr}");
 }
 
 #[test]
 fn the_log_goes_to_stderr_when_asked_for() {
-    let here = fresh("log");
-    let output = doran(&here, &[], &["config", "--log", "debug"]);
-    assert!(text(&output.stderr).contains("settings read"));
-    assert!(!text(&output.stdout).contains("settings read"));
+    let here = fresh_directory("log");
+    let output = run_with_environment(&here, &[], &["config", "--log", "debug"]);
+    assert!(utf8(&output.stderr).contains("settings read"));
+    assert!(!utf8(&output.stdout).contains("settings read"));
 }
 
 #[test]
 fn reading_the_settings_makes_nothing() {
-    let here = fresh("nothing");
-    assert!(doran(&here, &[], &["config"]).status.success());
+    let here = fresh_directory("nothing");
+    assert!(run_with_environment(&here, &[], &["config"]).status.success());
     assert_eq!(fs::read_dir(&here).expect("directory").count(), 0);
 }
 
 #[test]
 fn a_mistake_in_the_command_line_is_told_in_korean_too() {
-    let here = fresh("misread");
+    let here = fresh_directory("misread");
     let korean = [("LANG", "ko_KR.UTF-8")];
     for (args, words) in [
         (&["ask", "--agnt", "x", "hi"][..], "그런 옵션은 없습니다: `--agnt`"),
         (&["sevre"], "그런 명령은 없습니다: `sevre`"),
         (&["serve", "--port", "99999"], "맞지 않는 값입니다: `99999`"),
     ] {
-        let told = doran(&here, &korean, args);
+        let told = run_with_environment(&here, &korean, args);
         assert_eq!(told.status.code(), Some(2), "{args:?}");
-        assert!(text(&told.stderr).starts_with("오류: ") && text(&told.stderr).contains(words), "{told:?}");
-        let english = doran(&here, &[("LANG", "en_US.UTF-8")], args);
-        assert!(text(&english.stderr).starts_with("error: "), "{english:?}");
+        assert!(utf8(&told.stderr).starts_with("오류: ") && utf8(&told.stderr).contains(words), "{told:?}");
+        let english = run_with_environment(&here, &[("LANG", "en_US.UTF-8")], args);
+        assert!(utf8(&english.stderr).starts_with("error: "), "{english:?}");
     }
-    let help = doran(&here, &korean, &["--help"]);
-    assert!(help.status.success() && help.stderr.is_empty() && text(&help.stdout).contains("serve"));
+    let help = run_with_environment(&here, &korean, &["--help"]);
+    assert!(help.status.success() && help.stderr.is_empty() && utf8(&help.stdout).contains("serve"));
 }
 
 #[test]
 fn a_store_of_its_own_for_an_agent_is_refused_with_the_way_to_have_one() {
-    let here = fresh("persistence");
+    let here = fresh_directory("persistence");
     for (settings, ko, en) in [
         ("persistence_mode = \"memory\"", "`--data-dir`로 임시 디렉터리를", "of their own with `--data-dir`"),
         (
@@ -140,12 +141,12 @@ fn a_store_of_its_own_for_an_agent_is_refused_with_the_way_to_have_one() {
     ] {
         std::fs::write(here.join("doran.toml"), format!("[agents.contract]\n{settings}\n")).expect("written");
         for (language, words) in [("ko", ko), ("en", en)] {
-            let output = told(&here, &["ask", "안녕", "--lang", language], "");
+            let output = run_doran(&here, &["ask", "안녕", "--lang", language], "");
             assert!(!output.status.success());
-            assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+            assert!(utf8(&output.stderr).contains(words), "{}", utf8(&output.stderr));
         }
     }
     std::fs::write(here.join("doran.toml"), "[agents.contract]\npersistence_mode = \"store\"\n")
         .expect("written");
-    assert!(told(&here, &["ask", "안녕"], "").status.success());
+    assert!(run_doran(&here, &["ask", "안녕"], "").status.success());
 }

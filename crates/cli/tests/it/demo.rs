@@ -3,15 +3,15 @@
 use std::fs;
 use std::net::TcpListener;
 
-use crate::program::{fresh, text, told};
+use crate::program::{fresh_directory, run_doran, utf8};
 
 #[test]
 fn the_demo_reads_files_answers_cites_calculates_and_ends() {
-    let here = fresh("demo");
+    let here = fresh_directory("demo");
     // The usual port may be taken by the test itself: the demo finds another.
     let _taken = TcpListener::bind("127.0.0.1:7979");
-    let output = told(&here, &["demo", "--once", "--lang", "ko"], "");
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let output = run_doran(&here, &["demo", "--once", "--lang", "ko"], "");
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
     let data = here.join(".local/share/doran/doran.db");
     let head =
@@ -42,9 +42,9 @@ fn the_demo_reads_files_answers_cites_calculates_and_ends() {
     }
     assert!(fs::metadata(&data).is_ok_and(|file| file.len() > 0));
 
-    let listed = text(&told(&here, &["runs", "--json"], "").stdout);
+    let listed = utf8(&run_doran(&here, &["runs", "--json"], "").stdout);
     assert_eq!(listed.matches("\"status\":\"finished\"").count(), 4, "{listed}");
-    let threads = text(&told(&here, &["threads"], "").stdout);
+    let threads = utf8(&run_doran(&here, &["threads"], "").stdout);
     assert!(
         threads.lines().count() == 4 && threads.lines().all(|line| line.starts_with("demo-")),
         "{threads}"
@@ -53,31 +53,31 @@ fn the_demo_reads_files_answers_cites_calculates_and_ends() {
 
 #[test]
 fn a_copy_of_the_database_is_a_database() {
-    let here = fresh("backup");
-    assert!(told(&here, &["chat"], "내 이름은 철수야.\n").status.success());
-    let output = told(&here, &["backup", "copy.db"], "");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let again = told(&here, &["backup", "copy.db"], "");
+    let here = fresh_directory("backup");
+    assert!(run_doran(&here, &["chat"], "내 이름은 철수야.\n").status.success());
+    let output = run_doran(&here, &["backup", "copy.db"], "");
+    assert!(output.status.success(), "{}", utf8(&output.stderr));
+    let again = run_doran(&here, &["backup", "copy.db"], "");
     assert_eq!(again.status.code(), Some(1), "a backup never replaces a file");
     let args = ["chat", "--database", "sqlite:copy.db", "--data-dir", "elsewhere"];
-    let answer = told(&here, &args, "내 이름이 뭐야?\n");
-    assert!(text(&answer.stdout).contains("철수입니다"), "{}", text(&answer.stderr));
-    let swept = told(&here, &["gc", "--lang", "ko"], "");
+    let answer = run_doran(&here, &args, "내 이름이 뭐야?\n");
+    assert!(utf8(&answer.stdout).contains("철수입니다"), "{}", utf8(&answer.stderr));
+    let swept = run_doran(&here, &["gc", "--lang", "ko"], "");
     assert!(
-        swept.status.success() && text(&swept.stderr).contains("지웠습니다: 대화 0"),
+        swept.status.success() && utf8(&swept.stderr).contains("지웠습니다: 대화 0"),
         "{}",
-        text(&swept.stderr)
+        utf8(&swept.stderr)
     );
 }
 
 #[test]
 fn an_agent_is_drawn_without_making_anything() {
-    let here = fresh("graph");
-    let drawn = text(&told(&here, &["graph", "assistant"], "").stdout);
+    let here = fresh_directory("graph");
+    let drawn = utf8(&run_doran(&here, &["graph", "assistant"], "").stdout);
     assert!(drawn.starts_with("flowchart") && drawn.contains("router"), "{drawn}");
-    let svg = text(&told(&here, &["graph", "assistant", "--format", "svg"], "").stdout);
+    let svg = utf8(&run_doran(&here, &["graph", "assistant", "--format", "svg"], "").stdout);
     assert!(svg.starts_with("<svg") && svg.contains("router"), "{svg}");
-    let unknown = told(&here, &["graph", "nobody"], "");
-    assert!(text(&unknown.stderr).contains("there is no agent `nobody`; there are: assistant"));
+    let unknown = run_doran(&here, &["graph", "nobody"], "");
+    assert!(utf8(&unknown.stderr).contains("there is no agent `nobody`; there are: assistant"));
     assert_eq!((unknown.status.code(), fs::read_dir(&here).expect("here").count()), (Some(1), 0));
 }

@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::program::{fresh, text, told};
+use crate::program::{fresh_directory, run_doran, utf8};
 
-const CASES: &str = r#"
+const EVAL_CASES: &str = r#"
 documents = "samples"
 
 [[case]]
@@ -24,25 +24,25 @@ expect = { route = "tool", tools = ["calculator"], contains = ["42"] }
 
 #[test]
 fn agents_are_evaluated_and_compared_with_the_last_time() {
-    let here = fresh("eval");
-    fs::write(here.join("cases.toml"), CASES).expect("written");
-    let first = told(&here, &["eval", "agent", "cases.toml"], "");
-    let shown = text(&first.stdout);
-    assert!(first.status.success(), "{shown}{}", text(&first.stderr));
+    let here = fresh_directory("eval");
+    fs::write(here.join("cases.toml"), EVAL_CASES).expect("written");
+    let first = run_doran(&here, &["eval", "agent", "cases.toml"], "");
+    let shown = utf8(&first.stdout);
+    assert!(first.status.success(), "{shown}{}", utf8(&first.stderr));
     assert!(shown.starts_with("ok     leave  rag "), "{shown}");
     assert!(
         shown.contains("2 of 2 held · model offline-extractive-1 · 4 model calls · $0.000000"),
         "{shown}"
     );
     assert!(shown.ends_with("there is no earlier report to compare with\n"), "{shown}");
-    let again = told(&here, &["eval", "agent", "cases.toml", "--lang", "ko"], "");
-    let shown = text(&again.stdout);
+    let again = run_doran(&here, &["eval", "agent", "cases.toml", "--lang", "ko"], "");
+    let shown = utf8(&again.stdout);
     assert!(shown.ends_with("지난번(모델 offline-extractive-1)과 다른 것: 0\n"), "{shown}");
 
     // What does not hold is told with what was seen, is a change, and is an exit code.
-    fs::write(here.join("cases.toml"), CASES.replace("\"42\"", "\"43\"")).expect("written");
-    let broken = told(&here, &["eval", "agent", "cases.toml"], "");
-    let shown = text(&broken.stdout);
+    fs::write(here.join("cases.toml"), EVAL_CASES.replace("\"42\"", "\"43\"")).expect("written");
+    let broken = run_doran(&here, &["eval", "agent", "cases.toml"], "");
+    let shown = utf8(&broken.stdout);
     assert_eq!(broken.status.code(), Some(1));
     assert!(shown.contains("FAIL   sum ") && shown.contains("\n      contains: 43 ≠ "), "{shown}");
     assert!(
@@ -51,32 +51,32 @@ fn agents_are_evaluated_and_compared_with_the_last_time() {
         ),
         "{shown}"
     );
-    assert!(text(&broken.stderr).contains("1 did not hold"), "{}", text(&broken.stderr));
+    assert!(utf8(&broken.stderr).contains("1 did not hold"), "{}", utf8(&broken.stderr));
 
-    let json = told(&here, &["eval", "agent", "cases.toml", "--only", "leave", "--json"], "");
+    let json = run_doran(&here, &["eval", "agent", "cases.toml", "--only", "leave", "--json"], "");
     let lines: Vec<Value> =
-        text(&json.stdout).lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        utf8(&json.stdout).lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!((&lines[0]["id"], &lines[0]["observed"]["route"]), (&"leave".into(), &"rag".into()));
     assert_eq!((&lines[1]["passed"], &lines[1]["failed"]), (&1.into(), &0.into()));
     // What was not asked this time is not forgotten.
-    let whole = told(&here, &["eval", "agent", "cases.toml"], "");
-    assert!(text(&whole.stdout).ends_with(": 0\n"), "{}", text(&whole.stdout));
+    let whole = run_doran(&here, &["eval", "agent", "cases.toml"], "");
+    assert!(utf8(&whole.stdout).ends_with(": 0\n"), "{}", utf8(&whole.stdout));
 }
 
 #[test]
 fn what_was_taken_out_of_a_set_is_gone_once_and_two_sets_of_one_name_are_two() {
-    let here = fresh("eval-sets");
+    let here = fresh_directory("eval-sets");
     let set = |folder: &str, cases: &str| {
         fs::create_dir_all(here.join(folder)).expect("a folder");
         fs::write(here.join(folder).join("q.toml"), cases).expect("written");
-        let output = told(&here, &["eval", "agent", &format!("{folder}/q.toml")], "");
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout)
+        let output = run_doran(&here, &["eval", "agent", &format!("{folder}/q.toml")], "");
+        assert!(output.status.success(), "{}", utf8(&output.stderr));
+        utf8(&output.stdout)
     };
-    let (leave, sum) = CASES.split_once("\n[[case]]\nid = \"sum\"").expect("two cases");
+    let (leave, sum) = EVAL_CASES.split_once("\n[[case]]\nid = \"sum\"").expect("two cases");
     let sum = format!("documents = \"samples\"\n[[case]]\nid = \"sum\"{sum}");
-    set("a", CASES);
+    set("a", EVAL_CASES);
     let other = set("b", &sum);
     assert!(other.ends_with("there is no earlier report to compare with\n"), "{other}");
     let fewer = set("a", leave);
@@ -87,41 +87,41 @@ fn what_was_taken_out_of_a_set_is_gone_once_and_two_sets_of_one_name_are_two() {
 
 #[test]
 fn nothing_that_a_set_has_agents_remember_is_left() {
-    let here = fresh("eval-memory");
+    let here = fresh_directory("eval-memory");
     let case = "[[case]]\nid = \"keep\"\nagent = \"assistant\"\nask = \"나는 채식을 한다고 기억해줘\"\n\
                 expect = { tools = [\"remember\"] }\n";
     fs::write(here.join("q.toml"), case).expect("written");
-    let output = told(&here, &["eval", "agent", "q.toml"], "");
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    assert_eq!(text(&told(&here, &["memory", "list"], "").stdout), "");
+    let output = run_doran(&here, &["eval", "agent", "q.toml"], "");
+    assert!(output.status.success(), "{}{}", utf8(&output.stdout), utf8(&output.stderr));
+    assert_eq!(utf8(&run_doran(&here, &["memory", "list"], "").stdout), "");
 }
 
 #[test]
 fn questions_that_cannot_be_read_are_told_with_the_way_out() {
-    let here = fresh("eval-wrong");
+    let here = fresh_directory("eval-wrong");
     let check = |content: &str, expected: &str| {
         fs::write(here.join("cases.toml"), content).expect("written");
-        let output = told(&here, &["eval", "agent", "cases.toml"], "");
+        let output = run_doran(&here, &["eval", "agent", "cases.toml"], "");
         assert_eq!(output.status.code(), Some(1));
-        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+        assert!(utf8(&output.stderr).contains(expected), "{}", utf8(&output.stderr));
     };
     check("", "there is no `[[case]]` in it");
     check("[[case]]\nid = \"a\"\n", "case `a`: it expects nothing");
-    let nobody = CASES.replace("agent = \"react\"", "agent = \"nobody\"");
+    let nobody = EVAL_CASES.replace("agent = \"react\"", "agent = \"nobody\"");
     check(&nobody, "case `sum`: there is no agent `nobody`; there are: assistant, contract, react, docqa");
-    let missing = told(&here, &["eval", "agent", "nowhere.toml"], "");
-    assert!(text(&missing.stderr).contains("nowhere.toml"), "{}", text(&missing.stderr));
+    let missing = run_doran(&here, &["eval", "agent", "nowhere.toml"], "");
+    assert!(utf8(&missing.stderr).contains("nowhere.toml"), "{}", utf8(&missing.stderr));
 }
 
 #[test]
 fn an_agent_that_was_exported_is_the_same_under_another_name() {
-    let here = fresh("export");
+    let here = fresh_directory("export");
     let folder = here.join("data").join("agents");
     fs::create_dir_all(&folder).expect("a folder");
     let doran = |words: &[&str]| {
-        let output = told(&here, &[words, &["--data-dir", "data"]].concat(), "");
-        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
-        text(&output.stdout)
+        let output = run_doran(&here, &[words, &["--data-dir", "data"]].concat(), "");
+        assert!(output.status.success(), "{words:?}: {}", utf8(&output.stderr));
+        utf8(&output.stdout)
     };
     let questions = [
         ("assistant", "toml", "123 * 456 계산해줘"),
@@ -167,21 +167,21 @@ fn an_agent_that_was_exported_is_the_same_under_another_name() {
         again.replacen("then = \"conditional\"", "then = \"response\"", 1),
     )
     .expect("written");
-    let refused = told(&here, &["agents", "--data-dir", "data"], "");
-    assert!(text(&refused.stderr).contains("describe one of ready nodes"), "{}", text(&refused.stderr));
+    let refused = run_doran(&here, &["agents", "--data-dir", "data"], "");
+    assert!(utf8(&refused.stderr).contains("describe one of ready nodes"), "{}", utf8(&refused.stderr));
     fs::remove_file(folder.join("react-bare.toml")).expect("removed");
-    let unknown = told(&here, &["agents", "export", "nobody"], "");
-    assert!(text(&unknown.stderr).contains("there is no agent `nobody`"), "{}", text(&unknown.stderr));
+    let unknown = run_doran(&here, &["agents", "export", "nobody"], "");
+    assert!(utf8(&unknown.stderr).contains("there is no agent `nobody`"), "{}", utf8(&unknown.stderr));
 }
 
 /// The program itself is the worker: nothing else has to be installed.
 #[cfg(all(target_os = "linux", feature = "python"))]
 #[test]
 fn the_program_runs_python_and_keeps_its_variables_through_a_thread() {
-    let here = fresh("python");
+    let here = fresh_directory("python");
     let ask = |question: &str| {
-        let output = told(&here, &["ask", "--agent", "react", "--thread", "t", "--json", question], "");
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        let output = run_doran(&here, &["ask", "--agent", "react", "--thread", "t", "--json", question], "");
+        assert!(output.status.success(), "{}", utf8(&output.stderr));
         let answer: Value = serde_json::from_slice(&output.stdout).expect("an object");
         answer["response"].as_str().expect("words").to_owned()
     };
@@ -195,7 +195,7 @@ fn the_program_runs_python_and_keeps_its_variables_through_a_thread() {
     // Another process, the same thread.
     let second = ask("실행해줘\n```python\ntotal + 2\n```");
     assert!(second.contains("42"), "{second}");
-    let listed = text(&told(&here, &["agents", "--tools"], "").stdout);
+    let listed = utf8(&run_doran(&here, &["agents", "--tools"], "").stdout);
     assert!(listed.lines().any(|line| line.starts_with("python_repl") && line.contains("allow")), "{listed}");
 }
 
@@ -203,13 +203,13 @@ fn the_program_runs_python_and_keeps_its_variables_through_a_thread() {
 #[cfg(all(target_os = "linux", feature = "python"))]
 #[test]
 fn variables_of_python_move_to_a_replica_with_the_same_key() {
-    let here = fresh("python-replica");
+    let here = fresh_directory("python-replica");
     let ask = |folder: &str, key: &str, code: &str| {
         let question = format!("실행해줘\n```python\n{code}\n```");
         let words = ["ask", "--agent", "react", "--thread", "t", "--json", "--data-dir", folder, &question];
-        let output = crate::program::doran(&here, &words).env("DORAN_SHARED_KEY", key).output();
+        let output = crate::program::doran_command(&here, &words).env("DORAN_SHARED_KEY", key).output();
         let output = output.expect("the program ends");
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", utf8(&output.stderr));
         let answer: Value = serde_json::from_slice(&output.stdout).expect("an object");
         answer["response"].as_str().expect("words").to_owned()
     };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::program::{doran, fresh, text, told};
+use crate::program::{doran_command, fresh_directory, run_doran, utf8};
 
 const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agents/samples");
 
@@ -19,7 +19,7 @@ fn has_jail(stdout: &str) -> bool {
 
 #[test]
 fn files_are_taken_in_found_and_answered_from() {
-    let here = fresh("ingest");
+    let here = fresh_directory("ingest");
     let folder = here.join("규정");
     fs::create_dir_all(folder.join("안")).expect("a directory");
     fs::write(folder.join("주차.md"), "# 주차 규정\n\n방문 차량의 주차는 세 시간까지 무료이다.\n")
@@ -29,8 +29,8 @@ fn files_are_taken_in_found_and_answered_from() {
     fs::write(folder.join(".숨김.md"), "숨은 글").expect("a file");
     fs::write(folder.join("~$보고서.docx"), "\u{6}Kim").expect("a file");
 
-    let output = told(&here, &["ingest", "규정", "--json", "--lang", "ko"], "");
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let output = run_doran(&here, &["ingest", "규정", "--json", "--lang", "ko"], "");
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     if !has_jail(&stdout) {
         return;
     }
@@ -54,133 +54,135 @@ fn files_are_taken_in_found_and_answered_from() {
     assert!(stderr.contains("규정/~$보고서.docx"), "{stderr}");
     assert!(stderr.contains("본보기 문서는 더 찾지 않습니다"), "{stderr}");
 
-    let found = text(&told(&here, &["search", "방문 차량 주차"], "").stdout);
+    let found = utf8(&run_doran(&here, &["search", "방문 차량 주차"], "").stdout);
     assert!(found.starts_with("1  ") && found.contains("주차 규정"), "{found}");
     assert!(found.contains("«방문» «차량»의 «주차»는 세 시간까지 무료이다."), "{found}");
     for store in ["local", "faiss", "memory"] {
-        let same = text(&told(&here, &["search", "방문 차량 주차", "--store", store], "").stdout);
+        let same = utf8(&run_doran(&here, &["search", "방문 차량 주차", "--store", store], "").stdout);
         assert_eq!(same, found, "{store}");
     }
-    let anew = told(&here, &["reindex", "--lang", "en"], "");
-    assert!(text(&anew.stderr).contains("made anew: 2 documents"), "{}", text(&anew.stderr));
-    assert_eq!(text(&told(&here, &["search", "방문 차량 주차"], "").stdout), found, "after `reindex`");
-    let missing = told(&here, &["search", "주차", "--encoder", "nowhere", "--lang", "ko"], "");
+    let anew = run_doran(&here, &["reindex", "--lang", "en"], "");
+    assert!(utf8(&anew.stderr).contains("made anew: 2 documents"), "{}", utf8(&anew.stderr));
+    assert_eq!(utf8(&run_doran(&here, &["search", "방문 차량 주차"], "").stdout), found, "after `reindex`");
+    let missing = run_doran(&here, &["search", "주차", "--encoder", "nowhere", "--lang", "ko"], "");
     assert!(
-        text(&missing.stderr).contains("doran models install use-multilingual"),
+        utf8(&missing.stderr).contains("doran models install use-multilingual"),
         "{}",
-        text(&missing.stderr)
+        utf8(&missing.stderr)
     );
-    let nowhere = told(&here, &["search", "주차", "--store", "opensearch", "--lang", "en"], "");
-    assert!(text(&nowhere.stderr).contains("the address of OpenSearch is missing"));
-    let answer = told(&here, &["chat"], "방문 차량은 주차가 몇 시간까지 무료인가요?\n");
-    assert!(text(&answer.stdout).contains("세 시간까지 무료"), "{}", text(&answer.stdout));
+    let nowhere = run_doran(&here, &["search", "주차", "--store", "opensearch", "--lang", "en"], "");
+    assert!(utf8(&nowhere.stderr).contains("the address of OpenSearch is missing"));
+    let answer = run_doran(&here, &["chat"], "방문 차량은 주차가 몇 시간까지 무료인가요?\n");
+    assert!(utf8(&answer.stdout).contains("세 시간까지 무료"), "{}", utf8(&answer.stdout));
 
-    let nothing = told(&here, &["search", "xyzzy", "--lang", "en"], "");
-    assert!(nothing.stdout.is_empty() && text(&nothing.stderr).contains("no passage fits `xyzzy`"));
-    let missing = told(&here, &["ingest", "없는 파일", "--lang", "en"], "");
+    let nothing = run_doran(&here, &["search", "xyzzy", "--lang", "en"], "");
+    assert!(nothing.stdout.is_empty() && utf8(&nothing.stderr).contains("no passage fits `xyzzy`"));
+    let missing = run_doran(&here, &["ingest", "없는 파일", "--lang", "en"], "");
     assert_eq!(missing.status.code(), Some(1));
-    assert!(text(&missing.stderr).contains("cannot read `없는 파일`"), "{}", text(&missing.stderr));
+    assert!(utf8(&missing.stderr).contains("cannot read `없는 파일`"), "{}", utf8(&missing.stderr));
 }
 
-fn write(path: &Path, words: &str) {
+fn write_file(path: &Path, words: &str) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs::write(path, words).expect("a file");
 }
 
 /// The names of what the library holds, with the state of each.
-fn listed(here: &Path) -> Vec<String> {
-    let output = told(here, &["documents", "list", "--json"], "");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+fn list_documents(here: &Path) -> Vec<String> {
+    let output = run_doran(here, &["documents", "list", "--json"], "");
+    assert!(output.status.success(), "{}", utf8(&output.stderr));
     let line = |line: &str| {
         let about: serde_json::Value = serde_json::from_str(line).expect("JSON");
         format!("{} {}", about["name"].as_str().expect("a name"), about["state"].as_str().expect("a state"))
     };
-    let mut all: Vec<String> = text(&output.stdout).lines().map(line).collect();
+    let mut all: Vec<String> = utf8(&output.stdout).lines().map(line).collect();
     all.sort();
     all
 }
 
 #[test]
 fn two_files_of_one_name_are_two_documents_and_one_file_is_one() {
-    let here = fresh("ingest-names");
-    write(&here.join("가/규정.md"), "알파팀은 여름에 닷새를 쉰다.");
-    write(&here.join("나/규정.md"), "베타팀은 여름에 이틀을 쉰다.");
-    write(&here.join("나/깊은 곳/표.md"), "표는 여기에 있다.");
-    let output = told(&here, &["ingest", "가", "나", "--json", "--lang", "ko"], "");
-    if !has_jail(&text(&output.stdout)) {
+    let here = fresh_directory("ingest-names");
+    write_file(&here.join("가/규정.md"), "알파팀은 여름에 닷새를 쉰다.");
+    write_file(&here.join("나/규정.md"), "베타팀은 여름에 이틀을 쉰다.");
+    write_file(&here.join("나/깊은 곳/표.md"), "표는 여기에 있다.");
+    let output = run_doran(&here, &["ingest", "가", "나", "--json", "--lang", "ko"], "");
+    if !has_jail(&utf8(&output.stdout)) {
         return;
     }
-    assert!(text(&output.stderr).contains("문서 3개를 찾을 수 있습니다"), "{}", text(&output.stderr));
+    assert!(utf8(&output.stderr).contains("문서 3개를 찾을 수 있습니다"), "{}", utf8(&output.stderr));
     let all = ["가/규정.md ready", "깊은 곳/표.md ready", "나/규정.md ready"];
-    assert_eq!(listed(&here), all);
+    assert_eq!(list_documents(&here), all);
     for team in ["알파팀", "베타팀"] {
-        let found = text(&told(&here, &["search", team, "여름"], "").stdout);
+        let found = utf8(&run_doran(&here, &["search", team, "여름"], "").stdout);
         assert!(found.contains(team), "several words are one question: {found}");
     }
     // However a file is pointed at, it is the document it was.
     for paths in [["나/깊은 곳", "가/규정.md"], ["나/깊은 곳/표.md", "."], ["나", "가"]] {
-        assert!(told(&here, &[&["ingest"], &paths[..]].concat(), "").status.success());
-        assert_eq!(listed(&here), all, "{paths:?}");
+        assert!(run_doran(&here, &[&["ingest"], &paths[..]].concat(), "").status.success());
+        assert_eq!(list_documents(&here), all, "{paths:?}");
     }
     // A file by itself keeps its short name, and one that comes later leaves it alone.
-    write(&here.join("2025/표준.md"), "표준은 하나다.");
-    write(&here.join("2026/표준.md"), "표준은 둘이다.");
-    told(&here, &["ingest", "2025/표준.md"], "");
-    told(&here, &["ingest", "2026/표준.md"], "");
-    let names = listed(&here);
+    write_file(&here.join("2025/표준.md"), "표준은 하나다.");
+    write_file(&here.join("2026/표준.md"), "표준은 둘이다.");
+    run_doran(&here, &["ingest", "2025/표준.md"], "");
+    run_doran(&here, &["ingest", "2026/표준.md"], "");
+    let names = list_documents(&here);
     assert!(
         names.contains(&"표준.md ready".into()) && names.contains(&"2026/표준.md ready".into()),
         "{names:?}"
     );
     // One that was moved is the same document.
     fs::rename(here.join("2025"), here.join("보관")).expect("moved");
-    told(&here, &["ingest", "보관"], "");
-    assert_eq!(listed(&here), names);
+    run_doran(&here, &["ingest", "보관"], "");
+    assert_eq!(list_documents(&here), names);
 }
 
 #[test]
 fn what_is_gone_from_a_folder_is_told_and_can_be_deleted() {
-    let here = fresh("ingest-gone");
-    write(&here.join("규정/남음.md"), "남는 규정이다.");
-    write(&here.join("규정/폐지.md"), "폐지될 규정이다.");
-    let output = told(&here, &["ingest", "규정", "--json", "--kind", "contract"], "");
-    if !has_jail(&text(&output.stdout)) {
+    let here = fresh_directory("ingest-gone");
+    write_file(&here.join("규정/남음.md"), "남는 규정이다.");
+    write_file(&here.join("규정/폐지.md"), "폐지될 규정이다.");
+    let output = run_doran(&here, &["ingest", "규정", "--json", "--kind", "contract"], "");
+    if !has_jail(&utf8(&output.stdout)) {
         return;
     }
     fs::remove_file(here.join("규정/폐지.md")).expect("removed");
     for (language, words) in [("ko", "이제 그 폴더에 없지만"), ("en", "is not in its folder any more")]
     {
         let told =
-            text(&told(&here, &["ingest", "규정", "--kind", "contract", "--lang", language], "").stderr);
+            utf8(&run_doran(&here, &["ingest", "규정", "--kind", "contract", "--lang", language], "").stderr);
         let line = told.lines().find(|line| line.contains("폐지.md")).unwrap_or_default().to_owned();
         assert!(line.contains(words) && line.contains("doran documents delete "), "{told}");
     }
-    let search = |flags: &[&str]| text(&told(&here, &[&["search", "규정이다"], flags].concat(), "").stdout);
+    let search =
+        |flags: &[&str]| utf8(&run_doran(&here, &[&["search", "규정이다"], flags].concat(), "").stdout);
     assert!(search(&["--kind", "general"]).is_empty());
     assert!(search(&["--kind", "contract"]).contains("폐지"));
     assert!(search(&["--document", "0000"]).is_empty());
 
-    let unknown = told(&here, &["documents", "delete", "폐지.md", "없음.md", "--lang", "en"], "");
+    let unknown = run_doran(&here, &["documents", "delete", "폐지.md", "없음.md", "--lang", "en"], "");
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(text(&unknown.stderr).contains("there is no document `없음.md`"), "{}", text(&unknown.stderr));
-    assert_eq!(listed(&here).len(), 2, "nothing is done where something is unknown");
-    let deleted = told(&here, &["documents", "delete", "폐지.md", "--lang", "ko"], "");
-    assert!(text(&deleted.stderr).contains("지웠습니다: 폐지.md"), "{}", text(&deleted.stderr));
-    assert_eq!(listed(&here), ["남음.md ready"]);
+    assert!(utf8(&unknown.stderr).contains("there is no document `없음.md`"), "{}", utf8(&unknown.stderr));
+    assert_eq!(list_documents(&here).len(), 2, "nothing is done where something is unknown");
+    let deleted = run_doran(&here, &["documents", "delete", "폐지.md", "--lang", "ko"], "");
+    assert!(utf8(&deleted.stderr).contains("지웠습니다: 폐지.md"), "{}", utf8(&deleted.stderr));
+    assert_eq!(list_documents(&here), ["남음.md ready"]);
     assert!(!search(&[]).contains("폐지"));
-    let quiet = text(&told(&here, &["ingest", "규정"], "").stderr);
+    let quiet = utf8(&run_doran(&here, &["ingest", "규정"], "").stderr);
     assert!(!quiet.contains("폐지.md"), "{quiet}");
 }
 
 #[test]
 fn one_file_that_cannot_be_read_stops_nobody() {
-    let here = fresh("ingest-unreadable");
-    write(&here.join("글/하나.md"), "하나를 적는다.");
-    write(&here.join("글/빈.md"), "");
+    let here = fresh_directory("ingest-unreadable");
+    write_file(&here.join("글/하나.md"), "하나를 적는다.");
+    write_file(&here.join("글/빈.md"), "");
     let large = fs::File::create(here.join("글/큰.md")).expect("a file");
     large.set_len(8 << 30).expect("a long file that takes no room");
-    let output = told(&here, &["ingest", "글", "/proc/self/mem", "없음.md", "--json", "--lang", "en"], "");
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let output =
+        run_doran(&here, &["ingest", "글", "/proc/self/mem", "없음.md", "--json", "--lang", "en"], "");
+    let (stdout, stderr) = (utf8(&output.stdout), utf8(&output.stderr));
     if !has_jail(&stdout) {
         return;
     }
@@ -198,29 +200,32 @@ fn one_file_that_cannot_be_read_stops_nobody() {
 }
 
 /// Waits until a search finds these words, or finds them no more: a server lets the samples go beside its other work.
-fn until_found(here: &Path, words: &str, is_found: bool) {
+fn wait_until_found(here: &Path, words: &str, is_found: bool) {
     let since = std::time::Instant::now();
-    while text(&told(here, &["search", words], "").stdout).contains(words) != is_found {
+    while utf8(&run_doran(here, &["search", words], "").stdout).contains(words) != is_found {
         assert!(since.elapsed().as_secs() < 60, "the samples did not follow");
     }
 }
 
 #[test]
 fn documents_are_taken_in_listed_and_found_through_a_running_server() {
-    let here = fresh("ingest-served");
-    write(&here.join("가/규정.md"), "# 주차 규정\n\n제1조(요금) 방문 차량의 주차는 세 시간까지 무료이다.\n");
-    write(&here.join("나/규정.md"), "# 식당 규정\n\n점심은 열두 시에 먹는다.\n");
-    write(&here.join("나/빈.md"), "");
-    let server = crate::program::Server::start(&here, None);
-    let first = told(&here, &["ingest", "가/규정.md", "--kind", "contract", "--json"], "");
-    let stdout = text(&first.stdout);
+    let here = fresh_directory("ingest-served");
+    write_file(
+        &here.join("가/규정.md"),
+        "# 주차 규정\n\n제1조(요금) 방문 차량의 주차는 세 시간까지 무료이다.\n",
+    );
+    write_file(&here.join("나/규정.md"), "# 식당 규정\n\n점심은 열두 시에 먹는다.\n");
+    write_file(&here.join("나/빈.md"), "");
+    let server = crate::program::ServerProcess::start(&here, None);
+    let first = run_doran(&here, &["ingest", "가/규정.md", "--kind", "contract", "--json"], "");
+    let stdout = utf8(&first.stdout);
     if !has_jail(&stdout) {
         return;
     }
-    assert!(first.status.success(), "{stdout}{}", text(&first.stderr));
+    assert!(first.status.success(), "{stdout}{}", utf8(&first.stderr));
     assert!(stdout.contains("\"state\":\"ready\"") && stdout.lines().count() == 1, "{stdout}");
-    let second = told(&here, &["ingest", "나", "--lang", "en"], "");
-    let stderr = text(&second.stderr);
+    let second = run_doran(&here, &["ingest", "나", "--lang", "en"], "");
+    let stderr = utf8(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{stderr}");
     assert!(
         stderr.contains("빈.md` was not taken") && stderr.contains("1 document can be found"),
@@ -228,18 +233,19 @@ fn documents_are_taken_in_listed_and_found_through_a_running_server() {
     );
     // Another file of the name does not take the place of the first; the same file keeps the name it has.
     for paths in [&["나/규정.md"][..], &["가", "--kind", "contract"]] {
-        let again = told(&here, &[&["ingest"], paths].concat(), "");
-        assert!(again.status.success(), "{}", text(&again.stderr));
+        let again = run_doran(&here, &[&["ingest"], paths].concat(), "");
+        assert!(again.status.success(), "{}", utf8(&again.stderr));
     }
-    until_found(&here, "육아휴직", false);
-    let mut listed = listed(&here);
+    wait_until_found(&here, "육아휴직", false);
+    let mut listed = list_documents(&here);
     listed.sort();
     assert_eq!(listed, ["규정.md ready", "나/규정.md ready"]);
 
     let flags: [&[&str]; 5] =
         [&[], &["--json"], &["--kind", "contract"], &["--kind", "general"], &["--document", "0000"]];
-    let search =
-        |words: &str| flags.map(|flags| text(&told(&here, &[&["search", words], flags].concat(), "").stdout));
+    let search = |words: &str| {
+        flags.map(|flags| utf8(&run_doran(&here, &[&["search", words], flags].concat(), "").stdout))
+    };
     let by_server = search("제1조 방문 차량 점심");
     assert!(by_server[0].contains("주차 규정") && by_server[0].contains("식당 규정"), "{by_server:?}");
     assert!(by_server[2].contains("주차") && !by_server[2].contains("식당"), "{by_server:?}");
@@ -250,91 +256,91 @@ fn documents_are_taken_in_listed_and_found_through_a_running_server() {
 
 #[test]
 fn samples_go_when_the_first_document_is_there_and_a_restart_changes_nothing() {
-    let here = fresh("ingest-samples");
-    write(&here.join("점심.md"), "# 점심 규정\n\n점심시간은 열두 시부터이다.\n");
-    let server = crate::program::Server::start(&here, None);
-    let found = || text(&told(&here, &["search", "육아휴직", "--lang", "en"], "").stdout);
+    let here = fresh_directory("ingest-samples");
+    write_file(&here.join("점심.md"), "# 점심 규정\n\n점심시간은 열두 시부터이다.\n");
+    let server = crate::program::ServerProcess::start(&here, None);
+    let found = || utf8(&run_doran(&here, &["search", "육아휴직", "--lang", "en"], "").stdout);
     assert!(found().contains("육아휴직"));
-    let taken = told(&here, &["ingest", "점심.md", "--json"], "");
-    if !has_jail(&text(&taken.stdout)) {
+    let taken = run_doran(&here, &["ingest", "점심.md", "--json"], "");
+    if !has_jail(&utf8(&taken.stdout)) {
         return;
     }
-    until_found(&here, "육아휴직", false);
+    wait_until_found(&here, "육아휴직", false);
     drop(server);
     assert!(!found().contains("육아휴직"), "without the server it is the same");
-    let server = crate::program::Server::start(&here, None);
+    let server = crate::program::ServerProcess::start(&here, None);
     assert!(!found().contains("육아휴직"), "after a restart it is the same");
-    told(&here, &["documents", "delete", "점심.md"], "");
-    until_found(&here, "육아휴직", true);
+    run_doran(&here, &["documents", "delete", "점심.md"], "");
+    wait_until_found(&here, "육아휴직", true);
     drop(server);
-    let alone = told(&here, &["ingest", "점심.md", "--lang", "en"], "");
+    let alone = run_doran(&here, &["ingest", "점심.md", "--lang", "en"], "");
     assert!(
-        text(&alone.stderr).contains("the sample documents are not searched any more"),
+        utf8(&alone.stderr).contains("the sample documents are not searched any more"),
         "{}",
-        text(&alone.stderr)
+        utf8(&alone.stderr)
     );
-    let deleted = told(&here, &["documents", "delete", "점심.md", "--lang", "en"], "");
-    assert!(text(&deleted.stderr).contains("from the sample documents again"), "{}", text(&deleted.stderr));
+    let deleted = run_doran(&here, &["documents", "delete", "점심.md", "--lang", "en"], "");
+    assert!(utf8(&deleted.stderr).contains("from the sample documents again"), "{}", utf8(&deleted.stderr));
 }
 
 #[test]
 #[cfg(unix)]
 fn links_in_a_folder_are_left_out_and_named() {
-    let here = fresh("ingest-links");
-    write(&here.join("글/하나.md"), "하나를 적는다.");
-    write(&here.join("밖.md"), "밖에 있다.");
+    let here = fresh_directory("ingest-links");
+    write_file(&here.join("글/하나.md"), "하나를 적는다.");
+    write_file(&here.join("밖.md"), "밖에 있다.");
     std::os::unix::fs::symlink(here.join("밖.md"), here.join("글/링크.md")).expect("a link");
-    let output = told(&here, &["ingest", "글", "--json", "--lang", "en"], "");
-    if !has_jail(&text(&output.stdout)) {
+    let output = run_doran(&here, &["ingest", "글", "--json", "--lang", "en"], "");
+    if !has_jail(&utf8(&output.stdout)) {
         return;
     }
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", utf8(&output.stderr));
     assert!(
-        text(&output.stderr).contains("left out, because links; name one itself to take it in: `글/링크.md`")
+        utf8(&output.stderr).contains("left out, because links; name one itself to take it in: `글/링크.md`")
     );
-    assert_eq!(text(&output.stdout).lines().count(), 1);
+    assert_eq!(utf8(&output.stdout).lines().count(), 1);
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn the_name_of_a_file_commands_no_terminal() {
-    let here = fresh("ingest-escapes");
-    write(&here.join("글/a\u{1b}]0;제목\u{7}\u{1b}[2Jb.md"), "하나를 적는다.");
-    let output = told(&here, &["ingest", "글", "--json"], "");
-    if !has_jail(&text(&output.stdout)) {
+    let here = fresh_directory("ingest-escapes");
+    write_file(&here.join("글/a\u{1b}]0;제목\u{7}\u{1b}[2Jb.md"), "하나를 적는다.");
+    let output = run_doran(&here, &["ingest", "글", "--json"], "");
+    if !has_jail(&utf8(&output.stdout)) {
         return;
     }
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let Some(child) = crate::program::in_terminal(&here, "documents list") else { return };
+    assert!(output.status.success(), "{}", utf8(&output.stderr));
+    let Some(child) = crate::program::spawn_in_terminal(&here, "documents list") else { return };
     let shown = child.wait_with_output().expect("it ends");
     let screen = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(screen.contains("a]0;제목[2Jb.md"), "{screen:?}");
     assert!(!screen.contains('\u{1b}') && !screen.contains('\u{7}'), "{screen:?}");
-    let piped = text(&told(&here, &["documents", "list"], "").stdout);
+    let piped = utf8(&run_doran(&here, &["documents", "list"], "").stdout);
     assert!(piped.contains("\u{1b}[2J"), "a program gets the name as it is: {piped:?}");
 }
 
 /// The record of the only document.
-fn record(folder: &Path) -> Option<PathBuf> {
+fn find_record_file(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     entries.into_iter().find_map(|path| match path.is_dir() {
-        true => record(&path),
+        true => find_record_file(&path),
         false => path.file_name().is_some_and(|name| name == "record.json").then_some(path),
     })
 }
 
 #[test]
 fn short_commands_leave_what_waits_as_it_is_and_say_so() {
-    let here = fresh("ingest-waits");
-    write(&here.join("글.md"), "펭귄은 남쪽에 산다.");
+    let here = fresh_directory("ingest-waits");
+    write_file(&here.join("글.md"), "펭귄은 남쪽에 산다.");
     let data = here.join("data");
     let at = ["--data-dir", data.to_str().expect("a path")];
-    let first = told(&here, &[&["ingest", "글.md", "--json"], &at[..]].concat(), "");
-    if !has_jail(&text(&first.stdout)) {
+    let first = run_doran(&here, &[&["ingest", "글.md", "--json"], &at[..]].concat(), "");
+    if !has_jail(&utf8(&first.stdout)) {
         return;
     }
     // As a kill in mid reading leaves it.
-    let path = record(&data).expect("a record");
+    let path = find_record_file(&data).expect("a record");
     let mut kept: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("read")).expect("JSON");
     kept["incoming"] = serde_json::json!({ "hash": kept["ready"]["hash"], "bytes": kept["ready"]["bytes"] });
     kept["state"] = "reading".into();
@@ -345,25 +351,26 @@ fn short_commands_leave_what_waits_as_it_is_and_say_so() {
     for round in 0..6 {
         let command: &[&str] =
             if round % 2 == 0 { &["search", "펭귄"] } else { &["ask", "펭귄은 어디에 사나요?"] };
-        let output = told(&here, &[command, &at[..], &["--lang", "ko"]].concat(), "");
-        assert!(text(&output.stderr).contains("문서 1개를 아직 읽지 않아"), "{}", text(&output.stderr));
+        let output = run_doran(&here, &[command, &at[..], &["--lang", "ko"]].concat(), "");
+        assert!(utf8(&output.stderr).contains("문서 1개를 아직 읽지 않아"), "{}", utf8(&output.stderr));
         assert_eq!(fs::read(&path).expect("read"), left, "{command:?} changed what is kept of it");
     }
-    let read = told(&here, &[&["documents", "read", "--lang", "en"], &at[..]].concat(), "");
-    assert!(text(&read.stderr).contains("1 document can be found"), "{}", text(&read.stderr));
-    let found =
-        doran(&here, &[&["search", "펭귄", "--lang", "en"], &at[..]].concat()).output().expect("it ends");
-    assert!(text(&found.stdout).contains("남쪽") && !text(&found.stderr).contains("not read yet"));
+    let read = run_doran(&here, &[&["documents", "read", "--lang", "en"], &at[..]].concat(), "");
+    assert!(utf8(&read.stderr).contains("1 document can be found"), "{}", utf8(&read.stderr));
+    let found = doran_command(&here, &[&["search", "펭귄", "--lang", "en"], &at[..]].concat())
+        .output()
+        .expect("it ends");
+    assert!(utf8(&found.stdout).contains("남쪽") && !utf8(&found.stderr).contains("not read yet"));
 }
 
 #[test]
 fn a_missing_file_of_the_index_heals_by_itself() {
-    let here = fresh("ingest-part");
-    write(&here.join("글.md"), "펭귄은 남쪽에 산다.");
+    let here = fresh_directory("ingest-part");
+    write_file(&here.join("글.md"), "펭귄은 남쪽에 산다.");
     let data = here.join("data");
     let at = ["--data-dir", data.to_str().expect("a path")];
-    let first = told(&here, &[&["ingest", "글.md", "--json"], &at[..]].concat(), "");
-    if !has_jail(&text(&first.stdout)) {
+    let first = run_doran(&here, &[&["ingest", "글.md", "--json"], &at[..]].concat(), "");
+    if !has_jail(&utf8(&first.stdout)) {
         return;
     }
     let parts = |entry: std::io::Result<fs::DirEntry>| {
@@ -378,6 +385,6 @@ fn a_missing_file_of_the_index_heals_by_itself() {
         .collect();
     assert!(!all.is_empty());
     all.iter().for_each(|path| fs::remove_file(path).expect("removed"));
-    let found = told(&here, &[&["search", "펭귄"], &at[..]].concat(), "");
-    assert!(text(&found.stdout).contains("남쪽"), "{}", text(&found.stderr));
+    let found = run_doran(&here, &[&["search", "펭귄"], &at[..]].concat(), "");
+    assert!(utf8(&found.stdout).contains("남쪽"), "{}", utf8(&found.stderr));
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::program::{Server, fresh, text, told};
+use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
 
 /// The first line of the answer to a list of agents.
-fn asked(server: &Server, key: Option<&str>) -> String {
+fn status_line(server: &ServerProcess, key: Option<&str>) -> String {
     use std::io::{Read, Write};
     let mut socket = std::net::TcpStream::connect(&server.address).expect("connected");
     let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
@@ -13,50 +13,50 @@ fn asked(server: &Server, key: Option<&str>) -> String {
     socket.write_all(request.as_bytes()).expect("sent");
     let mut answer = Vec::new();
     socket.read_to_end(&mut answer).ok();
-    text(&answer).lines().next().unwrap_or_default().to_owned()
+    utf8(&answer).lines().next().unwrap_or_default().to_owned()
 }
 
-fn becomes(server: &Server, key: Option<&str>, expected: &str) {
+fn wait_for_status(server: &ServerProcess, key: Option<&str>, expected: &str) {
     let begun = Instant::now();
-    while !asked(server, key).contains(expected) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} is not {expected}", asked(server, key));
+    while !status_line(server, key).contains(expected) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{} is not {expected}", status_line(server, key));
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
 #[test]
 fn a_server_follows_the_keys_and_never_opens_again() {
-    let here = fresh("keys");
-    let server = Server::start(&here, None);
-    assert!(asked(&server, None).contains(" 200 "));
-    let made = told(&here, &["keys", "new", "laptop"], "");
-    let key = text(&made.stdout).trim().to_owned();
+    let here = fresh_directory("keys");
+    let server = ServerProcess::start(&here, None);
+    assert!(status_line(&server, None).contains(" 200 "));
+    let made = run_doran(&here, &["keys", "new", "laptop"], "");
+    let key = utf8(&made.stdout).trim().to_owned();
     assert!(key.starts_with("doran_") && key.len() > 60, "{key}");
     let file = std::fs::read_to_string(here.join(".local/share/doran/keys.toml")).expect("the file");
     assert!(!file.contains(&key) && file.contains("laptop"), "{file}");
-    becomes(&server, None, " 401 ");
-    becomes(&server, Some(&key), " 200 ");
-    let twice = told(&here, &["keys", "new", "laptop"], "");
-    assert!(text(&twice.stderr).contains("there is a key `laptop` already"));
-    assert_eq!(text(&told(&here, &["keys", "list"], "").stdout), "laptop  local\n");
+    wait_for_status(&server, None, " 401 ");
+    wait_for_status(&server, Some(&key), " 200 ");
+    let twice = run_doran(&here, &["keys", "new", "laptop"], "");
+    assert!(utf8(&twice.stderr).contains("there is a key `laptop` already"));
+    assert_eq!(utf8(&run_doran(&here, &["keys", "list"], "").stdout), "laptop  local\n");
     // The program itself still gets in.
-    assert!(told(&here, &["threads"], "").status.success());
+    assert!(run_doran(&here, &["threads"], "").status.success());
 
-    assert!(told(&here, &["keys", "revoke", "laptop"], "").status.success());
-    becomes(&server, Some(&key), " 401 ");
-    assert!(asked(&server, None).contains(" 401 "), "without keys it does not open again");
-    assert!(told(&here, &["threads"], "").status.success());
+    assert!(run_doran(&here, &["keys", "revoke", "laptop"], "").status.success());
+    wait_for_status(&server, Some(&key), " 401 ");
+    assert!(status_line(&server, None).contains(" 401 "), "without keys it does not open again");
+    assert!(run_doran(&here, &["threads"], "").status.success());
 }
 
 #[test]
 fn with_a_key_other_machines_may_be_served() {
-    let here = fresh("outward");
-    assert!(told(&here, &["keys", "new", "a", "--tenant", "sales"], "").status.success());
-    let server = Server::start_with(&here, &["--listen", "0.0.0.0:0"]);
-    assert!(asked(&server, None).contains(" 401 "));
+    let here = fresh_directory("outward");
+    assert!(run_doran(&here, &["keys", "new", "a", "--tenant", "sales"], "").status.success());
+    let server = ServerProcess::start_with(&here, &["--listen", "0.0.0.0:0"]);
+    assert!(status_line(&server, None).contains(" 401 "));
     let (_, stderr) = server.stop();
     assert!(stderr.contains("DORAN_ALLOWED_HOSTS") && stderr.contains("only this machine"), "{stderr}");
-    let server = Server::by_shell(
+    let server = ServerProcess::start_by_shell(
         &here,
         &format!(
             "DORAN_ALLOWED_HOSTS=doran.lan exec {} serve --listen 0.0.0.0:0",
@@ -71,24 +71,25 @@ fn with_a_key_other_machines_may_be_served() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_answers_the_program_on_any_address_of_this_machine() {
-    let here = fresh("addresses");
-    let server = Server::start_with(&here, &["--listen", "127.0.0.2:0"]);
-    let asked = told(&here, &["ask", "연차휴가는 며칠인가요?"], "");
-    assert!(text(&asked.stdout).contains("15일"), "{}", text(&asked.stderr));
+    let here = fresh_directory("addresses");
+    let server = ServerProcess::start_with(&here, &["--listen", "127.0.0.2:0"]);
+    let asked = run_doran(&here, &["ask", "연차휴가는 며칠인가요?"], "");
+    assert!(utf8(&asked.stdout).contains("15일"), "{}", utf8(&asked.stderr));
     drop(server);
 }
 
 #[test]
 fn a_key_in_an_address_opens_nothing_and_stands_in_no_log() {
-    let here = fresh("address-key");
-    let made = told(&here, &["keys", "new", "laptop"], "");
-    let key = text(&made.stdout).trim().to_owned();
-    let server = Server::start_with(&here, &["--port", "0", "--log", "warn,doran_server=trace,hyper=trace"]);
+    let here = fresh_directory("address-key");
+    let made = run_doran(&here, &["keys", "new", "laptop"], "");
+    let key = utf8(&made.stdout).trim().to_owned();
+    let server =
+        ServerProcess::start_with(&here, &["--port", "0", "--log", "warn,doran_server=trace,hyper=trace"]);
     for name in ["key", "api_key", "access_token"] {
         let answer = server.request(&format!("GET /api/agents?{name}={key}"), "");
         assert!(answer.starts_with("HTTP/1.1 401 ") && !answer.contains(&key), "{answer}");
     }
-    becomes(&server, Some(&key), " 200 ");
+    wait_for_status(&server, Some(&key), " 200 ");
     let (_, log) = server.stop();
     assert!(log.contains("/api/agents"), "the log tells of requests: {log}");
     assert!(!log.contains(&key), "{log}");

@@ -5,61 +5,64 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
-use crate::program::{doran, fresh, text, told};
+use crate::program::{doran_command, fresh_directory, run_doran, utf8};
 
 #[test]
 fn a_key_in_the_environment_is_offered_and_not_used() {
-    let here = fresh("models");
-    let run = |args: &[&str]| doran(&here, args).env("OPENAI_API_KEY", "hunter2").output().expect("it runs");
+    let here = fresh_directory("models");
+    let run = |args: &[&str]| {
+        doran_command(&here, args).env("OPENAI_API_KEY", "hunter2").output().expect("it runs")
+    };
     let listed = run(&["models"]);
-    let stdout = text(&listed.stdout);
+    let stdout = utf8(&listed.stdout);
     assert!(stdout.contains("answering now: offline-extractive-1 (default)"), "{stdout}");
     assert!(stdout.contains("OPENAI_API_KEY  OpenAI   to use it: doran models use openai:MODEL"), "{stdout}");
     let shown = run(&["config"]);
     let all = [listed.stdout, listed.stderr, shown.stdout.clone(), shown.stderr].concat();
-    assert!(!text(&all).contains("hunter2"));
-    assert!(text(&shown.stdout).contains("OPENAI_API_KEY  ***  env OPENAI_API_KEY"));
+    assert!(!utf8(&all).contains("hunter2"));
+    assert!(utf8(&shown.stdout).contains("OPENAI_API_KEY  ***  env OPENAI_API_KEY"));
 }
 
 #[test]
 fn a_choice_is_written_where_it_is_read_again() {
-    let here = fresh("choice");
-    let refused = told(&here, &["models", "use", "openai:gpt-4.1-mini", "--lang", "ko"], "");
+    let here = fresh_directory("choice");
+    let refused = run_doran(&here, &["models", "use", "openai:gpt-4.1-mini", "--lang", "ko"], "");
     assert!(
-        text(&refused.stderr).contains("환경 변수 `OPENAI_API_KEY`에 키를 넣으세요"),
+        utf8(&refused.stderr).contains("환경 변수 `OPENAI_API_KEY`에 키를 넣으세요"),
         "{}",
-        text(&refused.stderr)
+        utf8(&refused.stderr)
     );
     let file = here.join(".local/share/doran/doran.toml");
     assert!(!file.exists());
-    let chosen = told(&here, &["models", "use", "ollama:qwen3:8b"], "");
-    assert!(chosen.status.success(), "{}", text(&chosen.stderr));
-    assert!(text(&chosen.stderr).contains(&format!("written to `{}`", file.display())));
+    let chosen = run_doran(&here, &["models", "use", "ollama:qwen3:8b"], "");
+    assert!(chosen.status.success(), "{}", utf8(&chosen.stderr));
+    assert!(utf8(&chosen.stderr).contains(&format!("written to `{}`", file.display())));
     assert_eq!(fs::read_to_string(&file).expect("the file"), "model = \"ollama:qwen3:8b\"\n");
-    let listed = text(&told(&here, &["models", "--json"], "").stdout);
+    let listed = utf8(&run_doran(&here, &["models", "--json"], "").stdout);
     assert!(listed.contains("\"model\": \"ollama:qwen3:8b\""), "{listed}");
 
     fs::write(here.join("doran.toml"), "# mine\nlog = \"info\"\n").expect("written");
-    told(&here, &["models", "use", "offline-extractive-1"], "");
+    run_doran(&here, &["models", "use", "offline-extractive-1"], "");
     let text_now = fs::read_to_string(here.join("doran.toml")).expect("the file");
     assert_eq!(text_now, "model = \"offline-extractive-1\"\n# mine\nlog = \"info\"\n");
-    let unknown = text(&told(&here, &["models", "use", "gpt"], "").stderr);
+    let unknown = utf8(&run_doran(&here, &["models", "use", "gpt"], "").stderr);
     assert!(unknown.contains("there is no model `gpt`; `doran models` lists what can be used"), "{unknown}");
 }
 
 #[test]
 fn the_doctor_says_what_is_wrong_and_ends_accordingly() {
-    let here = fresh("doctor");
-    let well = told(&here, &["doctor", "--json"], "");
-    let stdout = text(&well.stdout);
+    let here = fresh_directory("doctor");
+    let well = run_doran(&here, &["doctor", "--json"], "");
+    let stdout = utf8(&well.stdout);
     for check in
         ["settings", "data", "disk", "database", "jail", "model", "servers", "encoder", "keys", "port"]
     {
         assert!(stdout.contains(&format!("\"check\":\"{check}\"")), "{stdout}");
     }
     assert_eq!(well.status.success(), !stdout.contains("\"health\":\"fail\""), "{stdout}");
-    let ill = told(&here, &["doctor", "--model", "openai:x", "--listen", "0.0.0.0:1", "--lang", "ko"], "");
-    let stdout = text(&ill.stdout);
+    let ill =
+        run_doran(&here, &["doctor", "--model", "openai:x", "--listen", "0.0.0.0:1", "--lang", "ko"], "");
+    let stdout = utf8(&ill.stdout);
     assert_eq!(ill.status.code(), Some(1), "{stdout}");
     assert!(
         stdout.lines().any(|line| line.starts_with("fail  model") && line.contains("OPENAI_API_KEY")),
@@ -72,7 +75,7 @@ fn the_doctor_says_what_is_wrong_and_ends_accordingly() {
 }
 
 /// A llama.cpp server with a small model; `None`: skipped, in words.
-fn llama() -> Option<(Child, String)> {
+fn start_llama_server() -> Option<(Child, String)> {
     let Some(python) = env::var_os("DORAN_TEST_LLAMA_PYTHON") else {
         let required = env::var("DORAN_REQUIRE_PARTS").as_deref() == Ok("1");
         assert!(!required, "a llama.cpp server is required (DORAN_REQUIRE_PARTS=1); run `./x test`");
@@ -91,25 +94,25 @@ fn llama() -> Option<(Child, String)> {
 
 #[test]
 fn a_llama_server_is_listed_chosen_and_explained() {
-    let Some((mut child, address)) = llama() else { return };
-    let here = fresh("llama");
-    let listed = text(&told(&here, &["models", "--at", &address], "").stdout);
+    let Some((mut child, address)) = start_llama_server() else { return };
+    let here = fresh_directory("llama");
+    let listed = utf8(&run_doran(&here, &["models", "--at", &address], "").stdout);
     let id = format!("llamacpp:{address}/v1#smollm2-135m");
     assert!(listed.contains(&format!("{id}   to use it: doran models use {id}")), "{listed}");
-    let chosen = told(&here, &["models", "use", &id], "");
-    assert!(chosen.status.success(), "{}", text(&chosen.stderr));
+    let chosen = run_doran(&here, &["models", "use", &id], "");
+    assert!(chosen.status.success(), "{}", utf8(&chosen.stderr));
     assert!(
-        text(&chosen.stderr).contains("questions and passages do not leave it"),
+        utf8(&chosen.stderr).contains("questions and passages do not leave it"),
         "{}",
-        text(&chosen.stderr)
+        utf8(&chosen.stderr)
     );
-    let doctor = text(&told(&here, &["doctor"], "").stdout);
+    let doctor = utf8(&run_doran(&here, &["doctor"], "").stdout);
     assert!(doctor.contains(&format!("ok    model      {id}: reached")), "{doctor}");
     child.kill().expect("killed");
     child.wait().expect("gone");
-    let doctor = text(&told(&here, &["doctor", "--lang", "ko"], "").stdout);
+    let doctor = utf8(&run_doran(&here, &["doctor", "--lang", "ko"], "").stdout);
     let line = doctor.lines().find(|line| line.starts_with("fail  model")).expect("it fails");
     assert!(line.contains("닿지 않음") && line.contains("서버가 켜져 있는지"), "{line}");
-    let gone = told(&here, &["models", "--at", &address], "");
-    assert!(text(&gone.stderr).contains("no model server was found"), "{}", text(&gone.stderr));
+    let gone = run_doran(&here, &["models", "--at", &address], "");
+    assert!(utf8(&gone.stderr).contains("no model server was found"), "{}", utf8(&gone.stderr));
 }

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// An empty directory for one test.
-pub fn fresh(name: &str) -> PathBuf {
+pub fn fresh_directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     fs::remove_dir_all(&path).ok();
     fs::create_dir_all(&path).expect("a directory");
     path.canonicalize().expect("a path")
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub fn utf8(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 /// The program in an empty environment, its home and working directory here.
-pub fn doran(here: &Path, args: &[&str]) -> Command {
+pub fn doran_command(here: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_doran"));
     command.env_clear().env("HOME", here).current_dir(here).args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -27,8 +27,8 @@ pub fn doran(here: &Path, args: &[&str]) -> Command {
 }
 
 /// Runs it to its end with these lines as standard input.
-pub fn told(here: &Path, args: &[&str], input: &str) -> Output {
-    let mut child = doran(here, args).spawn().expect("the program starts");
+pub fn run_doran(here: &Path, args: &[&str], input: &str) -> Output {
+    let mut child = doran_command(here, args).spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     // A program that ends early does not read: its output says why.
     stdin.write_all(input.as_bytes()).ok();
@@ -38,7 +38,7 @@ pub fn told(here: &Path, args: &[&str], input: &str) -> Output {
 
 /// The program in a terminal, which the program `script` plays. `None`, said loudly, where there is none.
 #[cfg(target_os = "linux")]
-pub fn in_terminal(here: &Path, args: &str) -> Option<Child> {
+pub fn spawn_in_terminal(here: &Path, args: &str) -> Option<Child> {
     // `exec`, and one shell everywhere: a shell that stays answers Ctrl-C itself and ends with 130.
     let spawned = Command::new("script")
         .args(["-qec", &format!("exec {} {args}", env!("CARGO_BIN_EXE_doran")), "/dev/null"])
@@ -57,36 +57,36 @@ pub fn in_terminal(here: &Path, args: &str) -> Option<Child> {
 }
 
 /// A server at work. Dropped, it is killed.
-pub struct Server {
+pub struct ServerProcess {
     pub child: Child,
     pub address: String,
     stderr: BufReader<std::process::ChildStderr>,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts `doran serve` on a port of its own and waits until it listens.
     pub fn start(here: &Path, failpoint: Option<&str>) -> Self {
-        let mut command = doran(here, &["serve", "--port", "0"]);
+        let mut command = doran_command(here, &["serve", "--port", "0"]);
         if let Some(failpoint) = failpoint {
             command.env("DORAN_FAILPOINT", failpoint);
         }
-        Self::of(command)
+        Self::spawn(command)
     }
 
     /// Starts `doran serve` with these flags.
     pub fn start_with(here: &Path, flags: &[&str]) -> Self {
-        Self::of(doran(here, &[&["serve"], flags].concat()))
+        Self::spawn(doran_command(here, &[&["serve"], flags].concat()))
     }
 
     /// Starts it by a line of the shell, which has to become the program.
-    pub fn by_shell(here: &Path, line: &str) -> Self {
+    pub fn start_by_shell(here: &Path, line: &str) -> Self {
         let mut command = Command::new("sh");
         command.env_clear().env("HOME", here).current_dir(here).args(["-c", line]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self::of(command)
+        Self::spawn(command)
     }
 
-    fn of(mut command: Command) -> Self {
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the program starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut line = String::new();
@@ -107,7 +107,7 @@ impl Server {
         socket.write_all(request.as_bytes()).expect("sent");
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).ok();
-        text(&answer)
+        utf8(&answer)
     }
 
     /// Asks it to stop, and waits.
@@ -121,7 +121,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();

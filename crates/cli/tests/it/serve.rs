@@ -1,26 +1,26 @@
 //! `doran serve`: killed in the middle, asked to stop, refused an address.
 
-use crate::program::{Server, fresh, text, told};
+use crate::program::{ServerProcess, fresh_directory, run_doran, utf8};
 
-const ASK: &str = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+const QUESTION_BODY: &str = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
 
 /// The path of the events that an answer names.
-fn place(answer: &str) -> String {
+fn events_path(answer: &str) -> String {
     let line = answer.lines().find_map(|line| line.strip_prefix("location: "));
     line.unwrap_or_else(|| panic!("no place in {answer}")).to_owned()
 }
 
 #[test]
 fn a_run_that_was_killed_is_finished_by_the_next_start() {
-    let here = fresh("killed");
+    let here = fresh_directory("killed");
     // The process ends, without a word, when the second node is about to start: the first one is on disk.
-    let mut server = Server::start(&here, Some("node.before_start:2"));
-    let answer = server.request("POST /api/threads/t/runs", ASK);
+    let mut server = ServerProcess::start(&here, Some("node.before_start:2"));
+    let answer = server.request("POST /api/threads/t/runs", QUESTION_BODY);
     assert!(!server.child.wait().expect("it died").success());
     assert!(!answer.contains("event: finished"), "{answer}");
 
     // It may have died before the answer was on its way, so the run is looked up.
-    let server = Server::start(&here, None);
+    let server = ServerProcess::start(&here, None);
     let runs = server.request("GET /api/threads/t/runs", "");
     let id = runs.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next());
     let id = id.unwrap_or_else(|| panic!("no run in {runs}"));
@@ -34,22 +34,22 @@ fn a_run_that_was_killed_is_finished_by_the_next_start() {
 
 #[test]
 fn a_server_that_is_asked_to_stop_ends_well_and_remembers() {
-    let here = fresh("stop");
-    let server = Server::start(&here, None);
-    let answer = server.request("POST /api/threads/t/runs", ASK);
+    let here = fresh_directory("stop");
+    let server = ServerProcess::start(&here, None);
+    let answer = server.request("POST /api/threads/t/runs", QUESTION_BODY);
     assert!(answer.contains("event: finished"), "{answer}");
     let (status, stderr) = server.stop();
     assert!(status.success(), "{stderr}");
-    let server = Server::start(&here, None);
-    let events = server.request(&format!("GET {}", place(&answer)), "");
+    let server = ServerProcess::start(&here, None);
+    let events = server.request(&format!("GET {}", events_path(&answer)), "");
     assert!(events.contains("id: 6\nevent: finished"), "{events}");
 }
 
 /// People copy it before they read on.
 #[test]
 fn the_first_call_of_the_readmes_is_answered_from_documents() {
-    let here = fresh("readme");
-    let server = Server::start(&here, None);
+    let here = fresh_directory("readme");
+    let server = ServerProcess::start(&here, None);
     for (name, words) in [("README.md", "seven days"), ("README.ko.md", "15일")] {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
         let readme = std::fs::read_to_string(path).expect("read");
@@ -62,8 +62,8 @@ fn the_first_call_of_the_readmes_is_answered_from_documents() {
 
 #[test]
 fn every_question_that_an_agent_proposes_is_answered() {
-    let here = fresh("starters");
-    let server = Server::start(&here, None);
+    let here = fresh_directory("starters");
+    let server = ServerProcess::start(&here, None);
     let body = |answer: &str| -> serde_json::Value {
         let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
@@ -87,17 +87,17 @@ fn every_question_that_an_agent_proposes_is_answered() {
 }
 
 /// The questions that the page proposes only while the samples are searched.
-const ABOUT_SAMPLES: &str = include_str!("../../../server/ui/src/samples.json");
+const SAMPLE_QUESTIONS_JSON: &str = include_str!("../../../server/ui/src/samples.json");
 
 #[test]
 fn the_page_knows_which_proposed_questions_are_about_the_samples() {
-    let here = fresh("starters-own");
-    let server = Server::start(&here, None);
+    let here = fresh_directory("starters-own");
+    let server = ServerProcess::start(&here, None);
     let body = |answer: &str| -> serde_json::Value {
         let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
     };
-    let about: serde_json::Value = serde_json::from_str(ABOUT_SAMPLES).expect("JSON");
+    let about: serde_json::Value = serde_json::from_str(SAMPLE_QUESTIONS_JSON).expect("JSON");
     let listed = body(&server.request("GET /api/agents", ""));
     for language in ["ko", "en"] {
         let mut known: Vec<&str> =
@@ -118,30 +118,30 @@ fn the_page_knows_which_proposed_questions_are_about_the_samples() {
 
 #[test]
 fn an_address_that_others_can_reach_is_refused_in_both_languages() {
-    let here = fresh("address");
-    let english = told(&here, &["serve", "--listen", "0.0.0.0:0"], "");
+    let here = fresh_directory("address");
+    let english = run_doran(&here, &["serve", "--listen", "0.0.0.0:0"], "");
     assert_eq!(english.status.code(), Some(1));
-    assert!(text(&english.stderr).contains("other machines can reach `0.0.0.0:0`"));
-    let korean = told(&here, &["serve", "--listen", "0.0.0.0:0", "--lang", "ko"], "");
-    assert!(text(&korean.stderr).contains("다른 컴퓨터도 닿을 수 있는데"));
+    assert!(utf8(&english.stderr).contains("other machines can reach `0.0.0.0:0`"));
+    let korean = run_doran(&here, &["serve", "--listen", "0.0.0.0:0", "--lang", "ko"], "");
+    assert!(utf8(&korean.stderr).contains("다른 컴퓨터도 닿을 수 있는데"));
     assert!(!here.join(".local").exists(), "a mistake in the address makes no database");
 }
 
 #[test]
 fn a_backup_is_made_while_the_server_runs() {
-    let here = fresh("backup");
-    let server = Server::start(&here, None);
-    let answer = server.request("POST /api/threads/t/runs", ASK);
+    let here = fresh_directory("backup");
+    let server = ServerProcess::start(&here, None);
+    let answer = server.request("POST /api/threads/t/runs", QUESTION_BODY);
     assert!(answer.contains("event: finished"), "{answer}");
     let copy = here.join("copy.db");
     let name = copy.to_str().expect("a name");
-    let made = told(&here, &["backup", name], "");
-    assert!(made.status.success(), "{}", text(&made.stderr));
-    let again = told(&here, &["backup", name], "");
+    let made = run_doran(&here, &["backup", name], "");
+    assert!(made.status.success(), "{}", utf8(&made.stderr));
+    let again = run_doran(&here, &["backup", name], "");
     assert_eq!(again.status.code(), Some(1), "a backup replaces nothing");
     drop(server.stop());
-    let listed = told(&here, &["threads", "--database", &format!("sqlite:{name}")], "");
-    assert!(text(&listed.stdout).contains('t'), "{}", text(&listed.stderr));
+    let listed = run_doran(&here, &["threads", "--database", &format!("sqlite:{name}")], "");
+    assert!(utf8(&listed.stdout).contains('t'), "{}", utf8(&listed.stderr));
 }
 
 #[cfg(unix)]
@@ -151,9 +151,10 @@ fn a_server_that_may_open_few_files_makes_clients_wait_and_goes_on() {
     use std::net::TcpStream;
     use std::time::Duration;
 
-    let here = fresh("files");
+    let here = fresh_directory("files");
     let program = env!("CARGO_BIN_EXE_doran");
-    let server = Server::by_shell(&here, &format!("ulimit -n 64 && exec {program} serve --port 0"));
+    let server =
+        ServerProcess::start_by_shell(&here, &format!("ulimit -n 64 && exec {program} serve --port 0"));
     // Many more than fit. The system takes them in; the server does not, and does not fall over.
     let crowd: Vec<TcpStream> =
         (0..120).map(|_| TcpStream::connect(&server.address).expect("connected")).collect();
@@ -164,7 +165,7 @@ fn a_server_that_may_open_few_files_makes_clients_wait_and_goes_on() {
     let mut answer = String::new();
     waits.read_to_string(&mut answer).expect("its turn comes");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    let asked = server.request("POST /api/threads/t/runs", ASK);
+    let asked = server.request("POST /api/threads/t/runs", QUESTION_BODY);
     assert!(asked.contains("event: finished"), "{asked}");
     let (status, stderr) = server.stop();
     assert!(status.success(), "{stderr}");
@@ -174,10 +175,10 @@ fn a_server_that_may_open_few_files_makes_clients_wait_and_goes_on() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_allocator_of_a_worker_sets_no_address_space_aside() {
-    let here = fresh("address-space");
+    let here = fresh_directory("address-space");
     let size = |reserve: &str| {
         let line = format!("exec env {reserve} '{}' serve --port 0", env!("CARGO_BIN_EXE_doran"));
-        let server = Server::by_shell(&here, &line);
+        let server = ServerProcess::start_by_shell(&here, &line);
         let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).expect("status");
         let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
         let kilobytes = size.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");

@@ -5,12 +5,12 @@
 //! Retries and timeouts are in `task`; panics in `panic`; side by side is in `fan`; rebuilding a state from the log is
 //! in `fold`; how a run ends is in `end`.
 
-mod end;
-mod fan;
-mod fold;
+mod fan_out;
+mod log_replay;
 mod panic;
-mod run_cx;
-mod step;
+mod run_context;
+mod run_end;
+mod superstep;
 mod task;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,38 +18,39 @@ use std::sync::Arc;
 
 use crate::failpoint;
 use crate::failure;
-use crate::graph::Core;
-use crate::log::{self, AskKind, Place, Question};
+use crate::graph::BuiltGraph;
+use crate::log::{self, PendingQuestion, QuestionKind, StoredPosition};
 use crate::plan;
 use crate::state::State;
 use crate::store::{
-    Commit, Committed, EntryKind, NewEntry, NewStatus, Record, RunFailure, Stage, Status, StoreError, Usage,
+    Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, Record, RecordStage, RunFailure, RunStatus,
+    RunUsage, StoreError,
 };
 
-pub(crate) use end::{base_after, cancel_claimed, end_cancelled, write_failure};
-use end::{cancel_paused, finish_at_once};
-pub(crate) use fold::{At, readable, rebuild};
-pub(crate) use panic::caught;
-pub use run_cx::Limits;
-pub(crate) use run_cx::{Journal, RunCx, Tip};
-pub(crate) use task::Spent;
+pub(crate) use log_replay::{ThreadState, can_read_back, rebuild_thread_state};
+pub(crate) use panic::catch_panic;
+pub use run_context::RunLimits;
+pub(crate) use run_context::{LogTip, RunContext, RunJournal};
+pub(crate) use run_end::{cancel_claimed, replay_base_after, write_cancelled, write_failure};
+use run_end::{cancel_paused, finish_without_step};
+pub(crate) use task::UnfinishedTaskUsage;
 
 /// The key of a breakpoint's answer. Keys of calls hold a `#`, so no call has this one.
-const BREAK: &str = "break";
+const BREAKPOINT_KEY: &str = "break";
 
 /// How driving ended, when it ended well.
-pub(crate) enum Ended {
+pub(crate) enum DriveOutcome {
     Finished,
-    Paused(Vec<Question>),
+    Paused(Vec<PendingQuestion>),
 }
 
 /// Why driving stopped before the end.
 #[derive(Debug)]
-pub(crate) enum Halt {
+pub(crate) enum HaltReason {
     Failed {
         failure: RunFailure,
         node: Option<String>,
-        usage: Usage,
+        usage: RunUsage,
         records: Vec<Record>,
     },
     Cancelled,
@@ -59,20 +60,20 @@ pub(crate) enum Halt {
     Lost(StoreError),
 }
 
-impl Halt {
+impl HaltReason {
     pub(crate) fn failed(code: &str, message: String) -> Self {
         Self::Failed {
             failure: RunFailure { code: code.into(), message },
             node: None,
-            usage: Usage::default(),
+            usage: RunUsage::default(),
             records: Vec::new(),
         }
     }
 }
 
-impl Halt {
+impl HaltReason {
     /// The same, and these records are written and this is booked with it.
-    fn keeping(self, more: Vec<Record>, spent: Usage) -> Self {
+    fn with_records_and_usage(self, more: Vec<Record>, spent: RunUsage) -> Self {
         match self {
             Self::Failed { failure, node, mut usage, mut records } => {
                 records.extend(more);
@@ -84,23 +85,23 @@ impl Halt {
     }
 }
 
-impl From<StoreError> for Halt {
+impl From<StoreError> for HaltReason {
     fn from(error: StoreError) -> Self {
         Self::Lost(error)
     }
 }
 
 /// Which graph of the run this is.
-pub(crate) enum Scope {
+pub(crate) enum GraphScope {
     /// The run's own.
     Outer,
     /// One inside the task with this path.
     Inner(String),
 }
 
-impl Scope {
+impl GraphScope {
     /// Path of the task at this place of a step.
-    fn path(&self, step: u32, place: usize) -> String {
+    fn task_path(&self, step: u32, place: usize) -> String {
         match self {
             Self::Outer => format!("{step}.{place}"),
             Self::Inner(outer) => format!("{outer}/{step}.{place}"),
@@ -114,23 +115,26 @@ impl Scope {
 
 /// Drives a whole run to its end or its next pause and writes how it ended.
 pub(crate) async fn drive_run<S: State>(
-    graph: &Arc<Core<S>>,
-    run: &Arc<RunCx>,
-    at: &mut At<S>,
-) -> Result<(Ended, Option<Committed>), Halt> {
+    graph: &Arc<BuiltGraph<S>>,
+    run: &Arc<RunContext>,
+    at: &mut ThreadState<S>,
+) -> Result<(DriveOutcome, Option<CommitOutcome>), HaltReason> {
     if run.cancel.is_cancelled() {
-        return Err(end_cancelled(run).await);
+        return Err(write_cancelled(run).await);
     }
-    match drive(graph, run, &Scope::Outer, at).await {
-        Ok((Ended::Paused(asks), _)) => {
-            let records =
-                asks.iter().filter_map(open_record).chain(std::mem::take(&mut at.unsaved)).collect();
-            let body = log::bytes(&log::Paused { asks: asks.clone() });
+    match drive(graph, run, &GraphScope::Outer, at).await {
+        Ok((DriveOutcome::Paused(asks), _)) => {
+            let records = asks
+                .iter()
+                .filter_map(open_question_record)
+                .chain(std::mem::take(&mut at.unsaved_records))
+                .collect();
+            let body = log::to_json_bytes(&log::RunPausedEntry { asks: asks.clone() });
             let commit = Commit {
-                entries: vec![at.entry(EntryKind::Paused, body)],
+                entries: vec![at.new_entry(EntryKind::Paused, body)],
                 records,
-                usage: std::mem::take(&mut at.unbooked),
-                status: Some(NewStatus { status: Status::Paused, error: None }),
+                usage: std::mem::take(&mut at.unbooked_usage),
+                status: Some(NewStatus { status: RunStatus::Paused, error: None }),
                 ..Commit::default()
             };
             let committed = run.commit(commit).await?;
@@ -138,93 +142,95 @@ pub(crate) async fn drive_run<S: State>(
             if run.cancel.is_cancelled() {
                 return Err(cancel_paused(run).await);
             }
-            Ok((Ended::Paused(asks), committed))
+            Ok((DriveOutcome::Paused(asks), committed))
         }
         Ok(ended) => Ok(ended),
-        Err(Halt::Cancelled) => Err(end_cancelled(run).await),
-        Err(halt @ Halt::Failed { .. }) => Err(write_failure(run, at, halt).await),
+        Err(HaltReason::Cancelled) => Err(write_cancelled(run).await),
+        Err(halt @ HaltReason::Failed { .. }) => Err(write_failure(run, at, halt).await),
         Err(halt) => Err(halt),
     }
 }
 
 /// The loop.
 pub(crate) async fn drive<S: State>(
-    graph: &Arc<Core<S>>,
-    run: &Arc<RunCx>,
-    scope: &Scope,
-    at: &mut At<S>,
-) -> Result<(Ended, Option<Committed>), Halt> {
+    graph: &Arc<BuiltGraph<S>>,
+    run: &Arc<RunContext>,
+    scope: &GraphScope,
+    at: &mut ThreadState<S>,
+) -> Result<(DriveOutcome, Option<CommitOutcome>), HaltReason> {
     let mut last = None;
     let mut ended = false;
     while !ended {
         let over = at.position.due.is_empty();
         if !over {
             if scope.is_outer() && run.release.is_cancelled() {
-                return Err(Halt::Released);
+                return Err(HaltReason::Released);
             }
-            run.check_limits().map_err(|limit| Halt::failed(failure::LIMIT_EXCEEDED, limit.to_string()))?;
+            run.check_limits()
+                .map_err(|limit| HaltReason::failed(failure::LIMIT_EXCEEDED, limit.to_string()))?;
         }
-        if let Some(question) = breakpoint(graph, run, scope, at) {
-            return Ok((Ended::Paused(vec![question]), None));
+        if let Some(question) = unanswered_breakpoint(graph, run, scope, at) {
+            return Ok((DriveOutcome::Paused(vec![question]), None));
         }
         if over {
             // Nothing was due from the beginning, or a breakpoint stood after the last step.
             if scope.is_outer() {
-                last = finish_at_once(run, at).await?;
+                last = finish_without_step(run, at).await?;
             }
             break;
         }
-        match step::run(graph, run, scope, at).await? {
-            step::StepEnd::Done(done) => {
+        match superstep::run_superstep(graph, run, scope, at).await? {
+            superstep::StepOutcome::Done(done) => {
                 (last, ended) = fold_and_write(graph, run, scope, at, done).await?;
             }
-            step::StepEnd::Paused { asks, records, usage } => {
+            superstep::StepOutcome::Paused { asks, records, usage } => {
                 if scope.is_outer() {
-                    (at.unsaved, at.unbooked) = (records, usage);
+                    (at.unsaved_records, at.unbooked_usage) = (records, usage);
                 } else {
                     run.commit(Commit { records, usage, ..Commit::default() }).await?;
                 }
-                return Ok((Ended::Paused(asks), None));
+                return Ok((DriveOutcome::Paused(asks), None));
             }
         }
         if run.cancel.is_cancelled() && !ended {
-            return Err(Halt::Cancelled);
+            return Err(HaltReason::Cancelled);
         }
     }
-    Ok((Ended::Finished, last))
+    Ok((DriveOutcome::Finished, last))
 }
 
 /// Folds the updates of a finished step, finds out what is due, and writes the step as one transaction. Tells whether
 /// that was the end.
 async fn fold_and_write<S: State>(
-    graph: &Arc<Core<S>>,
-    run: &Arc<RunCx>,
-    scope: &Scope,
-    at: &mut At<S>,
-    done: Vec<task::Done<S::Update>>,
-) -> Result<(Option<Committed>, bool), Halt> {
-    let mut usage = Usage::default();
-    done.iter().for_each(|done| usage += done.unbooked());
-    let tasks: Vec<log::TaskDone> = at
+    graph: &Arc<BuiltGraph<S>>,
+    run: &Arc<RunContext>,
+    scope: &GraphScope,
+    at: &mut ThreadState<S>,
+    done: Vec<task::FinishedTask<S::Update>>,
+) -> Result<(Option<CommitOutcome>, bool), HaltReason> {
+    let mut usage = RunUsage::default();
+    done.iter().for_each(|done| usage += done.unbooked_usage());
+    let tasks: Vec<log::StoredTaskResult> = at
         .position
         .due
         .iter()
         .zip(&done)
-        .filter_map(|(task, done)| step::stored(graph, task, done))
+        .filter_map(|(task, done)| superstep::stored_task_result(graph, task, done))
         .collect();
     // Reducers and branches are not the engine's code. What is half folded when one panics is not written.
     let folded = catch_unwind(AssertUnwindSafe(|| fold_updates(graph, at, done))).unwrap_or_else(|panic| {
         let nodes: Vec<String> =
             at.position.due.iter().map(|task| format!("`{}`", graph.node(task.node).name)).collect();
-        let said = panic::said(&*panic);
+        let said = panic::panic_message(&*panic);
         let message = format!("a reducer or branch after {} panicked: {said}", nodes.join(", "));
-        Err(Halt::failed(failure::PANIC, message))
+        Err(HaltReason::failed(failure::PANIC, message))
     });
     if let Err(halt) = folded {
-        return Err(halt.keeping(step::results(scope, at.position.step, &tasks), usage));
+        return Err(halt
+            .with_records_and_usage(superstep::task_result_records(scope, at.position.step, &tasks), usage));
     }
-    run.stepped();
-    let ended = at.position.due.is_empty() && breakpoint(graph, run, scope, at).is_none();
+    run.count_step();
+    let ended = at.position.due.is_empty() && unanswered_breakpoint(graph, run, scope, at).is_none();
     if run.journal.is_none() {
         return Ok((None, ended));
     }
@@ -233,12 +239,12 @@ async fn fold_and_write<S: State>(
 
 /// Folds the updates of a finished step and moves on to what is due after it.
 fn fold_updates<S: State>(
-    graph: &Arc<Core<S>>,
-    at: &mut At<S>,
-    done: Vec<task::Done<S::Update>>,
-) -> Result<(), Halt> {
+    graph: &Arc<BuiltGraph<S>>,
+    at: &mut ThreadState<S>,
+    done: Vec<task::FinishedTask<S::Update>>,
+) -> Result<(), HaltReason> {
     // Tasks of one node lie side by side, and lead on as one.
-    let mut nodes: Vec<plan::Ix> = at.position.due.iter().map(|task| task.node).collect();
+    let mut nodes: Vec<plan::NodeIndex> = at.position.due.iter().map(|task| task.node).collect();
     nodes.dedup();
     let state = Arc::make_mut(&mut at.state);
     for done in done {
@@ -246,16 +252,16 @@ fn fold_updates<S: State>(
     }
     let mut routes = Vec::with_capacity(nodes.len());
     for node in &nodes {
-        let next = graph.route(*node, state).map_err(|astray| {
-            Halt::failed(failure::UNDECLARED_TARGET, astray.told(&graph.node(*node).name))
+        let next = graph.next_nodes(*node, state).map_err(|astray| {
+            HaltReason::failed(failure::UNDECLARED_TARGET, astray.error_message(&graph.node(*node).name))
         })?;
         routes.push((*node, next));
     }
     let position = plan::advance(&graph.topology, &at.position, routes).map_err(|stuck| {
-        let name = |ix: &plan::Ix| format!("`{}`", graph.node(*ix).name);
+        let name = |ix: &plan::NodeIndex| format!("`{}`", graph.node(*ix).name);
         let missing: Vec<String> = stuck.missing.iter().map(name).collect();
         let message = format!("join {} still waits for {}", name(&stuck.join), missing.join(", "));
-        Halt::failed(failure::STUCK_JOIN, message)
+        HaltReason::failed(failure::STUCK_JOIN, message)
     })?;
     at.finished = nodes;
     at.position = position;
@@ -263,73 +269,82 @@ fn fold_updates<S: State>(
 }
 
 async fn write_step<S: State>(
-    graph: &Arc<Core<S>>,
-    run: &Arc<RunCx>,
-    scope: &Scope,
-    at: &mut At<S>,
-    tasks: Vec<log::TaskDone>,
-    usage: Usage,
+    graph: &Arc<BuiltGraph<S>>,
+    run: &Arc<RunContext>,
+    scope: &GraphScope,
+    at: &mut ThreadState<S>,
+    tasks: Vec<log::StoredTaskResult>,
+    usage: RunUsage,
     ended: bool,
-) -> Result<Option<Committed>, Halt> {
-    let active_ms = u64::try_from(run.active().as_millis()).unwrap_or(u64::MAX);
-    let step = log::Step {
+) -> Result<Option<CommitOutcome>, HaltReason> {
+    let active_ms = u64::try_from(run.active_time().as_millis()).unwrap_or(u64::MAX);
+    let step = log::StepEntry {
         path: match scope {
-            Scope::Outer => String::new(),
-            Scope::Inner(path) => path.clone(),
+            GraphScope::Outer => String::new(),
+            GraphScope::Inner(path) => path.clone(),
         },
         tasks,
-        at: Place::of(&at.position, graph),
+        at: StoredPosition::from_position(&at.position, graph),
         active_ms,
     };
-    let body = log::bytes(&step);
+    let body = log::to_json_bytes(&step);
     let commit = match scope {
-        Scope::Inner(_) => Commit {
+        GraphScope::Inner(_) => Commit {
             entries: vec![NewEntry { kind: EntryKind::Inner, body, parent: None, base: 0, snapshot: None }],
             usage,
             ..Commit::default()
         },
-        Scope::Outer => {
-            at.add_weight(run.take_inner_bytes());
+        GraphScope::Outer => {
+            at.add_log_bytes(run.take_subgraph_bytes());
             let mut entries = vec![at.step_entry(graph, body, step.at, active_ms)];
             if ended {
-                entries.push(at.entry(EntryKind::Finished, b"{}".to_vec()));
+                entries.push(at.new_entry(EntryKind::Finished, b"{}".to_vec()));
             }
-            let status = ended.then_some(NewStatus { status: Status::Finished, error: None });
+            let status = ended.then_some(NewStatus { status: RunStatus::Finished, error: None });
             Commit { entries, clear_records: true, usage, steps: 1, status, ..Commit::default() }
         }
     };
     let committed = match scope {
-        Scope::Outer => run.commit_within(None, commit).await?,
-        Scope::Inner(path) => return write_inner(run.clone(), path.clone(), commit).await,
+        GraphScope::Outer => run.commit_within(None, commit).await?,
+        GraphScope::Inner(path) => return write_subgraph_step(run.clone(), path.clone(), commit).await,
     };
     failpoint::hit("event.before_publish");
-    run.drop_inner();
-    at.wrote(committed.map(|committed| committed.head), ended);
+    run.clear_subgraph_steps();
+    at.note_step_written(committed.map(|committed| committed.head), ended);
     Ok(committed)
 }
 
 /// Writes a step of a subgraph. A cancel or a timeout may drop the node around it in the middle; the write and what is
 /// known of it must stay together, so it goes on in a task of its own.
-async fn write_inner(run: Arc<RunCx>, path: String, commit: Commit) -> Result<Option<Committed>, Halt> {
+async fn write_subgraph_step(
+    run: Arc<RunContext>,
+    path: String,
+    commit: Commit,
+) -> Result<Option<CommitOutcome>, HaltReason> {
     // Whoever begins the node again waits until this step is known to have been written or not.
-    let turn = run.inner_turn(&path).lock_owned().await;
+    let turn = run.subgraph_write_lock(&path).lock_owned().await;
     let writing = tokio::spawn(async move {
         let _turn = turn;
         let body = commit.entries[0].body.clone();
         let committed = run.commit_within(Some(&path), commit).await?;
         failpoint::hit("event.before_publish");
-        run.keep_inner(&path, body);
+        run.add_subgraph_step(&path, body);
         Ok(committed)
     });
     match writing.await {
         Ok(written) => written,
-        Err(error) => Err(Halt::Lost(StoreError::Other(error.into()))),
+        Err(error) => Err(HaltReason::Lost(StoreError::Other(error.into()))),
     }
 }
 
 /// The question of a breakpoint that stands here, before what is due or after what finished, and was not answered yet.
-fn breakpoint<S: State>(graph: &Core<S>, run: &RunCx, scope: &Scope, at: &At<S>) -> Option<Question> {
-    let name = |ix: plan::Ix| &graph.node(ix).name;
+fn unanswered_breakpoint<S: State>(
+    graph: &BuiltGraph<S>,
+    run: &RunContext,
+    scope: &GraphScope,
+    at: &ThreadState<S>,
+) -> Option<PendingQuestion> {
+    let name = |ix: plan::NodeIndex| &graph.node(ix).name;
     let before = at.position.due.iter().map(|task| task.node).find(|ix| {
         graph.node(*ix).pause_before
             || (!run.pause_before.is_empty() && run.pause_before.contains(&**name(*ix)))
@@ -338,54 +353,54 @@ fn breakpoint<S: State>(graph: &Core<S>, run: &RunCx, scope: &Scope, at: &At<S>)
         graph.node(*ix).pause_after || (!run.pause_after.is_empty() && run.pause_after.contains(&**name(*ix)))
     });
     let (node, side) = before.map(|ix| (ix, "before")).or(after.map(|ix| (ix, "after")))?;
-    let path = scope.path(at.position.step, 0);
-    if run.answered(&path, BREAK) {
+    let path = scope.task_path(at.position.step, 0);
+    if run.is_answered(&path, BREAKPOINT_KEY) {
         return None;
     }
     let due: Vec<&str> = at.position.due.iter().map(|task| &**name(task.node)).collect();
-    Some(Question {
-        id: format!("{path}:{BREAK}"),
+    Some(PendingQuestion {
+        id: format!("{path}:{BREAKPOINT_KEY}"),
         node: name(node).to_string(),
-        kind: AskKind::Breakpoint,
+        kind: QuestionKind::Breakpoint,
         question: serde_json::json!({ "pause": side, "due": due }),
         problem: None,
     })
 }
 
 /// The record that makes a question answerable.
-fn open_record(question: &Question) -> Option<Record> {
+fn open_question_record(question: &PendingQuestion) -> Option<Record> {
     let (path, key) = question.id.split_once(':')?;
-    Some(Record { path: path.into(), key: key.into(), stage: Stage::Open, body: Vec::new() })
+    Some(Record { path: path.into(), key: key.into(), stage: RecordStage::Open, body: Vec::new() })
 }
 
 /// Runs a graph without a store, to its end.
-pub(crate) async fn drive_alone<S: State>(
-    graph: &Arc<Core<S>>,
-    run: Arc<RunCx>,
+pub(crate) async fn drive_without_store<S: State>(
+    graph: &Arc<BuiltGraph<S>>,
+    run: Arc<RunContext>,
     input: S::Update,
-) -> Result<(Ended, Arc<S>), Halt> {
-    let mut at: At<S> = At::fresh(plan::begin(&graph.topology, &graph.start));
+) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
+    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
-    let (ended, _) = drive(graph, &run, &Scope::Outer, &mut at).await?;
+    let (ended, _) = drive(graph, &run, &GraphScope::Outer, &mut at).await?;
     Ok((ended, at.state))
 }
 
 /// Runs a graph inside a task of another, going on where an earlier life of the task had come to.
-pub(crate) async fn drive_inner<S: State>(
-    graph: &Arc<Core<S>>,
-    run: &Arc<RunCx>,
+pub(crate) async fn drive_subgraph<S: State>(
+    graph: &Arc<BuiltGraph<S>>,
+    run: &Arc<RunContext>,
     path: &str,
     input: S::Update,
-) -> Result<(Ended, Arc<S>), Halt> {
-    let mut at: At<S> = At::fresh(plan::begin(&graph.topology, &graph.start));
+) -> Result<(DriveOutcome, Arc<S>), HaltReason> {
+    let mut at: ThreadState<S> = ThreadState::new(plan::start_position(&graph.topology, &graph.start));
     Arc::make_mut(&mut at.state).apply(input);
-    for body in run.inner_steps(path).await {
-        fold::fold_inner(graph, &mut at, &body)
-            .map_err(|error| Halt::failed(failure::STATE_MISMATCH, error.to_string()))?;
+    for body in run.subgraph_steps(path).await {
+        log_replay::fold_subgraph_step(graph, &mut at, &body)
+            .map_err(|error| HaltReason::failed(failure::STATE_MISMATCH, error.to_string()))?;
     }
-    if let Some(astray) = &at.astray {
-        return Err(Halt::failed(failure::GRAPH_CHANGED, astray.to_string()));
+    if let Some(astray) = &at.unknown_node {
+        return Err(HaltReason::failed(failure::GRAPH_CHANGED, astray.to_string()));
     }
-    let (ended, _) = drive(graph, run, &Scope::Inner(path.to_owned()), &mut at).await?;
+    let (ended, _) = drive(graph, run, &GraphScope::Inner(path.to_owned()), &mut at).await?;
     Ok((ended, at.state))
 }

@@ -7,18 +7,18 @@ use std::pin::pin;
 use std::task::Poll;
 
 /// Waits for `future`; `Err` is what it said when it panicked.
-pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
+pub(crate) async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let mut future = pin!(future);
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
-        Err(panic) => Poll::Ready(Err(said(&*panic))),
+        Err(panic) => Poll::Ready(Err(panic_message(&*panic))),
     })
     .await
 }
 
 /// The text of a panic.
-pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -6,19 +6,22 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::BuildError;
-use crate::graph::node::{Lead, Way};
-use crate::graph::{Built, Choose, Core, Def, Drawing, DrawnEdge, DrawnNode, Edge, Graph, NoWay, Nodes, To};
-use crate::plan::{Ix, Next, Topology};
+use crate::graph::node::{BranchChooser, EdgeDefinition};
+use crate::graph::{
+    BranchError, BuiltEdge, BuiltGraph, BuiltNode, CheckedBranch, Drawing, DrawnEdge, DrawnNode, Graph,
+    NodeDefinition, Nodes, To,
+};
+use crate::plan::{NextNodes, NodeIndex, Topology};
 use crate::state::State;
 
 /// A graph in the making, over an enum of nodes.
-pub struct Builder<S: State, N> {
-    nodes: Vec<(N, Def<S, N>)>,
+pub struct GraphBuilder<S: State, N> {
+    nodes: Vec<(N, NodeDefinition<S, N>)>,
     start: Vec<N>,
 }
 
-impl<S: State, N: Nodes> Builder<S, N> {
-    pub(crate) fn new(nodes: Vec<(N, Def<S, N>)>) -> Self {
+impl<S: State, N: Nodes> GraphBuilder<S, N> {
+    pub(crate) fn new(nodes: Vec<(N, NodeDefinition<S, N>)>) -> Self {
         Self { nodes, start: Vec::new() }
     }
 
@@ -32,23 +35,23 @@ impl<S: State, N: Nodes> Builder<S, N> {
     pub fn build(self) -> Result<Graph<S>, BuildError> {
         let start: Vec<String> = self.start.iter().map(|node| node.name().to_owned()).collect();
         let nodes = self.nodes.into_iter().map(|(node, def)| (node.name().to_owned(), def)).collect();
-        assemble(nodes, &start, |node: &N| node.name())
+        assemble_graph(nodes, &start, |node: &N| node.name())
     }
 }
 
 /// A graph in the making, by names.
-pub struct NamedBuilder<S: State> {
-    nodes: Vec<(String, Def<S, String>)>,
+pub struct NamedGraphBuilder<S: State> {
+    nodes: Vec<(String, NodeDefinition<S, String>)>,
     start: Vec<String>,
 }
 
-impl<S: State> NamedBuilder<S> {
+impl<S: State> NamedGraphBuilder<S> {
     pub(crate) fn new() -> Self {
         Self { nodes: Vec::new(), start: Vec::new() }
     }
 
     /// Adds a node.
-    pub fn node(mut self, name: impl Into<String>, def: Def<S, String>) -> Self {
+    pub fn node(mut self, name: impl Into<String>, def: NodeDefinition<S, String>) -> Self {
         self.nodes.push((name.into(), def));
         self
     }
@@ -61,16 +64,16 @@ impl<S: State> NamedBuilder<S> {
 
     /// Checks the graph.
     pub fn build(self) -> Result<Graph<S>, BuildError> {
-        assemble(self.nodes, &self.start, String::as_str)
+        assemble_graph(self.nodes, &self.start, String::as_str)
     }
 }
 
-fn assemble<S: State, N: Send + Sync + 'static>(
-    defs: Vec<(String, Def<S, N>)>,
+fn assemble_graph<S: State, N: Send + Sync + 'static>(
+    defs: Vec<(String, NodeDefinition<S, N>)>,
     start: &[String],
     name_of: impl Fn(&N) -> &str + Copy + Send + Sync + 'static,
 ) -> Result<Graph<S>, BuildError> {
-    let names = number(&defs)?;
+    let names = number_nodes(&defs)?;
     let target = |from: &str, node: &N| {
         let to = name_of(node);
         let unknown = || BuildError::UnknownTarget { from: from.to_owned(), to: to.to_owned() };
@@ -89,7 +92,7 @@ fn assemble<S: State, N: Send + Sync + 'static>(
     }
 
     let mut topology = Topology::default();
-    let mut leads: Vec<BTreeSet<Ix>> = Vec::new();
+    let mut leads: Vec<BTreeSet<NodeIndex>> = Vec::new();
     let mut drawing = Drawing::default();
     let mut nodes = Vec::new();
     for (name, def) in defs {
@@ -99,35 +102,37 @@ fn assemble<S: State, N: Send + Sync + 'static>(
                 |_| BuildError::JoinWithoutEdge { join: name.clone(), missing: name_of(node).to_owned() };
             waits_for.insert(target(&name, node).map_err(unknown)?);
         }
-        let targets = match &def.way {
-            Way::End => Vec::new(),
-            Way::Then(targets) | Way::Branch { targets, .. } => {
-                targets.iter().map(|node| target(&name, node)).collect::<Result<Vec<Ix>, BuildError>>()?
-            }
+        let targets = match &def.edge {
+            EdgeDefinition::End => Vec::new(),
+            EdgeDefinition::Then(targets) | EdgeDefinition::Branch { targets, .. } => targets
+                .iter()
+                .map(|node| target(&name, node))
+                .collect::<Result<Vec<NodeIndex>, BuildError>>()?,
         };
         leads.push(targets.iter().copied().collect());
         topology.waits_for.push(waits_for);
-        topology.deferred.push(def.open.defer);
-        draw(&mut drawing, &name, &def, name_of);
-        let edge = match def.way {
-            Way::End => Edge::End,
-            Way::Then(_) => Edge::Then(targets),
-            Way::Branch { may_end, choose, .. } => {
-                let named =
-                    |ix: &Ix| names.iter().find(|(_, known)| *known == ix).map(|(name, _)| name.clone());
+        topology.deferred.push(def.node.defer);
+        add_to_drawing(&mut drawing, &name, &def, name_of);
+        let edge = match def.edge {
+            EdgeDefinition::End => BuiltEdge::End,
+            EdgeDefinition::Then(_) => BuiltEdge::Then(targets),
+            EdgeDefinition::Branch { may_end, choose, .. } => {
+                let named = |ix: &NodeIndex| {
+                    names.iter().find(|(_, known)| *known == ix).map(|(name, _)| name.clone())
+                };
                 let declared = targets.iter().filter_map(|ix| Some((named(ix)?, *ix))).collect();
-                Edge::Branch(checked(declared, may_end, choose, name_of))
+                BuiltEdge::Branch(check_branch_targets(declared, may_end, choose, name_of))
             }
         };
-        nodes.push(Built {
+        nodes.push(BuiltNode {
             name: Arc::from(name.as_str()),
-            run: def.open.run,
+            run: def.node.run,
             edge,
-            retry: def.open.retry,
-            timeout: def.open.timeout,
-            cache: def.open.cache,
-            pause_before: def.open.pause_before,
-            pause_after: def.open.pause_after,
+            retry: def.node.retry,
+            timeout: def.node.timeout,
+            cache: def.node.cache,
+            pause_before: def.node.pause_before,
+            pause_after: def.node.pause_after,
         });
     }
     drawing.edges.splice(
@@ -138,19 +143,21 @@ fn assemble<S: State, N: Send + Sync + 'static>(
             conditional: false,
         }),
     );
-    check_reach(&nodes, &start_ix, &leads)?;
+    check_reachable(&nodes, &start_ix, &leads)?;
     check_joins(&nodes, &topology, &leads)?;
-    let fingerprint = fingerprint(&drawing, &nodes, &topology);
-    Ok(Graph { core: Arc::new(Core { nodes, start: start_ix, topology, fingerprint, drawing }) })
+    let fingerprint = graph_fingerprint(&drawing, &nodes, &topology);
+    Ok(Graph { core: Arc::new(BuiltGraph { nodes, start: start_ix, topology, fingerprint, drawing }) })
 }
 
-fn number<S: State, N>(defs: &[(String, Def<S, N>)]) -> Result<HashMap<String, Ix>, BuildError> {
+fn number_nodes<S: State, N>(
+    defs: &[(String, NodeDefinition<S, N>)],
+) -> Result<HashMap<String, NodeIndex>, BuildError> {
     if defs.is_empty() {
         return Err(BuildError::Empty);
     }
     let mut names = HashMap::new();
     for (ix, (name, _)) in defs.iter().enumerate() {
-        let ix = Ix::try_from(ix).map_err(|_| BuildError::TooMany)?;
+        let ix = NodeIndex::try_from(ix).map_err(|_| BuildError::TooMany)?;
         if name == "__start__" || name == "__end__" {
             return Err(BuildError::Reserved(name.clone()));
         }
@@ -162,17 +169,17 @@ fn number<S: State, N>(defs: &[(String, Def<S, N>)]) -> Result<HashMap<String, I
 }
 
 /// Wraps a branch so that it can lead only where it said it would.
-fn checked<S: State, N: 'static>(
-    declared: Vec<(String, Ix)>,
+fn check_branch_targets<S: State, N: 'static>(
+    declared: Vec<(String, NodeIndex)>,
     may_end: bool,
-    choose: Lead<S, N>,
+    choose: BranchChooser<S, N>,
     name_of: impl Fn(&N) -> &str + Send + Sync + 'static,
-) -> Choose<S> {
+) -> CheckedBranch<S> {
     Arc::new(move |state| {
         let known = |node: &N| {
             let name = name_of(node);
             let found = declared.iter().find(|(declared, _)| declared == name);
-            found.map(|(_, ix)| *ix).ok_or_else(|| NoWay::Undeclared(name.to_owned()))
+            found.map(|(_, ix)| *ix).ok_or_else(|| BranchError::Undeclared(name.to_owned()))
         };
         let chosen = match choose(state) {
             // A list without anything in it leads nowhere, so it needs the same leave.
@@ -181,28 +188,35 @@ fn checked<S: State, N: 'static>(
             chosen => chosen,
         };
         match chosen {
-            To::End if may_end => Ok(Next::End),
-            To::End => Err(NoWay::Undeclared("__end__".into())),
-            To::Node(node) => Ok(Next::Nodes(vec![known(&node)?])),
-            To::All(nodes) => Ok(Next::Nodes(nodes.iter().map(known).collect::<Result<_, _>>()?)),
-            To::Each(node, items) => Ok(Next::Each(known(&node)?, items)),
+            To::End if may_end => Ok(NextNodes::End),
+            To::End => Err(BranchError::Undeclared("__end__".into())),
+            To::Node(node) => Ok(NextNodes::Nodes(vec![known(&node)?])),
+            To::All(nodes) => Ok(NextNodes::Nodes(nodes.iter().map(known).collect::<Result<_, _>>()?)),
+            To::Each(node, items) => Ok(NextNodes::Each(known(&node)?, items)),
         }
     })
 }
 
-fn draw<S: State, N>(drawing: &mut Drawing, name: &str, def: &Def<S, N>, name_of: impl Fn(&N) -> &str) {
+fn add_to_drawing<S: State, N>(
+    drawing: &mut Drawing,
+    name: &str,
+    def: &NodeDefinition<S, N>,
+    name_of: impl Fn(&N) -> &str,
+) {
     drawing.nodes.push(DrawnNode {
         id: name.to_owned(),
-        deferred: def.open.defer,
-        inner: def.open.run.inner().map(Box::new),
+        deferred: def.node.defer,
+        inner: def.node.run.inner().map(Box::new),
     });
     let mut edge = |target: String, conditional| {
         drawing.edges.push(DrawnEdge { source: name.to_owned(), target, conditional });
     };
-    match &def.way {
-        Way::End => edge("__end__".into(), false),
-        Way::Then(targets) => targets.iter().for_each(|node| edge(name_of(node).to_owned(), false)),
-        Way::Branch { targets, may_end, .. } => {
+    match &def.edge {
+        EdgeDefinition::End => edge("__end__".into(), false),
+        EdgeDefinition::Then(targets) => {
+            targets.iter().for_each(|node| edge(name_of(node).to_owned(), false))
+        }
+        EdgeDefinition::Branch { targets, may_end, .. } => {
             targets.iter().for_each(|node| edge(name_of(node).to_owned(), true));
             if *may_end {
                 edge("__end__".into(), true);
@@ -211,9 +225,13 @@ fn draw<S: State, N>(drawing: &mut Drawing, name: &str, def: &Def<S, N>, name_of
     }
 }
 
-fn check_reach<S: State>(nodes: &[Built<S>], start: &[Ix], leads: &[BTreeSet<Ix>]) -> Result<(), BuildError> {
-    let mut reached: BTreeSet<Ix> = start.iter().copied().collect();
-    let mut open: Vec<Ix> = start.to_vec();
+fn check_reachable<S: State>(
+    nodes: &[BuiltNode<S>],
+    start: &[NodeIndex],
+    leads: &[BTreeSet<NodeIndex>],
+) -> Result<(), BuildError> {
+    let mut reached: BTreeSet<NodeIndex> = start.iter().copied().collect();
+    let mut open: Vec<NodeIndex> = start.to_vec();
     while let Some(ix) = open.pop() {
         for target in &leads[usize::from(ix)] {
             if reached.insert(*target) {
@@ -228,9 +246,9 @@ fn check_reach<S: State>(nodes: &[Built<S>], start: &[Ix], leads: &[BTreeSet<Ix>
 }
 
 fn check_joins<S: State>(
-    nodes: &[Built<S>],
+    nodes: &[BuiltNode<S>],
     topology: &Topology,
-    leads: &[BTreeSet<Ix>],
+    leads: &[BTreeSet<NodeIndex>],
 ) -> Result<(), BuildError> {
     for (join, waits_for) in topology.waits_for.iter().enumerate() {
         if waits_for.is_empty() {
@@ -251,7 +269,7 @@ fn check_joins<S: State>(
     Ok(())
 }
 
-fn fingerprint<S: State>(drawing: &Drawing, nodes: &[Built<S>], topology: &Topology) -> String {
+fn graph_fingerprint<S: State>(drawing: &Drawing, nodes: &[BuiltNode<S>], topology: &Topology) -> String {
     let mut hash = Sha256::new();
     hash.update(serde_json::to_vec(drawing).unwrap_or_default());
     for (node, waits_for) in nodes.iter().zip(&topology.waits_for) {

@@ -5,23 +5,23 @@
 mod build;
 mod draw;
 mod node;
-mod policy;
-mod sub;
+mod node_policy;
+mod subgraph;
 
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::drive::{Ended, Halt, Limits, RunCx, drive_alone};
+use crate::drive::{DriveOutcome, HaltReason, RunContext, RunLimits, drive_without_store};
 use crate::error::EngineError;
-use crate::plan::{Ix, Next, Topology};
+use crate::plan::{NextNodes, NodeIndex, Topology};
 use crate::state::State;
 
-pub use build::{Builder, NamedBuilder};
-pub use node::{Def, IntoNode, Node, NodeFuture, Open, node};
-pub use policy::{Cache, Retry, Timeout};
-pub use sub::subgraph;
+pub use build::{GraphBuilder, NamedGraphBuilder};
+pub use node::{IntoNode, Node, NodeBuilder, NodeDefinition, NodeFuture, node};
+pub use node_policy::{NodeCachePolicy, NodeTimeout, RetryPolicy};
+pub use subgraph::subgraph;
 
 /// The nodes of a graph as an enum. Derive it; then a missing, misspelt or doubled node does not compile.
 pub trait Nodes: Copy + Eq + std::hash::Hash + std::fmt::Debug + Send + Sync + 'static {
@@ -63,7 +63,7 @@ impl<N> To<N> {
 
 /// A graph that is ready to run.
 pub struct Graph<S: State> {
-    pub(crate) core: Arc<Core<S>>,
+    pub(crate) core: Arc<BuiltGraph<S>>,
 }
 
 impl<S: State> Clone for Graph<S> {
@@ -80,35 +80,35 @@ impl<S: State> std::fmt::Debug for Graph<S> {
 
 impl<S: State> Graph<S> {
     /// Defines a graph by an exhaustive `match` over its nodes.
-    pub fn define<N: Nodes>(define: impl Fn(N) -> Def<S, N>) -> Builder<S, N> {
-        Builder::new(N::ALL.iter().map(|node| (*node, define(*node))).collect())
+    pub fn define<N: Nodes>(define: impl Fn(N) -> NodeDefinition<S, N>) -> GraphBuilder<S, N> {
+        GraphBuilder::new(N::ALL.iter().map(|node| (*node, define(*node))).collect())
     }
 
     /// Defines a graph by names, for graphs that are read from a file. Names are checked by `build`.
-    pub fn named() -> NamedBuilder<S> {
-        NamedBuilder::new()
+    pub fn named() -> NamedGraphBuilder<S> {
+        NamedGraphBuilder::new()
     }
 
     /// Runs the graph without a store, to its end. Nothing is kept: for durable runs see
     /// [`Runtime`](crate::Runtime). A question ends it with [`EngineError::NotPaused`], since nobody could answer.
     pub async fn run(&self, input: S::Update) -> Result<S, EngineError> {
-        self.run_within(input, Limits::default()).await
+        self.run_with_limits(input, RunLimits::default()).await
     }
 
     /// As [`Graph::run`], with limits of its own.
-    pub async fn run_within(&self, input: S::Update, limits: Limits) -> Result<S, EngineError> {
-        let run = Arc::new(RunCx::new(limits, *uuid::Uuid::new_v4().as_bytes()));
-        match drive_alone(&self.core, run, input).await {
-            Ok((Ended::Finished, state)) => Ok(Arc::unwrap_or_clone(state)),
-            Ok((Ended::Paused(asks), _)) => {
+    pub async fn run_with_limits(&self, input: S::Update, limits: RunLimits) -> Result<S, EngineError> {
+        let run = Arc::new(RunContext::new(limits, *uuid::Uuid::new_v4().as_bytes()));
+        match drive_without_store(&self.core, run, input).await {
+            Ok((DriveOutcome::Finished, state)) => Ok(Arc::unwrap_or_clone(state)),
+            Ok((DriveOutcome::Paused(asks), _)) => {
                 let node = asks.first().map_or("", |ask| &ask.node);
                 Err(EngineError::NotPaused(format!(
                     "node `{node}` asks a question, and there is no store to wait in"
                 )))
             }
-            Err(Halt::Failed { failure, .. }) => Err(EngineError::Failed(failure)),
-            Err(Halt::Cancelled | Halt::Released) => Err(EngineError::Cancelled),
-            Err(Halt::Lost(error)) => Err(error.into()),
+            Err(HaltReason::Failed { failure, .. }) => Err(EngineError::Failed(failure)),
+            Err(HaltReason::Cancelled | HaltReason::Released) => Err(EngineError::Cancelled),
+            Err(HaltReason::Lost(error)) => Err(error.into()),
         }
     }
 
@@ -161,10 +161,10 @@ pub struct Drawing {
 
 impl Drawing {
     /// Whether the graph, or one inside it, has a node of this name.
-    pub(crate) fn has(&self, node: &str) -> bool {
+    pub(crate) fn has_node(&self, node: &str) -> bool {
         self.nodes
             .iter()
-            .any(|known| known.id == node || known.inner.as_ref().is_some_and(|inner| inner.has(node)))
+            .any(|known| known.id == node || known.inner.as_ref().is_some_and(|inner| inner.has_node(node)))
     }
 }
 
@@ -194,46 +194,46 @@ pub struct DrawnEdge {
 }
 
 /// A built graph. Everything below works with node numbers.
-pub(crate) struct Core<S: State> {
-    pub nodes: Vec<Built<S>>,
-    pub start: Vec<Ix>,
+pub(crate) struct BuiltGraph<S: State> {
+    pub nodes: Vec<BuiltNode<S>>,
+    pub start: Vec<NodeIndex>,
     pub topology: Topology,
     pub fingerprint: String,
     pub drawing: Drawing,
 }
 
 /// One node of a built graph.
-pub(crate) struct Built<S: State> {
+pub(crate) struct BuiltNode<S: State> {
     pub name: Arc<str>,
     pub run: Arc<dyn Node<S>>,
-    pub edge: Edge<S>,
-    pub retry: Retry,
-    pub timeout: Timeout,
-    pub cache: Option<Cache<S>>,
+    pub edge: BuiltEdge<S>,
+    pub retry: RetryPolicy,
+    pub timeout: NodeTimeout,
+    pub cache: Option<NodeCachePolicy<S>>,
     pub pause_before: bool,
     pub pause_after: bool,
 }
 
-pub(crate) enum Edge<S> {
+pub(crate) enum BuiltEdge<S> {
     End,
-    Then(Vec<Ix>),
-    Branch(Choose<S>),
+    Then(Vec<NodeIndex>),
+    Branch(CheckedBranch<S>),
 }
 
 /// Chooses by the state. `Err` names a target that was not declared.
-pub(crate) type Choose<S> = Arc<dyn Fn(&S) -> Result<Next, NoWay> + Send + Sync>;
+pub(crate) type CheckedBranch<S> = Arc<dyn Fn(&S) -> Result<NextNodes, BranchError> + Send + Sync>;
 
 /// A branch led somewhere it cannot lead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NoWay {
+pub(crate) enum BranchError {
     Undeclared(String),
     /// It handed items to a join, which runs once, when all it waits for have come.
     ItemsToJoin(String),
 }
 
-impl NoWay {
+impl BranchError {
     /// What to say of the branch of `node`.
-    pub(crate) fn told(&self, node: &str) -> String {
+    pub(crate) fn error_message(&self, node: &str) -> String {
         match self {
             Self::Undeclared(to) => {
                 format!("the branch of node `{node}` led to `{to}`, which it had not declared")
@@ -245,23 +245,23 @@ impl NoWay {
     }
 }
 
-impl<S: State> Core<S> {
-    pub(crate) fn node(&self, ix: Ix) -> &Built<S> {
+impl<S: State> BuiltGraph<S> {
+    pub(crate) fn node(&self, ix: NodeIndex) -> &BuiltNode<S> {
         &self.nodes[usize::from(ix)]
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Ix> {
-        self.nodes.iter().position(|node| &*node.name == name).and_then(|ix| Ix::try_from(ix).ok())
+    pub(crate) fn node_index(&self, name: &str) -> Option<NodeIndex> {
+        self.nodes.iter().position(|node| &*node.name == name).and_then(|ix| NodeIndex::try_from(ix).ok())
     }
 
     /// Where this node leads once its tasks finished, by the state after the step.
-    pub(crate) fn route(&self, ix: Ix, state: &S) -> Result<Next, NoWay> {
+    pub(crate) fn next_nodes(&self, ix: NodeIndex, state: &S) -> Result<NextNodes, BranchError> {
         match &self.node(ix).edge {
-            Edge::End => Ok(Next::End),
-            Edge::Then(targets) => Ok(Next::Nodes(targets.clone())),
-            Edge::Branch(choose) => match choose(state)? {
-                Next::Each(to, _) if !self.topology.waits_for[usize::from(to)].is_empty() => {
-                    Err(NoWay::ItemsToJoin(self.node(to).name.to_string()))
+            BuiltEdge::End => Ok(NextNodes::End),
+            BuiltEdge::Then(targets) => Ok(NextNodes::Nodes(targets.clone())),
+            BuiltEdge::Branch(choose) => match choose(state)? {
+                NextNodes::Each(to, _) if !self.topology.waits_for[usize::from(to)].is_empty() => {
+                    Err(BranchError::ItemsToJoin(self.node(to).name.to_string()))
                 }
                 next => Ok(next),
             },

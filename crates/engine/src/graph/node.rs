@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::cx::Cx;
 use crate::error::NodeError;
-use crate::graph::{Cache, Drawing, Retry, Timeout, To};
+use crate::graph::{Drawing, NodeCachePolicy, NodeTimeout, RetryPolicy, To};
+use crate::node_context::Cx;
 use crate::state::{Snap, State};
 
 /// What running a node gives, in time.
@@ -39,15 +39,15 @@ pub trait IntoNode<S: State, Marker> {
 
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Plain;
+pub struct PlainFnMarker;
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct WithCx;
+pub struct FnWithCxMarker;
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Struct;
+pub struct StructNodeMarker;
 
-impl<S, F, Fut, E> IntoNode<S, (Plain, E)> for F
+impl<S, F, Fut, E> IntoNode<S, (PlainFnMarker, E)> for F
 where
     S: State,
     F: Fn(Snap<S>) -> Fut + Send + Sync + 'static,
@@ -62,7 +62,7 @@ where
     }
 }
 
-impl<S, F, Fut, E> IntoNode<S, (WithCx, E)> for F
+impl<S, F, Fut, E> IntoNode<S, (FnWithCxMarker, E)> for F
 where
     S: State,
     F: Fn(Snap<S>, Cx) -> Fut + Send + Sync + 'static,
@@ -77,7 +77,7 @@ where
     }
 }
 
-impl<S: State, T: Node<S>> IntoNode<S, Struct> for T {
+impl<S: State, T: Node<S>> IntoNode<S, StructNodeMarker> for T {
     fn into_node(self) -> Arc<dyn Node<S>> {
         Arc::new(self)
     }
@@ -95,11 +95,11 @@ where
 }
 
 /// Begins the definition of a node; `then`, `then_all`, `when`, `branch`, `branch_or_end` or `end` finishes it.
-pub fn node<S: State, M>(run: impl IntoNode<S, M>) -> Open<S> {
-    Open {
+pub fn node<S: State, M>(run: impl IntoNode<S, M>) -> NodeBuilder<S> {
+    NodeBuilder {
         run: run.into_node(),
-        retry: Retry::default(),
-        timeout: Timeout::default(),
+        retry: RetryPolicy::default(),
+        timeout: NodeTimeout::default(),
         cache: None,
         defer: false,
         pause_before: false,
@@ -108,47 +108,47 @@ pub fn node<S: State, M>(run: impl IntoNode<S, M>) -> Open<S> {
 }
 
 /// A node whose way on is still to be said.
-pub struct Open<S: State> {
+pub struct NodeBuilder<S: State> {
     pub(crate) run: Arc<dyn Node<S>>,
-    pub(crate) retry: Retry,
-    pub(crate) timeout: Timeout,
-    pub(crate) cache: Option<Cache<S>>,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) timeout: NodeTimeout,
+    pub(crate) cache: Option<NodeCachePolicy<S>>,
     pub(crate) defer: bool,
     pub(crate) pause_before: bool,
     pub(crate) pause_after: bool,
 }
 
 /// A node with its way on.
-pub struct Def<S: State, N> {
-    pub(crate) open: Open<S>,
-    pub(crate) way: Way<S, N>,
+pub struct NodeDefinition<S: State, N> {
+    pub(crate) node: NodeBuilder<S>,
+    pub(crate) edge: EdgeDefinition<S, N>,
     pub(crate) waits_for: Vec<N>,
 }
 
 /// What a branch was given to choose with.
-pub(crate) type Lead<S, N> = Arc<dyn Fn(&S) -> To<N> + Send + Sync>;
+pub(crate) type BranchChooser<S, N> = Arc<dyn Fn(&S) -> To<N> + Send + Sync>;
 
-pub(crate) enum Way<S, N> {
+pub(crate) enum EdgeDefinition<S, N> {
     End,
     Then(Vec<N>),
-    Branch { targets: Vec<N>, may_end: bool, choose: Lead<S, N> },
+    Branch { targets: Vec<N>, may_end: bool, choose: BranchChooser<S, N> },
 }
 
-impl<S: State> Open<S> {
+impl<S: State> NodeBuilder<S> {
     /// How often, and how patiently, a transient error is tried again.
-    pub fn retry(mut self, retry: Retry) -> Self {
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
         self
     }
 
     /// How long it may take.
-    pub fn timeout(mut self, timeout: Timeout) -> Self {
+    pub fn timeout(mut self, timeout: NodeTimeout) -> Self {
         self.timeout = timeout;
         self
     }
 
     /// Uses an earlier result for the same key instead of running.
-    pub fn cache(mut self, cache: Cache<S>) -> Self {
+    pub fn cache(mut self, cache: NodeCachePolicy<S>) -> Self {
         self.cache = Some(cache);
         self
     }
@@ -172,13 +172,13 @@ impl<S: State> Open<S> {
     }
 
     /// Leads to one node.
-    pub fn then<N>(self, next: impl Into<N>) -> Def<S, N> {
-        self.way(Way::Then(vec![next.into()]))
+    pub fn then<N>(self, next: impl Into<N>) -> NodeDefinition<S, N> {
+        self.with_edge(EdgeDefinition::Then(vec![next.into()]))
     }
 
     /// Leads to several nodes, side by side.
-    pub fn then_all<N>(self, next: impl IntoIterator<Item = impl Into<N>>) -> Def<S, N> {
-        self.way(Way::Then(next.into_iter().map(Into::into).collect()))
+    pub fn then_all<N>(self, next: impl IntoIterator<Item = impl Into<N>>) -> NodeDefinition<S, N> {
+        self.with_edge(EdgeDefinition::Then(next.into_iter().map(Into::into).collect()))
     }
 
     /// Leads to `yes` when this holds of the state after the step, else to `no`: a branch with two ways, or a loop when
@@ -188,7 +188,7 @@ impl<S: State> Open<S> {
         holds: impl Fn(&S) -> bool + Send + Sync + 'static,
         yes: impl Into<N>,
         no: impl Into<N>,
-    ) -> Def<S, N> {
+    ) -> NodeDefinition<S, N> {
         let (yes, no): (N, N) = (yes.into(), no.into());
         let targets = [yes.clone(), no.clone()];
         self.branch(targets, move |state| To::Node(if holds(state) { yes.clone() } else { no.clone() }))
@@ -202,9 +202,9 @@ impl<S: State> Open<S> {
         self,
         targets: impl IntoIterator<Item = impl Into<N>>,
         choose: impl Fn(&S) -> To<N> + Send + Sync + 'static,
-    ) -> Def<S, N> {
+    ) -> NodeDefinition<S, N> {
         let targets = targets.into_iter().map(Into::into).collect();
-        self.way(Way::Branch { targets, may_end: false, choose: Arc::new(choose) })
+        self.with_edge(EdgeDefinition::Branch { targets, may_end: false, choose: Arc::new(choose) })
     }
 
     /// As [`Open::branch`], and [`To::End`] is allowed too.
@@ -212,22 +212,22 @@ impl<S: State> Open<S> {
         self,
         targets: impl IntoIterator<Item = impl Into<N>>,
         choose: impl Fn(&S) -> To<N> + Send + Sync + 'static,
-    ) -> Def<S, N> {
+    ) -> NodeDefinition<S, N> {
         let targets = targets.into_iter().map(Into::into).collect();
-        self.way(Way::Branch { targets, may_end: true, choose: Arc::new(choose) })
+        self.with_edge(EdgeDefinition::Branch { targets, may_end: true, choose: Arc::new(choose) })
     }
 
     /// Leads nowhere.
-    pub fn end<N>(self) -> Def<S, N> {
-        self.way(Way::End)
+    pub fn end<N>(self) -> NodeDefinition<S, N> {
+        self.with_edge(EdgeDefinition::End)
     }
 
-    fn way<N>(self, way: Way<S, N>) -> Def<S, N> {
-        Def { open: self, way, waits_for: Vec::new() }
+    fn with_edge<N>(self, way: EdgeDefinition<S, N>) -> NodeDefinition<S, N> {
+        NodeDefinition { node: self, edge: way, waits_for: Vec::new() }
     }
 }
 
-impl<S: State, N> Def<S, N> {
+impl<S: State, N> NodeDefinition<S, N> {
     /// Makes this node a join: it runs when **all** of these have finished and led to it, however many steps apart.
     /// (Without it a node runs in the step after anyone led to it.)
     pub fn after_all(mut self, nodes: impl IntoIterator<Item = impl Into<N>>) -> Self {

@@ -9,96 +9,97 @@ use serde_json::Value;
 mod tests;
 
 /// Number of a node in its graph, in order of definition.
-pub(crate) type Ix = u16;
+pub(crate) type NodeIndex = u16;
 
 /// A node that is due, with the item it was handed by a dynamic fan-out.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Task {
-    pub node: Ix,
+pub(crate) struct PlannedTask {
+    pub node: NodeIndex,
     pub input: Option<Value>,
 }
 
-impl Task {
-    pub(crate) fn plain(node: Ix) -> Self {
+impl PlannedTask {
+    pub(crate) fn without_input(node: NodeIndex) -> Self {
         Self { node, input: None }
     }
 }
 
 /// Where a run stands between two supersteps.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Position {
+pub(crate) struct PlanPosition {
     /// Supersteps finished so far in this run.
     pub step: u32,
     /// What runs in the next superstep, in the order in which updates are folded.
-    pub due: Vec<Task>,
+    pub due: Vec<PlannedTask>,
     /// Deferred nodes that wait until nothing else is due.
-    pub held: Vec<Task>,
+    pub held_back: Vec<PlannedTask>,
     /// Joins that some, but not all, of their predecessors have reached.
-    pub arrived: BTreeMap<Ix, BTreeSet<Ix>>,
+    pub arrived: BTreeMap<NodeIndex, BTreeSet<NodeIndex>>,
 }
 
 /// The parts of a graph that decide what is due.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
     /// For each node: the predecessors it waits for, when it is a join.
-    pub waits_for: Vec<BTreeSet<Ix>>,
+    pub waits_for: Vec<BTreeSet<NodeIndex>>,
     /// For each node: whether it runs only when nothing else is due.
     pub deferred: Vec<bool>,
 }
 
 /// Where a node leads once its tasks finished.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Next {
+pub(crate) enum NextNodes {
     End,
-    Nodes(Vec<Ix>),
+    Nodes(Vec<NodeIndex>),
     /// One task of the node for each item.
-    Each(Ix, Vec<Value>),
+    Each(NodeIndex, Vec<Value>),
 }
 
 /// A join that can never run: nothing is due any more and these did not come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StuckJoin {
-    pub join: Ix,
-    pub missing: Vec<Ix>,
+    pub join: NodeIndex,
+    pub missing: Vec<NodeIndex>,
 }
 
 /// The position of a run that begins at these nodes.
-pub(crate) fn begin(topology: &Topology, start: &[Ix]) -> Position {
-    let due = start.iter().copied().map(Task::plain).collect();
-    settle(topology, Position { due, ..Position::default() })
+pub(crate) fn start_position(topology: &Topology, start: &[NodeIndex]) -> PlanPosition {
+    let due = start.iter().copied().map(PlannedTask::without_input).collect();
+    defer_and_sort(topology, PlanPosition { due, ..PlanPosition::default() })
 }
 
 /// The position after a superstep whose tasks, in order, lead to `routes`. The tasks of one node lie side by side and
 /// lead on once, however many they are: where a node leads is a matter of the state, not of one of its tasks.
 pub(crate) fn advance(
     topology: &Topology,
-    position: &Position,
-    mut routes: Vec<(Ix, Next)>,
-) -> Result<Position, StuckJoin> {
-    let mut next = Position {
+    position: &PlanPosition,
+    mut routes: Vec<(NodeIndex, NextNodes)>,
+) -> Result<PlanPosition, StuckJoin> {
+    let mut next = PlanPosition {
         step: position.step + 1,
         due: Vec::new(),
-        held: position.held.clone(),
+        held_back: position.held_back.clone(),
         arrived: position.arrived.clone(),
     };
     routes.dedup_by_key(|(from, _)| *from);
     for (from, route) in routes {
         match route {
-            Next::End => {}
-            Next::Nodes(targets) => {
+            NextNodes::End => {}
+            NextNodes::Nodes(targets) => {
                 for (nth, target) in targets.iter().enumerate() {
                     // A node that is named twice is reached once.
                     if !targets[..nth].contains(target) {
-                        arrive(topology, &mut next, from, *target);
+                        mark_arrived(topology, &mut next, from, *target);
                     }
                 }
             }
-            Next::Each(target, items) => {
-                next.due.extend(items.into_iter().map(|item| Task { node: target, input: Some(item) }));
+            NextNodes::Each(target, items) => {
+                next.due
+                    .extend(items.into_iter().map(|item| PlannedTask { node: target, input: Some(item) }));
             }
         }
     }
-    let next = settle(topology, next);
+    let next = defer_and_sort(topology, next);
     match next.arrived.iter().next() {
         Some((join, came)) if next.due.is_empty() => {
             let missing = topology.waits_for[usize::from(*join)].difference(came).copied().collect();
@@ -109,7 +110,7 @@ pub(crate) fn advance(
 }
 
 /// Makes `target` due. A join counts who came, and is due when all have.
-fn arrive(topology: &Topology, next: &mut Position, from: Ix, target: Ix) {
+fn mark_arrived(topology: &Topology, next: &mut PlanPosition, from: NodeIndex, target: NodeIndex) {
     let waits_for = &topology.waits_for[usize::from(target)];
     if !waits_for.is_empty() {
         let came = next.arrived.entry(target).or_default();
@@ -120,25 +121,26 @@ fn arrive(topology: &Topology, next: &mut Position, from: Ix, target: Ix) {
         next.arrived.remove(&target);
     }
     if !next.due.iter().any(|task| task.node == target && task.input.is_none()) {
-        next.due.push(Task::plain(target));
+        next.due.push(PlannedTask::without_input(target));
     }
 }
 
 /// Puts deferred nodes aside while others are due, and the rest into the order of definition. That order, and not
 /// the order of arrival, is the one in which updates are folded.
-fn settle(topology: &Topology, mut position: Position) -> Position {
-    let is_deferred = |task: &Task| topology.deferred[usize::from(task.node)];
+fn defer_and_sort(topology: &Topology, mut position: PlanPosition) -> PlanPosition {
+    let is_deferred = |task: &PlannedTask| topology.deferred[usize::from(task.node)];
     if position.due.iter().any(is_deferred) {
-        let (deferred, due): (Vec<Task>, Vec<Task>) = position.due.into_iter().partition(is_deferred);
+        let (deferred, due): (Vec<PlannedTask>, Vec<PlannedTask>) =
+            position.due.into_iter().partition(is_deferred);
         position.due = due;
         for task in deferred {
-            if task.input.is_some() || !position.held.contains(&task) {
-                position.held.push(task);
+            if task.input.is_some() || !position.held_back.contains(&task) {
+                position.held_back.push(task);
             }
         }
     }
     if position.due.is_empty() {
-        position.due = std::mem::take(&mut position.held);
+        position.due = std::mem::take(&mut position.held_back);
     }
     position.due.sort_by_key(|task| task.node);
     position

@@ -6,51 +6,52 @@ use super::*;
 fn topology(nodes: u16, deferred: &str, joins: &[(&str, &str)]) -> Topology {
     let mut topology = Topology {
         waits_for: vec![BTreeSet::new(); usize::from(nodes)],
-        deferred: (0..nodes).map(|ix| deferred.contains(letter(ix))).collect(),
+        deferred: (0..nodes).map(|ix| deferred.contains(node_letter(ix))).collect(),
     };
     for (join, waits_for) in joins {
-        topology.waits_for[usize::from(ix(join))] = waits_for.chars().map(|c| ix(&c.to_string())).collect();
+        topology.waits_for[usize::from(node_index(join))] =
+            waits_for.chars().map(|c| node_index(&c.to_string())).collect();
     }
     topology
 }
 
-fn ix(name: &str) -> Ix {
-    Ix::from(name.as_bytes()[0] - b'a')
+fn node_index(name: &str) -> NodeIndex {
+    NodeIndex::from(name.as_bytes()[0] - b'a')
 }
 
-fn letter(ix: Ix) -> char {
+fn node_letter(ix: NodeIndex) -> char {
     char::from(b'a' + u8::try_from(ix).expect("few nodes"))
 }
 
-fn to(names: &str) -> Next {
+fn next_nodes(names: &str) -> NextNodes {
     if names.is_empty() {
-        Next::End
+        NextNodes::End
     } else {
-        Next::Nodes(names.chars().map(|c| ix(&c.to_string())).collect())
+        NextNodes::Nodes(names.chars().map(|c| node_index(&c.to_string())).collect())
     }
 }
 
 /// Runs `steps` (lists of `from>targets`) and prints what is due after each.
 fn check(topology: &Topology, start: &str, steps: &[&[&str]], expected: &str) {
-    let start: Vec<Ix> = start.chars().map(|c| ix(&c.to_string())).collect();
-    let mut position = begin(topology, &start);
-    let mut seen = vec![due(&position)];
+    let start: Vec<NodeIndex> = start.chars().map(|c| node_index(&c.to_string())).collect();
+    let mut position = start_position(topology, &start);
+    let mut seen = vec![due_letters(&position)];
     for step in steps {
         let routes = step
             .iter()
             .map(|route| {
                 let (from, targets) = route.split_once('>').expect("from>targets");
-                (ix(from), to(targets))
+                (node_index(from), next_nodes(targets))
             })
             .collect();
         match advance(topology, &position, routes) {
             Ok(next) => {
-                seen.push(due(&next));
+                seen.push(due_letters(&next));
                 position = next;
             }
             Err(stuck) => {
-                let missing: String = stuck.missing.iter().map(|ix| letter(*ix)).collect();
-                seen.push(format!("stuck {} without {missing}", letter(stuck.join)));
+                let missing: String = stuck.missing.iter().map(|ix| node_letter(*ix)).collect();
+                seen.push(format!("stuck {} without {missing}", node_letter(stuck.join)));
                 break;
             }
         }
@@ -58,8 +59,8 @@ fn check(topology: &Topology, start: &str, steps: &[&[&str]], expected: &str) {
     assert_eq!(seen.join(" | "), expected);
 }
 
-fn due(position: &Position) -> String {
-    position.due.iter().map(|task| letter(task.node)).collect()
+fn due_letters(position: &PlanPosition) -> String {
+    position.due.iter().map(|task| node_letter(task.node)).collect()
 }
 
 #[test]
@@ -109,42 +110,44 @@ fn order_is_that_of_definition_whoever_points_first() {
 fn each_item_of_a_dynamic_fan_out_is_a_task_and_their_join_runs_once() {
     let topology = topology(3, "", &[]);
     let items = vec![Value::from(1), Value::from(2), Value::from(2)];
-    let position =
-        advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, items))]).expect("plan");
-    assert_eq!(due(&position), "bbb");
+    let position = advance(&topology, &start_position(&topology, &[0]), vec![(0, NextNodes::Each(1, items))])
+        .expect("plan");
+    assert_eq!(due_letters(&position), "bbb");
     assert_eq!(position.due[2].input, Some(Value::from(2)));
-    let routes = vec![(1, to("c")), (1, to("c")), (1, to("c"))];
-    assert_eq!(due(&advance(&topology, &position, routes).expect("plan")), "c");
+    let routes = vec![(1, next_nodes("c")), (1, next_nodes("c")), (1, next_nodes("c"))];
+    assert_eq!(due_letters(&advance(&topology, &position, routes).expect("plan")), "c");
 }
 
 #[test]
 fn an_empty_fan_out_ends() {
     let topology = topology(3, "", &[]);
     let position =
-        advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, vec![]))]).expect("plan");
+        advance(&topology, &start_position(&topology, &[0]), vec![(0, NextNodes::Each(1, vec![]))])
+            .expect("plan");
     assert!(position.due.is_empty());
 }
 
 #[test]
 fn a_node_with_many_tasks_comes_to_a_barrier_once_a_step() {
     let topology = topology(4, "", &[("d", "bc")]);
-    let begun = begin(&topology, &[ix("b"), ix("c")]);
+    let begun = start_position(&topology, &[node_index("b"), node_index("c")]);
     let tasks = ["b>d", "c>d", "c>d", "c>d"];
-    let routes = |tasks: &[&str]| -> Vec<(Ix, Next)> {
-        tasks.iter().map(|route| (ix(&route[..1]), to(&route[2..]))).collect()
+    let routes = |tasks: &[&str]| -> Vec<(NodeIndex, NextNodes)> {
+        tasks.iter().map(|route| (node_index(&route[..1]), next_nodes(&route[2..]))).collect()
     };
     let joined = advance(&topology, &begun, routes(&tasks)).expect("joined");
-    assert_eq!((due(&joined), joined.arrived.len()), ("d".to_owned(), 0));
-    assert_eq!(due(&advance(&topology, &joined, routes(&["d>"])).expect("ended")), "");
+    assert_eq!((due_letters(&joined), joined.arrived.len()), ("d".to_owned(), 0));
+    assert_eq!(due_letters(&advance(&topology, &joined, routes(&["d>"])).expect("ended")), "");
 }
 
 #[test]
 fn a_node_with_many_tasks_hands_out_a_list_once() {
     let topology = topology(3, "", &[]);
     let items = || vec![Value::from(1), Value::from(2), Value::from(3)];
-    let first = advance(&topology, &begin(&topology, &[0]), vec![(0, Next::Each(1, items()))]).expect("plan");
-    let list = || (1, Next::Each(2, vec![Value::from(7), Value::from(8)]));
-    assert_eq!(due(&advance(&topology, &first, vec![list(), list(), list()]).expect("plan")), "cc");
+    let first = advance(&topology, &start_position(&topology, &[0]), vec![(0, NextNodes::Each(1, items()))])
+        .expect("plan");
+    let list = || (1, NextNodes::Each(2, vec![Value::from(7), Value::from(8)]));
+    assert_eq!(due_letters(&advance(&topology, &first, vec![list(), list(), list()]).expect("plan")), "cc");
 }
 
 #[test]

@@ -3,13 +3,13 @@
 //! A run belongs to the store, not to whoever started it: closing a connection changes nothing, and another process
 //! on the same store goes on with what this one leaves.
 
-mod bot;
-mod hosted;
-mod hot;
-mod live;
+mod graph_handle;
+mod live_feed;
+mod registered_graph;
+mod run_worker;
+mod state_cache;
 mod threads;
 mod watch;
-mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
@@ -21,7 +21,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::Limits;
+use crate::drive::RunLimits;
 use crate::error::EngineError;
 use crate::failpoint;
 use crate::graph::{Drawing, Graph};
@@ -29,18 +29,18 @@ use crate::id::{RunId, RunKey, ThreadKey};
 use crate::log;
 use crate::state::State;
 use crate::store::{
-    Claim, EntryKind, Idempotency, IfBusy, NewRun, NewRunEntry, RunRow, Seq, Signal, Store, StoreError,
-    Submitted,
+    EntryKind, IfBusy, NewRun, NewRunEntry, RunIdempotencyKey, RunRow, RunSignal, Seq, Store, StoreError,
+    SubmitOutcome, WorkerLease,
 };
 
-pub use bot::{Bot, Outcome, RunHandle};
-pub use hosted::View;
-use hosted::{AnyGraph, Hosted};
-pub(crate) use live::Live;
-pub use live::{Delta, Piece};
-pub use threads::Edit;
-pub use watch::{Event, Until, Watch};
-use work::Active;
+pub use graph_handle::{GraphHandle, Outcome, RunHandle};
+pub(crate) use live_feed::LiveFeed;
+pub use live_feed::{NodeDelta, NodeDeltaContent};
+pub use registered_graph::StateView;
+use registered_graph::{AnyGraph, RegisteredGraph};
+use run_worker::ActiveRun;
+pub use threads::StateEdit;
+pub use watch::{Event, RunWatch, WatchUntil};
 
 /// How a runtime works.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct RuntimeOptions {
     /// Most runs driven at a time; more are accepted and wait.
     pub max_runs: usize,
     /// Limits of runs that bring none of their own.
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
 impl Default for RuntimeOptions {
@@ -64,7 +64,7 @@ impl Default for RuntimeOptions {
             lease: Duration::from_secs(10),
             scan: Duration::from_secs(2),
             max_runs: 1024,
-            limits: Limits::default(),
+            limits: RunLimits::default(),
         }
     }
 }
@@ -75,7 +75,7 @@ pub struct StartOptions {
     /// When the thread has a run already.
     pub if_busy: IfBusy,
     /// Makes the call repeatable.
-    pub idempotency: Option<Idempotency>,
+    pub idempotency: Option<RunIdempotencyKey>,
     /// Start from this entry instead of the newest: a rewind. What came after it stays in the log as another branch.
     pub from: Option<Seq>,
     /// Free pairs shown in lists.
@@ -83,7 +83,7 @@ pub struct StartOptions {
     /// Pairs the thread gets where it has none of that name yet: what it is called, until somebody calls it otherwise.
     pub thread_metadata: Map<String, Value>,
     /// Limits of this run.
-    pub limits: Option<Limits>,
+    pub limits: Option<RunLimits>,
     /// Pause before these nodes, of the graph or of one inside it.
     pub pause_before: BTreeSet<String>,
     /// Pause after these nodes.
@@ -92,9 +92,9 @@ pub struct StartOptions {
 
 /// What is stored of [`StartOptions`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct StoredOptions {
+struct StoredRunOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    limits: Option<Limits>,
+    limits: Option<RunLimits>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pause_before: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -103,57 +103,61 @@ struct StoredOptions {
 
 /// Runs graphs on a store. Cheap to clone.
 #[derive(Clone)]
-pub struct Runtime(pub(crate) Arc<Inner>);
+pub struct Runtime(pub(crate) Arc<RuntimeInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct RuntimeInner {
     pub store: Arc<dyn Store>,
     graphs: RwLock<HashMap<String, Arc<dyn AnyGraph>>>,
-    active: Mutex<HashMap<RunId, Arc<Active>>>,
-    claim: Claim,
+    active_runs: Mutex<HashMap<RunId, Arc<ActiveRun>>>,
+    claim: WorkerLease,
     options: RuntimeOptions,
-    keeping: AtomicBool,
-    working: AtomicBool,
+    lease_keeper_started: AtomicBool,
+    takes_waiting_runs: AtomicBool,
     /// A run was lost here; somebody has to look for it once its lease is over.
-    orphaned: AtomicBool,
+    must_scan_for_lost_run: AtomicBool,
     /// Runs may wait that nobody will announce.
-    starved: AtomicBool,
+    runs_wait_for_capacity: AtomicBool,
     stop: CancellationToken,
-    trouble: tokio::sync::watch::Sender<Option<String>>,
+    unknown_write: tokio::sync::watch::Sender<Option<String>>,
 }
 
 impl Runtime {
     /// A runtime with the usual options.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self::with(store, RuntimeOptions::default())
+        Self::with_options(store, RuntimeOptions::default())
     }
 
     /// A runtime.
-    pub fn with(store: Arc<dyn Store>, options: RuntimeOptions) -> Self {
+    pub fn with_options(store: Arc<dyn Store>, options: RuntimeOptions) -> Self {
         let worker = options.worker.clone().unwrap_or_else(|| RunId::random().to_string());
-        Self(Arc::new(Inner {
+        Self(Arc::new(RuntimeInner {
             store,
             graphs: RwLock::default(),
-            active: Mutex::default(),
-            claim: Claim { worker: Arc::from(worker), lease: options.lease },
+            active_runs: Mutex::default(),
+            claim: WorkerLease { worker: Arc::from(worker), lease: options.lease },
             options,
-            keeping: AtomicBool::new(false),
-            working: AtomicBool::new(false),
-            orphaned: AtomicBool::new(false),
-            starved: AtomicBool::new(false),
+            lease_keeper_started: AtomicBool::new(false),
+            takes_waiting_runs: AtomicBool::new(false),
+            must_scan_for_lost_run: AtomicBool::new(false),
+            runs_wait_for_capacity: AtomicBool::new(false),
             stop: CancellationToken::new(),
-            trouble: tokio::sync::watch::Sender::new(None),
+            unknown_write: tokio::sync::watch::Sender::new(None),
         }))
     }
 
     /// Registers a graph under a name and gives a typed handle to it. The name is stored with its runs.
-    pub fn graph<S: State>(&self, name: &str, graph: &Graph<S>) -> Result<Bot<S>, EngineError> {
-        let hosted = Arc::new(Hosted::new(name.to_owned(), graph.core.clone()));
+    pub fn register_graph<S: State>(
+        &self,
+        name: &str,
+        graph: &Graph<S>,
+    ) -> Result<GraphHandle<S>, EngineError> {
+        let hosted = Arc::new(RegisteredGraph::new(name.to_owned(), graph.core.clone()));
         let mut graphs = self.0.graphs.write().unwrap_or_else(PoisonError::into_inner);
         if graphs.contains_key(name) {
             return Err(EngineError::GraphExists(name.to_owned()));
         }
         graphs.insert(name.to_owned(), hosted.clone());
-        Ok(Bot::new(self.clone(), hosted))
+        Ok(GraphHandle::new(self.clone(), hosted))
     }
 
     /// Names of the graphs, sorted.
@@ -166,7 +170,7 @@ impl Runtime {
 
     /// Nodes and edges of a graph.
     pub fn drawing(&self, graph: &str) -> Result<Drawing, EngineError> {
-        Ok(self.0.graph(graph)?.drawing().clone())
+        Ok(self.0.find_graph(graph)?.drawing().clone())
     }
 
     /// The store.
@@ -182,7 +186,7 @@ impl Runtime {
         input: Option<&Value>,
         options: StartOptions,
     ) -> Result<RunHandle, EngineError> {
-        let hosted = self.0.graph(graph)?;
+        let hosted = self.0.find_graph(graph)?;
         let bad = |source| EngineError::BadInput { graph: graph.to_owned(), source };
         let input = match input {
             Some(input) => {
@@ -207,18 +211,23 @@ impl Runtime {
             return Err(EngineError::Stopped("it is shutting down".into()));
         }
         for node in options.pause_before.union(&options.pause_after) {
-            if !hosted.drawing().has(node) {
+            if !hosted.drawing().has_node(node) {
                 return Err(EngineError::UnknownNode { graph: graph.to_owned(), node: node.clone() });
             }
         }
-        let stored = StoredOptions {
+        let stored = StoredRunOptions {
             limits: options.limits,
             pause_before: options.pause_before,
             pause_after: options.pause_after,
         };
-        let at = input.is_some().then(|| hosted.beginning());
-        let body = log::bytes(&log::Started { v: log::FORMAT, graph: graph.to_owned(), update: input, at });
-        let room = self.0.has_room();
+        let at = input.is_some().then(|| hosted.start_position());
+        let body = log::to_json_bytes(&log::RunStartedEntry {
+            v: log::LOG_FORMAT_VERSION,
+            graph: graph.to_owned(),
+            update: input,
+            at,
+        });
+        let room = self.0.has_capacity();
         let new = NewRun {
             thread: thread.clone(),
             run: RunId::random(),
@@ -229,59 +238,59 @@ impl Runtime {
             idempotency: options.idempotency,
             metadata: options.metadata,
             thread_metadata: options.thread_metadata,
-            options: log::bytes(&stored),
-            stop_body: log::bytes(&log::Cancelled::default()),
+            options: log::to_json_bytes(&stored),
+            stop_body: log::to_json_bytes(&log::RunCancelledEntry::default()),
             claim: room.then(|| self.0.claim.clone()),
         };
         let asked = tokio::time::Instant::now();
-        let submitted = self.0.noted(self.0.store.submit(new).await)?;
+        let submitted = self.0.report_unknown_write(self.0.store.submit(new).await)?;
         failpoint::hit("api.before_reply");
-        self.0.keep_leases();
+        self.0.start_lease_keeper();
         match submitted {
             // By now somebody else may have it; whoever looks for work finds it if not.
-            Submitted::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
-                self.0.orphaned.store(true, std::sync::atomic::Ordering::SeqCst);
-                Ok(RunHandle::away(self.clone(), &claimed.run))
+            SubmitOutcome::Started(claimed) if asked.elapsed() >= self.0.claim.lease => {
+                self.0.must_scan_for_lost_run.store(true, std::sync::atomic::Ordering::SeqCst);
+                Ok(RunHandle::driven_elsewhere(self.clone(), &claimed.run))
             }
-            Submitted::Started(claimed) => {
+            SubmitOutcome::Started(claimed) => {
                 let row = claimed.run.clone();
-                let active = self.0.drive(hosted.clone(), claimed, Some(body));
-                Ok(RunHandle::local(self.clone(), &row, &active))
+                let active = self.0.drive_claimed_run(hosted.clone(), claimed, Some(body));
+                Ok(RunHandle::driven_here(self.clone(), &row, &active))
             }
-            Submitted::Queued { run, stop } => {
-                if let Some(active) = stop.and_then(|stop| self.0.active().get(&stop).cloned()) {
+            SubmitOutcome::Queued { run, stop } => {
+                if let Some(active) = stop.and_then(|stop| self.0.lock_active_runs().get(&stop).cloned()) {
                     active.cancel.cancel();
                 }
-                Ok(RunHandle::away(self.clone(), &run))
+                Ok(RunHandle::driven_elsewhere(self.clone(), &run))
             }
-            Submitted::Repeated(run) => Ok(self.handle(&run)),
+            SubmitOutcome::Repeated(run) => Ok(self.handle_for_row(&run)),
         }
     }
 
     /// The run of a thread that is running or paused, if there is one.
-    pub async fn active(&self, thread: &ThreadKey) -> Result<Option<RunHandle>, EngineError> {
+    pub async fn active_run(&self, thread: &ThreadKey) -> Result<Option<RunHandle>, EngineError> {
         let active = match self.0.store.thread(thread).await {
             Ok(row) => row.active,
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),
         };
         match active {
-            Some(run) => Ok(Some(self.run(&thread.run(run)).await?)),
+            Some(run) => Ok(Some(self.run_handle(&thread.run(run)).await?)),
             None => Ok(None),
         }
     }
 
     /// A handle to a run that was started before, here or elsewhere.
-    pub async fn run(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
+    pub async fn run_handle(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
         let row = self.0.store.run(run).await?;
-        Ok(self.handle(&row))
+        Ok(self.handle_for_row(&row))
     }
 
-    fn handle(&self, row: &RunRow) -> RunHandle {
-        let active = self.0.active().get(&row.run).cloned();
+    fn handle_for_row(&self, row: &RunRow) -> RunHandle {
+        let active = self.0.lock_active_runs().get(&row.run).cloned();
         match active {
-            Some(active) => RunHandle::local(self.clone(), row, &active),
-            None => RunHandle::away(self.clone(), row),
+            Some(active) => RunHandle::driven_here(self.clone(), row, &active),
+            None => RunHandle::driven_elsewhere(self.clone(), row),
         }
     }
 
@@ -293,28 +302,30 @@ impl Runtime {
         answers: &BTreeMap<String, Value>,
     ) -> Result<RunHandle, EngineError> {
         let epoch = Some(self.0.store.run(run).await?.epoch);
-        let body = log::bytes(&log::Resumed { answers: answers.clone(), epoch });
+        let body = log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch });
         let mut records = Vec::new();
         for (id, answer) in answers {
             let (path, key) = id
                 .split_once(':')
                 .ok_or_else(|| EngineError::NotPaused(format!("`{id}` is not the id of a question")))?;
-            records.push((path.to_owned(), key.to_owned(), log::bytes(answer)));
+            records.push((path.to_owned(), key.to_owned(), log::to_json_bytes(answer)));
         }
-        let row = self.0.noted(self.0.store.signal(run, Signal::Answer { answers: records, body }).await)?;
-        self.0.pick_up_quietly(&row.thread).await;
-        Ok(self.handle(&row))
+        let row = self.0.report_unknown_write(
+            self.0.store.signal(run, RunSignal::Answer { answers: records, body }).await,
+        )?;
+        self.0.claim_waiting_run_or_log(&row.thread).await;
+        Ok(self.handle_for_row(&row))
     }
 
     /// Ends a run. Durable when this returns: a run that is under way ends as soon as its worker hears of it, also
     /// when this process dies next. A run that ended before stays as it is.
     pub async fn cancel(&self, run: &RunKey) -> Result<RunRow, EngineError> {
-        let body = log::bytes(&log::Cancelled::default());
-        let row = self.0.noted(self.0.store.signal(run, Signal::Cancel { body }).await)?;
-        let active = self.0.active().get(&run.run).cloned();
+        let body = log::to_json_bytes(&log::RunCancelledEntry::default());
+        let row = self.0.report_unknown_write(self.0.store.signal(run, RunSignal::Cancel { body }).await)?;
+        let active = self.0.lock_active_runs().get(&run.run).cloned();
         match active {
             Some(active) => active.cancel.cancel(),
-            None => self.0.pick_up_quietly(&row.thread).await,
+            None => self.0.claim_waiting_run_or_log(&row.thread).await,
         }
         Ok(row)
     }
@@ -323,30 +334,31 @@ impl Runtime {
     /// have changed since.
     pub async fn retry(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
         let row = self.0.store.run(run).await?;
-        let hosted = self.0.graph(&row.graph)?;
-        let body = log::bytes(&log::Restarted { epoch: row.epoch + 1, why: "tried again".into() });
-        let signal = Signal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
-        let row = self.0.noted(self.0.store.signal(run, signal).await)?;
-        self.0.pick_up_quietly(&row.thread).await;
-        Ok(self.handle(&row))
+        let hosted = self.0.find_graph(&row.graph)?;
+        let body =
+            log::to_json_bytes(&log::RunRestartedEntry { epoch: row.epoch + 1, why: "tried again".into() });
+        let signal = RunSignal::Retry { body, fingerprint: hosted.fingerprint().to_owned() };
+        let row = self.0.report_unknown_write(self.0.store.signal(run, signal).await)?;
+        self.0.claim_waiting_run_or_log(&row.thread).await;
+        Ok(self.handle_for_row(&row))
     }
 
     /// Watches a run from its first event on, or after event number `after`.
-    pub async fn watch(&self, run: &RunKey, after: u64, until: Until) -> Result<Watch, EngineError> {
+    pub async fn watch(&self, run: &RunKey, after: u64, until: WatchUntil) -> Result<RunWatch, EngineError> {
         let row = self.0.store.run(run).await?;
-        Ok(Watch::new(self, &row, after, until))
+        Ok(RunWatch::new(self, &row, after, until))
     }
 
     /// Takes up runs that nobody works on, now and from now on. Call it once all graphs are registered.
-    pub async fn work(&self) -> Result<(), EngineError> {
-        self.0.working.store(true, std::sync::atomic::Ordering::SeqCst);
-        self.0.keep_leases();
-        self.0.scan().await
+    pub async fn start_worker(&self) -> Result<(), EngineError> {
+        self.0.takes_waiting_runs.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.0.start_lease_keeper();
+        self.0.claim_unclaimed_runs().await
     }
 
     /// How many runs this process works on now.
     pub fn active_runs(&self) -> usize {
-        self.0.active().len()
+        self.0.lock_active_runs().len()
     }
 
     /// Stops: takes no new runs, lets steps in flight finish for up to `patience`, hands the rest to whoever comes
@@ -358,40 +370,40 @@ impl Runtime {
     /// Becomes `Some(reason)` when a write had an unknown outcome. The run concerned was dropped here and is taken up
     /// again from what the store really holds; on a store that cannot go on after that (SQLite) the process should
     /// end and start anew.
-    pub fn trouble(&self) -> tokio::sync::watch::Receiver<Option<String>> {
-        self.0.trouble.subscribe()
+    pub fn unknown_write_reason(&self) -> tokio::sync::watch::Receiver<Option<String>> {
+        self.0.unknown_write.subscribe()
     }
 }
 
-impl Inner {
-    fn graph(&self, name: &str) -> Result<Arc<dyn AnyGraph>, EngineError> {
+impl RuntimeInner {
+    fn find_graph(&self, name: &str) -> Result<Arc<dyn AnyGraph>, EngineError> {
         let graphs = self.graphs.read().unwrap_or_else(PoisonError::into_inner);
         graphs.get(name).cloned().ok_or_else(|| EngineError::UnknownGraph(name.to_owned()))
     }
 
-    fn active(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Active>>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_active_runs(&self) -> MutexGuard<'_, HashMap<RunId, Arc<ActiveRun>>> {
+        self.active_runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn live(&self, run: &RunKey) -> Option<Arc<Live>> {
-        let active = self.active();
+    pub(crate) fn find_live_feed(&self, run: &RunKey) -> Option<Arc<LiveFeed>> {
+        let active = self.lock_active_runs();
         let found = active.get(&run.run)?;
         (found.fence.thread.tenant == run.tenant).then(|| found.live.clone())
     }
 
     /// Raises the alarm when nobody knows whether a write happened, and passes the answer on.
-    fn noted<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+    fn report_unknown_write<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error @ StoreError::Unknown(_)) = &answer {
-            self.trouble.send_replace(Some(crate::error::chain(error)));
+            self.unknown_write.send_replace(Some(crate::error::error_chain(error)));
         }
         answer
     }
 
     /// Whether one more run may be driven. If not, the next that ends looks for those that wait.
-    fn has_room(&self) -> bool {
-        let room = self.active().len() < self.options.max_runs;
+    fn has_capacity(&self) -> bool {
+        let room = self.lock_active_runs().len() < self.options.max_runs;
         if !room {
-            self.starved.store(true, std::sync::atomic::Ordering::SeqCst);
+            self.runs_wait_for_capacity.store(true, std::sync::atomic::Ordering::SeqCst);
         }
         room
     }

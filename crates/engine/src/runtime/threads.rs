@@ -5,13 +5,13 @@ use serde_json::value::to_raw_value;
 
 use crate::error::EngineError;
 use crate::id::{RunKey, ThreadId, ThreadKey};
-use crate::log::{self, Question};
-use crate::runtime::{Runtime, View};
-use crate::store::{Entry, EntryKind, Loaded, NewEntry, Seq, Status, StoreError};
+use crate::log::{self, PendingQuestion};
+use crate::runtime::{Runtime, StateView};
+use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, RunStatus, Seq, StoreError};
 
 /// A change of a thread's state by hand.
 #[derive(Clone, Debug, Default)]
-pub struct Edit {
+pub struct StateEdit {
     /// Replaces the whole state. Fields left out get their default.
     pub state: Option<Value>,
     /// Is folded in, like the update of a node.
@@ -22,9 +22,14 @@ pub struct Edit {
 
 impl Runtime {
     /// The state of a thread after entry `at` (the newest when `None`), read by `graph`.
-    pub async fn view(&self, graph: &str, thread: &ThreadKey, at: Option<Seq>) -> Result<View, EngineError> {
+    pub async fn view(
+        &self,
+        graph: &str,
+        thread: &ThreadKey,
+        at: Option<Seq>,
+    ) -> Result<StateView, EngineError> {
         let loaded = self.0.store.load(thread, at).await?;
-        self.0.graph(graph)?.view(at.unwrap_or(loaded.head), &loaded)
+        self.0.find_graph(graph)?.view(at.unwrap_or(loaded.head), &loaded)
     }
 
     /// Changes the state after entry `at` (the newest when `None`). The log keeps what was there; the thread goes on
@@ -36,9 +41,9 @@ impl Runtime {
         graph: &str,
         thread: &ThreadKey,
         at: Option<Seq>,
-        edit: &Edit,
+        edit: &StateEdit,
     ) -> Result<Seq, EngineError> {
-        let hosted = self.0.graph(graph)?;
+        let hosted = self.0.find_graph(graph)?;
         let bad = |source| EngineError::BadInput { graph: graph.to_owned(), source };
         let loaded = self.0.store.load(thread, at).await?;
         let update = edit.update.as_ref().map(to_raw_value).transpose().map_err(bad)?;
@@ -46,20 +51,20 @@ impl Runtime {
             hosted.check_update(update).map_err(bad)?;
         }
         let state = edit.state.as_ref().map(to_raw_value).transpose().map_err(bad)?;
-        let mut edited = log::Edited { state, update, at: None };
+        let mut edited = log::StateEditedEntry { state, update, at: None };
         let parent = at.unwrap_or(loaded.head);
-        let base = base_of(&loaded);
-        let try_out = Entry {
+        let base = replay_base(&loaded);
+        let try_out = LogEntry {
             seq: loaded.head + 1,
             parent,
             base,
             run: None,
             at: 0,
             kind: EntryKind::Edited,
-            body: log::bytes(&edited),
+            body: log::to_json_bytes(&edited),
         };
         match &edit.as_node {
-            Some(node) => edited.at = Some(hosted.place_after(node, &loaded, &try_out)?),
+            Some(node) => edited.at = Some(hosted.position_after_node(node, &loaded, &try_out)?),
             None => {
                 // Read it once as it will be read for ever, so that a wrong state is refused here.
                 let mut with_edit = loaded.clone();
@@ -69,12 +74,12 @@ impl Runtime {
         }
         let entry = NewEntry {
             kind: EntryKind::Edited,
-            body: log::bytes(&edited),
+            body: log::to_json_bytes(&edited),
             parent: Some(parent),
             base,
             snapshot: None,
         };
-        Ok(self.0.store.append(thread, loaded.head, entry).await?)
+        Ok(self.0.store.append_entry(thread, loaded.head, entry).await?)
     }
 
     /// Copies a thread to a new one that goes on from entry `at` (the newest when `None`). The source stays as it is.
@@ -88,27 +93,30 @@ impl Runtime {
         let loaded = store.load(from, at).await?;
         let stands = at.map(|at| NewEntry {
             kind: EntryKind::Edited,
-            body: log::bytes(&log::Edited { state: None, update: None, at: None }),
+            body: log::to_json_bytes(&log::StateEditedEntry { state: None, update: None, at: None }),
             parent: Some(at),
-            base: base_of(&loaded),
+            base: replay_base(&loaded),
             snapshot: None,
         });
         Ok(store.copy_thread(from, to, stands).await?.key)
     }
 
     /// The open questions of a thread, with the run that asks.
-    pub async fn questions(&self, thread: &ThreadKey) -> Result<Vec<(RunKey, Question)>, EngineError> {
+    pub async fn open_questions(
+        &self,
+        thread: &ThreadKey,
+    ) -> Result<Vec<(RunKey, PendingQuestion)>, EngineError> {
         let store = &self.0.store;
         loop {
             let row = store.thread(thread).await?;
             let Some(run) = row.active else { return Ok(Vec::new()) };
             let run = store.run(&thread.run(run)).await?;
-            if run.status != Status::Paused {
+            if run.status != RunStatus::Paused {
                 return Ok(Vec::new());
             }
             let newest = store.entries(thread, row.head.saturating_sub(1), 2).await?;
             return match newest.as_slice() {
-                [entry] if entry.kind == EntryKind::Paused => asked(&run.key(), entry),
+                [entry] if entry.kind == EntryKind::Paused => questions_in_entry(&run.key(), entry),
                 // The thread went on between two looks at it.
                 [_, _, ..] => continue,
                 _ => {
@@ -120,13 +128,13 @@ impl Runtime {
     }
 }
 
-fn asked(run: &RunKey, entry: &Entry) -> Result<Vec<(RunKey, Question)>, EngineError> {
-    let paused: log::Paused = serde_json::from_slice(&entry.body)
+fn questions_in_entry(run: &RunKey, entry: &LogEntry) -> Result<Vec<(RunKey, PendingQuestion)>, EngineError> {
+    let paused: log::RunPausedEntry = serde_json::from_slice(&entry.body)
         .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
     Ok(paused.asks.into_iter().map(|ask| (run.clone(), ask)).collect())
 }
 
 /// What an entry after the loaded one starts its replay from.
-fn base_of(loaded: &Loaded) -> Seq {
+fn replay_base(loaded: &LoadedLog) -> Seq {
     loaded.snapshot.as_ref().map_or(0, |(seq, _)| *seq)
 }

@@ -13,57 +13,57 @@ use tokio::time::timeout;
 use crate::error::EngineError;
 use crate::failpoint;
 use crate::id::{RunKey, ThreadKey};
-use crate::runtime::live::{Delta, Live};
-use crate::runtime::{Inner, Runtime};
-use crate::store::{Entry, EntryKind, RunRow, Seq, Status};
+use crate::runtime::live_feed::{LiveFeed, NodeDelta};
+use crate::runtime::{Runtime, RuntimeInner};
+use crate::store::{EntryKind, LogEntry, RunRow, RunStatus, Seq};
 
 /// Entries read in one go. An entry can be large, and a slow watcher holds all it has read.
-const PAGE: usize = 8;
+const ENTRIES_PER_READ: usize = 8;
 
 /// Pieces of a step in progress taken in one go.
-const PIECES: usize = 32;
+const DELTAS_PER_READ: usize = 32;
 
 /// How often a run that another process drives is looked at.
-const POLL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a watcher sees.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// An entry of the log, with its number within the run, from 1 and without a gap.
-    Entry(u64, Arc<Entry>),
+    Entry(u64, Arc<LogEntry>),
     /// A piece of the step in progress.
-    Delta(Arc<Delta>),
+    Delta(Arc<NodeDelta>),
 }
 
 /// A cursor over the events of one run.
-pub struct Watch {
-    runtime: Arc<Inner>,
+pub struct RunWatch {
+    runtime: Arc<RuntimeInner>,
     run: RunKey,
     thread: ThreadKey,
-    until: Until,
+    until: WatchUntil,
     first: Option<Seq>,
     /// Number of the last event given, within the run.
-    seen: u64,
+    last_event_number: u64,
     /// Number of the next piece to show.
-    pieces: u64,
-    live: Option<(Arc<Live>, watch::Receiver<Seq>)>,
+    next_delta: u64,
+    live: Option<(Arc<LiveFeed>, watch::Receiver<Seq>)>,
     buffer: VecDeque<Event>,
     /// The log has to be looked at, whatever the live side says.
-    looks: bool,
-    over: bool,
+    must_read_log: bool,
+    is_over: bool,
 }
 
 /// When a [`Watch`] ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum WatchUntil {
     /// With the run.
-    End,
+    RunEnded,
     /// With the run, or when it waits for an answer.
-    Rest,
+    RunEndedOrPaused,
 }
 
-impl Watch {
-    pub(super) fn new(runtime: &Runtime, row: &RunRow, after: u64, until: Until) -> Self {
+impl RunWatch {
+    pub(super) fn new(runtime: &Runtime, row: &RunRow, after: u64, until: WatchUntil) -> Self {
         Self {
             runtime: runtime.0.clone(),
             run: row.key(),
@@ -71,12 +71,12 @@ impl Watch {
             until,
             first: row.first_seq,
             // A number no run will ever reach, so that sums with it stay in range.
-            seen: after.min(u64::MAX / 4),
-            pieces: 0,
+            last_event_number: after.min(u64::MAX / 4),
+            next_delta: 0,
             live: None,
             buffer: VecDeque::new(),
-            looks: true,
-            over: false,
+            must_read_log: true,
+            is_over: false,
         }
     }
 
@@ -86,30 +86,30 @@ impl Watch {
             if let Some(event) = self.buffer.pop_front() {
                 return Ok(Some(event));
             }
-            if self.over {
+            if self.is_over {
                 return Ok(None);
             }
-            self.attach();
+            self.attach_live_feed();
             if let Some((_, bell)) = &mut self.live {
                 bell.mark_unchanged();
             }
-            if (self.may_have_grown() && self.read_log().await?) || self.read_pieces() {
+            if (self.may_have_grown() && self.read_log().await?) || self.read_deltas() {
                 continue;
             }
-            if self.ended().await? {
+            if self.run_has_ended().await? {
                 // The end may have been written between reading the log and asking for the status.
                 if !self.read_log().await? {
                     return Ok(None);
                 }
                 continue;
             }
-            self.wait().await;
+            self.wait_for_change().await;
         }
     }
 
     /// Finds the live side of the run, when this process drives it. A run that was resumed has a new one.
-    fn attach(&mut self) {
-        let current = self.runtime.live(&self.run);
+    fn attach_live_feed(&mut self) {
+        let current = self.runtime.find_live_feed(&self.run);
         let same = match (&self.live, &current) {
             (Some((old, _)), Some(new)) => Arc::ptr_eq(old, new),
             (None, None) => true,
@@ -120,18 +120,18 @@ impl Watch {
                 let bell = live.subscribe();
                 (live, bell)
             });
-            self.pieces = 0;
-            self.looks = true;
+            self.next_delta = 0;
+            self.must_read_log = true;
         }
     }
 
     /// Whether the log may hold more than was given. While this process drives the run it knows, and a piece of text
     /// costs its watchers no look at the store.
     fn may_have_grown(&mut self) -> bool {
-        let looks = std::mem::take(&mut self.looks);
+        let looks = std::mem::take(&mut self.must_read_log);
         match (&self.live, self.first) {
             (Some((live, _)), Some(first)) => {
-                looks || live.head() != first + self.seen - 1 || failpoint::mutant("M2")
+                looks || live.head() != first + self.last_event_number - 1 || failpoint::mutant("M2")
             }
             (_, _) => true,
         }
@@ -145,74 +145,84 @@ impl Watch {
                 None => return Ok(false),
             },
         };
-        let mut entries = self.entries_after(first + self.seen - 1).await?;
+        let mut entries = self.entries_after(first + self.last_event_number - 1).await?;
         if failpoint::mutant("M2") && entries.is_empty() {
-            let early = failpoint::shown_early(self.run.run, first + self.seen - 1);
+            let early = failpoint::unwritten_entries_after(self.run.run, first + self.last_event_number - 1);
             entries = early.into_iter().map(Arc::new).collect();
         }
         let mut any = false;
         for entry in entries {
-            if entry.run != Some(self.run.run) || self.over {
+            if entry.run != Some(self.run.run) || self.is_over {
                 break;
             }
             any = true;
-            self.seen = entry.seq - first + 1;
-            let rests = entry.kind == EntryKind::Paused && self.until == Until::Rest;
-            self.over = entry.kind.is_end() || rests;
-            let number =
-                if failpoint::mutant("M6") { u64::try_from(entry.at).unwrap_or_default() } else { self.seen };
+            self.last_event_number = entry.seq - first + 1;
+            let rests = entry.kind == EntryKind::Paused && self.until == WatchUntil::RunEndedOrPaused;
+            self.is_over = entry.kind.is_end() || rests;
+            let number = if failpoint::mutant("M6") {
+                u64::try_from(entry.at).unwrap_or_default()
+            } else {
+                self.last_event_number
+            };
             self.buffer.push_back(Event::Entry(number, entry));
         }
         // A run that failed and was tried again, or was answered, goes on past what looked like its end.
-        if self.over && any {
-            self.over = !self.goes_on().await?;
+        if self.is_over && any {
+            self.is_over = !self.run_continues().await?;
         }
         Ok(any)
     }
 
     /// A few entries after this one: from the live side when it still has them, else from the store.
-    async fn entries_after(&self, cursor: Seq) -> Result<Vec<Arc<Entry>>, EngineError> {
-        let fresh = self.live.as_ref().map(|(live, _)| live.fresh_after(cursor, PAGE)).unwrap_or_default();
+    async fn entries_after(&self, cursor: Seq) -> Result<Vec<Arc<LogEntry>>, EngineError> {
+        let fresh = self
+            .live
+            .as_ref()
+            .map(|(live, _)| live.recent_entries_after(cursor, ENTRIES_PER_READ))
+            .unwrap_or_default();
         if !fresh.is_empty() {
             return Ok(fresh);
         }
-        let entries = self.runtime.store.entries(&self.thread, cursor, PAGE).await?;
+        let entries = self.runtime.store.entries(&self.thread, cursor, ENTRIES_PER_READ).await?;
         Ok(entries.into_iter().map(Arc::new).collect())
     }
 
-    async fn goes_on(&self) -> Result<bool, EngineError> {
+    async fn run_continues(&self) -> Result<bool, EngineError> {
         let first = self.first.unwrap_or_default();
-        let next = self.runtime.store.entries(&self.thread, first + self.seen - 1, 1).await?;
+        let next = self.runtime.store.entries(&self.thread, first + self.last_event_number - 1, 1).await?;
         Ok(next.first().is_some_and(|entry| entry.run == Some(self.run.run)))
     }
 
-    fn read_pieces(&mut self) -> bool {
+    fn read_deltas(&mut self) -> bool {
         let (Some((live, _)), Some(first)) = (&self.live, self.first) else { return false };
-        let Some((pieces, end)) = live.after(first + self.seen - 1, self.pieces, PIECES) else {
+        let Some((pieces, end)) =
+            live.deltas_after(first + self.last_event_number - 1, self.next_delta, DELTAS_PER_READ)
+        else {
             return false;
         };
-        self.pieces = end;
+        self.next_delta = end;
         self.buffer.extend(pieces.into_iter().map(Event::Delta));
         !self.buffer.is_empty()
     }
 
     /// Whether nothing more will come, by the run's status.
-    async fn ended(&mut self) -> Result<bool, EngineError> {
+    async fn run_has_ended(&mut self) -> Result<bool, EngineError> {
         if self.live.is_some() {
             return Ok(false);
         }
         // Whoever asks reads the log once more: what is not there then was cleared away, and will not come.
         let row = self.runtime.store.run(&self.run).await?;
-        Ok(row.status.is_end() || (row.status == Status::Paused && self.until == Until::Rest))
+        Ok(row.status.is_end()
+            || (row.status == RunStatus::Paused && self.until == WatchUntil::RunEndedOrPaused))
     }
 
-    async fn wait(&mut self) {
+    async fn wait_for_change(&mut self) {
         match &mut self.live {
             // The bell can ring between the read above and here: `changed` then returns at once. The time limit only
             // matters when the run ends in this process without an entry (it was lost to another worker): the next
             // turn looks at the log, and in the end finds that the run has no live side any more.
-            Some((_, bell)) => self.looks = timeout(POLL * 5, bell.changed()).await.is_err(),
-            None => tokio::time::sleep(POLL).await,
+            Some((_, bell)) => self.must_read_log = timeout(POLL_INTERVAL * 5, bell.changed()).await.is_err(),
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }

@@ -26,9 +26,9 @@
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
-mod ram;
+mod ram_store;
 mod rows;
-mod writes;
+mod write_requests;
 
 use std::time::Duration;
 
@@ -36,16 +36,16 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 pub use self::error::{BoxError, StoreError, check_metadata};
-pub use self::ram::RamStore;
+pub use self::ram_store::RamStore;
 pub use self::rows::{
-    Cleared, Entry, EntryKind, Loaded, Retention, RunFilter, RunRow, Status, ThreadFilter, ThreadRow, Usage,
-    lineage,
+    EntryKind, GcReport, LoadedLog, LogEntry, Retention, RunFilter, RunRow, RunStatus, RunUsage,
+    ThreadFilter, ThreadRow, entries_leading_to,
 };
-pub use self::writes::{
-    Claim, Claimed, Commit, Committed, Fence, Idempotency, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus,
-    Record, Renewed, RunFailure, Signal, Stage, Submitted,
+pub use self::write_requests::{
+    ClaimedRun, Commit, CommitOutcome, Fence, IfBusy, LeaseRenewal, NewEntry, NewRun, NewRunEntry, NewStatus,
+    Record, RecordStage, RunFailure, RunIdempotencyKey, RunSignal, SubmitOutcome, WorkerLease,
 };
-use crate::id::{RunKey, Tenant, ThreadId, ThreadKey};
+use crate::id::{RunKey, TenantId, ThreadId, ThreadKey};
 
 /// Number of an entry in its thread's log, from 1. 0 stands for the empty thread.
 pub type Seq = u64;
@@ -54,69 +54,74 @@ pub type Seq = u64;
 pub type Millis = i64;
 
 /// Everything the engine needs of a store.
-pub trait Store: Runs + History + Upkeep + NodeCache {}
-impl<T: Runs + History + Upkeep + NodeCache> Store for T {}
+pub trait Store: RunStore + HistoryStore + ThreadMaintenance + NodeCacheStore {}
+impl<T: RunStore + HistoryStore + ThreadMaintenance + NodeCacheStore> Store for T {}
 
 /// Runs: accepted, claimed, written to, ended.
 #[async_trait]
-pub trait Runs: Send + Sync + 'static {
+pub trait RunStore: Send + Sync + 'static {
     /// Accepts a run. When the thread is free, nobody waits before this run and `claim` is given, the run starts at
     /// once in the same transaction; with `claim` as `None` it waits as [`Status::Queued`] for [`Runs::claim`].
     /// A thread that does not exist yet is made. A `parent` that does not exist is `NotFound`; 0 does, it is the
     /// empty state. A run id that was used before is [`StoreError::Conflict`].
-    async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError>;
+    async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError>;
 
     /// Takes up to `limit` runs that nobody works on: the oldest queued run of a free thread, a running run whose
     /// lease ran out, a run released by [`Signal::Answer`] or [`Signal::Retry`]. Each gets the next epoch and this
     /// worker's lease. `only` narrows it to one thread.
     async fn claim(
         &self,
-        claim: &Claim,
+        claim: &WorkerLease,
         only: Option<&ThreadKey>,
         limit: usize,
-    ) -> Result<Vec<Claimed>, StoreError>;
+    ) -> Result<Vec<ClaimedRun>, StoreError>;
 
     /// Prolongs leases. Returns one answer for each fence, in order.
-    async fn renew(&self, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError>;
+    async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> Result<Vec<LeaseRenewal>, StoreError>;
 
     /// Writes what one step changed, all of it or nothing. A claim that no longer holds is [`StoreError::Fenced`];
     /// a `head` that
     /// is not the newest entry is [`StoreError::Conflict`], unless there are no entries to write: then it is not looked
     /// at, so that records can be written side by side. A run that somebody asked to cancel does not wait for answers:
     /// a commit that pauses it leaves it running and lets it be claimed, for a worker to end it.
-    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError>;
+    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError>;
 
     /// Tells a run something from outside. Durable when it returns.
-    async fn signal(&self, run: &RunKey, signal: Signal) -> Result<RunRow, StoreError>;
+    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError>;
 }
 
 /// Reading back. Never blocks a writer.
 #[async_trait]
-pub trait History: Send + Sync + 'static {
+pub trait HistoryStore: Send + Sync + 'static {
     /// What is needed to rebuild the state after entry `at` (the newest when `None`).
     /// An empty thread that exists gives an empty [`Loaded`], and so does entry 0 of any; an unknown thread or entry
     /// is `NotFound`, and so is an entry that cannot be rebuilt because `gc` cleared what leads to it.
-    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<Loaded, StoreError>;
+    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError>;
 
     /// Entries after `after`, oldest first, at most `limit`. An unknown thread is `NotFound`.
-    async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError>;
+    async fn entries(
+        &self,
+        thread: &ThreadKey,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<LogEntry>, StoreError>;
 
     /// One run.
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError>;
 
     /// Runs of a tenant, newest first, in the order of their ids.
-    async fn runs(&self, tenant: &Tenant, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
+    async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
 
     /// One thread.
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError>;
 
     /// Threads of a tenant, the last changed first.
-    async fn threads(&self, tenant: &Tenant, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError>;
+    async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError>;
 }
 
 /// Making, changing and clearing threads outside a run.
 #[async_trait]
-pub trait Upkeep: Send + Sync + 'static {
+pub trait ThreadMaintenance: Send + Sync + 'static {
     /// Makes the thread or merges `metadata` into it, key by key; a key whose value is `null` is removed.
     async fn put_thread(
         &self,
@@ -126,7 +131,8 @@ pub trait Upkeep: Send + Sync + 'static {
 
     /// Appends an entry outside any run (an edit of the state). The thread must be free and its newest entry
     /// `expect`, else [`StoreError::Busy`] or [`StoreError::Conflict`]. An unknown thread is `NotFound`.
-    async fn append(&self, thread: &ThreadKey, expect: Seq, entry: NewEntry) -> Result<Seq, StoreError>;
+    async fn append_entry(&self, thread: &ThreadKey, expect: Seq, entry: NewEntry)
+    -> Result<Seq, StoreError>;
 
     /// Copies a thread's whole log, snapshots and metadata to a new thread, which is free; entries keep the name of
     /// the run that wrote them. Runs stay with the source. A target that exists is [`StoreError::Conflict`]. The copy
@@ -144,19 +150,19 @@ pub trait Upkeep: Send + Sync + 'static {
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError>;
 
     /// Clears old things of all tenants. See [`Retention`].
-    async fn gc(&self, retention: &Retention) -> Result<Cleared, StoreError>;
+    async fn gc(&self, retention: &Retention) -> Result<GcReport, StoreError>;
 }
 
 /// Results of nodes that may be used again.
 #[async_trait]
-pub trait NodeCache: Send + Sync + 'static {
+pub trait NodeCacheStore: Send + Sync + 'static {
     /// The value kept under `key`, unless its lifetime is over.
-    async fn cached(&self, tenant: &Tenant, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
+    async fn cached_value(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Keeps `value` for `lifetime` (for ever when `None`), replacing an older one.
-    async fn keep(
+    async fn cache_value(
         &self,
-        tenant: &Tenant,
+        tenant: &TenantId,
         key: &str,
         value: &[u8],
         lifetime: Option<Duration>,

@@ -10,7 +10,7 @@ use crate::id::{RunId, RunKey, ThreadId, ThreadKey};
 
 /// One line of a thread's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// Its number.
     pub seq: Seq,
     /// The entry it follows; 0 for the first.
@@ -85,13 +85,13 @@ impl EntryKind {
 
 /// What is needed to rebuild a state.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
+pub struct LoadedLog {
     /// Newest entry of the thread.
     pub head: Seq,
     /// The snapshot to start from, with the entry it belongs to.
     pub snapshot: Option<(Seq, Vec<u8>)>,
     /// The entries after it that lead to the asked one, oldest first.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<LogEntry>,
 }
 
 /// A thread as listed.
@@ -124,7 +124,7 @@ pub struct RunRow {
     /// Fingerprint of the graph it was started with.
     pub fingerprint: String,
     /// Where it stands.
-    pub status: Status,
+    pub status: RunStatus,
     /// How often it was claimed.
     pub epoch: u64,
     /// Somebody asked to cancel it.
@@ -144,7 +144,7 @@ pub struct RunRow {
     /// Steps finished. While the run is running its log may hold more: they are added when it rests or spends.
     pub steps: u32,
     /// Spent so far.
-    pub usage: Usage,
+    pub usage: RunUsage,
     /// Why it failed.
     pub error: Option<RunFailure>,
     /// Free pairs.
@@ -164,7 +164,7 @@ impl RunRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
-pub enum Status {
+pub enum RunStatus {
     /// Accepted, waits for its thread or a worker.
     Queued = 1,
     /// Being worked on, or to be claimed again.
@@ -179,7 +179,7 @@ pub enum Status {
     Cancelled = 6,
 }
 
-impl Status {
+impl RunStatus {
     /// The status with this stored number.
     pub fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -206,7 +206,7 @@ impl Status {
 
 /// Tokens and money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct RunUsage {
     /// Tokens read by models.
     #[serde(default)]
     pub input_tokens: u64,
@@ -218,13 +218,13 @@ pub struct Usage {
     pub cost_micros: u64,
 }
 
-impl Usage {
+impl RunUsage {
     /// Nothing was spent.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
-    pub(crate) fn minus(self, less: Self) -> Self {
+    pub(crate) fn saturating_sub(self, less: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(less.input_tokens),
             output_tokens: self.output_tokens.saturating_sub(less.output_tokens),
@@ -233,7 +233,7 @@ impl Usage {
     }
 }
 
-impl std::ops::AddAssign for Usage {
+impl std::ops::AddAssign for RunUsage {
     fn add_assign(&mut self, more: Self) {
         self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
@@ -247,7 +247,7 @@ pub struct RunFilter {
     /// Of this thread.
     pub thread: Option<ThreadId>,
     /// In this status.
-    pub status: Option<Status>,
+    pub status: Option<RunStatus>,
     /// Created before this run (exclusive), to page on.
     pub before: Option<RunId>,
     /// At most this many.
@@ -298,7 +298,7 @@ impl Default for Retention {
 
 /// What `gc` cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cleared {
+pub struct GcReport {
     /// Whole threads.
     pub threads: u64,
     /// Entries of kept threads.
@@ -312,9 +312,9 @@ pub struct Cleared {
 /// Keeps of `entries` (oldest first, from the base of `at` on) those that lead to `at`.
 ///
 /// Stores read a range and use this to drop branches that were left by a rewind.
-pub fn lineage(entries: Vec<Entry>, at: Seq) -> Vec<Entry> {
+pub fn entries_leading_to(entries: Vec<LogEntry>, at: Seq) -> Vec<LogEntry> {
     let mut wanted = at;
-    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    let mut kept: Vec<LogEntry> = Vec::with_capacity(entries.len());
     for entry in entries.into_iter().rev() {
         if entry.seq == wanted {
             wanted = entry.parent;

@@ -2,28 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use doran_engine::state::{Changes, Keyed, Reduce};
+use doran_engine::state::{ItemChanges, Keyed, Reduce};
 use doran_engine::{Nodes, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Note {
+struct KeyedNote {
     id: String,
     text: String,
 }
 
-impl Keyed for Note {
+impl Keyed for KeyedNote {
     fn key(&self) -> &str {
         &self.id
     }
 }
 
 /// A list that does not look like one to a macro.
-type Notes = Vec<Note>;
+type KeyedNotes = Vec<KeyedNote>;
 
-fn note(id: &str, text: &str) -> Note {
-    Note { id: id.into(), text: text.into() }
+fn keyed_note(id: &str, text: &str) -> KeyedNote {
+    KeyedNote { id: id.into(), text: text.into() }
 }
 
 /// Keeps the newest `N` lines.
@@ -63,16 +63,16 @@ fn highest(field: &mut u32, change: u32) {
 
 #[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Talk {
+struct EveryRuleState {
     title: String,
     #[reduce(last)]
     answer: Option<String>,
     #[reduce(append)]
     lines: Vec<String>,
     #[reduce(by_id)]
-    notes: Vec<Note>,
+    notes: Vec<KeyedNote>,
     #[reduce(messages)]
-    open_tasks: Notes,
+    open_tasks: KeyedNotes,
     #[reduce(merge)]
     facts: BTreeMap<String, u32>,
     #[reduce(add)]
@@ -90,7 +90,7 @@ struct Talk {
     r#type: String,
 }
 
-impl Talk {
+impl EveryRuleState {
     fn longer(field: &mut String, change: String) {
         if change.len() > field.len() {
             *field = change;
@@ -99,18 +99,18 @@ impl Talk {
 }
 
 /// One update that sets every field, most of them twice.
-fn full() -> TalkUpdate {
-    Talk::update()
+fn full_update() -> EveryRuleStateUpdate {
+    EveryRuleState::update()
         .title("first")
         .title("second")
         .answer("yes".to_owned())
         .answer(None)
         .lines(["a".to_owned()])
         .lines(vec!["b".to_owned()])
-        .notes(vec![note("1", "one"), note("2", "two")])
-        .notes(note("1", "uno"))
-        .notes(Changes::remove(["2"]))
-        .open_tasks(note("t", "task"))
+        .notes(vec![keyed_note("1", "one"), keyed_note("2", "two")])
+        .notes(keyed_note("1", "uno"))
+        .notes(ItemChanges::remove(["2"]))
+        .open_tasks(keyed_note("t", "task"))
         .facts([("x".to_owned(), 1), ("y".to_owned(), 2)])
         .facts([("x".to_owned(), 3)])
         .tokens(5)
@@ -128,11 +128,11 @@ fn full() -> TalkUpdate {
 
 #[test]
 fn every_rule_folds_its_field() {
-    let mut talk = Talk {
+    let mut talk = EveryRuleState {
         title: "none".into(),
         answer: Some("old".into()),
         lines: vec!["0".into()],
-        notes: vec![note("2", "two"), note("3", "three")],
+        notes: vec![keyed_note("2", "two"), keyed_note("3", "three")],
         open_tasks: Vec::new(),
         facts: BTreeMap::from([("y".into(), 9), ("z".into(), 8)]),
         tokens: 100,
@@ -142,13 +142,13 @@ fn every_rule_folds_its_field() {
         waited: 10,
         r#type: String::new(),
     };
-    talk.apply(full());
-    let expected = Talk {
+    talk.apply(full_update());
+    let expected = EveryRuleState {
         title: "second".into(),
         answer: None,
         lines: ["0", "a", "b"].map(String::from).into(),
-        notes: vec![note("3", "three"), note("1", "uno")],
-        open_tasks: vec![note("t", "task")],
+        notes: vec![keyed_note("3", "three"), keyed_note("1", "uno")],
+        open_tasks: vec![keyed_note("t", "task")],
         facts: [("x", 3), ("y", 2), ("z", 8)].map(|(key, value)| (key.to_owned(), value)).into(),
         tokens: 112,
         best: 4,
@@ -162,24 +162,33 @@ fn every_rule_folds_its_field() {
 
 #[test]
 fn a_setter_joins_with_what_was_set_before() {
-    let mut joined = Talk::default();
-    joined.apply(full());
+    let mut joined = EveryRuleState::default();
+    joined.apply(full_update());
 
-    let mut apart = Talk::default();
+    let mut apart = EveryRuleState::default();
     for update in [
-        Talk::update()
+        EveryRuleState::update()
             .title("first")
             .answer("yes".to_owned())
             .lines(["a".to_owned()])
             .tokens(5)
             .best(4)
             .recent("1\n2"),
-        Talk::update().title("second").answer(None).lines(["b".to_owned()]).tokens(7).best(3).recent("3"),
-        Talk::update().notes(vec![note("1", "one"), note("2", "two")]).longest("long").waited(2),
-        Talk::update().notes(note("1", "uno")).longest("no").waited(3).r#type("chat"),
-        Talk::update().notes(Changes::remove(["2"])).open_tasks(note("t", "task")),
-        Talk::update().facts([("x".to_owned(), 1), ("y".to_owned(), 2)]),
-        Talk::update().facts([("x".to_owned(), 3)]),
+        EveryRuleState::update()
+            .title("second")
+            .answer(None)
+            .lines(["b".to_owned()])
+            .tokens(7)
+            .best(3)
+            .recent("3"),
+        EveryRuleState::update()
+            .notes(vec![keyed_note("1", "one"), keyed_note("2", "two")])
+            .longest("long")
+            .waited(2),
+        EveryRuleState::update().notes(keyed_note("1", "uno")).longest("no").waited(3).r#type("chat"),
+        EveryRuleState::update().notes(ItemChanges::remove(["2"])).open_tasks(keyed_note("t", "task")),
+        EveryRuleState::update().facts([("x".to_owned(), 1), ("y".to_owned(), 2)]),
+        EveryRuleState::update().facts([("x".to_owned(), 3)]),
     ] {
         apart.apply(update);
     }
@@ -188,53 +197,53 @@ fn a_setter_joins_with_what_was_set_before() {
 
 #[test]
 fn a_field_that_is_not_set_stays_as_it_is() {
-    let mut talk = Talk::default();
-    talk.apply(full());
+    let mut talk = EveryRuleState::default();
+    talk.apply(full_update());
     let before = talk.clone();
-    talk.apply(Talk::update());
+    talk.apply(EveryRuleState::update());
     assert_eq!(talk, before);
 }
 
 #[test]
 fn an_update_is_empty_until_something_is_set() {
-    assert!(Talk::update().is_empty());
-    assert!(!Talk::update().answer(None).is_empty());
-    assert!(!Talk::update().lines([]).is_empty());
+    assert!(EveryRuleState::update().is_empty());
+    assert!(!EveryRuleState::update().answer(None).is_empty());
+    assert!(!EveryRuleState::update().lines([]).is_empty());
 }
 
 #[test]
 fn the_json_of_an_update_holds_only_what_was_set() {
-    check_json(&Talk::update(), json!({}));
-    check_json(&Talk::update().tokens(1).title("t"), json!({ "title": "t", "tokens": 1 }));
+    check_json(&EveryRuleState::update(), json!({}));
+    check_json(&EveryRuleState::update().tokens(1).title("t"), json!({ "title": "t", "tokens": 1 }));
     check_json(
-        &Talk::update().notes(Changes::remove(["2"]).put([note("1", "one")])),
+        &EveryRuleState::update().notes(ItemChanges::remove(["2"]).put([keyed_note("1", "one")])),
         json!({ "notes": [{ "remove": "2" }, { "put": { "id": "1", "text": "one" } }] }),
     );
 }
 
 #[test]
 fn an_update_is_named_and_written_like_its_state() {
-    check_json(&Talk::update().r#type("chat"), json!({ "kind": "chat" }));
-    check_json(&Talk::update().open_tasks(vec![]), json!({ "openTasks": [] }));
-    check_json(&Talk::update().waited(3), json!({ "waited": "3s" }));
-    let update: TalkUpdate = serde_json::from_value(json!({ "sort": "old" })).unwrap();
+    check_json(&EveryRuleState::update().r#type("chat"), json!({ "kind": "chat" }));
+    check_json(&EveryRuleState::update().open_tasks(vec![]), json!({ "openTasks": [] }));
+    check_json(&EveryRuleState::update().waited(3), json!({ "waited": "3s" }));
+    let update: EveryRuleStateUpdate = serde_json::from_value(json!({ "sort": "old" })).unwrap();
     assert_eq!(update.r#type.as_deref(), Some("old"));
 }
 
 #[test]
 fn none_is_a_change_also_after_it_was_written() {
-    let text = serde_json::to_string(&Talk::update().answer(None)).unwrap();
+    let text = serde_json::to_string(&EveryRuleState::update().answer(None)).unwrap();
     assert_eq!(text, r#"{"answer":null}"#);
-    let mut talk = Talk { answer: Some("old".into()), ..Talk::default() };
+    let mut talk = EveryRuleState { answer: Some("old".into()), ..EveryRuleState::default() };
     talk.apply(serde_json::from_str(&text).unwrap());
     assert_eq!(talk.answer, None);
 }
 
 #[test]
 fn a_full_update_does_after_a_round_trip_what_it_did_before() {
-    let text = serde_json::to_string(&full()).unwrap();
-    let (mut fresh, mut replayed) = (Talk::default(), Talk::default());
-    fresh.apply(full());
+    let text = serde_json::to_string(&full_update()).unwrap();
+    let (mut fresh, mut replayed) = (EveryRuleState::default(), EveryRuleState::default());
+    fresh.apply(full_update());
     replayed.apply(serde_json::from_str(&text).unwrap());
     assert_eq!(fresh, replayed);
 }
@@ -242,14 +251,14 @@ fn a_full_update_does_after_a_round_trip_what_it_did_before() {
 #[test]
 fn an_old_update_with_unknown_and_missing_fields_loads() {
     let old = json!({ "lines": ["kept"], "a_field_of_last_year": { "any": ["thing"] } });
-    let mut talk = Talk::default();
+    let mut talk = EveryRuleState::default();
     talk.apply(serde_json::from_value(old).unwrap());
-    assert_eq!(talk, Talk { lines: vec!["kept".into()], ..Talk::default() });
+    assert_eq!(talk, EveryRuleState { lines: vec!["kept".into()], ..EveryRuleState::default() });
 }
 
 #[test]
 fn an_update_of_the_wrong_type_does_not_load() {
-    let error = serde_json::from_value::<TalkUpdate>(json!({ "title": null })).unwrap_err();
+    let error = serde_json::from_value::<EveryRuleStateUpdate>(json!({ "title": null })).unwrap_err();
     assert!(error.to_string().contains("invalid type: null, expected a string"), "{error}");
 }
 
@@ -281,6 +290,6 @@ fn what_the_derives_refuse_is_told_in_sentences() {
     cases.compile_fail("tests/ui/fail/*.rs");
 }
 
-fn check_json(update: &TalkUpdate, expected: serde_json::Value) {
+fn check_json(update: &EveryRuleStateUpdate, expected: serde_json::Value) {
     assert_eq!(serde_json::to_value(update).ok(), Some(expected));
 }

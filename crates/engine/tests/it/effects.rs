@@ -4,21 +4,23 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use doran_engine::log::AskKind;
-use doran_engine::store::Status;
-use doran_engine::{Bot, Cx, Graph, NodeError, Outcome, Retry, RunHandle, Timeout};
+use doran_engine::log::QuestionKind;
+use doran_engine::store::RunStatus;
+use doran_engine::{Cx, Graph, GraphHandle, NodeError, NodeTimeout, Outcome, RetryPolicy, RunHandle};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Calls, Gate, GatedStore, Notes, NotesUpdate, Verdict, bot, bot_on, crash_and_take_over, does, ms, only,
-    ram, rest, run, say, thread, told, trace, traced,
+    CallCounter, EngineTestState, EngineTestStateUpdate, GatedStore, StoreCallDecision, StoreCallGate,
+    crash_and_take_over, graph_handle, graph_handle_on, local_thread, ms, node_running, outcome_text,
+    ram_store, run_to_text, run_trace, run_with_trace, single_node_graph, update_saying,
+    wait_for_outcome_text,
 };
 
 /// What the world outside saw: keys of calls, in order.
 #[derive(Clone, Debug, Default)]
-struct World(Arc<Mutex<Vec<String>>>);
+struct CallKeyRecorder(Arc<Mutex<Vec<String>>>);
 
-impl World {
+impl CallKeyRecorder {
     fn call(&self, key: impl Into<String>) -> usize {
         let mut calls = self.0.lock().expect("no panic");
         calls.push(key.into());
@@ -31,20 +33,23 @@ impl World {
 }
 
 /// A node that does `work` and, in its first life, stops there for ever; the crash comes then.
-fn stops_after<F>(lives: Calls, work: impl Fn(Cx) -> F + Send + Sync + 'static) -> Graph<Notes>
+fn graph_that_hangs_after<F>(
+    lives: CallCounter,
+    work: impl Fn(Cx) -> F + Send + Sync + 'static,
+) -> Graph<EngineTestState>
 where
     F: Future<Output = Result<String, NodeError>> + Send + 'static,
 {
-    only(
+    single_node_graph(
         "a",
-        does(move |_, cx| {
+        node_running(move |_, cx| {
             let (work, lives) = (work(cx), lives.clone());
             async move {
                 let word = work.await?;
-                if lives.hit() == 1 {
+                if lives.increment() == 1 {
                     std::future::pending::<()>().await;
                 }
-                Ok(say(word))
+                Ok(update_saying(word))
             }
         }),
     )
@@ -52,45 +57,48 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_recorded_call_is_not_made_again_after_a_crash() {
-    let (world, lives) = (World::default(), Calls::default());
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
     let seen = world.clone();
-    let graph = stops_after(lives.clone(), move |cx| {
+    let graph = graph_that_hangs_after(lives.clone(), move |cx| {
         let seen = seen.clone();
         async move {
             let n: usize = cx.effect("read", async { Ok::<_, NodeError>(seen.call("read")) }).await?;
-            let m: usize = cx.idempotent("write", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
-            let o: usize = cx.once("pay", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
+            let m: usize =
+                cx.idempotent_effect("write", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
+            let o: usize =
+                cx.effect_at_most_once("pay", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
             Ok(format!("{n} {m} {o}"))
         }
     });
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
-    assert_eq!(rest(&bot, &run).await, "1 2 3");
+    let (bot, run) =
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+    assert_eq!(wait_for_outcome_text(&bot, &run).await, "1 2 3");
     assert_eq!(world.calls().len(), 3);
     assert_eq!(lives.count(), 2, "the node itself ran again");
 }
 
 /// Counts commits.
-struct Commits(Calls);
+struct CommitCountingGate(CallCounter);
 
 #[async_trait::async_trait]
-impl Gate for Commits {
-    async fn enter(&self, call: &'static str) -> Verdict {
+impl StoreCallGate for CommitCountingGate {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
         if call == "commit" {
-            self.0.hit();
+            self.0.increment();
         }
-        Verdict::Pass
+        StoreCallDecision::Pass
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_call_is_recorded_before_the_next_call_and_costs_no_write_when_there_is_none() {
-    let (world, lives) = (World::default(), Calls::default());
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
     let (seen, counted) = (world.clone(), lives.clone());
     // The first life stops in the middle of the second call.
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
-            let (seen, nth) = (seen.clone(), counted.hit());
+        node_running(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.increment());
             async move {
                 let reply: usize =
                     cx.closing_effect("model", async { Ok::<_, NodeError>(seen.call("model")) }).await?;
@@ -104,68 +112,71 @@ async fn a_closing_call_is_recorded_before_the_next_call_and_costs_no_write_when
                 cx.effect("tool", tool).await?;
                 let last: usize =
                     cx.closing_effect("model", async { Ok::<_, NodeError>(seen.call("last")) }).await?;
-                Ok(say(format!("{reply} {last}")))
+                Ok(update_saying(format!("{reply} {last}")))
             }
         }),
     );
     let stopped = world.clone();
-    let store = ram();
+    let store = ram_store();
     let (bot, handle) =
-        crash_and_take_over(&store, &graph, Notes::update(), || stopped.calls().len() == 2).await;
-    assert_eq!(rest(&bot, &handle).await, "1 4");
+        crash_and_take_over(&store, &graph, EngineTestState::update(), || stopped.calls().len() == 2).await;
+    assert_eq!(wait_for_outcome_text(&bot, &handle).await, "1 4");
     assert_eq!(world.calls(), ["model", "tool", "tool", "last"]);
 
-    let alone = only(
+    let alone = single_node_graph(
         "a",
-        does(|_, cx: Cx| async move {
+        node_running(|_, cx: Cx| async move {
             let word: String = cx.closing_effect("model", async { Ok::<_, NodeError>("hi".into()) }).await?;
-            Ok(say(word))
+            Ok(update_saying(word))
         }),
     );
-    let commits = Calls::default();
-    let store = GatedStore { inner: ram(), gate: Arc::new(Commits(commits.clone())) };
-    assert_eq!(run(&bot_on(Arc::new(store), &alone), Notes::update()).await, "hi");
+    let commits = CallCounter::default();
+    let store = GatedStore { inner: ram_store(), gate: Arc::new(CommitCountingGate(commits.clone())) };
+    assert_eq!(run_to_text(&graph_handle_on(Arc::new(store), &alone), EngineTestState::update()).await, "hi");
     assert_eq!(commits.count(), 1, "the step, and nothing before it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_call_of_a_node_that_fails_is_not_made_again_by_a_retry() {
-    let (world, lives) = (World::default(), Calls::default());
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
     let (seen, counted) = (world.clone(), lives.clone());
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
-            let (seen, nth) = (seen.clone(), counted.hit());
+        node_running(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.increment());
             async move {
                 let reply: usize =
                     cx.closing_effect("model", async { Ok::<_, NodeError>(seen.call("model")) }).await?;
                 if nth == 1 {
                     return Err(NodeError::permanent("the reply cannot be used"));
                 }
-                Ok(say(reply.to_string()))
+                Ok(update_saying(reply.to_string()))
             }
         }),
     );
-    let store = ram();
-    let first = bot_on(Arc::new(store.clone()), &graph);
-    let handle = first.start(&thread("t"), Notes::update()).await.expect("started");
-    assert_eq!(rest(&first, &handle).await, "node_failed: node `a`: the reply cannot be used");
+    let store = ram_store();
+    let first = graph_handle_on(Arc::new(store.clone()), &graph);
+    let handle = first.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    assert_eq!(
+        wait_for_outcome_text(&first, &handle).await,
+        "node_failed: node `a`: the reply cannot be used"
+    );
     first.runtime().shutdown(ms(0)).await;
     // Another process, which knows only what is stored.
-    let second = bot_on(Arc::new(store), &graph);
+    let second = graph_handle_on(Arc::new(store), &graph);
     let again = second.runtime().retry(&handle.key()).await.expect("tried again");
-    assert_eq!(rest(&second, &again).await, "1");
+    assert_eq!(wait_for_outcome_text(&second, &again).await, "1");
     assert_eq!(world.calls(), ["model"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_call_beside_another_is_not_made_again_after_a_crash() {
-    let (world, lives) = (World::default(), Calls::default());
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
     let (seen, counted) = (world.clone(), lives.clone());
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
-            let (seen, nth) = (seen.clone(), counted.hit());
+        node_running(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.increment());
             async move {
                 let quick = cx.closing_effect("quick", async { Ok::<_, NodeError>(seen.call("quick")) });
                 let slow = cx.closing_effect("slow", async {
@@ -178,44 +189,45 @@ async fn a_closing_call_beside_another_is_not_made_again_after_a_crash() {
                 let (slow, quick): (Result<usize, _>, Result<usize, _>) = tokio::join!(slow, quick);
                 slow?;
                 quick?;
-                Ok(say("both"))
+                Ok(update_saying("both"))
             }
         }),
     );
     let stopped = world.clone();
     let (bot, run) =
-        crash_and_take_over(&ram(), &graph, Notes::update(), || stopped.calls().len() == 2).await;
-    assert_eq!(rest(&bot, &run).await, "both");
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || stopped.calls().len() == 2)
+            .await;
+    assert_eq!(wait_for_outcome_text(&bot, &run).await, "both");
     assert_eq!(world.calls(), ["slow", "quick", "slow"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_call_of_a_node_that_asks_is_not_made_again() {
-    let world = World::default();
+    let world = CallKeyRecorder::default();
     let seen = world.clone();
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
+        node_running(move |_, cx: Cx| {
             let seen = seen.clone();
             async move {
                 let n: usize =
                     cx.closing_effect("model", async { Ok::<_, NodeError>(seen.call("model")) }).await?;
                 let word: String = cx.ask(json!({ "n": n })).await?;
-                Ok(say(word))
+                Ok(update_saying(word))
             }
         }),
     );
-    let bot = bot(&graph);
-    assert_eq!(run(&bot, Notes::update()).await, "0.0:ask#0 asks {\"n\":1}");
-    assert_eq!(told(bot.resume(&thread("t"), "yes").await), "yes");
+    let bot = graph_handle(&graph);
+    assert_eq!(run_to_text(&bot, EngineTestState::update()).await, "0.0:ask#0 asks {\"n\":1}");
+    assert_eq!(outcome_text(bot.resume(&local_thread("t"), "yes").await), "yes");
     assert_eq!(world.calls(), ["model"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn time_random_numbers_and_ids_are_the_same_after_a_crash() {
-    let (said, lives) = (World::default(), Calls::default());
+    let (said, lives) = (CallKeyRecorder::default(), CallCounter::default());
     let seen = said.clone();
-    let graph = stops_after(lives.clone(), move |cx| {
+    let graph = graph_that_hangs_after(lives.clone(), move |cx| {
         let seen = seen.clone();
         async move {
             let all =
@@ -227,25 +239,26 @@ async fn time_random_numbers_and_ids_are_the_same_after_a_crash() {
             Ok(all)
         }
     });
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
-    let end = rest(&bot, &run).await;
+    let (bot, run) =
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+    let end = wait_for_outcome_text(&bot, &run).await;
     assert_eq!(said.calls(), [end.clone(), end.clone()]);
-    let (other, _) = traced(&graph).await;
+    let (other, _) = run_with_trace(&graph).await;
     assert_ne!(other, end, "another run draws others");
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_attempt_of_an_idempotent_call_carries_the_same_key() {
-    let (world, lives) = (World::default(), Calls::default());
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
     let (seen, counted) = (world.clone(), lives.clone());
     // Fails twice in the first life, hangs in the third try; the second life succeeds.
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
-            let (seen, nth) = (seen.clone(), counted.hit());
+        node_running(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.increment());
             async move {
                 let done: String = cx
-                    .idempotent("write", |key| async move {
+                    .idempotent_effect("write", |key| async move {
                         seen.call(key.clone());
                         match nth {
                             1 | 2 => Err(NodeError::transient("reset")),
@@ -254,46 +267,53 @@ async fn every_attempt_of_an_idempotent_call_carries_the_same_key() {
                         }
                     })
                     .await?;
-                Ok(say(done))
+                Ok(update_saying(done))
             }
         }),
     );
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 3).await;
-    let key = rest(&bot, &run).await;
+    let (bot, run) =
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 3).await;
+    let key = wait_for_outcome_text(&bot, &run).await;
     assert_eq!(world.calls(), vec![key; 4]);
 }
 
 #[tokio::test]
 async fn two_calls_of_one_name_have_keys_of_their_own() {
-    let world = World::default();
+    let world = CallKeyRecorder::default();
     let seen = world.clone();
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
+        node_running(move |_, cx: Cx| {
             let seen = seen.clone();
             async move {
                 for _ in 0..2 {
                     let seen = seen.clone();
-                    cx.idempotent("write", |key| async move { Ok::<_, NodeError>(seen.call(key)) }).await?;
+                    cx.idempotent_effect("write", |key| async move { Ok::<_, NodeError>(seen.call(key)) })
+                        .await?;
                 }
-                cx.idempotent("other", |key| async move { Ok::<_, NodeError>(seen.call(key)) }).await?;
-                Ok(say("done"))
+                cx.idempotent_effect("other", |key| async move { Ok::<_, NodeError>(seen.call(key)) })
+                    .await?;
+                Ok(update_saying("done"))
             }
         }),
     );
-    traced(&graph).await;
+    run_with_trace(&graph).await;
     let calls = world.calls();
     assert_eq!(calls.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{calls:?}");
 }
 
 /// A node that pays once. In life `n` the call to the world does what `acts[n - 1]` says.
-fn pays(world: World, lives: Calls, acts: &'static [&'static str]) -> Graph<Notes> {
-    let node = does(move |_, cx: Cx| {
+fn payment_graph(
+    world: CallKeyRecorder,
+    lives: CallCounter,
+    acts: &'static [&'static str],
+) -> Graph<EngineTestState> {
+    let node = node_running(move |_, cx: Cx| {
         let (world, lives) = (world.clone(), lives.clone());
         async move {
             let paid: String = cx
-                .once("pay", |key| async move {
-                    let act = acts.get(lives.hit() as usize - 1).copied().unwrap_or("ok");
+                .effect_at_most_once("pay", |key| async move {
+                    let act = acts.get(lives.increment() as usize - 1).copied().unwrap_or("ok");
                     world.call(key);
                     match act {
                         "hang" => std::future::pending().await,
@@ -304,43 +324,45 @@ fn pays(world: World, lives: Calls, acts: &'static [&'static str]) -> Graph<Note
                     }
                 })
                 .await?;
-            Ok(say(paid))
+            Ok(update_saying(paid))
         }
     });
-    only("a", node.timeout(Timeout::total(ms(60_000))))
+    single_node_graph("a", node.timeout(NodeTimeout::total(ms(60_000))))
 }
 
-async fn answered(bot: &Bot<Notes>, run: &RunHandle, answer: Value) -> String {
-    let questions = bot.runtime().questions(&thread("t")).await.expect("questions");
+async fn answer_first_question(bot: &GraphHandle<EngineTestState>, run: &RunHandle, answer: Value) -> String {
+    let questions = bot.runtime().open_questions(&local_thread("t")).await.expect("questions");
     let answers = BTreeMap::from([(questions[0].1.id.clone(), answer)]);
     let run = bot.runtime().answer(&run.key(), &answers).await.expect("taken");
-    rest(bot, &run).await
+    wait_for_outcome_text(bot, &run).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_in_the_middle_of_a_once_call_pauses_instead_of_repeating_it() {
-    let (world, lives) = (World::default(), Calls::default());
-    let graph = pays(world.clone(), lives.clone(), &["hang"]);
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
-    let Ok(Outcome::Paused(asks)) = bot.outcome(&run).await else { panic!("not paused") };
-    assert_eq!(asks[0].kind, AskKind::EffectUnknown);
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
+    let graph = payment_graph(world.clone(), lives.clone(), &["hang"]);
+    let (bot, run) =
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+    let Ok(Outcome::Paused(asks)) = bot.wait_for_outcome(&run).await else { panic!("not paused") };
+    assert_eq!(asks[0].kind, QuestionKind::EffectUnknown);
     assert_eq!(asks[0].question["call"], "pay");
     assert_eq!(asks[0].question["key"], world.calls()[0], "the key tells which call it was");
-    assert_eq!(answered(&bot, &run, json!({ "result": "paid by hand" })).await, "paid by hand");
+    assert_eq!(answer_first_question(&bot, &run, json!({ "result": "paid by hand" })).await, "paid by hand");
     assert_eq!(world.calls().len(), 1);
     assert_eq!(
-        trace(bot.runtime(), &run.key()).await,
+        run_trace(bot.runtime(), &run.key()).await,
         "started | restarted | paused by a | resumed | a | finished"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_once_call_that_did_not_happen_is_made_when_somebody_says_so() {
-    let (world, lives) = (World::default(), Calls::default());
-    let graph = pays(world.clone(), lives.clone(), &["hang"]);
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
-    rest(&bot, &run).await;
-    assert_eq!(answered(&bot, &run, json!({ "retry": true })).await, "paid");
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
+    let graph = payment_graph(world.clone(), lives.clone(), &["hang"]);
+    let (bot, run) =
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+    wait_for_outcome_text(&bot, &run).await;
+    assert_eq!(answer_first_question(&bot, &run, json!({ "retry": true })).await, "paid");
     let calls = world.calls();
     assert_eq!(calls.len(), 2);
     assert_ne!(calls[0], calls[1], "a call made anew has a key of its own");
@@ -348,42 +370,45 @@ async fn a_once_call_that_did_not_happen_is_made_when_somebody_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_settles_nothing_is_asked_again_with_the_reason() {
-    let (world, lives) = (World::default(), Calls::default());
-    let graph = pays(world.clone(), lives.clone(), &["hang"]);
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
-    rest(&bot, &run).await;
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
+    let graph = payment_graph(world.clone(), lives.clone(), &["hang"]);
+    let (bot, run) =
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+    wait_for_outcome_text(&bot, &run).await;
     for nonsense in [json!("yes"), json!({}), json!({ "retry": false }), json!({ "typo": 1 })] {
-        let end = answered(&bot, &run, nonsense.clone()).await;
+        let end = answer_first_question(&bot, &run, nonsense.clone()).await;
         assert!(end.contains("asks"), "{nonsense}: {end}");
-        let questions = bot.runtime().questions(&thread("t")).await.expect("questions");
+        let questions = bot.runtime().open_questions(&local_thread("t")).await.expect("questions");
         assert!(questions[0].1.problem.as_deref().is_some_and(|why| why.contains("retry")), "{nonsense}");
     }
-    assert_eq!(answered(&bot, &run, json!({ "result": "paid" })).await, "paid");
+    assert_eq!(answer_first_question(&bot, &run, json!({ "result": "paid" })).await, "paid");
     assert_eq!(world.calls().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_or_any_error_of_a_once_call_leaves_it_open_too() {
     for act in [&["hang"], &["transient"], &["error"]] {
-        let (world, lives) = (World::default(), Calls::default());
-        let bot = bot(&pays(world.clone(), lives, act));
-        let handle = bot.start(&thread("t"), Notes::update()).await.expect("started");
-        let Ok(Outcome::Paused(asks)) = bot.outcome(&handle).await else { panic!("{act:?}: not paused") };
-        assert_eq!(asks[0].kind, AskKind::EffectUnknown, "{act:?}");
+        let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
+        let bot = graph_handle(&payment_graph(world.clone(), lives, act));
+        let handle = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+        let Ok(Outcome::Paused(asks)) = bot.wait_for_outcome(&handle).await else {
+            panic!("{act:?}: not paused")
+        };
+        assert_eq!(asks[0].kind, QuestionKind::EffectUnknown, "{act:?}");
         assert_eq!(world.calls().len(), 1, "{act:?}");
-        assert_eq!(answered(&bot, &handle, json!({ "result": "paid" })).await, "paid");
+        assert_eq!(answer_first_question(&bot, &handle, json!({ "result": "paid" })).await, "paid");
         assert_eq!(world.calls().len(), 1, "{act:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_once_call_that_says_it_did_not_happen_fails_the_run_and_may_be_made_by_a_retry() {
-    let (world, lives) = (World::default(), Calls::default());
-    let bot = bot(&pays(world.clone(), lives, &["not done"]));
-    let handle = bot.start(&thread("t"), Notes::update()).await.expect("started");
-    assert_eq!(rest(&bot, &handle).await, "node_failed: node `a`: card refused");
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
+    let bot = graph_handle(&payment_graph(world.clone(), lives, &["not done"]));
+    let handle = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    assert_eq!(wait_for_outcome_text(&bot, &handle).await, "node_failed: node `a`: card refused");
     let again = bot.runtime().retry(&handle.key()).await.expect("tried again");
-    assert_eq!(rest(&bot, &again).await, "paid");
+    assert_eq!(wait_for_outcome_text(&bot, &again).await, "paid");
     let calls = world.calls();
     assert_eq!(calls.len(), 2);
     assert_ne!(calls[0], calls[1], "a call made anew has a key of its own");
@@ -391,31 +416,32 @@ async fn a_once_call_that_says_it_did_not_happen_fails_the_run_and_may_be_made_b
 
 #[tokio::test(start_paused = true)]
 async fn a_once_call_side_by_side_with_a_crash_of_a_sibling_stays_done() {
-    let (world, lives) = (World::default(), Calls::default());
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
     let (seen, counted) = (world.clone(), lives.clone());
     let graph = Graph::named()
         .node(
             "pay",
-            does(move |_, cx: Cx| {
+            node_running(move |_, cx: Cx| {
                 let seen = seen.clone();
                 async move {
-                    let n: usize =
-                        cx.once("pay", |key| async move { Ok::<_, NodeError>(seen.call(key)) }).await?;
-                    Ok(say(format!("paid {n}")))
+                    let n: usize = cx
+                        .effect_at_most_once("pay", |key| async move { Ok::<_, NodeError>(seen.call(key)) })
+                        .await?;
+                    Ok(update_saying(format!("paid {n}")))
                 }
             })
             .end(),
         )
         .node(
             "slow",
-            does(move |_, _| {
-                let nth = counted.hit();
+            node_running(move |_, _| {
+                let nth = counted.increment();
                 async move {
                     tokio::time::sleep(ms(20)).await;
                     if nth == 1 {
                         std::future::pending::<()>().await;
                     }
-                    Ok(say("slow"))
+                    Ok(update_saying("slow"))
                 }
             })
             .end(),
@@ -425,22 +451,22 @@ async fn a_once_call_side_by_side_with_a_crash_of_a_sibling_stays_done() {
         .build()
         .expect("sound");
     let seen = world.clone();
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || {
+    let (bot, run) = crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || {
         lives.count() == 1 && seen.calls().len() == 1
     })
     .await;
-    assert_eq!(rest(&bot, &run).await, "paid 1 slow");
+    assert_eq!(wait_for_outcome_text(&bot, &run).await, "paid 1 slow");
     assert_eq!((world.calls().len(), lives.count()), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_made_side_by_side_keep_their_keys_whoever_comes_first() {
-    let (world, lives) = (World::default(), Calls::default());
+    let (world, lives) = (CallKeyRecorder::default(), CallCounter::default());
     let (seen, counted) = (world.clone(), lives.clone());
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
-            let (seen, nth) = (seen.clone(), counted.hit());
+        node_running(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.increment());
             async move {
                 let call = |item: u64| {
                     let seen = seen.clone();
@@ -457,81 +483,84 @@ async fn calls_made_side_by_side_keep_their_keys_whoever_comes_first() {
                 };
                 let (one, two, three) = (call(1), call(2), call(3));
                 let (three, two, one) = tokio::try_join!(three, two, one)?;
-                Ok(say(format!("{one} {two} {three}")))
+                Ok(update_saying(format!("{one} {two} {three}")))
             }
         }),
     );
     let seen = world.clone();
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || seen.calls().len() == 2).await;
-    assert_eq!(rest(&bot, &run).await, "1 2 3");
+    let (bot, run) =
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || seen.calls().len() == 2)
+            .await;
+    assert_eq!(wait_for_outcome_text(&bot, &run).await, "1 2 3");
     assert_eq!(world.calls(), ["1", "2", "3"], "the two that were recorded are not made again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn trying_a_node_again_does_not_repeat_its_recorded_calls() {
-    let (world, tries) = (World::default(), Calls::default());
+    let (world, tries) = (CallKeyRecorder::default(), CallCounter::default());
     let (seen, counted) = (world.clone(), tries.clone());
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
-            let (seen, nth) = (seen.clone(), counted.hit());
+        node_running(move |_, cx: Cx| {
+            let (seen, nth) = (seen.clone(), counted.increment());
             async move {
                 let n: usize = cx.effect("read", async { Ok::<_, NodeError>(seen.call("read")) }).await?;
-                let m: usize = cx.once("pay", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
+                let m: usize =
+                    cx.effect_at_most_once("pay", |key| async { Ok::<_, NodeError>(seen.call(key)) }).await?;
                 if nth < 3 {
                     return Err(NodeError::transient("later"));
                 }
-                Ok(say(format!("{n} {m} attempt {}", cx.attempt())))
+                Ok(update_saying(format!("{n} {m} attempt {}", cx.attempt())))
             }
         })
-        .retry(Retry::times(3)),
+        .retry(RetryPolicy::times(3)),
     );
-    assert_eq!(traced(&graph).await.0, "1 2 attempt 3");
+    assert_eq!(run_with_trace(&graph).await.0, "1 2 attempt 3");
     assert_eq!(world.calls().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_call_that_may_be_repeated_is_repeated() {
-    let calls = Calls::default();
+    let calls = CallCounter::default();
     let counted = calls.clone();
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
+        node_running(move |_, cx: Cx| {
             let counted = counted.clone();
             async move {
                 let n: u32 = cx
                     .effect("read", async move {
-                        match counted.hit() {
+                        match counted.increment() {
                             1 => Err(NodeError::transient("reset")),
                             n => Ok(n),
                         }
                     })
                     .await?;
-                Ok(say(n.to_string()))
+                Ok(update_saying(n.to_string()))
             }
         }),
     );
-    assert_eq!(traced(&graph).await.0, "2");
+    assert_eq!(run_with_trace(&graph).await.0, "2");
 }
 
 #[tokio::test]
 async fn a_result_that_no_longer_fits_its_type_is_an_error_and_not_a_second_call() {
-    let world = World::default();
-    let graph = |seen: World, typed: bool| {
-        only(
+    let world = CallKeyRecorder::default();
+    let graph = |seen: CallKeyRecorder, typed: bool| {
+        single_node_graph(
             "a",
-            does(move |_, cx: Cx| {
+            node_running(move |_, cx: Cx| {
                 let seen = seen.clone();
                 async move {
-                    let update: NotesUpdate = if typed {
+                    let update: EngineTestStateUpdate = if typed {
                         let word: String = cx
                             .effect("read", async { Ok::<_, NodeError>(format!("n{}", seen.call("read"))) })
                             .await?;
-                        say(word)
+                        update_saying(word)
                     } else {
                         let n: usize =
                             cx.effect("read", async { Ok::<_, NodeError>(seen.call("read")) }).await?;
-                        say(n.to_string())
+                        update_saying(n.to_string())
                     };
                     cx.ask::<bool, _>("on?").await?;
                     Ok(update)
@@ -539,59 +568,60 @@ async fn a_result_that_no_longer_fits_its_type_is_an_error_and_not_a_second_call
             }),
         )
     };
-    let store = Arc::new(ram());
-    let first = crate::support::bot_on(store.clone(), &graph(world.clone(), false));
-    run(&first, Notes::update()).await;
-    let second = crate::support::bot_on(store, &graph(world.clone(), true));
-    let end = told(second.resume(&thread("t"), true).await);
+    let store = Arc::new(ram_store());
+    let first = crate::support::graph_handle_on(store.clone(), &graph(world.clone(), false));
+    run_to_text(&first, EngineTestState::update()).await;
+    let second = crate::support::graph_handle_on(store, &graph(world.clone(), true));
+    let end = outcome_text(second.resume(&local_thread("t"), true).await);
     assert!(end.starts_with("node_failed: node `a`: invalid type: integer `1`, expected a string"), "{end}");
     assert_eq!(world.calls().len(), 1);
-    let filter = doran_engine::store::RunFilter { status: Some(Status::Failed), ..Default::default() };
-    let failed = second.runtime().store().runs(&thread("t").tenant, &filter).await.expect("runs");
+    let filter = doran_engine::store::RunFilter { status: Some(RunStatus::Failed), ..Default::default() };
+    let failed = second.runtime().store().runs(&local_thread("t").tenant, &filter).await.expect("runs");
     assert_eq!(failed.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_of_the_wrong_type_is_asked_again_and_nothing_at_all_is_an_outcome() {
-    let lives = Calls::default();
+    let lives = CallCounter::default();
     let counted = lives.clone();
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(move |_, cx: Cx| {
+        node_running(move |_, cx: Cx| {
             let lives = counted.clone();
             async move {
                 let made = |_| async move {
-                    if lives.hit() == 1 {
+                    if lives.increment() == 1 {
                         std::future::pending::<()>().await;
                     }
                     Ok::<_, NodeError>(())
                 };
-                cx.once("mail", made).await?;
-                Ok(say("sent"))
+                cx.effect_at_most_once("mail", made).await?;
+                Ok(update_saying("sent"))
             }
         }),
     );
-    let (bot, run) = crash_and_take_over(&ram(), &graph, Notes::update(), || lives.count() == 1).await;
-    rest(&bot, &run).await;
-    assert!(answered(&bot, &run, json!({ "result": 5 })).await.contains("asks"));
-    let questions = bot.runtime().questions(&thread("t")).await.expect("questions");
+    let (bot, run) =
+        crash_and_take_over(&ram_store(), &graph, EngineTestState::update(), || lives.count() == 1).await;
+    wait_for_outcome_text(&bot, &run).await;
+    assert!(answer_first_question(&bot, &run, json!({ "result": 5 })).await.contains("asks"));
+    let questions = bot.runtime().open_questions(&local_thread("t")).await.expect("questions");
     assert_eq!(
         questions[0].1.problem.as_deref(),
         Some("the result does not fit: invalid type: integer `5`, expected unit")
     );
-    assert_eq!(answered(&bot, &run, json!({ "result": null })).await, "sent");
+    assert_eq!(answer_first_question(&bot, &run, json!({ "result": null })).await, "sent");
     assert_eq!(lives.count(), 1, "it was not made again");
 }
 
 #[tokio::test]
 async fn a_result_that_does_not_read_back_fails_at_once_and_not_after_the_next_crash() {
-    let graph = only(
+    let graph = single_node_graph(
         "a",
-        does(|_, cx: Cx| async move {
+        node_running(|_, cx: Cx| async move {
             let share: f64 = cx.effect("share", async { Ok::<_, NodeError>(f64::NAN) }).await?;
-            Ok(say(share.to_string()))
+            Ok(update_saying(share.to_string()))
         }),
     );
-    let (end, _) = traced(&graph).await;
+    let (end, _) = run_with_trace(&graph).await;
     assert!(end.starts_with("not_storable: node `a`: the result cannot be stored"), "{end}");
 }

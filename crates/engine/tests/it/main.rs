@@ -6,20 +6,20 @@
     reason = "a test fails by panicking, and reads better"
 )]
 
-mod bad;
-mod basic;
+mod approve_example;
+mod defects_of_other_engines;
 mod derive;
 mod effects;
-mod example;
-mod gone;
-mod kept;
+mod end_to_end;
+mod error_handling;
+mod graph_execution;
+mod interrupts;
 mod limits;
-mod pauses;
-mod peers;
-mod sim;
-mod spent;
-mod steps;
+mod missing_logs_and_graphs;
+mod simulator;
+mod stored_results;
 mod support;
 mod takeover;
 mod threads;
+mod usage_accounting;
 mod watch;

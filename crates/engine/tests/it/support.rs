@@ -7,23 +7,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_engine::graph::Open;
+use doran_engine::graph::NodeBuilder;
 use doran_engine::log;
 use doran_engine::store::{
-    Claim, Claimed, Cleared, Commit, Committed, Entry, EntryKind, Fence, History, Loaded, NewEntry, NewRun,
-    NodeCache, RamStore, Renewed, Retention, RunFilter, RunRow, Runs, Seq, Signal, Store, StoreError,
-    Submitted, ThreadFilter, ThreadRow, Upkeep,
+    ClaimedRun, Commit, CommitOutcome, EntryKind, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog,
+    LogEntry, NewEntry, NewRun, NodeCacheStore, RamStore, Retention, RunFilter, RunRow, RunSignal, RunStore,
+    Seq, Store, StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
 };
 use doran_engine::{
-    Bot, Cx, EngineError, Graph, NodeError, Outcome, RunHandle, RunKey, Runtime, RuntimeOptions, Snap, State,
-    Tenant, ThreadId, ThreadKey, node,
+    Cx, EngineError, Graph, GraphHandle, NodeError, Outcome, RunHandle, RunKey, Runtime, RuntimeOptions,
+    Snap, State, TenantId, ThreadId, ThreadKey, node,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What the graphs of these tests carry.
 #[derive(State, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Notes {
+pub(crate) struct EngineTestState {
     #[reduce(append)]
     pub said: Vec<String>,
     #[reduce(add)]
@@ -32,43 +32,45 @@ pub(crate) struct Notes {
     pub text: String,
 }
 
-impl Notes {
+impl EngineTestState {
     /// What was said, in one line.
-    pub(crate) fn line(&self) -> String {
+    pub(crate) fn said_text(&self) -> String {
         self.said.join(" ")
     }
 }
 
 /// An update that says one word.
-pub(crate) fn say(word: impl Into<String>) -> NotesUpdate {
-    Notes::update().said(vec![word.into()])
+pub(crate) fn update_saying(word: impl Into<String>) -> EngineTestStateUpdate {
+    EngineTestState::update().said(vec![word.into()])
 }
 
 /// A node that says one word.
-pub(crate) fn says(word: &'static str) -> Open<Notes> {
-    does(move |_, _| async move { Ok(say(word)) })
+pub(crate) fn node_saying(word: &'static str) -> NodeBuilder<EngineTestState> {
+    node_running(move |_, _| async move { Ok(update_saying(word)) })
 }
 
 /// A node that does what `work` does.
-pub(crate) fn does<F>(work: impl Fn(Snap<Notes>, Cx) -> F + Send + Sync + 'static) -> Open<Notes>
+pub(crate) fn node_running<F>(
+    work: impl Fn(Snap<EngineTestState>, Cx) -> F + Send + Sync + 'static,
+) -> NodeBuilder<EngineTestState>
 where
-    F: Future<Output = Result<NotesUpdate, NodeError>> + Send + 'static,
+    F: Future<Output = Result<EngineTestStateUpdate, NodeError>> + Send + 'static,
 {
     node(work)
 }
 
 /// A graph of one node that ends.
-pub(crate) fn only(name: &str, node: Open<Notes>) -> Graph<Notes> {
+pub(crate) fn single_node_graph(name: &str, node: NodeBuilder<EngineTestState>) -> Graph<EngineTestState> {
     Graph::named().node(name, node.end()).start(name).build().expect("a sound graph")
 }
 
 /// Counts calls.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Calls(Arc<AtomicU32>);
+pub(crate) struct CallCounter(Arc<AtomicU32>);
 
-impl Calls {
+impl CallCounter {
     /// Counts one more and gives its number, from 1.
-    pub(crate) fn hit(&self) -> u32 {
+    pub(crate) fn increment(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
@@ -78,7 +80,7 @@ impl Calls {
 }
 
 /// A thread of the local tenant.
-pub(crate) fn thread(name: &str) -> ThreadKey {
+pub(crate) fn local_thread(name: &str) -> ThreadKey {
     ThreadKey::local(name).expect("a name")
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn ms(millis: u64) -> Duration {
 }
 
 /// A store in memory that goes by the clock of tokio, so that paused time moves leases and lifetimes too.
-pub(crate) fn ram() -> RamStore {
+pub(crate) fn ram_store() -> RamStore {
     let begun = tokio::time::Instant::now();
     RamStore::with_clock(Arc::new(move || {
         1_700_000_000_000 + i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX)
@@ -96,7 +98,7 @@ pub(crate) fn ram() -> RamStore {
 }
 
 /// Options with a short lease, so that another runtime takes over soon.
-pub(crate) fn hasty(worker: &str) -> RuntimeOptions {
+pub(crate) fn short_lease_options(worker: &str) -> RuntimeOptions {
     RuntimeOptions {
         worker: Some(worker.to_owned()),
         lease: ms(300),
@@ -106,32 +108,35 @@ pub(crate) fn hasty(worker: &str) -> RuntimeOptions {
 }
 
 /// A runtime on a new store, with one graph called `g`.
-pub(crate) fn bot(graph: &Graph<Notes>) -> Bot<Notes> {
-    bot_on(Arc::new(ram()), graph)
+pub(crate) fn graph_handle(graph: &Graph<EngineTestState>) -> GraphHandle<EngineTestState> {
+    graph_handle_on(Arc::new(ram_store()), graph)
 }
 
 /// A runtime on this store, with one graph called `g`.
-pub(crate) fn bot_on(store: Arc<dyn Store>, graph: &Graph<Notes>) -> Bot<Notes> {
-    Runtime::new(store).graph("g", graph).expect("registered")
+pub(crate) fn graph_handle_on(
+    store: Arc<dyn Store>,
+    graph: &Graph<EngineTestState>,
+) -> GraphHandle<EngineTestState> {
+    Runtime::new(store).register_graph("g", graph).expect("registered")
 }
 
 /// Runs on thread `t` and tells how it ended: the words said, the questions asked, or the error.
-pub(crate) async fn run(bot: &Bot<Notes>, input: NotesUpdate) -> String {
-    match bot.start(&thread("t"), input).await {
-        Ok(run) => rest(bot, &run).await,
+pub(crate) async fn run_to_text(bot: &GraphHandle<EngineTestState>, input: EngineTestStateUpdate) -> String {
+    match bot.start(&local_thread("t"), input).await {
+        Ok(run) => wait_for_outcome_text(bot, &run).await,
         Err(error) => format!("refused: {error}"),
     }
 }
 
 /// How a run rests, as a line.
-pub(crate) async fn rest(bot: &Bot<Notes>, run: &RunHandle) -> String {
-    told(bot.outcome(run).await)
+pub(crate) async fn wait_for_outcome_text(bot: &GraphHandle<EngineTestState>, run: &RunHandle) -> String {
+    outcome_text(bot.wait_for_outcome(run).await)
 }
 
 /// An outcome as a line.
-pub(crate) fn told(outcome: Result<Outcome<Notes>, EngineError>) -> String {
+pub(crate) fn outcome_text(outcome: Result<Outcome<EngineTestState>, EngineError>) -> String {
     match outcome {
-        Ok(Outcome::Finished(state)) => state.line(),
+        Ok(Outcome::Finished(state)) => state.said_text(),
         Ok(Outcome::Paused(asks)) => {
             let asks: Vec<String> =
                 asks.iter().map(|ask| format!("{} asks {}", ask.id, ask.question)).collect();
@@ -143,39 +148,39 @@ pub(crate) fn told(outcome: Result<Outcome<Notes>, EngineError>) -> String {
 }
 
 /// Runs a graph on a new store; gives how it ended and its trace.
-pub(crate) async fn traced(graph: &Graph<Notes>) -> (String, String) {
-    let bot = bot(graph);
-    let run = bot.start(&thread("t"), Notes::update()).await.expect("started");
-    let end = rest(&bot, &run).await;
-    (end, trace(bot.runtime(), &run.key()).await)
+pub(crate) async fn run_with_trace(graph: &Graph<EngineTestState>) -> (String, String) {
+    let bot = graph_handle(graph);
+    let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    let end = wait_for_outcome_text(&bot, &run).await;
+    (end, run_trace(bot.runtime(), &run.key()).await)
 }
 
 /// The log of a run, as text: one word for each entry, steps with their nodes.
-pub(crate) async fn trace(runtime: &Runtime, run: &RunKey) -> String {
+pub(crate) async fn run_trace(runtime: &Runtime, run: &RunKey) -> String {
     let row = runtime.store().run(run).await.expect("the run");
     let entries = runtime.store().entries(&row.thread, 0, 10_000).await.expect("entries");
     for (entry, seq) in entries.iter().zip(1..) {
         assert_eq!(entry.seq, seq, "the log has a gap");
     }
     let own = entries.iter().filter(|entry| entry.run == Some(run.run));
-    own.map(printed).collect::<Vec<_>>().join(" | ")
+    own.map(entry_text).collect::<Vec<_>>().join(" | ")
 }
 
 /// One entry as text.
-pub(crate) fn printed(entry: &Entry) -> String {
+pub(crate) fn entry_text(entry: &LogEntry) -> String {
     let body = &entry.body;
     match entry.kind {
         EntryKind::Started => "started".into(),
         EntryKind::Step | EntryKind::Inner => {
-            let step: log::Step = serde_json::from_slice(body).expect("a step");
-            let tasks: Vec<String> = step.tasks.iter().map(task).collect();
+            let step: log::StepEntry = serde_json::from_slice(body).expect("a step");
+            let tasks: Vec<String> = step.tasks.iter().map(task_text).collect();
             match step.path.as_str() {
                 "" => tasks.join("+"),
                 path => format!("{path}/{}", tasks.join("+")),
             }
         }
         EntryKind::Paused => {
-            let paused: log::Paused = serde_json::from_slice(body).expect("a pause");
+            let paused: log::RunPausedEntry = serde_json::from_slice(body).expect("a pause");
             let nodes: Vec<String> = paused.asks.into_iter().map(|ask| ask.node).collect();
             format!("paused by {}", nodes.join("+"))
         }
@@ -183,7 +188,7 @@ pub(crate) fn printed(entry: &Entry) -> String {
         EntryKind::Restarted => "restarted".into(),
         EntryKind::Finished => "finished".into(),
         EntryKind::Failed => {
-            let failed: log::Failed = serde_json::from_slice(body).expect("a failure");
+            let failed: log::RunFailedEntry = serde_json::from_slice(body).expect("a failure");
             format!("failed {}", failed.failure.code)
         }
         EntryKind::Cancelled => "cancelled".into(),
@@ -191,7 +196,7 @@ pub(crate) fn printed(entry: &Entry) -> String {
     }
 }
 
-fn task(done: &log::TaskDone) -> String {
+fn task_text(done: &log::StoredTaskResult) -> String {
     let cached = if done.cached { "~" } else { "" };
     match done.attempts {
         1 => format!("{}{cached}", done.node),
@@ -200,15 +205,15 @@ fn task(done: &log::TaskDone) -> String {
 }
 
 /// What happens to one call of a [`GatedStore`].
-pub(crate) enum Verdict {
+pub(crate) enum StoreCallDecision {
     /// It is made.
     Pass,
     /// It is refused and changes nothing.
     Refuse(StoreError),
     /// It is made, and the answer is lost.
-    Lose,
+    LoseAnswer,
     /// It is made, and the answer comes so much later.
-    Late(Duration),
+    DelayAnswer(Duration),
     /// The caller is gone before it is made.
     HangBefore,
     /// The caller is gone after it was made.
@@ -217,40 +222,40 @@ pub(crate) enum Verdict {
 
 /// Decides about every call, by its name.
 #[async_trait]
-pub(crate) trait Gate: Send + Sync + 'static {
-    async fn enter(&self, call: &'static str) -> Verdict;
+pub(crate) trait StoreCallGate: Send + Sync + 'static {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision;
 
     /// Hears of every commit that was made.
-    fn wrote(&self, _commit: &Commit) {}
+    fn on_commit(&self, _commit: &Commit) {}
 }
 
 /// A store in memory behind a gate.
 #[derive(Clone)]
 pub(crate) struct GatedStore {
     pub inner: RamStore,
-    pub gate: Arc<dyn Gate>,
+    pub gate: Arc<dyn StoreCallGate>,
 }
 
 impl GatedStore {
-    async fn through<T>(
+    async fn gated_call<T>(
         &self,
         call: &'static str,
         made: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match self.gate.enter(call).await {
-            Verdict::Pass => made.await,
-            Verdict::Refuse(error) => Err(error),
-            Verdict::Lose => {
+        match self.gate.decide(call).await {
+            StoreCallDecision::Pass => made.await,
+            StoreCallDecision::Refuse(error) => Err(error),
+            StoreCallDecision::LoseAnswer => {
                 made.await?;
                 Err(StoreError::Unknown("the answer was lost".into()))
             }
-            Verdict::Late(wait) => {
+            StoreCallDecision::DelayAnswer(wait) => {
                 let answer = made.await;
                 tokio::time::sleep(wait).await;
                 answer
             }
-            Verdict::HangBefore => std::future::pending().await,
-            Verdict::HangAfter => {
+            StoreCallDecision::HangBefore => std::future::pending().await,
+            StoreCallDecision::HangAfter => {
                 drop(made.await);
                 std::future::pending().await
             }
@@ -259,77 +264,87 @@ impl GatedStore {
 }
 
 #[async_trait]
-impl Runs for GatedStore {
-    async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError> {
-        self.through("submit", self.inner.submit(run)).await
+impl RunStore for GatedStore {
+    async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError> {
+        self.gated_call("submit", self.inner.submit(run)).await
     }
 
     async fn claim(
         &self,
-        claim: &Claim,
+        claim: &WorkerLease,
         only: Option<&ThreadKey>,
         limit: usize,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        self.through("claim", self.inner.claim(claim, only, limit)).await
+    ) -> Result<Vec<ClaimedRun>, StoreError> {
+        self.gated_call("claim", self.inner.claim(claim, only, limit)).await
     }
 
-    async fn renew(&self, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError> {
-        self.through("renew", self.inner.renew(claim, fences)).await
+    async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> Result<Vec<LeaseRenewal>, StoreError> {
+        self.gated_call("renew", self.inner.renew(claim, fences)).await
     }
 
-    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
+    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
         let made = async {
             let committed = self.inner.commit(fence, commit.clone()).await?;
-            self.gate.wrote(&commit);
+            self.gate.on_commit(&commit);
             Ok(committed)
         };
-        self.through("commit", made).await
+        self.gated_call("commit", made).await
     }
 
-    async fn signal(&self, run: &RunKey, signal: Signal) -> Result<RunRow, StoreError> {
-        self.through("signal", self.inner.signal(run, signal)).await
+    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
+        self.gated_call("signal", self.inner.signal(run, signal)).await
     }
 }
 
 #[async_trait]
-impl History for GatedStore {
-    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<Loaded, StoreError> {
-        self.through("load", self.inner.load(thread, at)).await
+impl HistoryStore for GatedStore {
+    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
+        self.gated_call("load", self.inner.load(thread, at)).await
     }
 
-    async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.through("entries", self.inner.entries(thread, after, limit)).await
+    async fn entries(
+        &self,
+        thread: &ThreadKey,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<LogEntry>, StoreError> {
+        self.gated_call("entries", self.inner.entries(thread, after, limit)).await
     }
 
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
-        self.through("run", self.inner.run(run)).await
+        self.gated_call("run", self.inner.run(run)).await
     }
 
-    async fn runs(&self, tenant: &Tenant, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        self.through("runs", self.inner.runs(tenant, filter)).await
+    async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.gated_call("runs", self.inner.runs(tenant, filter)).await
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
-        self.through("thread", self.inner.thread(thread)).await
+        self.gated_call("thread", self.inner.thread(thread)).await
     }
 
-    async fn threads(&self, tenant: &Tenant, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
-        self.through("threads", self.inner.threads(tenant, filter)).await
+    async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
+        self.gated_call("threads", self.inner.threads(tenant, filter)).await
     }
 }
 
 #[async_trait]
-impl Upkeep for GatedStore {
+impl ThreadMaintenance for GatedStore {
     async fn put_thread(
         &self,
         thread: &ThreadKey,
         metadata: &Map<String, Value>,
     ) -> Result<ThreadRow, StoreError> {
-        self.through("put_thread", self.inner.put_thread(thread, metadata)).await
+        self.gated_call("put_thread", self.inner.put_thread(thread, metadata)).await
     }
 
-    async fn append(&self, thread: &ThreadKey, expect: Seq, entry: NewEntry) -> Result<Seq, StoreError> {
-        self.through("append", self.inner.append(thread, expect, entry)).await
+    async fn append_entry(
+        &self,
+        thread: &ThreadKey,
+        expect: Seq,
+        entry: NewEntry,
+    ) -> Result<Seq, StoreError> {
+        self.gated_call("append", self.inner.append_entry(thread, expect, entry)).await
     }
 
     async fn copy_thread(
@@ -338,44 +353,44 @@ impl Upkeep for GatedStore {
         to: &ThreadId,
         stands: Option<NewEntry>,
     ) -> Result<ThreadRow, StoreError> {
-        self.through("copy_thread", self.inner.copy_thread(from, to, stands)).await
+        self.gated_call("copy_thread", self.inner.copy_thread(from, to, stands)).await
     }
 
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {
-        self.through("delete_thread", self.inner.delete_thread(thread)).await
+        self.gated_call("delete_thread", self.inner.delete_thread(thread)).await
     }
 
-    async fn gc(&self, retention: &Retention) -> Result<Cleared, StoreError> {
-        self.through("gc", self.inner.gc(retention)).await
+    async fn gc(&self, retention: &Retention) -> Result<GcReport, StoreError> {
+        self.gated_call("gc", self.inner.gc(retention)).await
     }
 }
 
 #[async_trait]
-impl NodeCache for GatedStore {
-    async fn cached(&self, tenant: &Tenant, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.through("cached", self.inner.cached(tenant, key)).await
+impl NodeCacheStore for GatedStore {
+    async fn cached_value(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.gated_call("cached", self.inner.cached_value(tenant, key)).await
     }
 
-    async fn keep(
+    async fn cache_value(
         &self,
-        tenant: &Tenant,
+        tenant: &TenantId,
         key: &str,
         value: &[u8],
         lifetime: Option<Duration>,
     ) -> Result<(), StoreError> {
-        self.through("keep", self.inner.keep(tenant, key, value, lifetime)).await
+        self.gated_call("keep", self.inner.cache_value(tenant, key, value, lifetime)).await
     }
 }
 
 /// A gate that does something once, at the k-th call of a kind.
-pub(crate) struct AtCall {
+pub(crate) struct NthCallGate {
     call: &'static str,
     left: Mutex<u32>,
-    verdict: Mutex<Option<Verdict>>,
+    verdict: Mutex<Option<StoreCallDecision>>,
 }
 
-impl AtCall {
-    pub(crate) fn new(call: &'static str, nth: u32, verdict: Verdict) -> Arc<Self> {
+impl NthCallGate {
+    pub(crate) fn new(call: &'static str, nth: u32, verdict: StoreCallDecision) -> Arc<Self> {
         Arc::new(Self { call, left: Mutex::new(nth), verdict: Mutex::new(Some(verdict)) })
     }
 
@@ -386,17 +401,17 @@ impl AtCall {
 }
 
 #[async_trait]
-impl Gate for AtCall {
-    async fn enter(&self, call: &'static str) -> Verdict {
+impl StoreCallGate for NthCallGate {
+    async fn decide(&self, call: &'static str) -> StoreCallDecision {
         if call != self.call {
-            return Verdict::Pass;
+            return StoreCallDecision::Pass;
         }
         let mut left = self.left.lock().expect("no panic");
         *left = left.saturating_sub(1);
         if *left > 0 {
-            return Verdict::Pass;
+            return StoreCallDecision::Pass;
         }
-        self.verdict.lock().expect("no panic").take().unwrap_or(Verdict::Pass)
+        self.verdict.lock().expect("no panic").take().unwrap_or(StoreCallDecision::Pass)
     }
 }
 
@@ -404,56 +419,60 @@ impl Gate for AtCall {
 ///
 /// Gives the runtime's graph handle and a switch; after [`Life::end`] nothing of it reaches the store any more.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Life(Arc<std::sync::atomic::AtomicBool>);
+pub(crate) struct KillSwitch(Arc<std::sync::atomic::AtomicBool>);
 
-impl Life {
-    pub(crate) fn end(&self) {
+impl KillSwitch {
+    pub(crate) fn kill(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_killed(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 
     /// Waits for ever when the process is dead.
-    pub(crate) async fn pulse(&self) {
-        if self.is_over() {
+    pub(crate) async fn hang_if_killed(&self) {
+        if self.is_killed() {
             std::future::pending::<()>().await;
         }
     }
 }
 
 #[async_trait]
-impl Gate for Life {
-    async fn enter(&self, _call: &'static str) -> Verdict {
-        if self.is_over() { Verdict::HangBefore } else { Verdict::Pass }
+impl StoreCallGate for KillSwitch {
+    async fn decide(&self, _call: &'static str) -> StoreCallDecision {
+        if self.is_killed() { StoreCallDecision::HangBefore } else { StoreCallDecision::Pass }
     }
 }
 
 /// A runtime with a short lease that can be killed.
-pub(crate) fn mortal(store: &RamStore, worker: &str, graph: &Graph<Notes>) -> (Bot<Notes>, Life) {
-    let life = Life::default();
+pub(crate) fn killable_runtime(
+    store: &RamStore,
+    worker: &str,
+    graph: &Graph<EngineTestState>,
+) -> (GraphHandle<EngineTestState>, KillSwitch) {
+    let life = KillSwitch::default();
     let gated = GatedStore { inner: store.clone(), gate: Arc::new(life.clone()) };
-    let runtime = Runtime::with(Arc::new(gated), hasty(worker));
-    (runtime.graph("g", graph).expect("registered"), life)
+    let runtime = Runtime::with_options(Arc::new(gated), short_lease_options(worker));
+    (runtime.register_graph("g", graph).expect("registered"), life)
 }
 
 /// Starts a run, lets a crash happen once `crashed` says so, takes over in a new runtime, and gives that one with the
 /// run's handle.
 pub(crate) async fn crash_and_take_over(
     store: &RamStore,
-    graph: &Graph<Notes>,
-    input: NotesUpdate,
+    graph: &Graph<EngineTestState>,
+    input: EngineTestStateUpdate,
     crashed: impl Fn() -> bool,
-) -> (Bot<Notes>, RunHandle) {
-    let (first, life) = mortal(store, "first", graph);
-    let key = first.start(&thread("t"), input).await.expect("started").key();
+) -> (GraphHandle<EngineTestState>, RunHandle) {
+    let (first, life) = killable_runtime(store, "first", graph);
+    let key = first.start(&local_thread("t"), input).await.expect("started").key();
     while !crashed() {
         tokio::time::sleep(ms(1)).await;
     }
-    life.end();
-    let (second, _) = mortal(store, "second", graph);
-    second.runtime().work().await.expect("works");
-    let handle = second.runtime().run(&key).await.expect("the run");
+    life.kill();
+    let (second, _) = killable_runtime(store, "second", graph);
+    second.runtime().start_worker().await.expect("works");
+    let handle = second.runtime().run_handle(&key).await.expect("the run");
     (second, handle)
 }

@@ -3,19 +3,19 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use doran_jail::{JailError, Layer, Limits, Threads, Worker};
+use doran_jail::{IsolationLayer, JailError, JailLimits, ThreadPermission, WorkerCall};
 
 use crate::{check, jail};
 
 #[tokio::test]
 async fn an_honest_worker_answers() {
-    check(&jail(Limits::default()), "echo 안녕", "안녕").await;
-    check(&jail(Limits::default()), "echo ", "").await;
+    check(&jail(JailLimits::default()), "echo 안녕", "안녕").await;
+    check(&jail(JailLimits::default()), "echo ", "").await;
 }
 
 #[tokio::test]
 async fn files_cannot_be_read_written_listed_or_looked_up() {
-    let jail = jail(Limits::default());
+    let jail = jail(JailLimits::default());
     for what in
         ["read /etc/passwd", "read /proc/self/environ", "read /proc/self/mem", "list /", "look /etc/passwd"]
     {
@@ -33,7 +33,11 @@ async fn files_cannot_be_read_written_listed_or_looked_up() {
 
 #[tokio::test]
 async fn the_list_of_calls_alone_keeps_files_out() {
-    let jail = jail(Limits::default()).without(&[Layer::Landlock, Layer::Namespaces, Layer::NoPrivileges]);
+    let jail = jail(JailLimits::default()).without_layers(&[
+        IsolationLayer::Landlock,
+        IsolationLayer::Namespaces,
+        IsolationLayer::NoPrivileges,
+    ]);
     for what in ["read /etc/passwd", "list /", "look /etc/passwd", "write /tmp/doran-jail-broken"] {
         check(&jail, what, "PermissionDenied").await;
     }
@@ -47,7 +51,7 @@ async fn landlock_keeps_out_what_is_not_listed() {
     std::fs::create_dir(&open).expect("create");
     std::fs::write(open.join("a"), "a").expect("write");
     std::fs::write(&closed, "b").expect("write");
-    let jail = jail(Limits::default()).with_readable([open.clone()]);
+    let jail = jail(JailLimits::default()).with_readable([open.clone()]);
     if jail.layers("__attempt").await.is_err() {
         eprintln!("SKIPPED: no Landlock on this machine / 이 기계에는 Landlock이 없음");
         return;
@@ -63,9 +67,10 @@ async fn landlock_keeps_out_what_is_not_listed() {
 async fn there_is_no_network() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("an address");
-    for jail in
-        [jail(Limits::default()), jail(Limits::default()).without(&[Layer::Namespaces, Layer::Landlock])]
-    {
+    for jail in [
+        jail(JailLimits::default()),
+        jail(JailLimits::default()).without_layers(&[IsolationLayer::Namespaces, IsolationLayer::Landlock]),
+    ] {
         check(&jail, &format!("connect {address}"), "PermissionDenied").await;
         for what in ["connect 8.8.8.8:53", "udp", "unix /tmp/doran-jail.sock", "pair"] {
             check(&jail, what, "PermissionDenied").await;
@@ -75,21 +80,22 @@ async fn there_is_no_network() {
 
 #[tokio::test]
 async fn no_process_program_or_thread_can_be_started() {
-    let jail = jail(Limits::default());
+    let jail = jail(JailLimits::default());
     check(&jail, "spawn", "PermissionDenied").await;
     check(&jail, "thread", "PermissionDenied").await;
 }
 
 #[tokio::test]
 async fn a_worker_that_may_have_threads_still_has_no_processes() {
-    let jail = jail(Limits { threads: Threads::Some, memory: 512 << 20, ..Limits::default() });
+    let jail =
+        jail(JailLimits { threads: ThreadPermission::Some, memory: 512 << 20, ..JailLimits::default() });
     check(&jail, "thread", "broke out: 7").await;
     check(&jail, "spawn", "PermissionDenied").await;
 }
 
 #[tokio::test]
 async fn calls_that_reach_into_the_kernel_or_others_are_refused() {
-    let jail = jail(Limits::default());
+    let jail = jail(JailLimits::default());
     for call in [
         libc::SYS_ptrace,
         libc::SYS_process_vm_readv,
@@ -114,7 +120,7 @@ async fn calls_that_reach_into_the_kernel_or_others_are_refused() {
 
 #[tokio::test]
 async fn memory_cannot_become_code() {
-    check(&jail(Limits::default()), "code", "PermissionDenied").await;
+    check(&jail(JailLimits::default()), "code", "PermissionDenied").await;
 }
 
 #[tokio::test]
@@ -122,7 +128,7 @@ async fn nothing_is_inherited() {
     // A descriptor that passes to children, as a careless shell leaves them.
     let leak = std::fs::File::open("/etc/passwd").expect("open");
     rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty()).expect("leak it");
-    let jail = jail(Limits::default());
+    let jail = jail(JailLimits::default());
     // The way to answer is the one that is left.
     check(&jail, "open_files", "1").await;
     // One variable, the jail's own word to the allocator.
@@ -131,15 +137,17 @@ async fn nothing_is_inherited() {
 
 #[tokio::test]
 async fn a_jail_says_which_walls_stand() {
-    let layers = jail(Limits::default()).layers("__attempt").await;
+    let layers = jail(JailLimits::default()).layers("__attempt").await;
     match layers {
         Ok(layers) => {
             assert!(
-                layers.contains(&Layer::SystemCalls) && layers.contains(&Layer::ResourceLimits),
+                layers.contains(&IsolationLayer::SystemCalls)
+                    && layers.contains(&IsolationLayer::ResourceLimits),
                 "{layers:?}"
             );
             assert!(
-                layers.contains(&Layer::NoPrivileges) && layers.contains(&Layer::DiesWithParent),
+                layers.contains(&IsolationLayer::NoPrivileges)
+                    && layers.contains(&IsolationLayer::DiesWithParent),
                 "{layers:?}"
             );
         }
@@ -149,24 +157,24 @@ async fn a_jail_says_which_walls_stand() {
 
 #[tokio::test]
 async fn too_few_walls_are_refused_not_run_open() {
-    let jail = jail(Limits::default()).without(&[Layer::SystemCalls]);
-    let result = jail.run(Worker { argument: "__attempt", input: b"echo a" }).await;
+    let jail = jail(JailLimits::default()).without_layers(&[IsolationLayer::SystemCalls]);
+    let result = jail.run(WorkerCall { argument: "__attempt", input: b"echo a" }).await;
     assert!(matches!(result, Err(JailError::Unavailable { .. })), "{result:?}");
-    let jail = jail.with_readable([PathBuf::from("/usr/share")]).without(&[Layer::Landlock]);
+    let jail = jail.with_readable([PathBuf::from("/usr/share")]).without_layers(&[IsolationLayer::Landlock]);
     let result = jail.layers("__attempt").await;
     assert!(matches!(result, Err(JailError::Unavailable { .. })), "{result:?}");
 }
 
 #[tokio::test]
 async fn a_worker_that_does_not_lock_itself_in_gets_no_input() {
-    let limits = Limits { wall: std::time::Duration::from_secs(2), ..Limits::default() };
+    let limits = JailLimits { wall: std::time::Duration::from_secs(2), ..JailLimits::default() };
     for argument in ["__open", "__babble", "__flood", "__unknown"] {
-        let result = jail(limits.clone()).run(Worker { argument, input: b"secret" }).await;
+        let result = jail(limits.clone()).run(WorkerCall { argument, input: b"secret" }).await;
         assert!(matches!(result, Err(JailError::Unavailable { .. })), "{argument} {result:?}");
     }
-    let result = jail(limits).run(Worker { argument: "__mute", input: b"secret" }).await;
+    let result = jail(limits).run(WorkerCall { argument: "__mute", input: b"secret" }).await;
     assert!(matches!(result, Err(JailError::TimedOut(_))), "{result:?}");
-    let nowhere = jail(Limits::default()).with_program("/nowhere/at/all");
-    let result = nowhere.run(Worker { argument: "__attempt", input: b"secret" }).await;
+    let nowhere = jail(JailLimits::default()).with_program("/nowhere/at/all");
+    let result = nowhere.run(WorkerCall { argument: "__attempt", input: b"secret" }).await;
     assert!(matches!(result, Err(JailError::Unavailable { .. })), "{result:?}");
 }

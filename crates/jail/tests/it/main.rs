@@ -5,20 +5,20 @@
 #[cfg(target_os = "linux")]
 mod escape;
 #[cfg(target_os = "linux")]
-mod life;
-#[cfg(target_os = "linux")]
 mod limits;
+#[cfg(target_os = "linux")]
+mod worker_lifetime;
 
-use doran_jail::{Jail, JailError, Limits, Worker};
+use doran_jail::{Jail, JailError, JailLimits, WorkerCall};
 
 /// A jail whose worker is the attacker.
-fn jail(limits: Limits) -> Jail {
+fn jail(limits: JailLimits) -> Jail {
     Jail::new(limits).with_program(env!("CARGO_BIN_EXE_jail-breaker"))
 }
 
 /// What comes of an attempt. On a machine without any walls there is nothing to test, and that is said.
 async fn attempt(jail: &Jail, what: &str) -> Option<Result<String, JailError>> {
-    let result = jail.run(Worker { argument: "__attempt", input: what.as_bytes() }).await;
+    let result = jail.run(WorkerCall { argument: "__attempt", input: what.as_bytes() }).await;
     match result {
         Err(JailError::Unavailable { why }) => {
             assert!(std::env::var("DORAN_REQUIRE_PARTS").as_deref() != Ok("1"), "no jail here: {why}");
@@ -39,6 +39,7 @@ async fn check(jail: &Jail, what: &str, expected: &str) {
 #[cfg(not(target_os = "linux"))]
 #[tokio::test]
 async fn there_is_no_jail_outside_linux() {
-    let result = jail(Limits::default()).run(Worker { argument: "__attempt", input: b"echo a" }).await;
+    let result =
+        jail(JailLimits::default()).run(WorkerCall { argument: "__attempt", input: b"echo a" }).await;
     assert!(matches!(result, Err(JailError::Unavailable { .. })));
 }

@@ -9,32 +9,32 @@
 #[allow(dead_code, reason = "each bench uses a part")]
 mod shared;
 
-mod clients;
-mod meter;
-mod others;
-mod server;
+mod in_process_clients;
+mod measurements;
+mod peer_processes;
+mod vendor_server;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::asked::Asked;
-use crate::meter::{Figures, micros};
-use crate::others::{Client, Server};
+use crate::measurements::{ClientFigures, micros};
+use crate::peer_processes::{PeerClient, VendorServerProcess};
 use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target, figure};
 
-pub(crate) type Fail = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type LlmBenchError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Streams side by side.
-pub(crate) const STREAMS: usize = 500;
+pub(crate) const CONCURRENT_STREAMS: usize = 500;
 
 /// The first pieces of a stream come while others connect, and are not counted. The peers do the same.
-pub(crate) const WARM_UP: usize = 3;
+pub(crate) const WARM_UP_PIECES: usize = 3;
 
 /// Calls before those that are measured. The peers do the same.
 pub(crate) const WARM_UP_CALLS: usize = 20;
 
-struct Pace {
+struct LlmBenchScale {
     rounds: usize,
     calls: usize,
     /// Pieces of a stream; one every fifth of a second.
@@ -42,31 +42,31 @@ struct Pace {
     cancels: usize,
 }
 
-const WHOLE: Pace = Pace { rounds: 5, calls: 500, pieces: 25, cancels: 300 };
-const QUICK: Pace = Pace { rounds: 1, calls: 100, pieces: 8, cancels: 50 };
+const FULL_SCALE: LlmBenchScale = LlmBenchScale { rounds: 5, calls: 500, pieces: 25, cancels: 300 };
+const QUICK_SCALE: LlmBenchScale = LlmBenchScale { rounds: 1, calls: 100, pieces: 8, cancels: 50 };
 
 fn main() -> ExitCode {
     asked::start("llm", &["--serve"], async |asked: Asked| {
-        if asked.has("--serve") { server::serve().await } else { bench(&asked).await }
+        if asked.has("--serve") { vendor_server::serve().await } else { run_bench(&asked).await }
     })
 }
 
 /// What was measured of one client.
 #[derive(Default)]
-struct Side {
-    calls: Vec<Figures>,
-    streams: Vec<Figures>,
+struct ClientMeasurements {
+    calls: Vec<ClientFigures>,
+    streams: Vec<ClientFigures>,
 }
 
-async fn bench(asked: &Asked) -> Result<(), Fail> {
-    let pace = if asked.quick { QUICK } else { WHOLE };
-    let server = Server::start()?;
-    let mut peers: Vec<(Client, Side)> = Vec::new();
+async fn run_bench(asked: &Asked) -> Result<(), LlmBenchError> {
+    let pace = if asked.quick { QUICK_SCALE } else { FULL_SCALE };
+    let server = VendorServerProcess::start()?;
+    let mut peers: Vec<(PeerClient, ClientMeasurements)> = Vec::new();
     for (what, started) in
-        [("THE OPENAI CLIENT OF PYTHON", Client::python()), ("ASYNC-OPENAI", Client::rust())]
+        [("THE OPENAI CLIENT OF PYTHON", PeerClient::python()), ("ASYNC-OPENAI", PeerClient::rust())]
     {
         match started {
-            Ok(peer) => peers.push((peer, Side::default())),
+            Ok(peer) => peers.push((peer, ClientMeasurements::default())),
             Err(error) => {
                 eprintln!("bench: {what} IS MISSING, its figures are left out: {error}");
                 eprintln!("bench: 비교 대상을 실행할 수 없어 그 수치는 비워 둡니다.");
@@ -77,12 +77,12 @@ async fn bench(asked: &Asked) -> Result<(), Fail> {
     let mut report = Report::begin("llm", asked.json, &machine::about(&names));
 
     let (url, model) = (server.url.as_str(), format!("paced/{}/200000", pace.pieces));
-    let (mut doran, mut floor) = (Side::default(), Side::default());
+    let (mut doran, mut floor) = (ClientMeasurements::default(), ClientMeasurements::default());
     // In turns, so that a busy moment of the machine meets all of them.
     for _ in 0..pace.rounds {
         if asked.wants("call") {
-            floor.calls.push(clients::floor_calls(url, pace.calls).await?);
-            doran.calls.push(clients::doran_calls(url, pace.calls).await?);
+            floor.calls.push(in_process_clients::floor_calls(url, pace.calls).await?);
+            doran.calls.push(in_process_clients::doran_calls(url, pace.calls).await?);
             for (peer, side) in &mut peers {
                 side.calls.push(peer.measure("calls", url, "whole", pace.calls)?);
             }
@@ -90,46 +90,57 @@ async fn bench(asked: &Asked) -> Result<(), Fail> {
     }
     for _ in 0..pace.rounds {
         if asked.wants("stream500") {
-            floor.streams.push(clients::floor_streams(url, &model, STREAMS).await?);
-            doran.streams.push(clients::doran_streams(url, &model, STREAMS).await?);
+            floor.streams.push(in_process_clients::floor_streams(url, &model, CONCURRENT_STREAMS).await?);
+            doran.streams.push(in_process_clients::doran_streams(url, &model, CONCURRENT_STREAMS).await?);
             for (peer, side) in &mut peers {
-                side.streams.push(peer.measure("streams", url, &model, STREAMS)?);
+                side.streams.push(peer.measure("streams", url, &model, CONCURRENT_STREAMS)?);
             }
         }
     }
-    let expected = STREAMS * pace.pieces;
+    let expected = CONCURRENT_STREAMS * pace.pieces;
     let sides = peers.iter().map(|(_, side)| side).chain([&doran, &floor]);
     if let Some(lost) = sides.flat_map(|side| &side.streams).find(|round| round.units != expected) {
         return Err(format!("{} pieces came of {expected}", lost.units).into());
     }
-    for what in [CALL, STREAM] {
-        rows(&mut report, &what, &doran, &floor, &peers);
+    for what in [CALL_CASE, STREAM_CASE] {
+        report_case(&mut report, &what, &doran, &floor, &peers);
     }
     if asked.wants("cancel") {
-        report.push(cancels(url, pace.cancels).await?);
+        report.push(measure_cancels(url, pace.cancels).await?);
     }
     report.end();
     Ok(())
 }
 
 /// One of the two things that every client does.
-struct What {
+struct LlmBenchCase {
     name: &'static str,
     cpu: &'static str,
-    of: fn(&Side) -> &[Figures],
+    figures: fn(&ClientMeasurements) -> &[ClientFigures],
     /// How many times less processor time than Python's client is asked for, and how many microseconds may be added to
     /// the slowest hundredth.
     targets: Option<(f64, f64)>,
 }
 
-const CALL: What = What { name: "call", cpu: "cpu us/call", of: |side| &side.calls, targets: None };
-const STREAM: What =
-    What { name: "stream500", cpu: "cpu us/chunk", of: |side| &side.streams, targets: Some((10.0, 1_000.0)) };
+const CALL_CASE: LlmBenchCase =
+    LlmBenchCase { name: "call", cpu: "cpu us/call", figures: |side| &side.calls, targets: None };
+const STREAM_CASE: LlmBenchCase = LlmBenchCase {
+    name: "stream500",
+    cpu: "cpu us/chunk",
+    figures: |side| &side.streams,
+    targets: Some((10.0, 1_000.0)),
+};
 
-fn rows(report: &mut Report, what: &What, doran: &Side, floor: &Side, peers: &[(Client, Side)]) {
-    let middle = |side: &Side| Figures::middle((what.of)(side));
+fn report_case(
+    report: &mut Report,
+    what: &LlmBenchCase,
+    doran: &ClientMeasurements,
+    floor: &ClientMeasurements,
+    peers: &[(PeerClient, ClientMeasurements)],
+) {
+    let middle = |side: &ClientMeasurements| ClientFigures::median_of_rounds((what.figures)(side));
     let (Some(ours), Some(bare)) = (middle(doran), middle(floor)) else { return };
-    let parts: [(&str, &str, fn(&Figures) -> f64); 3] = [
+    let parts: [(&str, &str, fn(&ClientFigures) -> f64); 3] = [
         ("p50", "us", |all| all.p50_us),
         ("p99", "us", |all| all.p99_us),
         ("cpu", what.cpu, |all| all.cpu_us),
@@ -151,10 +162,10 @@ fn rows(report: &mut Report, what: &What, doran: &Side, floor: &Side, peers: &[(
 }
 
 /// From the moment a stream is dropped to the moment its vendor sees the connection closed.
-async fn cancels(url: &str, count: usize) -> Result<Row, Fail> {
-    let dropped = clients::doran_cancels(url, count).await?;
+async fn measure_cancels(url: &str, count: usize) -> Result<Row, LlmBenchError> {
+    let dropped = in_process_clients::doran_cancels(url, count).await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let mut closed = clients::hung_up(url).await?;
+    let mut closed = in_process_clients::fetch_hang_up_times(url).await?;
     closed.sort();
     if closed.len() != count {
         return Err(format!("{} of {count} streams were given up", closed.len()).into());

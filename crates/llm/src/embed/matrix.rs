@@ -31,7 +31,7 @@ impl Matrix {
     }
 
     /// This matrix times another. Their inner sizes must agree.
-    pub(super) fn times(&self, other: &Self) -> Self {
+    pub(super) fn multiply(&self, other: &Self) -> Self {
         let (rows, inner, width) = (self.rows(), self.width, other.width);
         assert_eq!(inner, other.rows(), "the inner sizes of a product agree");
         let mut product = Self::zeros(rows, width);
@@ -69,7 +69,7 @@ impl Matrix {
     /// Adds the same numbers to every row.
     pub(super) fn add_row(&mut self, row: &[f32]) {
         for mine in self.data.chunks_exact_mut(row.len()) {
-            add(mine, row);
+            add_in_place(mine, row);
         }
     }
 
@@ -89,14 +89,14 @@ impl Matrix {
 }
 
 /// Adds numbers one by one.
-pub(super) fn add(to: &mut [f32], what: &[f32]) {
+pub(super) fn add_in_place(to: &mut [f32], what: &[f32]) {
     for (to, what) in to.iter_mut().zip(what) {
         *to += what;
     }
 }
 
 /// Sets what is below zero to zero.
-pub(super) fn rectify(numbers: &mut [f32]) {
+pub(super) fn relu(numbers: &mut [f32]) {
     numbers.iter_mut().for_each(|x| *x = x.max(0.0));
 }
 
@@ -121,8 +121,8 @@ mod tests {
     fn a_product_is_a_product() {
         let left = Matrix { data: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], width: 3 };
         let right = Matrix { data: vec![1.0, 0.0, 0.0, 1.0, 1.0, 1.0], width: 2 };
-        assert_eq!(left.times(&right).data, [4.0, 5.0, 10.0, 11.0]);
-        assert_eq!(Matrix::zeros(0, 3).times(&right).rows(), 0);
+        assert_eq!(left.multiply(&right).data, [4.0, 5.0, 10.0, 11.0]);
+        assert_eq!(Matrix::zeros(0, 3).multiply(&right).rows(), 0);
     }
 
     #[test]

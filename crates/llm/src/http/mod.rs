@@ -3,23 +3,25 @@
 //! Redirects are not followed, so a key reaches the host it was meant for and no other. Every wait and every size has
 //! a limit.
 
-mod faults;
-mod patience;
-mod send;
+mod client;
+mod deadline;
 mod sse;
+mod vendor_errors;
 
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use self::faults::told_in_stream;
-pub(crate) use self::send::{Answer, Call, Http, address, install_crypto, is_loopback};
-pub(crate) use self::sse::{Event, SseDecoder, TooLong};
+pub(crate) use self::client::{
+    ModelHttpClient, ModelHttpRequest, ModelHttpResponse, install_tls_provider, is_loopback, parse_server_url,
+};
+pub(crate) use self::sse::{SseDecoder, SseEvent, SseEventTooLong};
+pub(crate) use self::vendor_errors::classify_stream_error;
 
 /// A key. It prints nothing of itself, wherever it is printed.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct ModelApiKey(String);
 
-impl Secret {
+impl ModelApiKey {
     /// The key with this text; spaces around it are a slip of the hand.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
@@ -40,7 +42,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ModelApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_empty() { "Secret(none)" } else { "Secret(…)" })
     }
@@ -48,7 +50,7 @@ impl fmt::Debug for Secret {
 
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct ModelTimeouts {
     /// For a connection.
     pub connect: Duration,
     /// For the first byte of an answer, from the moment the request is sent.
@@ -58,7 +60,7 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for ModelTimeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { connect: seconds(5), first_byte: seconds(30), idle: seconds(30) }
@@ -67,7 +69,7 @@ impl Default for Timeouts {
 
 /// How much is taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ModelResponseLimits {
     /// The most bytes of one piece of an answer as it is sent.
     pub event_bytes: usize,
     /// The most bytes of a whole answer as it is sent, comments and all.
@@ -78,7 +80,7 @@ pub struct Limits {
     pub tool_calls: usize,
 }
 
-impl Default for Limits {
+impl Default for ModelResponseLimits {
     fn default() -> Self {
         Self { event_bytes: 4 << 20, body_bytes: 64 << 20, answer_bytes: 4 << 20, tool_calls: 128 }
     }
@@ -90,6 +92,9 @@ mod tests {
 
     #[test]
     fn a_secret_does_not_print_itself() {
-        assert_eq!(format!("{:?} {:?}", Secret::new(" sk-1234\n"), Secret::none()), "Secret(…) Secret(none)");
+        assert_eq!(
+            format!("{:?} {:?}", ModelApiKey::new(" sk-1234\n"), ModelApiKey::none()),
+            "Secret(…) Secret(none)"
+        );
     }
 }

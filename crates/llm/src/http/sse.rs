@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct SseEvent {
     /// Its `event` field; empty if it had none.
     pub(crate) name: String,
     /// Its `data` fields, joined by line ends.
@@ -18,35 +18,35 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) struct SseDecoder {
     line: Vec<u8>,
-    event: Event,
+    event: SseEvent,
     has_data: bool,
     after_cr: bool,
     at_start: bool,
-    most: usize,
+    max_event_bytes: usize,
 }
 
 /// An event grew past the limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
+pub(crate) struct SseEventTooLong;
 
 impl SseDecoder {
     /// A decoder that takes events of at most this many bytes.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             line: Vec::new(),
-            event: Event::default(),
+            event: SseEvent::default(),
             has_data: false,
             after_cr: false,
             at_start: true,
-            most,
+            max_event_bytes: most,
         }
     }
 
     /// Takes the next bytes and calls `found` with every event that they complete.
-    pub(crate) fn feed<E: From<TooLong>>(
+    pub(crate) fn feed<E: From<SseEventTooLong>>(
         &mut self,
         mut bytes: &[u8],
-        mut found: impl FnMut(&Event) -> Result<(), E>,
+        mut found: impl FnMut(&SseEvent) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.after_cr {
             if let Some(rest) = bytes.strip_prefix(b"\n") {
@@ -58,10 +58,10 @@ impl SseDecoder {
             let cr = bytes[end] == b'\r';
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
             if self.line.is_empty() {
-                self.check(line.len())?;
+                self.check_size(line.len())?;
                 self.take_line(line, &mut found)?;
             } else {
-                self.check(self.line.len() + line.len())?;
+                self.check_size(self.line.len() + line.len())?;
                 let mut whole = std::mem::take(&mut self.line);
                 whole.extend_from_slice(line);
                 self.take_line(&whole, &mut found)?;
@@ -76,19 +76,19 @@ impl SseDecoder {
                 }
             }
         }
-        self.check(self.line.len() + bytes.len())?;
+        self.check_size(self.line.len() + bytes.len())?;
         self.line.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn check(&self, more: usize) -> Result<(), TooLong> {
-        if self.event.data.len() + more > self.most { Err(TooLong) } else { Ok(()) }
+    fn check_size(&self, more: usize) -> Result<(), SseEventTooLong> {
+        if self.event.data.len() + more > self.max_event_bytes { Err(SseEventTooLong) } else { Ok(()) }
     }
 
     fn take_line<E>(
         &mut self,
         mut line: &[u8],
-        found: &mut impl FnMut(&Event) -> Result<(), E>,
+        found: &mut impl FnMut(&SseEvent) -> Result<(), E>,
     ) -> Result<(), E> {
         if std::mem::take(&mut self.at_start) {
             line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
@@ -111,16 +111,16 @@ impl SseDecoder {
                     self.event.data.push('\n');
                 }
                 self.has_data = true;
-                self.event.data.push_str(&text(value));
+                self.event.data.push_str(&decode_lossy(value));
             }
-            b"event" => self.event.name = text(value).into_owned(),
+            b"event" => self.event.name = decode_lossy(value).into_owned(),
             _ => {}
         }
         Ok(())
     }
 }
 
-fn text(bytes: &[u8]) -> Cow<'_, str> {
+fn decode_lossy(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
@@ -129,10 +129,10 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Long;
+    struct SseTestError;
 
-    impl From<TooLong> for Long {
-        fn from(_: TooLong) -> Self {
+    impl From<SseEventTooLong> for SseTestError {
+        fn from(_: SseEventTooLong) -> Self {
             Self
         }
     }
@@ -142,7 +142,7 @@ mod tests {
         let mut events = Vec::new();
         for piece in pieces {
             decoder
-                .feed::<Long>(piece, |event| {
+                .feed::<SseTestError>(piece, |event| {
                     events.push(format!("{}|{}", event.name, event.data));
                     Ok(())
                 })
@@ -180,7 +180,8 @@ mod tests {
     fn an_event_that_grows_without_end_is_refused() {
         for piece in ["data: aaaaaaaa\n", "aaaaaaaaaaaa"] {
             let mut decoder = SseDecoder::new(64);
-            let refused = (0..100).any(|_| decoder.feed::<Long>(piece.as_bytes(), |_| Ok(())).is_err());
+            let refused =
+                (0..100).any(|_| decoder.feed::<SseTestError>(piece.as_bytes(), |_| Ok(())).is_err());
             assert!(refused, "{piece}");
         }
     }

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
+use super::intent::quoted;
 use super::text::without_particle;
-use super::wish::quoted;
 
 /// The number of an article, with the number of its branch: 제5조의2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Article {
+pub(super) struct ArticleMention {
     pub(super) number: u32,
     /// 0 without a branch.
     pub(super) branch: u32,
 }
 
-impl fmt::Display for Article {
+impl fmt::Display for ArticleMention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.branch {
             0 => write!(f, "제{}조", self.number),
@@ -22,7 +22,7 @@ impl fmt::Display for Article {
     }
 }
 
-impl Article {
+impl ArticleMention {
     /// Whether a heading or text names this very article.
     pub(super) fn is_named_in(self, text: &str) -> bool {
         articles(text).contains(&self)
@@ -31,23 +31,23 @@ impl Article {
 
 /// The articles that a text names, in order, each once. Those of a supplement (부칙 제1조) have numbers of their own and
 /// are not among them.
-pub(super) fn articles(text: &str) -> Vec<Article> {
+pub(super) fn articles(text: &str) -> Vec<ArticleMention> {
     let chars: Vec<char> = text.chars().collect();
-    each_once(found(&chars).into_iter().filter(|(start, _, _)| !is_supplement(&chars[..*start])))
+    each_once(article_positions(&chars).into_iter().filter(|(start, _, _)| !is_supplement(&chars[..*start])))
 }
 
 /// The articles that a text names, those of a supplement among them.
-pub(super) fn articles_with_supplements(text: &str) -> Vec<Article> {
+pub(super) fn articles_with_supplements(text: &str) -> Vec<ArticleMention> {
     let chars: Vec<char> = text.chars().collect();
-    each_once(found(&chars).into_iter())
+    each_once(article_positions(&chars).into_iter())
 }
 
 /// The articles that a text names, and the text without them.
-pub(super) fn cut_out(text: &str) -> (Vec<Article>, String) {
+pub(super) fn cut_out(text: &str) -> (Vec<ArticleMention>, String) {
     let chars: Vec<char> = text.chars().collect();
     let mut rest = String::new();
     let mut from = 0;
-    for (start, end, _) in found(&chars) {
+    for (start, end, _) in article_positions(&chars) {
         if start >= from && !is_supplement(&chars[..start]) {
             rest.extend(&chars[from..start]);
             rest.push(' ');
@@ -65,7 +65,7 @@ pub(super) fn cut_out(text: &str) -> (Vec<Article>, String) {
     (articles(text), rest)
 }
 
-fn each_once(found: impl Iterator<Item = (usize, usize, Article)>) -> Vec<Article> {
+fn each_once(found: impl Iterator<Item = (usize, usize, ArticleMention)>) -> Vec<ArticleMention> {
     let mut articles = Vec::new();
     for (_, _, article) in found {
         if !articles.contains(&article) {
@@ -76,9 +76,11 @@ fn each_once(found: impl Iterator<Item = (usize, usize, Article)>) -> Vec<Articl
 }
 
 /// Where articles are named: from, to, and which.
-fn found(chars: &[char]) -> Vec<(usize, usize, Article)> {
+fn article_positions(chars: &[char]) -> Vec<(usize, usize, ArticleMention)> {
     let found = (0..chars.len()).flat_map(|at| match chars[at] {
-        '조' | '條' | '条' => korean(chars, at).map_or_else(Vec::new, |found| row(chars, found)),
+        '조' | '條' | '条' => {
+            korean(chars, at).map_or_else(Vec::new, |found| expand_article_range(chars, found))
+        }
         'a' | 'A' | 'c' | 'C' | 's' | 'S' | '§' => english(chars, at).into_iter().collect(),
         _ => Vec::new(),
     });
@@ -86,8 +88,11 @@ fn found(chars: &[char]) -> Vec<(usize, usize, Article)> {
 }
 
 /// An article with those before it in a row: `제3~5조` is three.
-fn row(chars: &[char], last: (usize, usize, Article)) -> Vec<(usize, usize, Article)> {
-    const MOST: u32 = 30;
+fn expand_article_range(
+    chars: &[char],
+    last: (usize, usize, ArticleMention),
+) -> Vec<(usize, usize, ArticleMention)> {
+    const MAX_ARTICLE_RANGE: u32 = 30;
     let (start, end, article) = last;
     let joined = start > 0 && matches!(chars[start - 1], '~' | '∼' | '〜' | '～');
     let number = |at: &usize| chars[*at].is_ascii_digit();
@@ -95,10 +100,10 @@ fn row(chars: &[char], last: (usize, usize, Article)) -> Vec<(usize, usize, Arti
     let from = first.and_then(|first| Some((first, value(&chars[first..start - 1])?)));
     match from {
         Some((first, from))
-            if article.branch == 0 && from < article.number && article.number - from <= MOST =>
+            if article.branch == 0 && from < article.number && article.number - from <= MAX_ARTICLE_RANGE =>
         {
             let start = mark_before(chars, first).unwrap_or(first);
-            (from..=article.number).map(|number| (start, end, Article { number, branch: 0 })).collect()
+            (from..=article.number).map(|number| (start, end, ArticleMention { number, branch: 0 })).collect()
         }
         _ => vec![last],
     }
@@ -116,7 +121,7 @@ fn is_supplement(before: &[char]) -> bool {
 }
 
 /// Reads back from the syllable 조.
-fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, Article)> {
+fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, ArticleMention)> {
     let end = (0..jo).rev().find(|at| chars[*at] != ' ').map(|at| at + 1)?;
     let digit = |char: &char| char.is_ascii_digit() || word_digit(*char).is_some();
     let start = (0..end).rev().take_while(|at| digit(&chars[*at])).last()?;
@@ -136,7 +141,7 @@ fn korean(chars: &[char], jo: usize) -> Option<(usize, usize, Article)> {
     }
     let number = value(&chars[start..end])?;
     let (branch, end) = branch(chars, jo).unwrap_or((0, jo + 1));
-    Some((mark.unwrap_or(start), end, Article { number, branch }))
+    Some((mark.unwrap_or(start), end, ArticleMention { number, branch }))
 }
 
 /// Whether what follows makes an amount of it: `5조 원`, `2조 5천억`, `2조 5`; or a team, as in `4조 3교대`. But `10조 2항`
@@ -160,7 +165,12 @@ fn is_money(after: &[char]) -> bool {
 
 /// A branch that is written before the syllable: `10-2조`, `제10의2조`. Where something is joined to the number and is no
 /// branch, the number alone would name another article, so nothing is read.
-fn joined(chars: &[char], start: usize, end: usize, jo: usize) -> Option<Option<(usize, usize, Article)>> {
+fn joined(
+    chars: &[char],
+    start: usize,
+    end: usize,
+    jo: usize,
+) -> Option<Option<(usize, usize, ArticleMention)>> {
     let joint = start.checked_sub(1).map(|at| chars[at])?;
     let number = |at: &usize| chars[*at].is_ascii_digit();
     let first = (0..start - 1).rev().take_while(number).last();
@@ -183,7 +193,7 @@ fn joined(chars: &[char], start: usize, end: usize, jo: usize) -> Option<Option<
             return None;
         }
         let article =
-            Article { number: value(&chars[first..start - 1])?, branch: value(&chars[start..end])? };
+            ArticleMention { number: value(&chars[first..start - 1])?, branch: value(&chars[start..end])? };
         Some((mark.unwrap_or(first), jo + 1, article))
     };
     Some(read())
@@ -214,7 +224,7 @@ fn branch(chars: &[char], jo: usize) -> Option<(u32, usize)> {
     Some((value(&digits)?, at + digits.len()))
 }
 
-fn english(chars: &[char], at: usize) -> Option<(usize, usize, Article)> {
+fn english(chars: &[char], at: usize) -> Option<(usize, usize, ArticleMention)> {
     if at > 0 && chars[at - 1].is_alphanumeric() {
         return None;
     }
@@ -224,7 +234,7 @@ fn english(chars: &[char], at: usize) -> Option<(usize, usize, Article)> {
     let length = words.iter().find(|word| lower.starts_with(*word))?.chars().count();
     let digits: Vec<char> = rest.chars().skip(length).take_while(char::is_ascii_digit).collect();
     let end = at + length + digits.len();
-    Some((at, end, Article { number: value(&digits)?, branch: 0 }))
+    Some((at, end, ArticleMention { number: value(&digits)?, branch: 0 }))
 }
 
 /// A number in digits or in words (십이, 十二); at most four digits.
@@ -350,7 +360,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let found: Vec<String> = articles(text).iter().map(Article::to_string).collect();
+        let found: Vec<String> = articles(text).iter().map(ArticleMention::to_string).collect();
         assert_eq!(found.join(" "), expected, "{text}");
     }
 
@@ -373,7 +383,7 @@ mod tests {
 
     #[test]
     fn every_reader_of_articles_reads_the_same_spellings() {
-        for line in include_str!("../../../retrieval/src/contract/spellings.tsv").lines() {
+        for line in include_str!("../../../retrieval/src/contract/article_number_spellings.tsv").lines() {
             let (text, expected) = line.split_once('\t').expect("two columns");
             check(text, expected);
         }

@@ -4,52 +4,55 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::anaphora;
 use super::answer;
-use super::article::Article;
-use super::decide;
+use super::article::ArticleMention;
+use super::decisions;
 use super::facts;
-use super::lean;
+use super::intent::{self, QuestionIntent, intents_of};
 use super::memory;
 use super::quotes;
 use super::schema::{has_type, resolved};
-use super::talk;
+use super::small_talk;
 use super::text::{content_words, sentences};
-use super::turn::Turn;
-use super::wish::{self, Wish, wishes};
+use super::turn::OfflineTurn;
 use crate::message::ToolCall;
 use crate::model::{ChatRequest, ModelError, ToolChoice, ToolSpec};
 
 /// The calls that a request wants next; none when it is time to answer.
-pub(super) fn next(turn: &Turn<'_>, request: &ChatRequest) -> Result<Vec<ToolCall>, ModelError> {
+pub(super) fn next_tool_calls(
+    turn: &OfflineTurn<'_>,
+    request: &ChatRequest,
+) -> Result<Vec<ToolCall>, ModelError> {
     match &request.tool_choice {
         ToolChoice::None => Ok(Vec::new()),
-        ToolChoice::Auto => Ok(fresh(turn, planned(turn, &request.tools))),
+        ToolChoice::Auto => Ok(new_tool_calls(turn, planned_calls(turn, &request.tools))),
         ToolChoice::Required => {
-            let calls = fresh(turn, planned(turn, &request.tools));
+            let calls = new_tool_calls(turn, planned_calls(turn, &request.tools));
             if !calls.is_empty() {
                 return Ok(calls);
             }
             let any = request.tools.iter().find_map(|tool| by_question(turn, tool));
-            any.map(|call| fresh(turn, vec![call]))
+            any.map(|call| new_tool_calls(turn, vec![call]))
                 .filter(|calls| !calls.is_empty())
-                .ok_or_else(|| refused("any tool"))
+                .ok_or_else(|| missing_arguments_error("any tool"))
         }
         ToolChoice::Named(name) => {
-            let mut calls = planned(turn, &request.tools);
+            let mut calls = planned_calls(turn, &request.tools);
             calls.retain(|(tool, _)| tool == name);
             if calls.is_empty() {
                 let tool = request.tools.iter().find(|tool| tool.name == *name);
                 calls.extend(tool.and_then(|tool| by_question(turn, tool)));
             }
-            let calls = fresh(turn, calls);
-            if calls.is_empty() { Err(refused(name)) } else { Ok(calls) }
+            let calls = new_tool_calls(turn, calls);
+            if calls.is_empty() { Err(missing_arguments_error(name)) } else { Ok(calls) }
         }
     }
 }
 
-type Wanted = (String, Value);
+type PlannedToolCall = (String, Value);
 
-fn refused(tool: &str) -> ModelError {
+fn missing_arguments_error(tool: &str) -> ModelError {
     ModelError::Rejected {
         reason: format!(
             "the question does not hold the arguments that `{tool}` needs, and the offline model guesses none"
@@ -58,32 +61,33 @@ fn refused(tool: &str) -> ModelError {
 }
 
 /// What the question wants to be called, called already or not.
-fn planned(turn: &Turn<'_>, tools: &[ToolSpec]) -> Vec<Wanted> {
+fn planned_calls(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Vec<PlannedToolCall> {
     let question = turn.question.as_str();
-    let wished = wishes(question);
-    let mut calls: Vec<Wanted> = Vec::new();
+    let wished = intents_of(question);
+    let mut calls: Vec<PlannedToolCall> = Vec::new();
     if let Some(call) = one_sided(turn, tools).filter(|call| !is_done(turn, call)) {
         return vec![call];
     }
     for wish in &wished {
-        let answered = matches!(wish, Wish::Encyclopedia(_))
+        let answered = matches!(wish, QuestionIntent::Encyclopedia(_))
             && !turn.passages.is_empty()
             && !names_encyclopedia(question);
         if !answered {
-            calls.extend(call(wish, &wished, turn, tools));
+            calls.extend(call_for_intent(wish, &wished, turn, tools));
         }
     }
-    calls.extend(recall(turn, tools).filter(|_| wished.is_empty()));
-    let beside = quotes::beside_articles(question).into_iter().filter(|part| wishes(part).is_empty());
+    calls.extend(recall_call(turn, tools).filter(|_| wished.is_empty()));
+    let beside = quotes::beside_articles(question).into_iter().filter(|part| intents_of(part).is_empty());
     calls.extend(beside.filter_map(|part| search_for(tools, &one_line(part))));
-    let memory =
-        wished.iter().any(|wish| matches!(wish, Wish::Remember(_) | Wish::Recall(_) | Wish::Forget(_)));
+    let memory = wished.iter().any(|wish| {
+        matches!(wish, QuestionIntent::Remember(_) | QuestionIntent::Recall(_) | QuestionIntent::Forget(_))
+    });
     let remembers =
         memory && ["remember", "recall", "forget"].iter().any(|name| tool_named(tools, name).is_some());
     if !remembers && (calls.is_empty() || calls.iter().all(|call| is_done(turn, call))) {
         calls.extend(search(turn, tools));
     }
-    let mut unique: Vec<Wanted> = Vec::new();
+    let mut unique: Vec<PlannedToolCall> = Vec::new();
     for call in calls {
         if !unique.contains(&call) {
             unique.push(call);
@@ -97,34 +101,46 @@ fn names_encyclopedia(question: &str) -> bool {
     lower.contains("위키") || lower.contains("wikipedia")
 }
 
-fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
-    let text =
-        |tool: &str, names: &[&str], text: &str| made(tool_named(tools, tool)?, names, &Slot::Text(text));
+fn call_for_intent(
+    wish: &QuestionIntent,
+    all: &[QuestionIntent],
+    turn: &OfflineTurn<'_>,
+    tools: &[ToolSpec],
+) -> Option<PlannedToolCall> {
+    let text = |tool: &str, names: &[&str], text: &str| {
+        call_with_argument(tool_named(tools, tool)?, names, &ToolArgumentValue::Text(text))
+    };
     match wish {
-        Wish::Compute(formula) => text("calculator", &["expression", "expr", "formula", "input"], formula),
-        Wish::Weather(place) => text("get_weather", &["city", "location", "place", "q"], place),
-        Wish::Encyclopedia(query) => text("search_wikipedia", &["query", "q", "title", "topic"], query),
-        Wish::Web(query) => text("web_search", &["query", "q"], query),
-        Wish::File(path) => text("read_file", &["path", "file_path", "file", "filename", "name"], path),
-        Wish::Run(code) => text("python_repl", &["code", "source", "program", "script"], code),
-        Wish::Title(title) => text("get_article_by_title", &["title", "name", "query"], title),
-        Wish::Time { zone, date, days } => {
+        QuestionIntent::Compute(formula) => {
+            text("calculator", &["expression", "expr", "formula", "input"], formula)
+        }
+        QuestionIntent::Weather(place) => text("get_weather", &["city", "location", "place", "q"], place),
+        QuestionIntent::Encyclopedia(query) => {
+            text("search_wikipedia", &["query", "q", "title", "topic"], query)
+        }
+        QuestionIntent::Web(query) => text("web_search", &["query", "q"], query),
+        QuestionIntent::File(path) => {
+            text("read_file", &["path", "file_path", "file", "filename", "name"], path)
+        }
+        QuestionIntent::Run(code) => text("python_repl", &["code", "source", "program", "script"], code),
+        QuestionIntent::Title(title) => text("get_article_by_title", &["title", "name", "query"], title),
+        QuestionIntent::Time { zone, date, days } => {
             let tool = tool_named(tools, "get_current_datetime")?;
             let mut arguments = Map::new();
-            put(&mut arguments, tool, &["timezone", "time_zone", "tz", "zone"], *zone);
-            put(&mut arguments, tool, &["date", "day", "on", "target_date"], date.as_deref());
+            put_argument(&mut arguments, tool, &["timezone", "time_zone", "tz", "zone"], *zone);
+            put_argument(&mut arguments, tool, &["date", "day", "on", "target_date"], date.as_deref());
             if let (Some((name, _)), 1.. | ..=-1) =
                 (property(tool, &["add_days", "days", "offset_days"]), *days)
             {
                 arguments.insert(name.into(), json!(days));
             }
-            complete(tool, arguments)
+            complete_call(tool, arguments)
         }
-        Wish::Article(article) => by_article(tool_named(tools, "get_article_by_index")?, *article),
-        Wish::Standard => {
+        QuestionIntent::Article(article) => by_article(tool_named(tools, "get_article_by_index")?, *article),
+        QuestionIntent::Standard => {
             let tool = tool_named(tools, "lookup_standard_contract")?;
             let article = all.iter().find_map(|wish| match wish {
-                Wish::Article(article) => Some(*article),
+                QuestionIntent::Article(article) => Some(*article),
                 _ => None,
             });
             let indexed = article.filter(|_| property(tool, ARTICLE).is_some());
@@ -132,34 +148,34 @@ fn call(wish: &Wish, all: &[Wish], turn: &Turn<'_>, tools: &[ToolSpec]) -> Optio
                 return by_article(tool, article);
             }
             let title = all.iter().find_map(|wish| match wish {
-                Wish::Title(title) => Some(title.clone()),
+                QuestionIntent::Title(title) => Some(title.clone()),
                 _ => None,
             });
             let named = article.map(|article| article.to_string()).or(title);
-            let compares = named.is_some() && wish::asks_to_compare(&turn.question);
+            let compares = named.is_some() && intent::asks_to_compare(&turn.question);
             let subject = named.unwrap_or_else(|| query(turn));
-            let (name, arguments) = made(tool, SUBJECT, &Slot::Text(&subject))?;
-            Some((name, if compares { compared(tool, arguments, "same") } else { arguments }))
+            let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&subject))?;
+            Some((name, if compares { with_comparison(tool, arguments, "same") } else { arguments }))
         }
-        Wish::Remember(fact) => text("remember", &["fact", "text", "memory", "content"], fact),
-        Wish::Recall(query) => text("recall", &["query", "q", "topic"], query),
-        Wish::Forget(what) => forget(turn, tools, what),
-        Wish::ComputeWhat | Wish::WeatherWhere => None,
+        QuestionIntent::Remember(fact) => text("remember", &["fact", "text", "memory", "content"], fact),
+        QuestionIntent::Recall(query) => text("recall", &["query", "q", "topic"], query),
+        QuestionIntent::Forget(what) => forget_call(turn, tools, what),
+        QuestionIntent::ComputeWhat | QuestionIntent::WeatherWhere => None,
     }
 }
 
 /// Looks up what only the standard has, or only the person's contract, with a tool that can compare them.
-fn one_sided(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
-    let side = wish::one_sided(&turn.question)?;
+fn one_sided(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
+    let side = intent::one_sided(&turn.question)?;
     let tool = tool_named(tools, "lookup_standard_contract")?;
     property(tool, COMPARE)?;
-    let (name, arguments) = made(tool, SUBJECT, &Slot::Text(&query(turn)))?;
-    Some((name, compared(tool, arguments, side)))
+    let (name, arguments) = call_with_argument(tool, SUBJECT, &ToolArgumentValue::Text(&query(turn)))?;
+    Some((name, with_comparison(tool, arguments, side)))
 }
 
-fn compared(tool: &ToolSpec, arguments: Value, how: &str) -> Value {
+fn with_comparison(tool: &ToolSpec, arguments: Value, how: &str) -> Value {
     let Value::Object(mut arguments) = arguments else { return arguments };
-    put(&mut arguments, tool, COMPARE, Some(how));
+    put_argument(&mut arguments, tool, COMPARE, Some(how));
     Value::Object(arguments)
 }
 
@@ -167,25 +183,33 @@ const COMPARE: &[&str] = &["compare"];
 const SUBJECT: &[&str] = &["query", "topic", "title", "question", "q"];
 
 /// Looks up what is asked about the person and was not said in this conversation.
-fn recall(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
+fn recall_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
     let asked = sentences(&turn.question)
         .into_iter()
-        .find_map(facts::asked)
+        .find_map(facts::personal_fact_question)
         .filter(|asked| !asked.subject.is_empty())?;
     if answer::is_known(turn, &asked) {
         return None;
     }
-    made(tool_named(tools, "recall")?, &["query", "q", "topic"], &Slot::Text(&asked.subject))
+    call_with_argument(
+        tool_named(tools, "recall")?,
+        &["query", "q", "topic"],
+        &ToolArgumentValue::Text(&asked.subject),
+    )
 }
 
 /// Forgets a fact by its id; one that is only described is looked up first, and forgotten if it is the only one.
-fn forget(turn: &Turn<'_>, tools: &[ToolSpec], what: &str) -> Option<Wanted> {
+fn forget_call(turn: &OfflineTurn<'_>, tools: &[ToolSpec], what: &str) -> Option<PlannedToolCall> {
     let tool = tool_named(tools, "forget")?;
     let named = what.strip_prefix('[').and_then(|id| id.strip_suffix(']'));
     let found = turn.results.iter().filter(|result| !result.failed && result.name.ends_with("recall"));
     match named.or_else(|| found.clone().find_map(|result| memory::only_id(&result.text))) {
-        Some(id) => made(tool, &["id"], &Slot::Text(id)),
-        None => made(tool_named(tools, "recall")?, &["query", "q", "topic"], &Slot::Text(what)),
+        Some(id) => call_with_argument(tool, &["id"], &ToolArgumentValue::Text(id)),
+        None => call_with_argument(
+            tool_named(tools, "recall")?,
+            &["query", "q", "topic"],
+            &ToolArgumentValue::Text(what),
+        ),
     }
 }
 
@@ -201,8 +225,8 @@ const ARTICLE: &[&str] = &[
     "article_id",
 ];
 
-fn by_article(tool: &ToolSpec, article: Article) -> Option<Wanted> {
-    let mut wanted = made(tool, ARTICLE, &Slot::Article(article))?;
+fn by_article(tool: &ToolSpec, article: ArticleMention) -> Option<PlannedToolCall> {
+    let mut wanted = call_with_argument(tool, ARTICLE, &ToolArgumentValue::Article(article))?;
     let branch = property(tool, &["branch", "sub", "sub_index", "article_branch"]);
     if let (Some((name, _)), Some(object), 1..) = (branch, wanted.1.as_object_mut(), article.branch) {
         object.insert(name.into(), json!(article.branch));
@@ -211,16 +235,16 @@ fn by_article(tool: &ToolSpec, article: Article) -> Option<Wanted> {
 }
 
 /// Searches for what is still missing: first in the words of the question, then in its content words.
-fn search(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
+fn search(turn: &OfflineTurn<'_>, tools: &[ToolSpec]) -> Option<PlannedToolCall> {
     let question = turn.question.as_str();
-    let again = lean::points_back(question)
-        && (talk::wants_a_summary(question)
+    let again = anaphora::points_back(question)
+        && (small_talk::wants_a_summary(question)
             || ["다시", "보여", "again"].iter().any(|cue| question.contains(cue)));
-    if decide::is_small_talk(question) || again {
+    if decisions::is_small_talk(question) || again {
         return None;
     }
-    let sources = decide::sources(turn);
-    let found = quotes::answers(question, &sources);
+    let sources = decisions::sources(turn);
+    let found = quotes::find_quotes(question, &sources);
     if !found.picks.is_empty() && found.missing.is_empty() {
         return None;
     }
@@ -229,13 +253,21 @@ fn search(turn: &Turn<'_>, tools: &[ToolSpec]) -> Option<Wanted> {
     calls.into_iter().find(|call| !is_done(turn, call))
 }
 
-fn search_for(tools: &[ToolSpec], query: &str) -> Option<Wanted> {
-    made(tool_named(tools, "hybrid_search")?, &["query", "q", "question", "text"], &Slot::Text(query))
+fn search_for(tools: &[ToolSpec], query: &str) -> Option<PlannedToolCall> {
+    call_with_argument(
+        tool_named(tools, "hybrid_search")?,
+        &["query", "q", "question", "text"],
+        &ToolArgumentValue::Text(query),
+    )
 }
 
 /// A call of any tool that takes one text: with the question.
-fn by_question(turn: &Turn<'_>, tool: &ToolSpec) -> Option<Wanted> {
-    made(tool, &["query", "q", "question", "text", "input", "title"], &Slot::Text(&one_line(&turn.question)))
+fn by_question(turn: &OfflineTurn<'_>, tool: &ToolSpec) -> Option<PlannedToolCall> {
+    call_with_argument(
+        tool,
+        &["query", "q", "question", "text", "input", "title"],
+        &ToolArgumentValue::Text(&one_line(&turn.question)),
+    )
 }
 
 fn one_line(question: &str) -> String {
@@ -243,7 +275,7 @@ fn one_line(question: &str) -> String {
     words.collect::<Vec<_>>().join(" ").chars().take(500).collect()
 }
 
-fn query(turn: &Turn<'_>) -> String {
+fn query(turn: &OfflineTurn<'_>) -> String {
     let words = content_words(&turn.question);
     if words.is_empty() {
         one_line(&turn.question)
@@ -262,32 +294,36 @@ fn tool_named<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
     })
 }
 
-enum Slot<'a> {
+enum ToolArgumentValue<'a> {
     Text(&'a str),
-    Article(Article),
+    Article(ArticleMention),
 }
 
 /// A call with this value in the property of one of these names, or in the only property there is.
-fn made(tool: &ToolSpec, names: &[&str], slot: &Slot<'_>) -> Option<Wanted> {
+fn call_with_argument(
+    tool: &ToolSpec,
+    names: &[&str],
+    slot: &ToolArgumentValue<'_>,
+) -> Option<PlannedToolCall> {
     let (name, schema) = property(tool, names).or_else(|| only_property(tool))?;
     let value = match slot {
-        Slot::Text(text) => json!(text),
-        Slot::Article(article)
+        ToolArgumentValue::Text(text) => json!(text),
+        ToolArgumentValue::Article(article)
             if has_type(schema, &tool.parameters, "integer")
                 || has_type(schema, &tool.parameters, "number") =>
         {
             json!(article.number)
         }
-        Slot::Article(article) => json!(article.to_string()),
+        ToolArgumentValue::Article(article) => json!(article.to_string()),
     };
     let listed = has_type(schema, &tool.parameters, "array") && !has_type(schema, &tool.parameters, "string");
     let mut arguments = Map::new();
     arguments.insert(name.to_owned(), if listed { json!([value]) } else { value });
-    complete(tool, arguments)
+    complete_call(tool, arguments)
 }
 
 /// The call if every required argument is there or has a default.
-fn complete(tool: &ToolSpec, mut arguments: Map<String, Value>) -> Option<Wanted> {
+fn complete_call(tool: &ToolSpec, mut arguments: Map<String, Value>) -> Option<PlannedToolCall> {
     let required = tool.parameters.get("required").and_then(Value::as_array).into_iter().flatten();
     for name in required.filter_map(Value::as_str) {
         if arguments.contains_key(name) {
@@ -301,7 +337,7 @@ fn complete(tool: &ToolSpec, mut arguments: Map<String, Value>) -> Option<Wanted
     Some((tool.name.clone(), Value::Object(arguments)))
 }
 
-fn put(arguments: &mut Map<String, Value>, tool: &ToolSpec, names: &[&str], value: Option<&str>) {
+fn put_argument(arguments: &mut Map<String, Value>, tool: &ToolSpec, names: &[&str], value: Option<&str>) {
     if let (Some((name, _)), Some(value)) = (property(tool, names), value) {
         arguments.insert(name.to_owned(), json!(value));
     }
@@ -331,7 +367,7 @@ fn only_property(tool: &ToolSpec) -> Option<(&str, &Value)> {
     Some((name.as_str(), resolved(schema, &tool.parameters)))
 }
 
-fn is_done(turn: &Turn<'_>, (tool, arguments): &Wanted) -> bool {
+fn is_done(turn: &OfflineTurn<'_>, (tool, arguments): &PlannedToolCall) -> bool {
     let called = turn.calls.iter().any(|call| call.name == *tool && call.arguments == *arguments);
     // A result whose call is not shown cannot be told from this one; calling again could go on for ever.
     let unknown = turn.results.iter().any(|result| result.name == *tool && turn.call_of(result).is_none());
@@ -339,7 +375,7 @@ fn is_done(turn: &Turn<'_>, (tool, arguments): &Wanted) -> bool {
 }
 
 /// The calls not made yet, each with an id that the same question always gives.
-fn fresh(turn: &Turn<'_>, calls: Vec<Wanted>) -> Vec<ToolCall> {
+fn new_tool_calls(turn: &OfflineTurn<'_>, calls: Vec<PlannedToolCall>) -> Vec<ToolCall> {
     let made = turn.calls.len();
     let fresh = calls.into_iter().filter(|call| !is_done(turn, call)).enumerate();
     fresh

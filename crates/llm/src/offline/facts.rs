@@ -5,7 +5,7 @@ use super::text::{ends_in_consonant, without_particle, words};
 
 /// Something the person said of themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fact<'a> {
+pub(super) struct StatedFact<'a> {
     /// What it is about, in lower case: `이름`, `name`.
     pub(super) subject: String,
     /// What was said of it.
@@ -15,7 +15,7 @@ pub(super) struct Fact<'a> {
 }
 
 /// The fact a sentence states, if it states one.
-pub(super) fn stated(sentence: &str) -> Option<Fact<'_>> {
+pub(super) fn stated_fact(sentence: &str) -> Option<StatedFact<'_>> {
     if sentence.trim_end().ends_with('?') {
         return None;
     }
@@ -23,25 +23,26 @@ pub(super) fn stated(sentence: &str) -> Option<Fact<'_>> {
 }
 
 /// What of the person's own a sentence asks about: the text after "my", squeezed for comparing.
-pub(super) fn asked(sentence: &str) -> Option<Asked> {
+pub(super) fn personal_fact_question(sentence: &str) -> Option<PersonalFactQuestion> {
     let words = words(sentence);
     let mine = words.iter().position(|word| is_mine(word))?;
     let asks = sentence.trim_end().ends_with('?') || words.iter().any(|word| is_question_word(word));
     let rest = squeeze(&words[mine + 1..].concat());
-    (asks && !rest.is_empty()).then_some(Asked { rest, subject: subject_asked(&words[mine + 1..]) })
+    (asks && !rest.is_empty())
+        .then_some(PersonalFactQuestion { rest, subject: subject_asked(&words[mine + 1..]) })
 }
 
 /// A question about something of the person's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct PersonalFactQuestion {
     rest: String,
     /// What it asks about, for saying that it is not known.
     pub(super) subject: String,
 }
 
-impl Asked {
+impl PersonalFactQuestion {
     /// Whether this fact answers the question.
-    pub(super) fn is_about(&self, fact: &Fact<'_>) -> bool {
+    pub(super) fn is_about(&self, fact: &StatedFact<'_>) -> bool {
         self.rest.starts_with(&squeeze(&fact.subject))
     }
 }
@@ -76,7 +77,7 @@ pub(super) fn is_statement(sentence: &str) -> bool {
     !asks && (korean.iter().any(|end| ends.ends_with(end)) || english)
 }
 
-fn korean(sentence: &str) -> Option<Fact<'_>> {
+fn korean(sentence: &str) -> Option<StatedFact<'_>> {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let mine = words.iter().position(|word| matches!(*word, "내" | "제" | "나의" | "저의"))?;
     let tail = &words[mine + 1..];
@@ -89,7 +90,7 @@ fn korean(sentence: &str) -> Option<Fact<'_>> {
     if words.iter().any(|word| is_question_word(word.trim_matches(|c: char| !c.is_alphanumeric()))) {
         return None;
     }
-    Some(Fact { subject: subject.to_lowercase(), value, sentence })
+    Some(StatedFact { subject: subject.to_lowercase(), value, sentence })
 }
 
 /// The noun before "이다" in one of its usual forms; none if the text does not end so.
@@ -116,7 +117,7 @@ fn without_copula(text: &str) -> Option<String> {
     (!noun.is_empty() && !noun.ends_with("아니")).then(|| noun.to_owned())
 }
 
-fn english(sentence: &str) -> Option<Fact<'_>> {
+fn english(sentence: &str) -> Option<StatedFact<'_>> {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let mine = words.iter().position(|word| word.eq_ignore_ascii_case("my"))?;
     let tail = &words[mine + 1..];
@@ -131,7 +132,7 @@ fn english(sentence: &str) -> Option<Fact<'_>> {
     if subject.is_empty() || value.is_empty() || asks {
         return None;
     }
-    Some(Fact { subject: subject.join(" ").to_lowercase(), value: value.to_owned(), sentence })
+    Some(StatedFact { subject: subject.join(" ").to_lowercase(), value: value.to_owned(), sentence })
 }
 
 fn subject_asked(tail: &[&str]) -> String {
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     fn check(sentence: &str, expected: &str) {
-        let found = stated(sentence).map(|fact| format!("{}={}", fact.subject, fact.value));
+        let found = stated_fact(sentence).map(|fact| format!("{}={}", fact.subject, fact.value));
         assert_eq!(found.as_deref().unwrap_or("-"), expected, "{sentence}");
     }
 
@@ -204,16 +205,16 @@ mod tests {
 
     #[test]
     fn a_question_finds_its_fact() {
-        let fact = stated("내 이름은 철수야").expect("fact");
+        let fact = stated_fact("내 이름은 철수야").expect("fact");
         for question in ["내 이름이 뭐라고 했지?", "내 이름 기억해?", "제 이름은 무엇인가요"]
         {
-            let asked = asked(question).expect(question);
+            let asked = personal_fact_question(question).expect(question);
             assert!(asked.is_about(&fact), "{question}");
             assert_eq!(asked.subject, "이름", "{question}");
         }
-        assert!(!asked("내 부서가 뭐였지?").expect("asked").is_about(&fact));
-        assert_eq!(asked("이름이 뭐야?"), None);
-        let fact = stated("my name is Ann").expect("fact");
-        assert!(asked("What did I say my name was?").expect("asked").is_about(&fact));
+        assert!(!personal_fact_question("내 부서가 뭐였지?").expect("asked").is_about(&fact));
+        assert_eq!(personal_fact_question("이름이 뭐야?"), None);
+        let fact = stated_fact("my name is Ann").expect("fact");
+        assert!(personal_fact_question("What did I say my name was?").expect("asked").is_about(&fact));
     }
 }

@@ -1,11 +1,11 @@
 //! What a person wants kept, found or forgotten beyond this conversation, read by fixed patterns. A fact is kept in the
 //! words it was said in.
 
-use super::text::{content_words, ends_in_consonant, holds, sentences};
-use super::wish::Wish;
+use super::intent::QuestionIntent;
+use super::text::{contains_any_cue, content_words, ends_in_consonant, sentences};
 
 /// Ways to ask for something to be kept.
-const KEEPS: [&str; 11] = [
+const REMEMBER_CUES: [&str; 11] = [
     "기억해줘",
     "기억해 줘",
     "기억해주",
@@ -20,29 +20,30 @@ const KEEPS: [&str; 11] = [
 ];
 
 /// The wish that concerns memory, if there is one.
-pub(super) fn wish(prose: &str) -> Option<Wish> {
+pub(super) fn memory_intent(prose: &str) -> Option<QuestionIntent> {
     let lower = prose.to_lowercase();
-    if let Some(what) = forgets(prose, &lower) {
-        return Some(Wish::Forget(what));
+    if let Some(what) = fact_to_forget(prose, &lower) {
+        return Some(QuestionIntent::Forget(what));
     }
-    if let Some(fact) = kept(prose) {
-        return Some(Wish::Remember(fact.to_owned()));
+    if let Some(fact) = fact_to_remember(prose) {
+        return Some(QuestionIntent::Remember(fact.to_owned()));
     }
     let all = "뭘 기억하|무엇을 기억하|뭐를 기억하|뭐 기억하|기억하고 있는 것|기억하는 것|기억한 것|\
         what do you remember|what have you remembered";
-    holds(&lower, all).then(|| Wish::Recall(String::new()))
+    contains_any_cue(&lower, all).then(|| QuestionIntent::Recall(String::new()))
 }
 
 /// What is to be kept, as it was said: before the wish, else after it, else the sentences that lead up to it.
-pub(super) fn kept(prose: &str) -> Option<&str> {
+pub(super) fn fact_to_remember(prose: &str) -> Option<&str> {
     for sentence in sentences(prose) {
         if sentence.ends_with(['?', '？']) {
             continue;
         }
-        if let Some(at) = KEEPS.iter().filter_map(|cue| sentence.find(cue)).min() {
+        if let Some(at) = REMEMBER_CUES.iter().filter_map(|cue| sentence.find(cue)).min() {
             let start = prose.find(sentence).unwrap_or(0);
             let colon = sentence[at..].split_once(':').map_or("", |(_, after)| after.trim());
-            let facts = [said(&sentence[..at]), colon, said(&prose[..start])];
+            let facts =
+                [without_reported_ending(&sentence[..at]), colon, without_reported_ending(&prose[..start])];
             return facts.into_iter().find(|fact| fact.chars().any(char::is_alphanumeric));
         }
         let lower = sentence.to_lowercase();
@@ -58,7 +59,7 @@ pub(super) fn kept(prose: &str) -> Option<&str> {
 
 /// A fact without the ending that hands it over: "5월 3일이라고" is "5월 3일", "채식을 한다고" is "채식을 한다", "답해 달라고" is
 /// "답해 달라".
-fn said(text: &str) -> &str {
+fn without_reported_ending(text: &str) -> &str {
     let text = text.trim_end_matches(|char: char| char.is_whitespace() || matches!(char, ',' | ':' | '.'));
     let text = ["꼭", "좀"].iter().find_map(|manner| text.strip_suffix(manner)).unwrap_or(text).trim_end();
     let after_noun = |bare: &&str| ends_in_consonant(bare) || bare.ends_with(|last: char| last.is_ascii());
@@ -73,10 +74,10 @@ fn said(text: &str) -> &str {
 }
 
 /// What is to be forgotten: an id in brackets, or what it is about.
-fn forgets(prose: &str, lower: &str) -> Option<String> {
+fn fact_to_forget(prose: &str, lower: &str) -> Option<String> {
     let cues = "잊어줘|잊어 줘|잊어주|잊어 주|기억에서 지워|기억 지워|기억을 지워|forget ";
     let keeps = "잊지 마|잊지마|don't forget|do not forget|never forget";
-    if !holds(lower, cues) || holds(lower, keeps) {
+    if !contains_any_cue(lower, cues) || contains_any_cue(lower, keeps) {
         return None;
     }
     let id = prose.split_once('[').and_then(|(_, after)| after.split_once(']')).map(|(id, _)| id.trim());
@@ -104,10 +105,10 @@ mod tests {
     use super::*;
 
     fn check(question: &str, expected: &str) {
-        let told = match wish(question) {
-            Some(Wish::Remember(fact)) => format!("keep {fact}"),
-            Some(Wish::Recall(query)) => format!("find {query}"),
-            Some(Wish::Forget(what)) => format!("forget {what}"),
+        let told = match memory_intent(question) {
+            Some(QuestionIntent::Remember(fact)) => format!("keep {fact}"),
+            Some(QuestionIntent::Recall(query)) => format!("find {query}"),
+            Some(QuestionIntent::Forget(what)) => format!("forget {what}"),
             Some(other) => format!("{other:?}"),
             None => "-".into(),
         };

@@ -6,39 +6,39 @@
 //! grammar over the words of the person alone: words of documents and tools are material and never obeyed. The same
 //! request always gives the same bytes.
 
+mod anaphora;
 mod answer;
 mod arithmetic;
 mod article;
-mod asked;
 mod calls;
-mod decide;
+mod decisions;
+mod expected_answer;
 mod facts;
-mod lean;
+mod intent;
 mod memory;
-mod place;
+mod phrasing;
+mod place_mentions;
 mod quotes;
-mod rank;
 mod results;
-mod say;
 mod schema;
+mod sentence_ranking;
+mod small_talk;
 mod summarize;
-mod talk;
 #[cfg(test)]
 mod tests;
 mod text;
 mod turn;
-mod wish;
-mod world;
+mod weather_and_time;
 
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value};
 
-use self::say::Say;
-use self::turn::Turn;
-use crate::message::{Message, Part};
+use self::phrasing::FixedPhrase;
+use self::turn::OfflineTurn;
+use crate::message::{Message, MessagePart};
 use crate::model::{
-    About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, Kind, ModelError, Purpose, ResponseSchema,
-    Usage,
+    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelError, ModelInfo, ModelKind,
+    RequestPurpose, ResponseSchema, Usage,
 };
 
 /// The name of the built-in model.
@@ -53,10 +53,10 @@ const BYTES_PER_TOKEN: u64 = 3;
 pub struct OfflineModel;
 
 impl ChatModel for OfflineModel {
-    fn about(&self) -> About {
-        About {
+    fn info(&self) -> ModelInfo {
+        ModelInfo {
             name: OFFLINE_MODEL.into(),
-            kind: Kind::Extractive,
+            kind: ModelKind::Extractive,
             ko: "오프라인 추출 모드 · LLM 아님. 정해진 규칙으로 움직이며, 주어진 문서의 문장을 그대로 인용하고, 식이 분명한 \
                  도구를 부르고, 이 대화에서 들은 사실을 되짚습니다. 문장을 새로 쓰거나 추론하지 않습니다."
                 .into(),
@@ -73,25 +73,25 @@ impl ChatModel for OfflineModel {
 }
 
 /// What the rules give for a request.
-enum Given {
+enum OfflineOutput {
     Text(String),
     Calls(Vec<crate::message::ToolCall>),
 }
 
 fn deltas(request: &ChatRequest) -> Vec<Result<Delta, ModelError>> {
-    let input_tokens = request.messages.iter().map(read).sum();
+    let input_tokens = request.messages.iter().map(estimate_message_tokens).sum();
     let usage = |output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
-    match given(request) {
+    match run_rules(request) {
         Err(error) => vec![Err(error)],
-        Ok(Given::Calls(calls)) => {
+        Ok(OfflineOutput::Calls(calls)) => {
             let output =
                 calls.iter().map(|call| estimate(&call.name) + estimate(&call.arguments.to_string())).sum();
             let mut deltas: Vec<_> = calls.into_iter().map(|call| Ok(Delta::ToolCall(call))).collect();
-            deltas.push(Ok(Delta::Done { usage: usage(output), finish: Finish::ToolCalls }));
+            deltas.push(Ok(Delta::Done { usage: usage(output), finish: FinishReason::ToolCalls }));
             deltas
         }
-        Ok(Given::Text(text)) => {
-            let (mut deltas, bytes, finish) = words(&text, request);
+        Ok(OfflineOutput::Text(text)) => {
+            let (mut deltas, bytes, finish) = word_deltas(&text, request);
             deltas.push(Ok(Delta::Done { usage: usage(bytes.div_ceil(BYTES_PER_TOKEN)), finish }));
             deltas
         }
@@ -99,7 +99,7 @@ fn deltas(request: &ChatRequest) -> Vec<Result<Delta, ModelError>> {
 }
 
 /// The text word by word, each with the space after it, up to the limits of the request.
-fn words(text: &str, request: &ChatRequest) -> (Vec<Result<Delta, ModelError>>, u64, Finish) {
+fn word_deltas(text: &str, request: &ChatRequest) -> (Vec<Result<Delta, ModelError>>, u64, FinishReason) {
     let stops =
         request.stop.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| text.find(stop.as_str()));
     let text = stops.min().map_or(text, |end| &text[..end]);
@@ -108,52 +108,54 @@ fn words(text: &str, request: &ChatRequest) -> (Vec<Result<Delta, ModelError>>, 
     for word in text.split_inclusive(char::is_whitespace) {
         let longer = bytes + word.len() as u64;
         if request.max_output_tokens.is_some_and(|most| longer.div_ceil(BYTES_PER_TOKEN) > most) {
-            return (deltas, bytes, Finish::Length);
+            return (deltas, bytes, FinishReason::Length);
         }
         bytes = longer;
         deltas.push(Ok(Delta::Text { text: word.into() }));
     }
-    (deltas, bytes, Finish::Stop)
+    (deltas, bytes, FinishReason::Stop)
 }
 
-fn given(request: &ChatRequest) -> Result<Given, ModelError> {
-    if request.purpose == Purpose::Summarize {
-        return Ok(Given::Text(summarize::summarize(&request.messages, request.max_output_tokens)));
+fn run_rules(request: &ChatRequest) -> Result<OfflineOutput, ModelError> {
+    if request.purpose == RequestPurpose::Summarize {
+        return Ok(OfflineOutput::Text(summarize::summarize(&request.messages, request.max_output_tokens)));
     }
-    let turn = Turn::of(request)
+    let turn = OfflineTurn::from_request(request)
         .ok_or_else(|| ModelError::Rejected { reason: "there is no message of the user to answer".into() })?;
     let decision = match request.purpose {
-        Purpose::Route => decide::route(&turn),
-        Purpose::Scope => decide::scope(&turn),
-        Purpose::PreviousContext => decide::previous(&turn),
-        Purpose::Classify => decide::classify(&turn),
-        Purpose::Sufficiency => decide::sufficiency(&turn),
-        Purpose::Rewrite => decide::rewrite(&turn),
-        Purpose::Answer | Purpose::Plan | Purpose::Summarize => return spoken(&turn, request),
+        RequestPurpose::Route => decisions::route(&turn),
+        RequestPurpose::Scope => decisions::scope(&turn),
+        RequestPurpose::PreviousContext => decisions::previous(&turn),
+        RequestPurpose::Classify => decisions::classify(&turn),
+        RequestPurpose::Sufficiency => decisions::sufficiency(&turn),
+        RequestPurpose::Rewrite => decisions::rewrite(&turn),
+        RequestPurpose::Answer | RequestPurpose::Plan | RequestPurpose::Summarize => {
+            return calls_or_answer(&turn, request);
+        }
     };
-    schema::filled(&decision, request.schema.as_ref()).map(Given::Text)
+    schema::fill_schema(&decision, request.schema.as_ref()).map(OfflineOutput::Text)
 }
 
 /// Tool calls, or words.
-fn spoken(turn: &Turn<'_>, request: &ChatRequest) -> Result<Given, ModelError> {
+fn calls_or_answer(turn: &OfflineTurn<'_>, request: &ChatRequest) -> Result<OfflineOutput, ModelError> {
     if !request.tools.is_empty() {
-        let calls = calls::next(turn, request)?;
+        let calls = calls::next_tool_calls(turn, request)?;
         if !calls.is_empty() {
-            return Ok(Given::Calls(calls));
+            return Ok(OfflineOutput::Calls(calls));
         }
     }
-    if request.purpose == Purpose::Plan {
-        return Ok(Given::Text(Say::NoCalls.with(turn.tongue, &[])));
+    if request.purpose == RequestPurpose::Plan {
+        return Ok(OfflineOutput::Text(FixedPhrase::NoCalls.filled(turn.language, &[])));
     }
     let answer = answer::answer(turn, &request.messages);
     match &request.schema {
-        None => Ok(Given::Text(answer)),
-        Some(schema) => in_schema(&answer, schema).map(Given::Text),
+        None => Ok(OfflineOutput::Text(answer)),
+        Some(schema) => answer_in_schema(&answer, schema).map(OfflineOutput::Text),
     }
 }
 
 /// An answer as the one text that a schema asks for.
-fn in_schema(answer: &str, schema: &ResponseSchema) -> Result<String, ModelError> {
+fn answer_in_schema(answer: &str, schema: &ResponseSchema) -> Result<String, ModelError> {
     let root = &schema.schema;
     let properties = root.get("properties").and_then(Value::as_object);
     let names = ["answer", "response", "text", "content", "message", "reply", "output"];
@@ -161,21 +163,21 @@ fn in_schema(answer: &str, schema: &ResponseSchema) -> Result<String, ModelError
     let required =
         root.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     if let Some(other) = required.into_iter().find(|name| slot.is_none_or(|slot| slot != name)) {
-        return Err(schema::unknown(other));
+        return Err(schema::unknown_property_error(other));
     }
-    let slot = slot.ok_or_else(|| schema::unknown(&schema.name))?;
+    let slot = slot.ok_or_else(|| schema::unknown_property_error(&schema.name))?;
     let mut object = Map::new();
     object.insert((*slot).into(), Value::String(answer.into()));
     Ok(Value::Object(object).to_string())
 }
 
-fn read(message: &Message) -> u64 {
+fn estimate_message_tokens(message: &Message) -> u64 {
     let tokens = message.parts.iter().map(|part| match part {
-        Part::Text { text, .. } => estimate(text),
-        Part::Passage(passage) => estimate(&passage.title) + estimate(&passage.text),
-        Part::ToolResult(result) => estimate(&result.text),
-        Part::ToolCall(call) => estimate(&call.name) + estimate(&call.arguments.to_string()),
-        Part::Image(_) | Part::Reasoning { .. } => 0,
+        MessagePart::Text { text, .. } => estimate(text),
+        MessagePart::Passage(passage) => estimate(&passage.title) + estimate(&passage.text),
+        MessagePart::ToolResult(result) => estimate(&result.text),
+        MessagePart::ToolCall(call) => estimate(&call.name) + estimate(&call.arguments.to_string()),
+        MessagePart::Image(_) | MessagePart::Reasoning { .. } => 0,
     });
     tokens.sum()
 }

@@ -3,40 +3,40 @@
 
 use std::collections::BTreeSet;
 
+use super::anaphora;
 use super::article::articles;
-use super::asked::Asked;
-use super::lean;
-use super::place::{Place, places};
-use super::rank::Index;
-use super::talk;
-use super::text::{content_words, holds, sentences, wanted};
-use super::wish::{self, Wish, wishes};
+use super::expected_answer::ExpectedAnswer;
+use super::intent::{self, QuestionIntent, intents_of};
+use super::place_mentions::{PlaceMention, place_mentions};
+use super::sentence_ranking::SentenceIndex;
+use super::small_talk;
+use super::text::{contains_any_cue, content_words, question_features, sentences};
 
 /// The longest quote in bytes; what is longer is cut at a character and is still word for word.
-const LONGEST: usize = 1200;
+const MAX_QUOTE_BYTES: usize = 1200;
 
 /// The most sentences of one article that are quoted.
-const ARTICLE_SENTENCES: usize = 8;
+const MAX_SENTENCES_PER_ARTICLE: usize = 8;
 
 /// The most things that one question is taken to ask.
-const MOST_PARTS: usize = 8;
+const MAX_QUESTION_PARTS: usize = 8;
 
 /// Something to quote from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
+pub(super) struct QuotableSource<'a> {
     /// What the place is called.
     pub(super) title: &'a str,
     /// Its words.
     pub(super) text: &'a str,
     /// Whose it is.
-    pub(super) kind: SourceKind,
+    pub(super) kind: QuotableSourceKind,
     /// By what it is cited: the number of a passage, or the name of a tool.
-    pub(super) cite: Cite<'a>,
+    pub(super) cite: SourceCitation<'a>,
 }
 
 /// By what a source is cited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cite<'a> {
+pub(super) enum SourceCitation<'a> {
     /// The number of a passage.
     Number(u32),
     /// The name of a tool.
@@ -47,14 +47,14 @@ pub(super) enum Cite<'a> {
 
 /// Whose a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SourceKind {
+pub(super) enum QuotableSourceKind {
     /// Any document, or the person's own contract.
     Own,
     /// A standard contract.
     Standard,
 }
 
-impl SourceKind {
+impl QuotableSourceKind {
     /// The kind that a title tells.
     pub(super) fn of_title(title: &str) -> Self {
         // What a document is called comes first; headings and remarks may speak of the other side.
@@ -66,44 +66,44 @@ impl SourceKind {
 
 /// A sentence and where it stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pick<'a> {
+pub(super) struct PickedSentence<'a> {
     /// The words.
     pub(super) sentence: &'a str,
     /// Where they stand.
-    pub(super) source: Source<'a>,
+    pub(super) source: QuotableSource<'a>,
 }
 
 /// What was found for a question.
 #[derive(Debug, Default)]
-pub(super) struct Found<'a> {
+pub(super) struct QuotesFound<'a> {
     /// The sentences, each once.
-    pub(super) picks: Vec<Pick<'a>>,
+    pub(super) picks: Vec<PickedSentence<'a>>,
     /// Parts of the question for which nothing was found.
     pub(super) missing: Vec<String>,
 }
 
 /// The sentences that answer a question: whole articles that it names, else the best sentence for each thing it asks,
 /// from the person's own documents and from standard contracts apart.
-pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
-    if wish::one_sided(question).is_some() {
-        return Found { picks: one_sided(sources), missing: Vec::new() };
+pub(super) fn find_quotes<'a>(question: &str, sources: &[QuotableSource<'a>]) -> QuotesFound<'a> {
+    if intent::one_sided(question).is_some() {
+        return QuotesFound { picks: one_sided(sources), missing: Vec::new() };
     }
-    let mut found = Found::default();
-    let (named, rest) = places(question);
-    for place in named.iter().take(MOST_PARTS) {
+    let mut found = QuotesFound::default();
+    let (named, rest) = place_mentions(question);
+    for place in named.iter().take(MAX_QUESTION_PARTS) {
         let picks = of_place(place, sources);
         if picks.is_empty() {
             found.missing.push(place.to_string());
         }
         picks.into_iter().for_each(|pick| add(&mut found.picks, pick));
     }
-    let index = Index::of(sources);
+    let index = SentenceIndex::from_sources(sources);
     if !named.is_empty() {
         let beside = beside_articles(question);
         for part in &beside {
             let picks = match index.best(part, |_| true) {
                 Some(pick) => vec![pick],
-                None => of_title(part, SourceKind::Own, sources),
+                None => of_title(part, QuotableSourceKind::Own, sources),
             };
             if picks.is_empty() {
                 found.missing.push((*part).to_owned());
@@ -111,8 +111,8 @@ pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
             picks.into_iter().for_each(|pick| add(&mut found.picks, pick));
         }
         // Of a place that is not there its neighbours say nothing; what else the question names may still be answered.
-        if found.picks.is_empty() && beside.is_empty() && wanted(&rest).len() > 1 {
-            for kind in [SourceKind::Own, SourceKind::Standard] {
+        if found.picks.is_empty() && beside.is_empty() && question_features(&rest).len() > 1 {
+            for kind in [QuotableSourceKind::Own, QuotableSourceKind::Standard] {
                 let pick = index.best(&rest, |source| source.kind == kind);
                 pick.into_iter().for_each(|pick| add(&mut found.picks, pick));
             }
@@ -120,9 +120,9 @@ pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
         return found;
     }
     if let Some(picks) = overview(question, sources) {
-        return Found { picks, ..found };
+        return QuotesFound { picks, ..found };
     }
-    for kind in [SourceKind::Own, SourceKind::Standard] {
+    for kind in [QuotableSourceKind::Own, QuotableSourceKind::Standard] {
         match index.best(question, |source| source.kind == kind) {
             Some(pick) => add(&mut found.picks, pick),
             None => {
@@ -145,39 +145,46 @@ pub(super) fn answers<'a>(question: &str, sources: &[Source<'a>]) -> Found<'a> {
 /// What a question that names articles asks beside them: its other sentences, where they stand alone.
 pub(super) fn beside_articles(question: &str) -> Vec<&str> {
     let alone = |part: &&str| {
-        let for_documents = wishes(part).iter().all(|wish| matches!(wish, Wish::Title(_)));
+        let for_documents = intents_of(part).iter().all(|wish| matches!(wish, QuestionIntent::Title(_)));
         articles(part).is_empty()
             && for_documents
-            && talk::asks(part)
-            && wanted(part).len() > 1
-            && !lean::points_back(part)
-            && !talk::wants_a_summary(part)
+            && small_talk::is_question_or_request(part)
+            && question_features(part).len() > 1
+            && !anaphora::points_back(part)
+            && !small_talk::wants_a_summary(part)
     };
     let parts = sentences(question).into_iter().flat_map(|sentence| sentence.split(" 그리고 "));
     if articles(question).is_empty() { Vec::new() } else { parts.map(str::trim).filter(alone).collect() }
 }
 
 /// The sentence that shares most with the question; the first of equals.
-pub(super) fn best<'a>(question: &str, sources: &[Source<'a>]) -> Option<Pick<'a>> {
-    Index::of(sources).best(question, |_| true)
+pub(super) fn best_sentence<'a>(
+    question: &str,
+    sources: &[QuotableSource<'a>],
+) -> Option<PickedSentence<'a>> {
+    SentenceIndex::from_sources(sources).best(question, |_| true)
 }
 
 /// The first words of every article that is said to be on one side only.
-fn one_sided<'a>(sources: &[Source<'a>]) -> Vec<Pick<'a>> {
+fn one_sided<'a>(sources: &[QuotableSource<'a>]) -> Vec<PickedSentence<'a>> {
     let said = |text: &str| text.contains("」에 없는 조항") || text.contains("not in “");
     let marked = sources.iter().filter(|source| match source.cite {
-        Cite::Number(_) => said(source.title),
-        Cite::Tool(_) | Cite::Given => said(source.text),
+        SourceCitation::Number(_) => said(source.title),
+        SourceCitation::Tool(_) | SourceCitation::Given => said(source.text),
     });
     let first = marked.filter_map(|source| {
         let sentence = sentences(source.text).into_iter().next()?;
-        Some(Pick { sentence: &sentence[..sentence.floor_char_boundary(LONGEST)], source: *source })
+        Some(PickedSentence {
+            sentence: &sentence[..sentence.floor_char_boundary(MAX_QUOTE_BYTES)],
+            source: *source,
+        })
     });
     first.collect()
 }
 
-fn add<'a>(picks: &mut Vec<Pick<'a>>, pick: Pick<'a>) {
-    let known = |other: &Pick<'_>| other.sentence == pick.sentence && other.source.cite == pick.source.cite;
+fn add<'a>(picks: &mut Vec<PickedSentence<'a>>, pick: PickedSentence<'a>) {
+    let known =
+        |other: &PickedSentence<'_>| other.sentence == pick.sentence && other.source.cite == pick.source.cite;
     if !picks.iter().any(known) {
         picks.push(pick);
     }
@@ -185,46 +192,52 @@ fn add<'a>(picks: &mut Vec<Pick<'a>>, pick: Pick<'a>) {
 
 /// The first sentence under each heading of the document that a question names, where it asks for that document as a
 /// whole: "회사 휴가 정책이 뭐야?" asks for what the 휴가 규정 rules, and not for the words that introduce it.
-fn overview<'a>(question: &str, sources: &[Source<'a>]) -> Option<Vec<Pick<'a>>> {
+fn overview<'a>(question: &str, sources: &[QuotableSource<'a>]) -> Option<Vec<PickedSentence<'a>>> {
     const RULES: &str = "정책|규정|규칙|제도|지침|policy|policies|rules|regulation";
     const AROUND: &str = "회사|사내|우리|저희|전체|내용|설명|정책|규정|규칙|제도|지침|company|our|policy|policies|rule|regulation";
-    if !holds(&question.to_lowercase(), RULES) || Asked::of(question).is_for_one_thing() {
+    if !contains_any_cue(&question.to_lowercase(), RULES)
+        || ExpectedAnswer::of_question(question).is_for_one_thing()
+    {
         return None;
     }
     let named = |word: &String| !AROUND.split('|').any(|around| word.starts_with(around));
     let subject: Vec<String> = content_words(question).into_iter().filter(named).collect();
-    let of_subject = |source: &&Source<'_>| {
+    let of_subject = |source: &&QuotableSource<'_>| {
         let heads = source.title.split_once(" › ");
         heads.is_some_and(|(document, _)| subject.iter().all(|word| document.to_lowercase().contains(word)))
     };
-    let mut picks: Vec<Pick<'a>> = Vec::new();
-    for source in sources.iter().filter(of_subject).take(MOST_PARTS) {
-        let first = quotable(source.text).next().map(|sentence| Pick { sentence, source: *source });
+    let mut picks: Vec<PickedSentence<'a>> = Vec::new();
+    for source in sources.iter().filter(of_subject).take(MAX_QUESTION_PARTS) {
+        let first = quotable(source.text).next().map(|sentence| PickedSentence { sentence, source: *source });
         first.into_iter().for_each(|pick| add(&mut picks, pick));
     }
     (!subject.is_empty() && picks.len() > 1).then_some(picks)
 }
 
 /// The first sentences of a place: of the sources whose title, or whose first line, names it.
-fn of_place<'a>(place: &Place, sources: &[Source<'a>]) -> Vec<Pick<'a>> {
+fn of_place<'a>(place: &PlaceMention, sources: &[QuotableSource<'a>]) -> Vec<PickedSentence<'a>> {
     let mut picks = Vec::new();
     for source in sources {
         let first = source.text.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
         if !place.is_named_in(source.title) && !place.is_named_in(first) {
             continue;
         }
-        let sentences = quotable(source.text).take(ARTICLE_SENTENCES);
-        picks.extend(sentences.map(|sentence| Pick { sentence, source: *source }));
+        let sentences = quotable(source.text).take(MAX_SENTENCES_PER_ARTICLE);
+        picks.extend(sentences.map(|sentence| PickedSentence { sentence, source: *source }));
     }
     picks
 }
 
 /// The first sentences of the articles of this kind whose title a question names: "비밀유지 기간은?" names
 /// `제10조(비밀유지)`, though no sentence of it may hold the word.
-fn of_title<'a>(question: &str, kind: SourceKind, sources: &[Source<'a>]) -> Vec<Pick<'a>> {
+fn of_title<'a>(
+    question: &str,
+    kind: QuotableSourceKind,
+    sources: &[QuotableSource<'a>],
+) -> Vec<PickedSentence<'a>> {
     let bare = |text: &str| text.split_whitespace().collect::<String>().to_lowercase();
     let asked = bare(question);
-    let names = |source: &&Source<'_>| {
+    let names = |source: &&QuotableSource<'_>| {
         let inner = source.title.strip_suffix(')').and_then(|title| title.rsplit_once('('));
         inner
             .map(|(_, title)| bare(title))
@@ -234,8 +247,8 @@ fn of_title<'a>(question: &str, kind: SourceKind, sources: &[Source<'a>]) -> Vec
     named
         .flat_map(|source| {
             quotable(source.text)
-                .take(ARTICLE_SENTENCES)
-                .map(move |sentence| Pick { sentence, source: *source })
+                .take(MAX_SENTENCES_PER_ARTICLE)
+                .map(move |sentence| PickedSentence { sentence, source: *source })
         })
         .collect()
 }
@@ -243,7 +256,7 @@ fn of_title<'a>(question: &str, kind: SourceKind, sources: &[Source<'a>]) -> Vec
 /// The sentences of a text that may be quoted: no headings, none endless.
 pub(super) fn quotable(text: &str) -> impl Iterator<Item = &str> {
     let kept = sentences(text).into_iter().filter(|sentence| !is_heading(sentence));
-    kept.map(|sentence| sentence[..sentence.floor_char_boundary(LONGEST)].trim_end())
+    kept.map(|sentence| sentence[..sentence.floor_char_boundary(MAX_QUOTE_BYTES)].trim_end())
 }
 
 /// Whether a line only names what follows: `## …`, or `제8조(지체상금)` alone. It says nothing that could be an answer.
@@ -270,8 +283,8 @@ pub(super) fn parts(question: &str) -> Vec<&str> {
         parts.push(rest.trim());
     }
     let mut known = BTreeSet::new();
-    parts.retain(|part| known.insert(*part) && !wanted(part).is_empty());
-    parts.truncate(MOST_PARTS);
+    parts.retain(|part| known.insert(*part) && !question_features(part).is_empty());
+    parts.truncate(MAX_QUESTION_PARTS);
     parts
 }
 
@@ -285,8 +298,13 @@ fn joint(text: &str) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    fn source<'a>(title: &'a str, text: &'a str, number: u32) -> Source<'a> {
-        Source { title, text, kind: SourceKind::of_title(title), cite: Cite::Number(number) }
+    fn source<'a>(title: &'a str, text: &'a str, number: u32) -> QuotableSource<'a> {
+        QuotableSource {
+            title,
+            text,
+            kind: QuotableSourceKind::of_title(title),
+            cite: SourceCitation::Number(number),
+        }
     }
 
     fn found(question: &str) -> String {
@@ -295,7 +313,7 @@ mod tests {
             source("표준계약서 제5조(대금)", "대금은 10일 안에 지급한다.", 2),
             source("용역계약서 제9조(해지)", "갑은 30일 전에 알리고 해지할 수 있다.", 3),
         ];
-        let found = answers(question, &sources);
+        let found = find_quotes(question, &sources);
         let picks = found.picks.iter().map(|pick| format!("{:?} {}", pick.source.kind, pick.sentence));
         picks.chain(found.missing.iter().map(|part| format!("? {part}"))).collect::<Vec<_>>().join(" | ")
     }
@@ -330,7 +348,7 @@ mod tests {
             source("경비 규정 › 출장비", "출장비는 실비로 한다.", 4),
         ];
         let told = |question: &str| {
-            let found = answers(question, &sources);
+            let found = find_quotes(question, &sources);
             found.picks.iter().map(|pick| pick.sentence).collect::<Vec<_>>().join(" | ")
         };
         assert_eq!(told("회사 휴가 정책이 뭐야?"), "연차휴가 15일을 준다. | 병가는 60일까지 쓴다.");
@@ -370,7 +388,7 @@ mod tests {
         let own = source("계약서 › 제8조(지체상금)", "제8조(지체상금)\n늦은 하루마다 0.25퍼센트를 낸다.", 1);
         let form = source("표준계약서 › 제9조(지체상금)", "제9조(지체상금)\n하루마다 0.125퍼센트를 낸다.", 2);
         let told = |question: &str| {
-            let found = answers(question, &[own, form]);
+            let found = find_quotes(question, &[own, form]);
             found.picks.iter().map(|pick| pick.sentence).collect::<Vec<_>>().join(" | ")
         };
         assert_eq!(

@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::text::{held, holds, wanted};
+use super::text::{contains_any_cue, question_features, sentence_features};
 use crate::model::{ModelError, ResponseSchema};
 
 /// What the rules decided, whatever the properties are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Decision {
+pub(super) struct RuleDecision {
     /// The choice among names: a route, a type.
     pub(super) choice: Option<&'static str>,
     /// Whether the question is in scope.
@@ -28,8 +28,11 @@ pub(super) struct Decision {
 }
 
 /// The decision as the JSON that a schema describes; without a schema in the usual names.
-pub(super) fn filled(decision: &Decision, schema: Option<&ResponseSchema>) -> Result<String, ModelError> {
-    let Some(schema) = schema else { return Ok(plain(decision).to_string()) };
+pub(super) fn fill_schema(
+    decision: &RuleDecision,
+    schema: Option<&ResponseSchema>,
+) -> Result<String, ModelError> {
+    let Some(schema) = schema else { return Ok(decision_without_schema(decision).to_string()) };
     let root = &schema.schema;
     let mut object = Map::new();
     let properties = resolved(root, root).get("properties").and_then(Value::as_object);
@@ -44,7 +47,7 @@ pub(super) fn filled(decision: &Decision, schema: Option<&ResponseSchema>) -> Re
             Some(value) => {
                 object.insert(name.clone(), value);
             }
-            None if required.contains(&name.as_str()) => return Err(unknown(name)),
+            None if required.contains(&name.as_str()) => return Err(unknown_property_error(name)),
             None => {}
         }
     }
@@ -52,7 +55,7 @@ pub(super) fn filled(decision: &Decision, schema: Option<&ResponseSchema>) -> Re
 }
 
 /// The error for a property that the rules cannot fill.
-pub(super) fn unknown(name: &str) -> ModelError {
+pub(super) fn unknown_property_error(name: &str) -> ModelError {
     ModelError::Rejected {
         reason: format!(
             "the offline model fills fixed properties only and does not know `{name}`; connect a language model with \
@@ -61,7 +64,7 @@ pub(super) fn unknown(name: &str) -> ModelError {
     }
 }
 
-fn plain(decision: &Decision) -> Value {
+fn decision_without_schema(decision: &RuleDecision) -> Value {
     let mut object = Map::new();
     if let Some(choice) = decision.choice {
         let name = if matches!(choice, "rag" | "agent") { "route" } else { "type" };
@@ -87,7 +90,7 @@ fn plain(decision: &Decision) -> Value {
     Value::Object(object)
 }
 
-fn value(name: &str, property: &Value, root: &Value, decision: &Decision) -> Option<Value> {
+fn value(name: &str, property: &Value, root: &Value, decision: &RuleDecision) -> Option<Value> {
     let key: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
     if has(&["reason", "rationale", "explan", "why", "because"]) {
@@ -135,7 +138,7 @@ fn value(name: &str, property: &Value, root: &Value, decision: &Decision) -> Opt
     None
 }
 
-fn missing(property: &Value, root: &Value, decision: &Decision) -> Option<Value> {
+fn missing(property: &Value, root: &Value, decision: &RuleDecision) -> Option<Value> {
     let list = has_type(property, root, "array") && !has_type(property, root, "string");
     match &decision.missing {
         Some(missing) if list => Some(json!([missing])),
@@ -162,11 +165,12 @@ fn chosen(choice: &str, names: &[&str], question: &str) -> Option<Value> {
     let found = meant.iter().find_map(|word| names.iter().find(|name| squeezed(name).contains(word)));
     let own = || {
         // Names that somebody made up: the one that shares most with the question, else the one for the rest.
-        let wanted = wanted(question);
-        let shared = |name: &&&str| held(name).intersection(&wanted).count();
+        let wanted = question_features(question);
+        let shared = |name: &&&str| sentence_features(name).intersection(&wanted).count();
         let nearest = names.iter().rev().max_by_key(shared).filter(|name| shared(name) > 0);
-        let rest =
-            names.iter().find(|name| holds(&name.to_lowercase(), "other|else|default|기타|그외|일반|나머지"));
+        let rest = names
+            .iter()
+            .find(|name| contains_any_cue(&name.to_lowercase(), "other|else|default|기타|그외|일반|나머지"));
         nearest.or(rest).or(names.last())
     };
     found.or_else(own).map(|name| json!(name))
@@ -212,15 +216,15 @@ pub(super) fn resolved<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
 mod tests {
     use super::*;
 
-    fn check(decision: &Decision, schema: Value, expected: &str) {
+    fn check(decision: &RuleDecision, schema: Value, expected: &str) {
         let schema = ResponseSchema { name: "shape".into(), schema };
-        let told = filled(decision, Some(&schema)).unwrap_or_else(|error| error.to_string());
+        let told = fill_schema(decision, Some(&schema)).unwrap_or_else(|error| error.to_string());
         assert_eq!(told, expected);
     }
 
     #[test]
     fn properties_are_found_by_what_they_mean() {
-        let route = Decision { choice: Some("rag"), reason: "문서".into(), ..Decision::default() };
+        let route = RuleDecision { choice: Some("rag"), reason: "문서".into(), ..RuleDecision::default() };
         let names = json!({"type": "string", "enum": ["RAG", "AGENT"]});
         check(
             &route,
@@ -229,7 +233,7 @@ mod tests {
         );
         let refers = json!({"properties": {"next": {"$ref": "#/$defs/Route"}}, "$defs": {"Route": {"oneOf": [{"const": "agent"}, {"const": "rag"}]}}});
         check(&route, refers, r#"{"next":"rag"}"#);
-        let enough = Decision { sufficient: Some(true), ..Decision::default() };
+        let enough = RuleDecision { sufficient: Some(true), ..RuleDecision::default() };
         let shape = json!({"properties": {"isSufficient": {"type": "boolean"}, "missingInfo": {"type": ["string", "null"]}}});
         check(&enough, shape, r#"{"isSufficient":true,"missingInfo":null}"#);
     }
@@ -241,19 +245,22 @@ mod tests {
         for (question, expected) in
             [("환불은 언제 되나요?", "환불 문의"), ("배송이 늦어요", "배송 문의"), ("안녕", "기타")]
         {
-            let decision =
-                Decision { choice: Some("question"), question: question.into(), ..Decision::default() };
+            let decision = RuleDecision {
+                choice: Some("question"),
+                question: question.into(),
+                ..RuleDecision::default()
+            };
             check(&decision, names.clone(), &format!("{{\"choice\":\"{expected}\"}}"));
         }
     }
 
     #[test]
     fn an_unknown_property_is_refused_and_not_invented() {
-        let route = Decision { choice: Some("rag"), ..Decision::default() };
+        let route = RuleDecision { choice: Some("rag"), ..RuleDecision::default() };
         let shape = |required: Value| json!({"properties": {"route": {"type": "string"}, "confidence": {"type": "number"}}, "required": required});
         check(&route, shape(json!(["route"])), r#"{"route":"rag"}"#);
         let schema = ResponseSchema { name: "shape".into(), schema: shape(json!(["confidence"])) };
-        let error = filled(&route, Some(&schema)).expect_err("refused");
+        let error = fill_schema(&route, Some(&schema)).expect_err("refused");
         assert!(error.to_string().contains("`confidence`") && error.to_string().contains("doran models use"));
     }
 }

@@ -3,24 +3,24 @@
 
 use std::collections::BTreeSet;
 
-use super::decide::is_small_talk;
+use super::decisions::is_small_talk;
 use super::facts;
-use super::talk;
-use super::text::{Language, holds, language, sentences};
-use super::turn::{SAID_BY_MODEL, SAID_BY_USER, summary_lines};
-use super::{BYTES_PER_TOKEN, say::Say};
-use crate::marks::without_marks;
-use crate::message::{Message, Origin, Part, Role};
+use super::small_talk;
+use super::text::{OfflineLanguage, contains_any_cue, language, sentences};
+use super::turn::{ANSWER_LINE_PREFIXES, USER_LINE_PREFIXES, summary_lines};
+use super::{BYTES_PER_TOKEN, phrasing::FixedPhrase};
+use crate::citation_marks::strip_citation_marks;
+use crate::message::{Message, MessagePart, Role, TextOrigin};
 
 /// The budget when none is given, in tokens.
-const USUAL: u64 = 500;
+const DEFAULT_SUMMARY_TOKENS: u64 = 500;
 
 /// The longest line in bytes.
-const LONGEST_LINE: usize = 400;
+const MAX_LINE_BYTES: usize = 400;
 
 /// The summary of the messages within a budget of tokens.
 pub(super) fn summarize(messages: &[Message], budget: Option<u64>) -> String {
-    let bytes = budget.unwrap_or(USUAL).saturating_mul(BYTES_PER_TOKEN);
+    let bytes = budget.unwrap_or(DEFAULT_SUMMARY_TOKENS).saturating_mul(BYTES_PER_TOKEN);
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let lines = lines(messages);
     let mut order: Vec<usize> = (0..lines.len()).collect();
@@ -46,7 +46,7 @@ pub(super) fn summarize(messages: &[Message], budget: Option<u64>) -> String {
 }
 
 /// The weightiest sentences of a conversation, for showing: whose they are, and the words.
-pub(super) fn digest(messages: &[Message], most: usize) -> Vec<(Say, String)> {
+pub(super) fn digest(messages: &[Message], most: usize) -> Vec<(FixedPhrase, String)> {
     let lines = lines(messages);
     let mut order: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].weight > 0).collect();
     order.sort_by(|left, right| (lines[*right].weight, *right).cmp(&(lines[*left].weight, *left)));
@@ -54,52 +54,61 @@ pub(super) fn digest(messages: &[Message], most: usize) -> Vec<(Say, String)> {
     order.sort_unstable();
     let shown = order.into_iter().map(|at| {
         let line = &lines[at].text;
-        let user = SAID_BY_USER.iter().find_map(|mark| line.strip_prefix(mark));
-        let model = SAID_BY_MODEL.iter().find_map(|mark| line.strip_prefix(mark));
+        let user = USER_LINE_PREFIXES.iter().find_map(|mark| line.strip_prefix(mark));
+        let model = ANSWER_LINE_PREFIXES.iter().find_map(|mark| line.strip_prefix(mark));
         match (user, model) {
-            (Some(said), _) => (Say::DigestUser, said.to_owned()),
-            (None, Some(said)) => (Say::DigestAnswer, said.to_owned()),
-            (None, None) => (Say::PreviousLine, line.clone()),
+            (Some(said), _) => (FixedPhrase::DigestUser, said.to_owned()),
+            (None, Some(said)) => (FixedPhrase::DigestAnswer, said.to_owned()),
+            (None, None) => (FixedPhrase::PreviousLine, line.clone()),
         }
     });
     shown.collect()
 }
 
-struct Line {
+struct SummaryCandidateLine {
     text: String,
     /// 0 is left out.
     weight: u32,
 }
 
-fn lines(messages: &[Message]) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+fn lines(messages: &[Message]) -> Vec<SummaryCandidateLine> {
+    let mut lines: Vec<SummaryCandidateLine> = Vec::new();
     let mut known: BTreeSet<String> = BTreeSet::new();
     let mut add = |mark: &str, sentence: &str, weigh: &dyn Fn(&str) -> u32| {
         let sentence = clipped(sentence);
         let text = format!("{mark}{sentence}");
         if known.insert(text.clone()) {
-            lines.push(Line { text, weight: weigh(&sentence) });
+            lines.push(SummaryCandidateLine { text, weight: weigh(&sentence) });
         }
     };
     for line in summary_lines(messages) {
         add("", &line, &|line| {
-            let said = SAID_BY_USER.iter().find_map(|mark| line.strip_prefix(mark));
+            let said = USER_LINE_PREFIXES.iter().find_map(|mark| line.strip_prefix(mark));
             said.map_or(3, |said| weight_of_user(said).max(2))
         });
     }
-    let tongue =
-        messages.iter().rev().find_map(|message| language(&message.text())).unwrap_or(Language::English);
+    let tongue = messages
+        .iter()
+        .rev()
+        .find_map(|message| language(&message.text()))
+        .unwrap_or(OfflineLanguage::English);
     let mark = |marks: [&'static str; 2]| match tongue {
-        Language::Korean => marks[0],
-        Language::English => marks[1],
+        OfflineLanguage::Korean => marks[0],
+        OfflineLanguage::English => marks[1],
     };
     for message in messages.iter().filter(|message| matches!(message.role, Role::User | Role::Assistant)) {
         for (text, by_user) in message.parts.iter().flat_map(spoken) {
-            let text = if by_user { text.to_owned() } else { without_marks(text) };
+            let text = if by_user { text.to_owned() } else { strip_citation_marks(text) };
             for sentence in sentences(&text) {
                 match by_user {
-                    true => add(mark(SAID_BY_USER), unmarked(sentence, SAID_BY_USER), &weight_of_user),
-                    false => add(mark(SAID_BY_MODEL), unmarked(sentence, SAID_BY_MODEL), &weight_of_model),
+                    true => {
+                        add(mark(USER_LINE_PREFIXES), unmarked(sentence, USER_LINE_PREFIXES), &weight_of_user)
+                    }
+                    false => add(
+                        mark(ANSWER_LINE_PREFIXES),
+                        unmarked(sentence, ANSWER_LINE_PREFIXES),
+                        &weight_of_model,
+                    ),
                 }
             }
         }
@@ -109,11 +118,11 @@ fn lines(messages: &[Message]) -> Vec<Line> {
 
 /// The texts of a part, and whether the person said them. A transcript keeps where each part came from; one that is
 /// told in the words of the program names the speaker of each line.
-fn spoken(part: &Part) -> Vec<(&str, bool)> {
+fn spoken(part: &MessagePart) -> Vec<(&str, bool)> {
     match part {
-        Part::Text { text, origin: Origin::User } => vec![(text, true)],
-        Part::Text { text, origin: Origin::Model } => vec![(text, false)],
-        Part::Text { text, origin: Origin::Program } => text.lines().filter_map(speaker).collect(),
+        MessagePart::Text { text, origin: TextOrigin::User } => vec![(text, true)],
+        MessagePart::Text { text, origin: TextOrigin::Model } => vec![(text, false)],
+        MessagePart::Text { text, origin: TextOrigin::Program } => text.lines().filter_map(speaker).collect(),
         _ => Vec::new(),
     }
 }
@@ -130,7 +139,7 @@ fn unmarked<'a>(sentence: &'a str, marks: [&str; 2]) -> &'a str {
 }
 
 fn weight_of_user(sentence: &str) -> u32 {
-    if facts::stated(sentence).is_some() {
+    if facts::stated_fact(sentence).is_some() {
         return 8;
     }
     if is_small_talk(sentence) {
@@ -138,7 +147,7 @@ fn weight_of_user(sentence: &str) -> u32 {
     }
     let decided = is_decision(sentence);
     let number = sentence.chars().any(|char| char.is_ascii_digit());
-    let asks = talk::asks(sentence);
+    let asks = small_talk::is_question_or_request(sentence);
     match (decided, asks, number) {
         (true, false, _) => 7,
         (_, false, true) => 6,
@@ -166,13 +175,13 @@ fn weight_of_model(sentence: &str) -> u32 {
 fn is_decision(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     let cues = "하기로|정했|결정|확정|합의|승인|마감|예산|decided|agreed|deadline|budget|we will";
-    holds(&lower, cues)
+    contains_any_cue(&lower, cues)
 }
 
 /// A line within its limit, without line breaks or control characters.
 fn clipped(line: &str) -> String {
     let clean: String = line.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
-    clean[..clean.floor_char_boundary(LONGEST_LINE)].trim_end().to_owned()
+    clean[..clean.floor_char_boundary(MAX_LINE_BYTES)].trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -224,17 +233,18 @@ mod tests {
     fn a_conversation_told_as_text_is_read_by_its_speakers() {
         let mut message = Message::user("u", "");
         let text = "Summarize the following conversation:\nuser: My name is Ann.\nai: Noted.".into();
-        message.parts = vec![Part::Text { text, origin: Origin::Program }];
+        message.parts = vec![MessagePart::Text { text, origin: TextOrigin::Program }];
         assert_eq!(summarize(&[message], Some(100)), "User: My name is Ann.");
         let mut message = Message::user("u", "사용자: 내 이름은 철수야.\n");
+        message.parts.push(MessagePart::Text {
+            text: "답변: \"연차는 15일이다.\" [1]\n".into(),
+            origin: TextOrigin::Model,
+        });
         message
             .parts
-            .push(Part::Text {
-                text: "답변: \"연차는 15일이다.\" [1]\n".into(), origin: Origin::Model
+            .push(MessagePart::Text {
+                text: "도구: 내 이름은 영희야.\n".into(), origin: TextOrigin::Tool
             });
-        message
-            .parts
-            .push(Part::Text { text: "도구: 내 이름은 영희야.\n".into(), origin: Origin::Tool });
         assert_eq!(summarize(&[message], Some(100)), "사용자: 내 이름은 철수야.\n답변: \"연차는 15일이다.\"");
     }
 

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 /// The language an answer is given in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Language {
+pub(super) enum OfflineLanguage {
     Korean,
     English,
 }
 
 /// The language of a text: Korean if any Hangul stands in it, English if any other letter, else unknown.
-pub(super) fn language(text: &str) -> Option<Language> {
+pub(super) fn language(text: &str) -> Option<OfflineLanguage> {
     if text.chars().any(is_hangul) {
-        return Some(Language::Korean);
+        return Some(OfflineLanguage::Korean);
     }
-    text.chars().any(char::is_alphabetic).then_some(Language::English)
+    text.chars().any(char::is_alphabetic).then_some(OfflineLanguage::English)
 }
 
 /// The sentences of a text, each a slice of it, without surrounding spaces. A line break or any other control
@@ -46,7 +46,7 @@ pub(super) fn sentences(text: &str) -> Vec<&str> {
 }
 
 /// Whether a text holds any of the cues, which are written `one|another`.
-pub(super) fn holds(text: &str, cues: &str) -> bool {
+pub(super) fn contains_any_cue(text: &str, cues: &str) -> bool {
     cues.split('|').any(|cue| text.contains(cue))
 }
 
@@ -60,13 +60,13 @@ pub(super) fn words(text: &str) -> Vec<&str> {
 
 /// What a question asks with: English words without their plural `s`, Korean words without particles as pairs of
 /// syllables. Words that only ask or connect are left out.
-pub(super) fn wanted(question: &str) -> BTreeSet<String> {
+pub(super) fn question_features(question: &str) -> BTreeSet<String> {
     features(question, |word| vec![without_ending(word)])
 }
 
 /// What a sentence holds, by the same measure. A noun such as `휴가` may end like a particle, so words count both with
 /// and without their end.
-pub(super) fn held(sentence: &str) -> BTreeSet<String> {
+pub(super) fn sentence_features(sentence: &str) -> BTreeSet<String> {
     features(sentence, |word| vec![word, without_particle(word)])
 }
 
@@ -238,17 +238,17 @@ mod tests {
 
     #[test]
     fn particles_and_plurals_do_not_part_words() {
-        assert_eq!(wanted("연차휴가는"), wanted("연차휴가를"));
-        assert_eq!(wanted("이상이어야 하나요?"), wanted("이상"));
-        assert_eq!(wanted("receipts"), wanted("Receipt"));
-        assert!(wanted("연차휴가는").is_subset(&held("연차휴가 15일")));
-        assert!(wanted("이것은 뭐야? what is it").len() <= 1);
+        assert_eq!(question_features("연차휴가는"), question_features("연차휴가를"));
+        assert_eq!(question_features("이상이어야 하나요?"), question_features("이상"));
+        assert_eq!(question_features("receipts"), question_features("Receipt"));
+        assert!(question_features("연차휴가는").is_subset(&sentence_features("연차휴가 15일")));
+        assert!(question_features("이것은 뭐야? what is it").len() <= 1);
     }
 
     #[test]
     fn the_language_is_what_is_written() {
-        assert_eq!(language("VPN은?"), Some(Language::Korean));
-        assert_eq!(language("VPN?"), Some(Language::English));
+        assert_eq!(language("VPN은?"), Some(OfflineLanguage::Korean));
+        assert_eq!(language("VPN?"), Some(OfflineLanguage::English));
         assert_eq!(language("1 + 2"), None);
     }
 }

@@ -3,28 +3,28 @@
 use std::borrow::Cow;
 
 use super::results;
-use super::text::{Language, language};
-use crate::marks::without_marks;
-use crate::message::{Message, Origin, Part, Passage, Role, ToolCall, ToolResult};
+use super::text::{OfflineLanguage, language};
+use crate::citation_marks::strip_citation_marks;
+use crate::message::{Message, MessagePart, NumberedPassage, Role, TextOrigin, ToolCall, ToolResult};
 use crate::model::ChatRequest;
 
 /// The most bytes of a message that rules look at; of a longer one the first and the last half of this.
-const MOST_READ: usize = 16 * 1024;
+const MAX_READ_BYTES: usize = 16 * 1024;
 
 /// The message that holds what was looked up.
-const MATERIAL: &str = "material";
+const MATERIAL_MESSAGE_ID: &str = "material";
 
 /// How a line begins that is said about a search, and is no word of what was found.
-const NOTED: &str = "※ ";
+const NOTE_PREFIX: &str = "※ ";
 
 /// How a line of an extractive summary begins that was said by the person.
-pub(super) const SAID_BY_USER: [&str; 2] = ["사용자: ", "User: "];
+pub(super) const USER_LINE_PREFIXES: [&str; 2] = ["사용자: ", "User: "];
 
 /// How a line of an extractive summary begins that was answered.
-pub(super) const SAID_BY_MODEL: [&str; 2] = ["답변: ", "Answer: "];
+pub(super) const ANSWER_LINE_PREFIXES: [&str; 2] = ["답변: ", "Answer: "];
 
 /// A request, sorted.
-pub(super) struct Turn<'a> {
+pub(super) struct OfflineTurn<'a> {
     /// What the person typed last; at most [`MOST_READ`] bytes of it.
     pub(super) question: String,
     /// What the person typed before that, oldest first.
@@ -34,9 +34,9 @@ pub(super) struct Turn<'a> {
     /// Lines of older summaries.
     pub(super) summary: Vec<String>,
     /// The material from documents.
-    pub(super) passages: Vec<&'a Passage>,
+    pub(super) passages: Vec<&'a NumberedPassage>,
     /// Whether documents were looked up for the question, whatever was found.
-    pub(super) looked: bool,
+    pub(super) has_searched_documents: bool,
     /// What those who looked something up have to say about it beside the places they found, such as that an article is
     /// not there.
     pub(super) notes: Vec<&'a str>,
@@ -47,20 +47,20 @@ pub(super) struct Turn<'a> {
     /// What they gave back.
     pub(super) results: Vec<&'a ToolResult>,
     /// The language to answer in.
-    pub(super) tongue: Language,
+    pub(super) language: OfflineLanguage,
     /// The id of the message that is answered.
     pub(super) id: &'a str,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> OfflineTurn<'a> {
     /// The request, sorted; none if the person said nothing.
-    pub(super) fn of(request: &'a ChatRequest) -> Option<Self> {
+    pub(super) fn from_request(request: &'a ChatRequest) -> Option<Self> {
         let messages = &request.messages;
         let newest = messages.iter().rposition(|message| message.role == Role::User)?;
         let mut question = bounded(&typed(&messages[newest]));
         if question.trim().is_empty() {
             // A program may ask in its own words.
-            question = bounded(&written_by(&messages[newest], Origin::Program));
+            question = bounded(&written_by(&messages[newest], TextOrigin::Program));
         }
         if question.trim().is_empty() {
             return None;
@@ -70,27 +70,28 @@ impl<'a> Turn<'a> {
         let answered = of_role(before, Role::Assistant)
             .map(Message::text)
             .filter(|text| !text.trim().is_empty())
-            .map(|text| without_marks(&text))
+            .map(|text| strip_citation_marks(&text))
             .collect();
         let spoken = std::iter::once(&question).chain(said.iter().rev());
         // A question without a word, such as a formula, is answered in the language that the program speaks.
-        let prompt = || of_role(messages, Role::System).map(|one| written_by(one, Origin::Program));
+        let prompt = || of_role(messages, Role::System).map(|one| written_by(one, TextOrigin::Program));
         let tongue = spoken.filter_map(|text| language(text)).next();
         let tongue = tongue.or_else(|| prompt().find_map(|text| language(&text)));
-        let tongue = tongue.unwrap_or(Language::English);
+        let tongue = tongue.unwrap_or(OfflineLanguage::English);
         let since = start_of_turn(messages, newest);
         let turn = &messages[since..];
         Some(Self {
             said,
             answered,
-            summary: summary_lines(messages).iter().map(|line| without_marks(line)).collect(),
+            summary: summary_lines(messages).iter().map(|line| strip_citation_marks(line)).collect(),
             passages: passages(messages),
-            looked: of_role(messages, Role::System).any(|message| message.id.as_str() == MATERIAL),
+            has_searched_documents: of_role(messages, Role::System)
+                .any(|message| message.id.as_str() == MATERIAL_MESSAGE_ID),
             notes: notes(messages, turn),
             attached: attached(&messages[newest]),
             calls: turn.iter().flat_map(Message::tool_calls).collect(),
             results: turn.iter().flat_map(Message::tool_results).collect(),
-            tongue,
+            language: tongue,
             id: messages[newest].id.as_str(),
             question,
         })
@@ -109,12 +110,12 @@ impl<'a> Turn<'a> {
 
 /// What the person typed in a message; what it carries from elsewhere is not their word.
 pub(super) fn typed(message: &Message) -> String {
-    written_by(message, Origin::User)
+    written_by(message, TextOrigin::User)
 }
 
-fn written_by(message: &Message, wanted: Origin) -> String {
+fn written_by(message: &Message, wanted: TextOrigin) -> String {
     let texts = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text, origin } if *origin == wanted => Some(text.as_str()),
+        MessagePart::Text { text, origin } if *origin == wanted => Some(text.as_str()),
         _ => None,
     });
     texts.collect()
@@ -127,10 +128,11 @@ pub(super) fn summary_lines(messages: &[Message]) -> Vec<String> {
     for message in of_role(messages, Role::System) {
         let named = message.id.as_str().contains("summar");
         for part in &message.parts {
-            let Part::Text { text, origin: origin @ (Origin::Program | Origin::Model) } = part else {
+            let MessagePart::Text { text, origin: origin @ (TextOrigin::Program | TextOrigin::Model) } = part
+            else {
                 continue;
             };
-            let mut inside = named || *origin == Origin::Model;
+            let mut inside = named || *origin == TextOrigin::Model;
             for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
                 if let Some(opens) = heading(line) {
                     inside = opens;
@@ -184,11 +186,11 @@ fn of_role(messages: &[Message], role: Role) -> impl Iterator<Item = &Message> {
     messages.iter().filter(move |message| message.role == role)
 }
 
-fn passages(messages: &[Message]) -> Vec<&Passage> {
+fn passages(messages: &[Message]) -> Vec<&NumberedPassage> {
     let parts = messages.iter().flat_map(|message| &message.parts);
     parts
         .filter_map(|part| match part {
-            Part::Passage(passage) => Some(passage),
+            MessagePart::Passage(passage) => Some(passage),
             _ => None,
         })
         .collect()
@@ -199,13 +201,13 @@ fn notes<'a>(messages: &'a [Message], turn: &'a [Message]) -> Vec<&'a str> {
     let results = turn.iter().flat_map(Message::tool_results);
     let results =
         results.filter(|result| results::is_search(&result.name)).map(|result| result.text.as_str());
-    let found = of_role(messages, Role::System).filter(|message| message.id.as_str() == MATERIAL);
+    let found = of_role(messages, Role::System).filter(|message| message.id.as_str() == MATERIAL_MESSAGE_ID);
     let found = found.flat_map(|message| &message.parts).filter_map(|part| match part {
-        Part::Text { text, .. } => Some(text.as_str()),
+        MessagePart::Text { text, .. } => Some(text.as_str()),
         _ => None,
     });
     let mut notes: Vec<&str> = Vec::new();
-    for note in results.chain(found).flat_map(str::lines).filter_map(|line| line.strip_prefix(NOTED)) {
+    for note in results.chain(found).flat_map(str::lines).filter_map(|line| line.strip_prefix(NOTE_PREFIX)) {
         if !notes.contains(&note) {
             notes.push(note);
         }
@@ -216,7 +218,7 @@ fn notes<'a>(messages: &'a [Message], turn: &'a [Message]) -> Vec<&'a str> {
 /// What others wrote in a message of the person.
 fn attached(message: &Message) -> Vec<&str> {
     let texts = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text, origin: Origin::Document | Origin::Web } => Some(text.as_str()),
+        MessagePart::Text { text, origin: TextOrigin::Document | TextOrigin::Web } => Some(text.as_str()),
         _ => None,
     });
     texts.collect()
@@ -227,11 +229,11 @@ fn bounded(text: &str) -> String {
 }
 
 fn shortened(text: &str) -> Cow<'_, str> {
-    if text.len() <= MOST_READ {
+    if text.len() <= MAX_READ_BYTES {
         return Cow::Borrowed(text);
     }
-    let head = text.floor_char_boundary(MOST_READ / 2);
-    let tail = text.ceil_char_boundary(text.len() - MOST_READ / 2);
+    let head = text.floor_char_boundary(MAX_READ_BYTES / 2);
+    let tail = text.ceil_char_boundary(text.len() - MAX_READ_BYTES / 2);
     Cow::Owned(format!("{}\n{}", &text[..head], &text[tail..]))
 }
 
@@ -247,14 +249,14 @@ mod tests {
                 name: "calculator".into(),
                 text: "84".into(),
                 failed: false,
-                origin: Origin::Tool,
+                origin: TextOrigin::Tool,
             }],
         )
     }
 
     fn called(id: &str) -> Message {
         let mut message = Message::assistant("a", "");
-        message.parts = vec![Part::ToolCall(ToolCall {
+        message.parts = vec![MessagePart::ToolCall(ToolCall {
             id: id.into(),
             name: "calculator".into(),
             arguments: serde_json::json!({}),
@@ -264,7 +266,7 @@ mod tests {
 
     fn calls(messages: Vec<Message>) -> (usize, usize) {
         let request = ChatRequest::new(messages);
-        let turn = Turn::of(&request).expect("a question");
+        let turn = OfflineTurn::from_request(&request).expect("a question");
         (turn.calls.len(), turn.results.len())
     }
 
@@ -292,6 +294,6 @@ mod tests {
     fn a_huge_message_is_read_at_both_ends() {
         let text = format!("{} 끝?", "가".repeat(200_000));
         let turn_text = bounded(&text);
-        assert!(turn_text.len() <= MOST_READ + 1 && turn_text.ends_with("끝?"));
+        assert!(turn_text.len() <= MAX_READ_BYTES + 1 && turn_text.ends_with("끝?"));
     }
 }

@@ -7,56 +7,57 @@ use std::collections::{HashSet, VecDeque};
 
 use serde_json::Value;
 
-use crate::count::Tally;
 use crate::error::ModelError;
-use crate::http::{Call, Event, Limits, TooLong};
+use crate::http::{ModelHttpRequest, ModelResponseLimits, SseEvent, SseEventTooLong};
 use crate::message::ToolCall;
-use crate::model::{ChatRequest, Counted, Delta, Finish, Usage};
+use crate::model::{ChatRequest, Delta, FinishReason, TokenCountSource, Usage};
+use crate::token_estimate::AnswerTokenCounter;
 
 /// How a vendor wants to be asked.
 pub(crate) trait Dialect: Send + Sync + 'static {
     /// The request as it is sent.
-    fn call(&self, request: &ChatRequest) -> Result<Call, ModelError>;
+    fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError>;
 
     /// What reads the answer to that request.
-    fn decoder(&self, request: &ChatRequest) -> Box<dyn Decoder>;
+    fn decoder(&self, request: &ChatRequest) -> Box<dyn AnswerDecoder>;
 }
 
 /// Reads one answer.
-pub(crate) trait Decoder: Send {
+pub(crate) trait AnswerDecoder: Send {
     /// Takes one event of a streamed answer.
-    fn event(&mut self, event: &Event, out: &mut Out) -> Result<Progress, ModelError>;
+    fn decode_event(&mut self, event: &SseEvent, out: &mut DeltaBuffer)
+    -> Result<DecodeProgress, ModelError>;
 
     /// Takes an answer that came in one piece.
-    fn whole(&mut self, body: &[u8], out: &mut Out) -> Result<(), ModelError>;
+    fn decode_body(&mut self, body: &[u8], out: &mut DeltaBuffer) -> Result<(), ModelError>;
 
     /// What is known once nothing more comes: how it ended, if the vendor said so.
-    fn end(&mut self, out: &mut Out) -> Result<Ending, ModelError>;
+    fn finish_decoding(&mut self, out: &mut DeltaBuffer) -> Result<AnswerEnding, ModelError>;
 }
 
 /// How far an answer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum DecodeProgress {
     /// More is to come.
-    Going,
+    InProgress,
     /// The answer is whole; counts may follow.
-    Answered,
+    AnswerComplete,
     /// Nothing more will come.
-    Over,
+    StreamEnded,
 }
 
 /// How an answer ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct AnswerEnding {
     /// Why, if the vendor said so. An answer without this broke off.
-    pub(crate) finish: Option<Finish>,
+    pub(crate) finish: Option<FinishReason>,
     /// What the vendor counted.
-    pub(crate) reported: Reported,
+    pub(crate) reported: ReportedUsage,
 }
 
 /// Counts as a vendor sends them: perhaps missing, perhaps nonsense.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reported {
+pub(crate) struct ReportedUsage {
     pub(crate) input: Option<u64>,
     pub(crate) cached: Option<u64>,
     pub(crate) cache_written: Option<u64>,
@@ -64,58 +65,58 @@ pub(crate) struct Reported {
     pub(crate) reasoning: Option<u64>,
 }
 
-impl Reported {
+impl ReportedUsage {
     /// A count at a path such as `/usage/prompt_tokens`; anything that is not a count is none.
-    pub(crate) fn at(value: &Value, path: &str) -> Option<u64> {
-        value.pointer(path).and_then(Value::as_u64).filter(|count| *count <= MOST_TOKENS)
+    pub(crate) fn count_at(value: &Value, path: &str) -> Option<u64> {
+        value.pointer(path).and_then(Value::as_u64).filter(|count| *count <= MAX_PLAUSIBLE_TOKENS)
     }
 }
 
 /// No model reads or writes this many tokens; a larger count is a fault.
-const MOST_TOKENS: u64 = 100_000_000;
+const MAX_PLAUSIBLE_TOKENS: u64 = 100_000_000;
 
 /// Where a decoder puts what it reads. Keeps the limits and the count, and mends what must not go further.
 #[derive(Debug)]
-pub(crate) struct Out {
+pub(crate) struct DeltaBuffer {
     deltas: VecDeque<Delta>,
-    tally: Tally,
+    token_counter: AnswerTokenCounter,
     bytes: usize,
     calls: usize,
-    wrote: bool,
-    ids: HashSet<String>,
-    limits: Limits,
+    has_text: bool,
+    call_ids: HashSet<String>,
+    limits: ModelResponseLimits,
 }
 
-impl Out {
-    pub(crate) fn new(limits: Limits) -> Self {
+impl DeltaBuffer {
+    pub(crate) fn new(limits: ModelResponseLimits) -> Self {
         Self {
             deltas: VecDeque::new(),
-            tally: Tally::default(),
+            token_counter: AnswerTokenCounter::default(),
             bytes: 0,
             calls: 0,
-            wrote: false,
-            ids: HashSet::new(),
+            has_text: false,
+            call_ids: HashSet::new(),
             limits,
         }
     }
 
     /// The next words.
-    pub(crate) fn text(&mut self, text: impl Into<String>) -> Result<(), ModelError> {
-        let text = clean(text.into());
+    pub(crate) fn push_text(&mut self, text: impl Into<String>) -> Result<(), ModelError> {
+        let text = replace_nul(text.into());
         if text.is_empty() {
             return Ok(());
         }
-        self.wrote = true;
+        self.has_text = true;
         self.push(text.len(), Delta::Text { text })
     }
 
     /// The next words of a thought, or the end of one with what the vendor wants to see again.
-    pub(crate) fn reasoning(
+    pub(crate) fn push_reasoning(
         &mut self,
         text: impl Into<String>,
         signature: Option<String>,
     ) -> Result<(), ModelError> {
-        let text = clean(text.into());
+        let text = replace_nul(text.into());
         if text.is_empty() && signature.is_none() {
             return Ok(());
         }
@@ -124,25 +125,25 @@ impl Out {
     }
 
     /// A whole tool call. An id that is missing or taken is replaced, so that every call has its own.
-    pub(crate) fn call(&mut self, mut call: ToolCall) -> Result<(), ModelError> {
+    pub(crate) fn push_tool_call(&mut self, mut call: ToolCall) -> Result<(), ModelError> {
         self.calls += 1;
         if self.calls > self.limits.tool_calls {
             let reason = format!("more than {} tool calls in one answer", self.limits.tool_calls);
             return Err(ModelError::LimitExceeded { reason });
         }
-        call.id = clean(call.id);
+        call.id = replace_nul(call.id);
         if call.id.is_empty() {
-            call.id = format!("call-{}", fresh());
+            call.id = format!("call-{}", random_hex_id());
         }
-        if !self.ids.insert(call.id.clone()) {
+        if !self.call_ids.insert(call.id.clone()) {
             call.id = format!("{}-{}", call.id, self.calls);
-            self.ids.insert(call.id.clone());
+            self.call_ids.insert(call.id.clone());
         }
         self.push(call.arguments.to_string().len(), Delta::ToolCall(call))
     }
 
     /// Whether so many bytes that are not handed out yet still fit.
-    pub(crate) fn room_for(&self, bytes: usize) -> Result<(), ModelError> {
+    pub(crate) fn check_room_for(&self, bytes: usize) -> Result<(), ModelError> {
         if self.bytes + bytes > self.limits.answer_bytes {
             let reason = format!("the answer has more than {} bytes", self.limits.answer_bytes);
             return Err(ModelError::LimitExceeded { reason });
@@ -151,9 +152,9 @@ impl Out {
     }
 
     fn push(&mut self, bytes: usize, delta: Delta) -> Result<(), ModelError> {
-        self.room_for(bytes)?;
+        self.check_room_for(bytes)?;
         self.bytes += bytes;
-        self.tally.add(&delta);
+        self.token_counter.add_delta(&delta);
         self.deltas.push_back(delta);
         Ok(())
     }
@@ -164,27 +165,31 @@ impl Out {
     }
 
     /// Adds the end, if the answer may end so.
-    pub(super) fn finish(&mut self, ending: &Ending, request: &ChatRequest) -> Result<(), ModelError> {
+    pub(super) fn push_done(
+        &mut self,
+        ending: &AnswerEnding,
+        request: &ChatRequest,
+    ) -> Result<(), ModelError> {
         let Some(finish) = ending.finish else {
             return Err(ModelError::Broken { reason: "it ended without saying so".into() });
         };
         // Servers differ in what they call the end of an answer with tool calls; what it holds decides.
         let finish = match finish {
-            Finish::Stop | Finish::ToolCalls if self.calls > 0 => Finish::ToolCalls,
-            Finish::ToolCalls => Finish::Stop,
+            FinishReason::Stop | FinishReason::ToolCalls if self.calls > 0 => FinishReason::ToolCalls,
+            FinishReason::ToolCalls => FinishReason::Stop,
             other => other,
         };
-        if !self.wrote && self.calls == 0 && matches!(finish, Finish::Stop | Finish::Other) {
+        if !self.has_text && self.calls == 0 && matches!(finish, FinishReason::Stop | FinishReason::Other) {
             return Err(ModelError::Empty { reason: "neither words nor tool calls".into() });
         }
-        let usage = sane(&ending.reported, || self.tally.usage(request));
+        let usage = plausible_usage(&ending.reported, || self.token_counter.usage(request));
         self.deltas.push_back(Delta::Done { usage, finish });
         Ok(())
     }
 }
 
 /// The vendor's counts where they can be true, else our own, which cost a walk through the whole request.
-fn sane(reported: &Reported, own: impl FnOnce() -> Usage) -> Usage {
+fn plausible_usage(reported: &ReportedUsage, own: impl FnOnce() -> Usage) -> Usage {
     let (input, output) = match (reported.input, reported.output) {
         (Some(input @ 1..), Some(output @ 1..)) => (input, output),
         (input, output) => {
@@ -202,25 +207,25 @@ fn sane(reported: &Reported, own: impl FnOnce() -> Usage) -> Usage {
         cache_written_tokens: reported.cache_written.unwrap_or(0).min(input),
         output_tokens: output,
         reasoning_tokens: reported.reasoning.unwrap_or(0).min(output),
-        counted: Counted::Reported,
+        counted: TokenCountSource::Reported,
         cost_micros: None,
     }
 }
 
 /// No store and no codec likes a NUL.
-fn clean(text: String) -> String {
+fn replace_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
 /// A few letters that were not used before.
-fn fresh() -> String {
+fn random_hex_id() -> String {
     use std::hash::{BuildHasher, Hasher};
     let state = std::collections::hash_map::RandomState::new();
     format!("{:012x}", state.build_hasher().finish() & 0xffff_ffff_ffff)
 }
 
 /// JSON as vendors send it. Half of a surrogate pair, which no string can hold, becomes U+FFFD.
-pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ModelError> {
+pub(crate) fn parse_vendor_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ModelError> {
     let error = match serde_json::from_str(text) {
         Ok(value) => return Ok(value),
         Err(error) => error,
@@ -230,11 +235,13 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Mod
     {
         return Ok(value);
     }
-    Err(ModelError::Broken { reason: format!("a piece of it could not be read: {}", position(&error)) })
+    Err(ModelError::Broken {
+        reason: format!("a piece of it could not be read: {}", json_error_position(&error)),
+    })
 }
 
 /// Where and how it went wrong, without quoting the vendor's bytes.
-fn position(error: &serde_json::Error) -> String {
+fn json_error_position(error: &serde_json::Error) -> String {
     format!("{:?} at line {} column {}", error.classify(), error.line(), error.column()).to_lowercase()
 }
 
@@ -273,8 +280,8 @@ fn without_lone_surrogates(text: &str) -> Option<String> {
     changed.then_some(mended)
 }
 
-impl From<TooLong> for ModelError {
-    fn from(_: TooLong) -> Self {
+impl From<SseEventTooLong> for ModelError {
+    fn from(_: SseEventTooLong) -> Self {
         Self::LimitExceeded { reason: "one piece of the answer is larger than is taken in".into() }
     }
 }
@@ -285,7 +292,7 @@ mod tests {
 
     #[test]
     fn half_a_surrogate_pair_is_replaced_and_a_whole_one_kept() {
-        let read = |text: &str| parse::<String>(text).map_err(|error| error.to_string());
+        let read = |text: &str| parse_vendor_json::<String>(text).map_err(|error| error.to_string());
         assert_eq!(read(r#""a\ud800b""#).as_deref(), Ok("a\u{fffd}b"));
         assert_eq!(read(r#""\udc00\ud83c\udf89\ud83d""#).as_deref(), Ok("\u{fffd}🎉\u{fffd}"));
         assert_eq!(read(r#""\\ud800""#).as_deref(), Ok("\\ud800"));
@@ -299,32 +306,34 @@ mod tests {
     #[test]
     fn counts_that_cannot_be_true_give_way_to_our_own() {
         let own = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
-        let told = |input, output| sane(&Reported { input, output, ..Reported::default() }, || own);
-        assert_eq!(told(Some(9), Some(4)).counted, Counted::Reported);
+        let told = |input, output| {
+            plausible_usage(&ReportedUsage { input, output, ..ReportedUsage::default() }, || own)
+        };
+        assert_eq!(told(Some(9), Some(4)).counted, TokenCountSource::Reported);
         for (input, output) in [(None, Some(4)), (Some(9), None), (Some(0), Some(4)), (Some(9), Some(0))] {
             assert_eq!(told(input, output), own, "{input:?} {output:?}");
         }
         for json in ["-5", "1e30", "\"7\"", "3.5", "999999999999"] {
             let usage: Value = serde_json::from_str(&format!("{{\"n\":{json}}}")).expect("json");
-            assert_eq!(Reported::at(&usage, "/n"), None, "{json}");
+            assert_eq!(ReportedUsage::count_at(&usage, "/n"), None, "{json}");
         }
-        let generous = Reported {
+        let generous = ReportedUsage {
             input: Some(9),
             output: Some(4),
             cached: Some(50),
             reasoning: Some(50),
-            ..Reported::default()
+            ..ReportedUsage::default()
         };
-        let usage = sane(&generous, || own);
+        let usage = plausible_usage(&generous, || own);
         assert_eq!((usage.cached_tokens, usage.reasoning_tokens), (9, 4));
     }
 
     #[test]
     fn every_call_has_an_id_of_its_own() {
-        let mut out = Out::new(Limits::default());
+        let mut out = DeltaBuffer::new(ModelResponseLimits::default());
         for id in ["a", "a", "", ""] {
             let call = ToolCall { id: id.into(), name: "t".into(), arguments: Value::Null };
-            out.call(call).expect("room");
+            out.push_tool_call(call).expect("room");
         }
         let ids: HashSet<String> = out
             .deltas
@@ -340,8 +349,8 @@ mod tests {
 
     #[test]
     fn a_nul_goes_no_further() {
-        let mut out = Out::new(Limits::default());
-        out.text("a\0b").expect("room");
+        let mut out = DeltaBuffer::new(ModelResponseLimits::default());
+        out.push_text("a\0b").expect("room");
         assert_eq!(out.deltas[0], Delta::Text { text: "a\u{fffd}b".into() });
     }
 }

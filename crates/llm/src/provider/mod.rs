@@ -1,14 +1,14 @@
 //! Models behind HTTP: which one a name means, and how it is opened.
 
 mod anthropic;
-mod by_role;
 mod dialect;
-mod discover;
 mod gemini;
-mod material;
 mod openai;
-mod remote;
+mod quoted_material;
+mod remote_model;
 mod responses;
+mod role_routing;
+mod server_discovery;
 mod vendors;
 
 use std::fmt;
@@ -18,18 +18,20 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-pub use self::by_role::ByRole;
 use self::dialect::Dialect;
-pub use self::discover::{Found, discover, discover_at, list_models};
-pub use self::material::mark_with;
 pub use self::openai::HttpEmbedder;
-use self::remote::Remote;
+pub use self::quoted_material::set_mark_key;
+use self::remote_model::RemoteModel;
+pub use self::role_routing::RoleRoutingModel;
+pub use self::server_discovery::{DiscoveredServer, discover_local_servers, discover_server_at, list_models};
 use self::vendors::KeyHeader;
-pub use self::vendors::{DialectKind, KeyNeed, Place, VENDORS, Vendor, vendor};
+pub use self::vendors::{DialectKind, KeyRequirement, ModelLocation, VENDORS, Vendor, find_vendor};
 use crate::error::ModelError;
-use crate::http::{Http, Limits, Secret, Timeouts, address, is_loopback};
-use crate::model::{About, ChatModel, Kind};
-use crate::retry::{Retries, Retrying};
+use crate::http::{
+    ModelApiKey, ModelHttpClient, ModelResponseLimits, ModelTimeouts, is_loopback, parse_server_url,
+};
+use crate::model::{ChatModel, ModelInfo, ModelKind};
+use crate::retry::{ModelRetryPolicy, RetryingModel};
 
 /// The name of a model: `provider:model`, as in `openai:gpt-4.1-mini` or `ollama:qwen3:8b`.
 ///
@@ -63,7 +65,7 @@ impl FromStr for ModelId {
     fn from_str(text: &str) -> Result<Self, ModelIdError> {
         let shape = || ModelIdError::Shape(text.to_owned());
         let (provider, rest) = text.trim().split_once(':').ok_or_else(shape)?;
-        if vendor(provider).is_none() {
+        if find_vendor(provider).is_none() {
             return Err(ModelIdError::Provider(provider.to_owned()));
         }
         let (base_url, model) = match rest.split_once('#') {
@@ -94,13 +96,13 @@ pub struct ModelConfig {
     /// Another address than the vendor's own; Azure and `openai-compatible` have no own.
     pub base_url: Option<String>,
     /// How long is waited; none means what suits the vendor.
-    pub timeouts: Option<Timeouts>,
+    pub timeouts: Option<ModelTimeouts>,
     /// How much is taken in.
-    pub limits: Limits,
+    pub limits: ModelResponseLimits,
     /// How often and how patiently a failed request is repeated.
-    pub retries: Retries,
+    pub retries: ModelRetryPolicy,
     /// Whether answers come piece by piece. Some servers lose tool calls that way.
-    pub streaming: Streaming,
+    pub streaming: StreamingMode,
     /// Fields added to every request, for what a vendor has and this program does not know.
     pub extra: Map<String, Value>,
     /// Root certificates beside those of the system, each in PEM: for a proxy that looks inside TLS.
@@ -109,10 +111,10 @@ pub struct ModelConfig {
 
 /// Whether answers come piece by piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Streaming {
+pub enum StreamingMode {
     /// They do.
     #[default]
-    Pieces,
+    Streamed,
     /// They come whole and are shown when they are there.
     Whole,
 }
@@ -124,9 +126,9 @@ impl ModelConfig {
             id,
             base_url: None,
             timeouts: None,
-            limits: Limits::default(),
-            retries: Retries::default(),
-            streaming: Streaming::default(),
+            limits: ModelResponseLimits::default(),
+            retries: ModelRetryPolicy::default(),
+            streaming: StreamingMode::default(),
             extra: Map::new(),
             certificates: Vec::new(),
         }
@@ -135,7 +137,7 @@ impl ModelConfig {
 
 /// Why a model cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum OpenModelError {
     /// The provider is not known.
     #[error(transparent)]
     Id(#[from] ModelIdError),
@@ -158,7 +160,7 @@ pub enum OpenError {
     Setting(#[from] ModelError),
 }
 
-impl OpenError {
+impl OpenModelError {
     /// What a person can do about it, in Korean and in English.
     pub fn advice(&self) -> (String, String) {
         match self {
@@ -186,38 +188,38 @@ impl OpenError {
 }
 
 /// Opens a model. Nothing is sent yet; a key that is wrong shows at the first request.
-pub fn open(config: &ModelConfig, secret: Secret) -> Result<Arc<dyn ChatModel>, OpenError> {
-    let reached = Reached::by(config, secret)?;
-    let http = reached.http(config)?;
+pub fn open_model(config: &ModelConfig, secret: ModelApiKey) -> Result<Arc<dyn ChatModel>, OpenModelError> {
+    let reached = ResolvedProvider::resolve(config, secret)?;
+    let http = reached.http_client(config)?;
     let dialect = reached.dialect(config);
     let about = reached.about(config);
-    Ok(Arc::new(Retrying::new(Remote { about, http, dialect }, config.retries)))
+    Ok(Arc::new(RetryingModel::new(RemoteModel { about, http, dialect }, config.retries)))
 }
 
 /// A vendor with its address and key.
-struct Reached {
+struct ResolvedProvider {
     vendor: &'static Vendor,
     base_url: String,
-    secret: Secret,
+    secret: ModelApiKey,
 }
 
-impl Reached {
-    fn by(config: &ModelConfig, secret: Secret) -> Result<Self, OpenError> {
+impl ResolvedProvider {
+    fn resolve(config: &ModelConfig, secret: ModelApiKey) -> Result<Self, OpenModelError> {
         let provider = &config.id.provider;
-        let vendor = vendor(provider).ok_or_else(|| ModelIdError::Provider(provider.clone()))?;
+        let vendor = find_vendor(provider).ok_or_else(|| ModelIdError::Provider(provider.clone()))?;
         let given = config.base_url.as_deref().or(config.id.base_url.as_deref());
         let base_url = given.unwrap_or(vendor.base_url).trim_end_matches('/');
         let base_url = base_url.strip_suffix("/chat/completions").unwrap_or(base_url).to_owned();
         if base_url.is_empty() {
-            return Err(OpenError::NoAddress { provider: provider.clone() });
+            return Err(OpenModelError::NoAddress { provider: provider.clone() });
         }
-        if vendor.key == KeyNeed::Required && secret.is_empty() {
-            return Err(OpenError::NoKey { provider: provider.clone(), variable: vendor.key_variable });
+        if vendor.key == KeyRequirement::Required && secret.is_empty() {
+            return Err(OpenModelError::NoKey { provider: provider.clone(), variable: vendor.key_variable });
         }
         Ok(Self { vendor, base_url, secret })
     }
 
-    fn http(&self, config: &ModelConfig) -> Result<Http, ModelError> {
+    fn http_client(&self, config: &ModelConfig) -> Result<ModelHttpClient, ModelError> {
         let mut headers = Vec::new();
         if !self.secret.is_empty() {
             headers.push(match self.vendor.quirks.key_header {
@@ -228,8 +230,8 @@ impl Reached {
         if self.vendor.dialect == DialectKind::Messages {
             headers.push(("anthropic-version", "2023-06-01".to_owned()));
         }
-        let timeouts = config.timeouts.unwrap_or_else(|| self.timeouts(&config.id.model));
-        Http::new(
+        let timeouts = config.timeouts.unwrap_or_else(|| self.default_timeouts(&config.id.model));
+        ModelHttpClient::new(
             &self.base_url,
             self.secret.clone(),
             &headers,
@@ -240,15 +242,15 @@ impl Reached {
     }
 
     /// A local server may load a model first, and a model that thinks may be silent while it does.
-    fn timeouts(&self, model: &str) -> Timeouts {
-        let usual = Timeouts::default();
-        if self.vendor.quirks.loads {
-            return Timeouts { first_byte: Duration::from_secs(300), ..usual };
+    fn default_timeouts(&self, model: &str) -> ModelTimeouts {
+        let usual = ModelTimeouts::default();
+        if self.vendor.quirks.may_load_model_first {
+            return ModelTimeouts { first_byte: Duration::from_secs(300), ..usual };
         }
         let openai = matches!(self.vendor.id, "openai" | "openai-responses" | "azure");
-        if openai && openai::thinks(model) {
+        if openai && openai::is_reasoning_model(model) {
             let patient = Duration::from_secs(180);
-            return Timeouts { first_byte: patient, idle: patient, ..usual };
+            return ModelTimeouts { first_byte: patient, idle: patient, ..usual };
         }
         usual
     }
@@ -256,21 +258,27 @@ impl Reached {
     fn dialect(&self, config: &ModelConfig) -> Arc<dyn Dialect> {
         let (url, model) = (self.base_url.clone(), config.id.model.clone());
         let (extra, secret) = (config.extra.clone(), self.secret.clone());
-        let streamed = config.streaming == Streaming::Pieces;
+        let streamed = config.streaming == StreamingMode::Streamed;
         let quirks = self.vendor.quirks;
         match self.vendor.dialect {
-            DialectKind::Chat => Arc::new(openai::Chat { url, model, quirks, streamed, extra, secret }),
-            DialectKind::Responses => Arc::new(responses::Responses { url, model, streamed, extra, secret }),
-            DialectKind::Messages => Arc::new(anthropic::Messages { url, model, streamed, extra, secret }),
-            DialectKind::Gemini => Arc::new(gemini::Gemini { url, model, streamed, extra, secret }),
+            DialectKind::Chat => {
+                Arc::new(openai::ChatCompletionsDialect { url, model, quirks, streamed, extra, secret })
+            }
+            DialectKind::Responses => {
+                Arc::new(responses::ResponsesDialect { url, model, streamed, extra, secret })
+            }
+            DialectKind::Messages => {
+                Arc::new(anthropic::AnthropicDialect { url, model, streamed, extra, secret })
+            }
+            DialectKind::Gemini => Arc::new(gemini::GeminiDialect { url, model, streamed, extra, secret }),
         }
     }
 
-    fn about(&self, config: &ModelConfig) -> About {
+    fn about(&self, config: &ModelConfig) -> ModelInfo {
         let (name, model) = (self.vendor.name, &config.id.model);
-        let host = address(&self.base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
+        let host = parse_server_url(&self.base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
         let host = host.unwrap_or_default();
-        let at_home = self.vendor.place == Place::Local && is_loopback(&host);
+        let at_home = self.vendor.place == ModelLocation::Local && is_loopback(&host);
         let (ko, en) = if at_home {
             (
                 format!("{name}의 {model}. 이 컴퓨터에서 실행되며 질문과 자료가 밖으로 나가지 않습니다."),
@@ -284,7 +292,7 @@ impl Reached {
                 format!("{model} of {name}. Questions and passages are sent to {host}."),
             )
         };
-        About { name: config.id.to_string(), kind: Kind::Language, ko, en }
+        ModelInfo { name: config.id.to_string(), kind: ModelKind::Language, ko, en }
     }
 }
 
@@ -292,46 +300,55 @@ impl Reached {
 mod tests {
     use super::*;
 
-    fn id(text: &str) -> Result<ModelId, ModelIdError> {
+    fn parse_model_id(text: &str) -> Result<ModelId, ModelIdError> {
         text.parse()
     }
 
     #[test]
     fn a_name_is_provider_and_model() {
-        let named = id("ollama:qwen3:8b").expect("name");
+        let named = parse_model_id("ollama:qwen3:8b").expect("name");
         assert_eq!((named.provider.as_str(), named.model.as_str()), ("ollama", "qwen3:8b"));
-        let by_url = id("openai-compatible:http://10.0.0.5:9000/v1#my/model").expect("name");
+        let by_url = parse_model_id("openai-compatible:http://10.0.0.5:9000/v1#my/model").expect("name");
         assert_eq!(by_url.base_url.as_deref(), Some("http://10.0.0.5:9000/v1"));
         assert_eq!(by_url.model, "my/model");
         for text in ["ollama:qwen3:8b", "openai-compatible:http://10.0.0.5:9000/v1#my/model"] {
-            assert_eq!(id(text).expect("name").to_string(), text);
+            assert_eq!(parse_model_id(text).expect("name").to_string(), text);
         }
-        assert_eq!(id("gpt-4o"), Err(ModelIdError::Shape("gpt-4o".into())));
-        assert_eq!(id("openai:"), Err(ModelIdError::Shape("openai:".into())));
-        assert_eq!(id("nobody:x"), Err(ModelIdError::Provider("nobody".into())));
-        assert!(id("openai-compatible:http://host/v1").is_err(), "which model?");
+        assert_eq!(parse_model_id("gpt-4o"), Err(ModelIdError::Shape("gpt-4o".into())));
+        assert_eq!(parse_model_id("openai:"), Err(ModelIdError::Shape("openai:".into())));
+        assert_eq!(parse_model_id("nobody:x"), Err(ModelIdError::Provider("nobody".into())));
+        assert!(parse_model_id("openai-compatible:http://host/v1").is_err(), "which model?");
     }
 
     #[test]
     fn what_is_missing_is_named() {
-        let open = |name: &str, key: Secret| match open(&ModelConfig::new(id(name).expect("name")), key) {
-            Ok(model) => model.about().name,
+        let open = |name: &str, key: ModelApiKey| match open_model(
+            &ModelConfig::new(parse_model_id(name).expect("name")),
+            key,
+        ) {
+            Ok(model) => model.info().name,
             Err(error) => error.to_string(),
         };
-        assert_eq!(open("upstage:solar-pro", Secret::none()), "`upstage` needs a key; set `UPSTAGE_API_KEY`");
-        assert_eq!(open("azure:gpt", Secret::new("k")), "`azure` has no address of its own; set `base_url`");
-        assert_eq!(open("ollama:qwen3", Secret::none()), "ollama:qwen3");
+        assert_eq!(
+            open("upstage:solar-pro", ModelApiKey::none()),
+            "`upstage` needs a key; set `UPSTAGE_API_KEY`"
+        );
+        assert_eq!(
+            open("azure:gpt", ModelApiKey::new("k")),
+            "`azure` has no address of its own; set `base_url`"
+        );
+        assert_eq!(open("ollama:qwen3", ModelApiKey::none()), "ollama:qwen3");
         assert!(
-            open("openai-compatible:ftp://x#m", Secret::none()).contains("not `provider:model`")
-                || open("openai-compatible:ftp://x#m", Secret::none()).contains("address")
+            open("openai-compatible:ftp://x#m", ModelApiKey::none()).contains("not `provider:model`")
+                || open("openai-compatible:ftp://x#m", ModelApiKey::none()).contains("address")
         );
     }
 
     #[test]
     fn a_model_says_where_the_words_go() {
         let about = |name: &str| {
-            let config = ModelConfig::new(id(name).expect("name"));
-            Reached::by(&config, Secret::new("k")).expect("reached").about(&config)
+            let config = ModelConfig::new(parse_model_id(name).expect("name"));
+            ResolvedProvider::resolve(&config, ModelApiKey::new("k")).expect("reached").about(&config)
         };
         assert!(about("ollama:qwen3").en.contains("do not leave it"));
         assert!(about("openai:gpt-4.1").en.contains("sent to api.openai.com"));

@@ -17,20 +17,20 @@ pub struct Vendor {
     /// The environment variable that holds its key; empty where none is needed.
     pub key_variable: &'static str,
     /// Whether it answers without a key.
-    pub key: KeyNeed,
+    pub key: KeyRequirement,
     /// Where the words go.
-    pub place: Place,
+    pub place: ModelLocation,
     /// How it is spoken to.
     pub dialect: DialectKind,
     /// How it differs.
     #[serde(skip)]
-    pub(crate) quirks: Quirks,
+    pub(crate) quirks: VendorQuirks,
 }
 
 /// Whether a vendor answers without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeyNeed {
+pub enum KeyRequirement {
     /// It does not.
     Required,
     /// It may ask for one, if it was set up so.
@@ -40,7 +40,7 @@ pub enum KeyNeed {
 /// Where a model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum ModelLocation {
     /// At the vendor's: questions and passages leave the house.
     Cloud,
     /// On a server that is one's own.
@@ -72,7 +72,7 @@ pub(crate) enum KeyHeader {
 
 /// How a request asks for JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Json {
+pub(crate) enum JsonOutputMode {
     /// By schema, strictly kept.
     Strict,
     /// By schema.
@@ -85,207 +85,257 @@ pub(crate) enum Json {
 
 /// How a vendor differs from its dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Quirks {
+pub(crate) struct VendorQuirks {
     pub(crate) key_header: KeyHeader,
     /// The field that limits the answer.
     pub(crate) limit_field: &'static str,
-    pub(crate) json: Json,
+    pub(crate) json_output: JsonOutputMode,
     /// Whether `stream_options.include_usage` is taken. Vendors without it count in the last event anyway or not at all.
-    pub(crate) stream_usage: bool,
+    pub(crate) sends_stream_options: bool,
     /// Whether `parallel_tool_calls` is taken.
-    pub(crate) parallel_flag: bool,
+    pub(crate) sends_parallel_tool_calls: bool,
     /// The field for a seed; empty where there is none.
     pub(crate) seed_field: &'static str,
     /// Whether it can call tools at all.
-    pub(crate) tools: bool,
+    pub(crate) supports_tools: bool,
     /// Whether `prompt_cache_key` is taken.
-    pub(crate) cache_key: bool,
+    pub(crate) sends_prompt_cache_key: bool,
     /// Whether only the first messages may be the system's.
-    pub(crate) early_system: bool,
+    pub(crate) system_messages_first_only: bool,
     /// Whether a tool call written as text counts, as small models write it.
-    pub(crate) written_calls: bool,
+    pub(crate) accepts_calls_written_as_text: bool,
     /// Whether ids of tool calls are nine letters and digits.
-    pub(crate) short_ids: bool,
+    pub(crate) nine_character_call_ids: bool,
     /// Whether thoughts go back with the tool calls they led to.
-    pub(crate) thoughts_back: bool,
+    pub(crate) resends_reasoning: bool,
     /// Whether a model may have to be loaded before it says anything.
-    pub(crate) loads: bool,
+    pub(crate) may_load_model_first: bool,
 }
 
-const USUAL: Quirks = Quirks {
+const DEFAULT_QUIRKS: VendorQuirks = VendorQuirks {
     key_header: KeyHeader::Bearer,
     limit_field: "max_tokens",
-    json: Json::Schema,
-    stream_usage: true,
-    parallel_flag: false,
+    json_output: JsonOutputMode::Schema,
+    sends_stream_options: true,
+    sends_parallel_tool_calls: false,
     seed_field: "seed",
-    tools: true,
-    cache_key: false,
-    early_system: false,
-    written_calls: false,
-    short_ids: false,
-    thoughts_back: false,
-    loads: false,
+    supports_tools: true,
+    sends_prompt_cache_key: false,
+    system_messages_first_only: false,
+    accepts_calls_written_as_text: false,
+    nine_character_call_ids: false,
+    resends_reasoning: false,
+    may_load_model_first: false,
 };
 
-const OPENAI: Quirks = Quirks {
+const OPENAI_QUIRKS: VendorQuirks = VendorQuirks {
     limit_field: "max_completion_tokens",
-    json: Json::Strict,
-    parallel_flag: true,
-    cache_key: true,
-    ..USUAL
+    json_output: JsonOutputMode::Strict,
+    sends_parallel_tool_calls: true,
+    sends_prompt_cache_key: true,
+    ..DEFAULT_QUIRKS
 };
 
-const OWN: Quirks = Quirks { early_system: true, written_calls: true, loads: true, ..USUAL };
+const LOCAL_SERVER_QUIRKS: VendorQuirks = VendorQuirks {
+    system_messages_first_only: true,
+    accepts_calls_written_as_text: true,
+    may_load_model_first: true,
+    ..DEFAULT_QUIRKS
+};
 
-const fn cloud(
+const fn cloud_vendor(
     id: &'static str,
     name: &'static str,
     base_url: &'static str,
     key_variable: &'static str,
-    quirks: Quirks,
+    quirks: VendorQuirks,
 ) -> Vendor {
     Vendor {
         id,
         name,
         base_url,
         key_variable,
-        key: KeyNeed::Required,
-        place: Place::Cloud,
+        key: KeyRequirement::Required,
+        place: ModelLocation::Cloud,
         dialect: DialectKind::Chat,
         quirks,
     }
 }
 
-const fn local(
+const fn local_vendor(
     id: &'static str,
     name: &'static str,
     base_url: &'static str,
     key_variable: &'static str,
 ) -> Vendor {
-    Vendor { key: KeyNeed::Optional, place: Place::Local, ..cloud(id, name, base_url, key_variable, OWN) }
+    Vendor {
+        key: KeyRequirement::Optional,
+        place: ModelLocation::Local,
+        ..cloud_vendor(id, name, base_url, key_variable, LOCAL_SERVER_QUIRKS)
+    }
 }
 
 /// Every vendor that can be named.
 pub const VENDORS: &[Vendor] = &[
-    cloud("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", OPENAI),
+    cloud_vendor("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", OPENAI_QUIRKS),
     Vendor {
         dialect: DialectKind::Responses,
-        ..cloud("openai-responses", "OpenAI Responses", "https://api.openai.com/v1", "OPENAI_API_KEY", OPENAI)
+        ..cloud_vendor(
+            "openai-responses",
+            "OpenAI Responses",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            OPENAI_QUIRKS,
+        )
     },
     Vendor {
         dialect: DialectKind::Messages,
-        ..cloud(
+        ..cloud_vendor(
             "anthropic",
             "Anthropic",
             "https://api.anthropic.com/v1",
             "ANTHROPIC_API_KEY",
-            Quirks { key_header: KeyHeader::Named("x-api-key"), ..USUAL },
+            VendorQuirks { key_header: KeyHeader::Named("x-api-key"), ..DEFAULT_QUIRKS },
         )
     },
     Vendor {
         dialect: DialectKind::Gemini,
-        ..cloud(
+        ..cloud_vendor(
             "gemini",
             "Google Gemini",
             "https://generativelanguage.googleapis.com/v1beta",
             "GEMINI_API_KEY",
-            Quirks { key_header: KeyHeader::Named("x-goog-api-key"), ..USUAL },
+            VendorQuirks { key_header: KeyHeader::Named("x-goog-api-key"), ..DEFAULT_QUIRKS },
         )
     },
-    cloud(
+    cloud_vendor(
         "azure",
         "Azure OpenAI",
         "",
         "AZURE_OPENAI_API_KEY",
-        Quirks { key_header: KeyHeader::Named("api-key"), cache_key: false, ..OPENAI },
+        VendorQuirks {
+            key_header: KeyHeader::Named("api-key"),
+            sends_prompt_cache_key: false,
+            ..OPENAI_QUIRKS
+        },
     ),
-    cloud(
+    cloud_vendor(
         "upstage",
         "Upstage Solar",
         "https://api.upstage.ai/v1",
         "UPSTAGE_API_KEY",
-        Quirks { seed_field: "", ..USUAL },
+        VendorQuirks { seed_field: "", ..DEFAULT_QUIRKS },
     ),
-    cloud(
+    cloud_vendor(
         "clova",
         "Naver HyperCLOVA X",
         "https://clovastudio.stream.ntruss.com/v1/openai",
         "CLOVASTUDIO_API_KEY",
-        Quirks { json: Json::Tool, ..USUAL },
+        VendorQuirks { json_output: JsonOutputMode::Tool, ..DEFAULT_QUIRKS },
     ),
-    cloud(
+    cloud_vendor(
         "groq",
         "Groq",
         "https://api.groq.com/openai/v1",
         "GROQ_API_KEY",
-        Quirks { limit_field: "max_completion_tokens", json: Json::Tool, parallel_flag: true, ..USUAL },
+        VendorQuirks {
+            limit_field: "max_completion_tokens",
+            json_output: JsonOutputMode::Tool,
+            sends_parallel_tool_calls: true,
+            ..DEFAULT_QUIRKS
+        },
     ),
-    cloud("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", USUAL),
-    cloud(
+    cloud_vendor(
+        "openrouter",
+        "OpenRouter",
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        DEFAULT_QUIRKS,
+    ),
+    cloud_vendor(
         "deepseek",
         "DeepSeek",
         "https://api.deepseek.com/v1",
         "DEEPSEEK_API_KEY",
-        Quirks { json: Json::Object, seed_field: "", thoughts_back: true, ..USUAL },
+        VendorQuirks {
+            json_output: JsonOutputMode::Object,
+            seed_field: "",
+            resends_reasoning: true,
+            ..DEFAULT_QUIRKS
+        },
     ),
-    cloud(
+    cloud_vendor(
         "mistral",
         "Mistral",
         "https://api.mistral.ai/v1",
         "MISTRAL_API_KEY",
-        Quirks {
-            stream_usage: false,
+        VendorQuirks {
+            sends_stream_options: false,
             seed_field: "random_seed",
-            short_ids: true,
-            early_system: true,
-            ..USUAL
+            nine_character_call_ids: true,
+            system_messages_first_only: true,
+            ..DEFAULT_QUIRKS
         },
     ),
-    cloud(
+    cloud_vendor(
         "together",
         "Together",
         "https://api.together.xyz/v1",
         "TOGETHER_API_KEY",
-        Quirks { stream_usage: false, ..USUAL },
+        VendorQuirks { sends_stream_options: false, ..DEFAULT_QUIRKS },
     ),
-    cloud(
+    cloud_vendor(
         "xai",
         "xAI Grok",
         "https://api.x.ai/v1",
         "XAI_API_KEY",
-        Quirks { limit_field: "max_completion_tokens", parallel_flag: true, ..USUAL },
+        VendorQuirks {
+            limit_field: "max_completion_tokens",
+            sends_parallel_tool_calls: true,
+            ..DEFAULT_QUIRKS
+        },
     ),
-    cloud(
+    cloud_vendor(
         "fireworks",
         "Fireworks",
         "https://api.fireworks.ai/inference/v1",
         "FIREWORKS_API_KEY",
-        Quirks { stream_usage: false, seed_field: "", ..USUAL },
+        VendorQuirks { sends_stream_options: false, seed_field: "", ..DEFAULT_QUIRKS },
     ),
-    cloud(
+    cloud_vendor(
         "cerebras",
         "Cerebras",
         "https://api.cerebras.ai/v1",
         "CEREBRAS_API_KEY",
-        Quirks { limit_field: "max_completion_tokens", json: Json::Strict, parallel_flag: true, ..USUAL },
+        VendorQuirks {
+            limit_field: "max_completion_tokens",
+            json_output: JsonOutputMode::Strict,
+            sends_parallel_tool_calls: true,
+            ..DEFAULT_QUIRKS
+        },
     ),
-    cloud(
+    cloud_vendor(
         "perplexity",
         "Perplexity",
         "https://api.perplexity.ai",
         "PERPLEXITY_API_KEY",
-        Quirks { stream_usage: false, seed_field: "", tools: false, early_system: true, ..USUAL },
+        VendorQuirks {
+            sends_stream_options: false,
+            seed_field: "",
+            supports_tools: false,
+            system_messages_first_only: true,
+            ..DEFAULT_QUIRKS
+        },
     ),
-    local("ollama", "Ollama", "http://127.0.0.1:11434/v1", ""),
-    local("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", ""),
-    local("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY"),
-    local("vllm", "vLLM", "http://127.0.0.1:8000/v1", "VLLM_API_KEY"),
-    local("openai-compatible", "OpenAI-compatible", "", "OPENAI_COMPATIBLE_API_KEY"),
+    local_vendor("ollama", "Ollama", "http://127.0.0.1:11434/v1", ""),
+    local_vendor("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", ""),
+    local_vendor("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY"),
+    local_vendor("vllm", "vLLM", "http://127.0.0.1:8000/v1", "VLLM_API_KEY"),
+    local_vendor("openai-compatible", "OpenAI-compatible", "", "OPENAI_COMPATIBLE_API_KEY"),
 ];
 
 /// The vendor with this id.
-pub fn vendor(id: &str) -> Option<&'static Vendor> {
+pub fn find_vendor(id: &str) -> Option<&'static Vendor> {
     VENDORS.iter().find(|vendor| vendor.id == id)
 }
 
@@ -298,8 +348,8 @@ mod tests {
         for (at, row) in VENDORS.iter().enumerate() {
             assert!(!VENDORS[..at].iter().any(|other| other.id == row.id), "`{}` stands twice", row.id);
             assert!(row.id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", row.id);
-            assert!(row.key == KeyNeed::Optional || !row.key_variable.is_empty(), "{}", row.id);
-            let scheme = if row.place == Place::Cloud { "https://" } else { "http://127.0.0.1:" };
+            assert!(row.key == KeyRequirement::Optional || !row.key_variable.is_empty(), "{}", row.id);
+            let scheme = if row.place == ModelLocation::Cloud { "https://" } else { "http://127.0.0.1:" };
             assert!(row.base_url.is_empty() || row.base_url.starts_with(scheme), "{}", row.id);
             assert!(!row.base_url.ends_with('/'), "{}", row.id);
         }

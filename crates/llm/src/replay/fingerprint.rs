@@ -7,7 +7,7 @@ use crate::model::ChatRequest;
 
 /// A name for everything about a request that can change its answer. The names of messages cannot: they are chosen
 /// afresh on every run.
-pub(super) fn fingerprint(scope: &[&str], request: &ChatRequest) -> String {
+pub(super) fn request_fingerprint(scope: &[&str], request: &ChatRequest) -> String {
     let mut value = serde_json::to_value(request).unwrap_or(Value::Null);
     for message in value.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Value::Object(message) = message {
@@ -28,23 +28,23 @@ pub(super) fn fingerprint(scope: &[&str], request: &ChatRequest) -> String {
 mod tests {
     use super::*;
     use crate::message::Message;
-    use crate::model::{ModelRole, Purpose};
+    use crate::model::{ModelRole, RequestPurpose};
 
     #[test]
     fn only_what_can_change_the_answer_counts() {
         let request = |id: &str, text: &str| ChatRequest::new(vec![Message::user(id, text)]);
-        let base = fingerprint(&["t", "m"], &request("a", "질문"));
-        assert_eq!(fingerprint(&["t", "m"], &request("b", "질문")), base);
-        assert_ne!(fingerprint(&["t", "m"], &request("a", "다른 질문")), base);
-        assert_ne!(fingerprint(&["u", "m"], &request("a", "질문")), base);
-        assert_ne!(fingerprint(&["tm", ""], &request("a", "질문")), base);
+        let base = request_fingerprint(&["t", "m"], &request("a", "질문"));
+        assert_eq!(request_fingerprint(&["t", "m"], &request("b", "질문")), base);
+        assert_ne!(request_fingerprint(&["t", "m"], &request("a", "다른 질문")), base);
+        assert_ne!(request_fingerprint(&["u", "m"], &request("a", "질문")), base);
+        assert_ne!(request_fingerprint(&["tm", ""], &request("a", "질문")), base);
         for changed in [
             ChatRequest { temperature: Some(0.5), ..request("a", "질문") },
-            ChatRequest { purpose: Purpose::Plan, ..request("a", "질문") },
+            ChatRequest { purpose: RequestPurpose::Plan, ..request("a", "질문") },
             ChatRequest { role: ModelRole::Small, ..request("a", "질문") },
             ChatRequest { max_output_tokens: Some(5), ..request("a", "질문") },
         ] {
-            assert_ne!(fingerprint(&["t", "m"], &changed), base, "{changed:?}");
+            assert_ne!(request_fingerprint(&["t", "m"], &changed), base, "{changed:?}");
         }
     }
 }

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
-use super::fingerprint::fingerprint;
-use super::paid;
+use super::fingerprint::request_fingerprint;
+use super::mark_as_already_paid;
 use crate::error::ModelError;
-use crate::model::{About, ChatModel, ChatRequest, Delta, DeltaStream, Kind, ModelRole};
+use crate::model::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo, ModelKind, ModelRole};
 
 /// One line of the file.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct RecordingLine {
     /// The form of the line.
     version: u32,
     /// What makes the request the same.
@@ -29,42 +29,48 @@ struct Line {
     deltas: Vec<Delta>,
 }
 
-const VERSION: u32 = 1;
+const RECORDING_VERSION: u32 = 1;
 
 /// A model whose whole answers are written to a file. A failure is not: it is to be seen, not repeated.
 #[derive(Clone)]
-pub struct Recording {
+pub struct RecordingModel {
     inner: Arc<dyn ChatModel>,
     file: Arc<Mutex<File>>,
 }
 
-impl Recording {
+impl RecordingModel {
     /// Writes to the end of a file, which is made if it is not there.
-    pub fn to(inner: Arc<dyn ChatModel>, path: &Path) -> std::io::Result<Self> {
+    pub fn append_to_file(inner: Arc<dyn ChatModel>, path: &Path) -> std::io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self { inner, file: Arc::new(Mutex::new(file)) })
     }
 }
 
-impl ChatModel for Recording {
-    fn about(&self) -> About {
-        self.inner.about()
+impl ChatModel for RecordingModel {
+    fn info(&self) -> ModelInfo {
+        self.inner.info()
     }
 
-    fn about_role(&self, role: ModelRole) -> About {
-        self.inner.about_role(role)
+    fn info_for_role(&self, role: ModelRole) -> ModelInfo {
+        self.inner.info_for_role(role)
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        let model = self.inner.about_role(request.role).name;
-        let key = fingerprint(&[], &request);
+        let model = self.inner.info_for_role(request.role).name;
+        let key = request_fingerprint(&[], &request);
         let file = self.file.clone();
-        let mut line = Line { version: VERSION, key, model, request: request.clone(), deltas: Vec::new() };
+        let mut line = RecordingLine {
+            version: RECORDING_VERSION,
+            key,
+            model,
+            request: request.clone(),
+            deltas: Vec::new(),
+        };
         let deltas = self.inner.stream(request).map(move |delta| {
             let delta = delta?;
             line.deltas.push(delta.clone());
             if matches!(delta, Delta::Done { .. }) {
-                write(&file, &line)?;
+                write_line(&file, &line)?;
             }
             Ok(delta)
         });
@@ -73,7 +79,7 @@ impl ChatModel for Recording {
 }
 
 /// An answer that could not be written fails: a recording with holes would be found out much later.
-fn write(file: &Mutex<File>, line: &Line) -> Result<(), ModelError> {
+fn write_line(file: &Mutex<File>, line: &RecordingLine) -> Result<(), ModelError> {
     let failed = |error: &dyn std::error::Error| ModelError::Rejected {
         reason: format!("the answer could not be recorded: {error}"),
     };
@@ -87,15 +93,15 @@ fn write(file: &Mutex<File>, line: &Line) -> Result<(), ModelError> {
 ///
 /// The same request made several times gets its answers in the order they were recorded, and then the last one.
 #[derive(Debug)]
-pub struct Replaying {
+pub struct ReplayingModel {
     name: String,
     answers: HashMap<String, Vec<Vec<Delta>>>,
-    given: Mutex<HashMap<String, usize>>,
+    times_given: Mutex<HashMap<String, usize>>,
 }
 
-impl Replaying {
+impl ReplayingModel {
     /// Reads a recording.
-    pub fn from(path: &Path) -> std::io::Result<Self> {
+    pub fn from_file(path: &Path) -> std::io::Result<Self> {
         let mut answers: HashMap<String, Vec<Vec<Delta>>> = HashMap::new();
         let mut name = "replay".to_owned();
         for (at, line) in BufReader::new(File::open(path)?).lines().enumerate() {
@@ -106,24 +112,25 @@ impl Replaying {
             let invalid = |why: String| {
                 std::io::Error::new(std::io::ErrorKind::InvalidData, format!("line {}: {why}", at + 1))
             };
-            let line: Line = serde_json::from_str(&line).map_err(|error| invalid(error.to_string()))?;
-            if line.version != VERSION {
+            let line: RecordingLine =
+                serde_json::from_str(&line).map_err(|error| invalid(error.to_string()))?;
+            if line.version != RECORDING_VERSION {
                 return Err(invalid(format!("version {} is not known", line.version)));
             }
             name = line.model;
             answers.entry(line.key).or_default().push(line.deltas);
         }
-        Ok(Self { name, answers, given: Mutex::default() })
+        Ok(Self { name, answers, times_given: Mutex::default() })
     }
 
-    fn answer(&self, request: &ChatRequest) -> Result<Vec<Delta>, ModelError> {
-        let key = fingerprint(&[], request);
+    fn next_recorded_answer(&self, request: &ChatRequest) -> Result<Vec<Delta>, ModelError> {
+        let key = request_fingerprint(&[], request);
         let Some(answers) = self.answers.get(&key) else {
             let question: String = request.question().unwrap_or_default().chars().take(60).collect();
             let reason = format!("{:?} for `{question}` (key {})", request.purpose, &key[..12]);
             return Err(ModelError::NotRecorded { reason });
         };
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.times_given.lock().unwrap_or_else(PoisonError::into_inner);
         let count = given.entry(key).or_default();
         let at = (*count).min(answers.len().saturating_sub(1));
         *count += 1;
@@ -131,19 +138,21 @@ impl Replaying {
     }
 }
 
-impl ChatModel for Replaying {
-    fn about(&self) -> About {
-        About {
+impl ChatModel for ReplayingModel {
+    fn info(&self) -> ModelInfo {
+        ModelInfo {
             name: self.name.clone(),
-            kind: Kind::Language,
+            kind: ModelKind::Language,
             ko: "녹음된 답을 그대로 다시 들려줍니다. 모델을 부르지 않습니다.".into(),
             en: "Plays recorded answers back as they were. No model is asked.".into(),
         }
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        match self.answer(&request) {
-            Ok(deltas) => stream::iter(deltas.into_iter().map(|delta| Ok(paid(delta)))).boxed(),
+        match self.next_recorded_answer(&request) {
+            Ok(deltas) => {
+                stream::iter(deltas.into_iter().map(|delta| Ok(mark_as_already_paid(delta)))).boxed()
+            }
             Err(error) => stream::iter([Err(error)]).boxed(),
         }
     }
@@ -154,9 +163,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::collect;
+    use crate::collect_reply;
     use crate::message::Message;
-    use crate::scripted::{Script, ScriptedModel};
+    use crate::scripted::{ScriptedModel, ScriptedReply};
 
     fn ask(id: &str, text: &str) -> ChatRequest {
         ChatRequest::new(vec![Message::user(id, text)])
@@ -168,22 +177,22 @@ mod tests {
         let path = directory.path().join("answers.jsonl");
         let lost = ModelError::Broken { reason: "reset".into() };
         let model = ScriptedModel::new([
-            Script::text("첫 번째 답").and_call("calculator", json!({"x": 1})),
-            Script::text("두 번째 답"),
-            Script::text("반").then_fails(lost),
+            ScriptedReply::text("첫 번째 답").and_call("calculator", json!({"x": 1})),
+            ScriptedReply::text("두 번째 답"),
+            ScriptedReply::text("반").then_fails(lost),
         ]);
-        let recording = Recording::to(Arc::new(model), &path).expect("file");
-        let first = collect(recording.stream(ask("a", "질문"))).await.expect("reply");
-        let second = collect(recording.stream(ask("b", "질문"))).await.expect("reply");
-        assert!(collect(recording.stream(ask("c", "끊김"))).await.is_err());
+        let recording = RecordingModel::append_to_file(Arc::new(model), &path).expect("file");
+        let first = collect_reply(recording.stream(ask("a", "질문"))).await.expect("reply");
+        let second = collect_reply(recording.stream(ask("b", "질문"))).await.expect("reply");
+        assert!(collect_reply(recording.stream(ask("c", "끊김"))).await.is_err());
 
-        let replaying = Replaying::from(&path).expect("recording");
+        let replaying = ReplayingModel::from_file(&path).expect("recording");
         for expected in [&first, &second, &second] {
-            let reply = collect(replaying.stream(ask("other id", "질문"))).await.expect("reply");
+            let reply = collect_reply(replaying.stream(ask("other id", "질문"))).await.expect("reply");
             let usage = crate::Usage { cost_micros: Some(0), ..expected.usage };
-            assert_eq!(reply, crate::Reply { usage, ..expected.clone() }, "and it costs nothing again");
+            assert_eq!(reply, crate::ModelReply { usage, ..expected.clone() }, "and it costs nothing again");
         }
-        let error = collect(replaying.stream(ask("a", "끊김"))).await.expect_err("not recorded");
+        let error = collect_reply(replaying.stream(ask("a", "끊김"))).await.expect_err("not recorded");
         assert_eq!(error.code(), "not_recorded");
         assert!(error.to_string().contains("`끊김`"), "{error}");
     }
@@ -193,7 +202,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("answers.jsonl");
         std::fs::write(&path, "\n{\"version\":1}\n").expect("file");
-        let error = Replaying::from(&path).expect_err("damaged");
+        let error = ReplayingModel::from_file(&path).expect_err("damaged");
         assert!(error.to_string().starts_with("line 2: "), "{error}");
     }
 }

@@ -7,10 +7,10 @@ mod model;
 #[cfg(feature = "scripted")]
 mod server;
 #[cfg(feature = "scripted")]
-mod wire;
+mod vendor_responses;
 
-pub use self::model::{Script, ScriptedModel};
+pub use self::model::{ScriptedModel, ScriptedReply};
 #[cfg(feature = "scripted")]
-pub use self::server::{Heard, Piece, ScriptedServer, Turn};
+pub use self::server::{ReceivedHttpRequest, ScriptedBodyPiece, ScriptedHttpResponse, ScriptedServer};
 #[cfg(feature = "scripted")]
-pub use self::wire::{Said, Wire};
+pub use self::vendor_responses::{ScriptedDialect, ScriptedVendorAnswer};

@@ -9,32 +9,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
-use crate::count;
 use crate::message::ToolCall;
 use crate::model::{
-    About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, Kind, ModelError, Purpose, Usage,
+    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelError, ModelInfo, ModelKind,
+    RequestPurpose, Usage,
 };
+use crate::token_estimate;
 
 /// One reply of a script.
 #[derive(Debug, Default)]
-pub struct Script {
+pub struct ScriptedReply {
     deltas: Vec<Delta>,
     calls: usize,
     usage: Option<Usage>,
-    finish: Option<Finish>,
-    ending: Ending,
+    finish: Option<FinishReason>,
+    ending: ScriptedReplyEnding,
 }
 
 #[derive(Debug, Default)]
-enum Ending {
+enum ScriptedReplyEnding {
     #[default]
     Done,
     Failure(ModelError),
-    Hang,
-    Cut,
+    Hangs,
+    StopsShort,
 }
 
-impl Script {
+impl ScriptedReply {
     /// Words, streamed one by one with the space after each.
     pub fn text(text: impl AsRef<str>) -> Self {
         Self::default().and_text(text)
@@ -57,7 +58,7 @@ impl Script {
 
     /// No answer but an error.
     pub fn failure(error: ModelError) -> Self {
-        Self { ending: Ending::Failure(error), ..Self::default() }
+        Self { ending: ScriptedReplyEnding::Failure(error), ..Self::default() }
     }
 
     /// Further words.
@@ -93,7 +94,7 @@ impl Script {
 
     /// Why the reply says it ended, instead of `stop` or `tool_calls`.
     #[must_use]
-    pub fn finish(mut self, finish: Finish) -> Self {
+    pub fn finish(mut self, finish: FinishReason) -> Self {
         self.finish = Some(finish);
         self
     }
@@ -101,33 +102,36 @@ impl Script {
     /// An error in place of the end.
     #[must_use]
     pub fn then_fails(mut self, error: ModelError) -> Self {
-        self.ending = Ending::Failure(error);
+        self.ending = ScriptedReplyEnding::Failure(error);
         self
     }
 
     /// Silence in place of the end: the stream never goes on.
     #[must_use]
     pub fn then_hangs(mut self) -> Self {
-        self.ending = Ending::Hang;
+        self.ending = ScriptedReplyEnding::Hangs;
         self
     }
 
     /// Nothing in place of the end, as when a connection is lost and nobody noticed.
     #[must_use]
     pub fn then_stops_short(mut self) -> Self {
-        self.ending = Ending::Cut;
+        self.ending = ScriptedReplyEnding::StopsShort;
         self
     }
 
-    fn play(self, request: &ChatRequest) -> DeltaStream {
-        let usage = self.usage.unwrap_or_else(|| count::usage_of(request, &self.deltas));
-        let finish = self.finish.unwrap_or(if self.calls > 0 { Finish::ToolCalls } else { Finish::Stop });
+    fn into_stream(self, request: &ChatRequest) -> DeltaStream {
+        let usage = self.usage.unwrap_or_else(|| token_estimate::estimate_usage(request, &self.deltas));
+        let finish =
+            self.finish.unwrap_or(if self.calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop });
         let body = stream::iter(self.deltas.into_iter().map(Ok));
         match self.ending {
-            Ending::Done => body.chain(stream::iter([Ok(Delta::Done { usage, finish })])).boxed(),
-            Ending::Failure(error) => body.chain(stream::iter([Err(error)])).boxed(),
-            Ending::Hang => body.chain(stream::pending()).boxed(),
-            Ending::Cut => body.boxed(),
+            ScriptedReplyEnding::Done => {
+                body.chain(stream::iter([Ok(Delta::Done { usage, finish })])).boxed()
+            }
+            ScriptedReplyEnding::Failure(error) => body.chain(stream::iter([Err(error)])).boxed(),
+            ScriptedReplyEnding::Hangs => body.chain(stream::pending()).boxed(),
+            ScriptedReplyEnding::StopsShort => body.boxed(),
         }
     }
 }
@@ -136,39 +140,40 @@ impl Script {
 #[derive(Clone, Debug)]
 pub struct ScriptedModel {
     name: String,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<ScriptedModelState>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    replies: VecDeque<Script>,
-    by_purpose: HashMap<Purpose, VecDeque<Script>>,
+struct ScriptedModelState {
+    replies: VecDeque<ScriptedReply>,
+    by_purpose: HashMap<RequestPurpose, VecDeque<ScriptedReply>>,
     requests: Vec<ChatRequest>,
 }
 
 impl ScriptedModel {
     /// A model that gives these replies in order.
-    pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
-        let shared = Shared { replies: replies.into_iter().collect(), ..Shared::default() };
+    pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
+        let shared =
+            ScriptedModelState { replies: replies.into_iter().collect(), ..ScriptedModelState::default() };
         Self { name: "scripted".into(), shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// The same under another name.
     #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Self {
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
     /// Lays a reply aside for the next request with this purpose.
     #[must_use]
-    pub fn on(self, purpose: Purpose, reply: Script) -> Self {
+    pub fn with_reply_for_purpose(self, purpose: RequestPurpose, reply: ScriptedReply) -> Self {
         self.lock().by_purpose.entry(purpose).or_default().push_back(reply);
         self
     }
 
     /// Adds a reply after those that are left.
-    pub fn push(&self, reply: Script) {
+    pub fn push(&self, reply: ScriptedReply) {
         self.lock().replies.push_back(reply);
     }
 
@@ -178,26 +183,26 @@ impl ScriptedModel {
     }
 
     /// The purposes of the requests so far: what a turn cost in model calls, at a glance.
-    pub fn purposes(&self) -> Vec<Purpose> {
+    pub fn purposes(&self) -> Vec<RequestPurpose> {
         self.lock().requests.iter().map(|request| request.purpose).collect()
     }
 
     /// How many replies nobody asked for yet.
-    pub fn left(&self) -> usize {
+    pub fn remaining_replies(&self) -> usize {
         let shared = self.lock();
         shared.replies.len() + shared.by_purpose.values().map(VecDeque::len).sum::<usize>()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, ScriptedModelState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ChatModel for ScriptedModel {
-    fn about(&self) -> About {
-        About {
+    fn info(&self) -> ModelInfo {
+        ModelInfo {
             name: self.name.clone(),
-            kind: Kind::Language,
+            kind: ModelKind::Language,
             ko: "시험용 대본 모델입니다. 미리 적어 둔 답만 말합니다.".into(),
             en: "A scripted model for tests. It says only what was written down before.".into(),
         }
@@ -211,7 +216,7 @@ impl ChatModel for ScriptedModel {
         let number = shared.requests.len();
         drop(shared);
         match reply {
-            Some(reply) => reply.play(&request),
+            Some(reply) => reply.into_stream(&request),
             None => {
                 let reason =
                     format!("the script has no reply left for request {number} ({:?})", request.purpose);
@@ -226,31 +231,37 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::collect;
+    use crate::collect_reply;
     use crate::message::Message;
 
-    fn ask(purpose: Purpose) -> ChatRequest {
+    fn ask(purpose: RequestPurpose) -> ChatRequest {
         ChatRequest { purpose, ..ChatRequest::new(vec![Message::user("m1", "안녕?")]) }
     }
 
     #[tokio::test]
     async fn replies_come_in_order_and_requests_are_kept_exactly() {
-        let model =
-            ScriptedModel::new([Script::text("하나 둘"), Script::call("calculator", json!({"x": 1}))])
-                .on(Purpose::Route, Script::json(&json!({"route": "agent"})));
-        let first = collect(model.stream(ask(Purpose::Answer))).await.expect("reply");
-        let route = collect(model.stream(ask(Purpose::Route))).await.expect("reply");
-        let second = collect(model.stream(ask(Purpose::Answer))).await.expect("reply");
-        assert_eq!((first.text.as_str(), first.finish), ("하나 둘", Finish::Stop));
+        let model = ScriptedModel::new([
+            ScriptedReply::text("하나 둘"),
+            ScriptedReply::call("calculator", json!({"x": 1})),
+        ])
+        .with_reply_for_purpose(RequestPurpose::Route, ScriptedReply::json(&json!({"route": "agent"})));
+        let first = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect("reply");
+        let route = collect_reply(model.stream(ask(RequestPurpose::Route))).await.expect("reply");
+        let second = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect("reply");
+        assert_eq!((first.text.as_str(), first.finish), ("하나 둘", FinishReason::Stop));
         assert_eq!(route.text, r#"{"route":"agent"}"#);
-        assert_eq!((second.tool_calls[0].id.as_str(), second.finish), ("call-1", Finish::ToolCalls));
-        assert_eq!(model.requests(), [ask(Purpose::Answer), ask(Purpose::Route), ask(Purpose::Answer)]);
-        assert_eq!(model.left(), 0);
+        assert_eq!((second.tool_calls[0].id.as_str(), second.finish), ("call-1", FinishReason::ToolCalls));
+        assert_eq!(
+            model.requests(),
+            [ask(RequestPurpose::Answer), ask(RequestPurpose::Route), ask(RequestPurpose::Answer)]
+        );
+        assert_eq!(model.remaining_replies(), 0);
     }
 
     #[tokio::test]
     async fn a_script_that_has_run_out_says_so() {
-        let error = collect(ScriptedModel::new([]).stream(ask(Purpose::Plan))).await.expect_err("empty");
+        let error =
+            collect_reply(ScriptedModel::new([]).stream(ask(RequestPurpose::Plan))).await.expect_err("empty");
         assert_eq!(
             error.to_string(),
             "the model does not take the request: the script has no reply left for request 1 (Plan)"
@@ -261,14 +272,14 @@ mod tests {
     async fn an_error_comes_after_the_words_before_it() {
         let broken = ModelError::Broken { reason: "reset".into() };
         let model = ScriptedModel::new([
-            Script::text("반쯤 온 ").then_fails(broken),
-            Script::text("반").then_stops_short(),
+            ScriptedReply::text("반쯤 온 ").then_fails(broken),
+            ScriptedReply::text("반").then_stops_short(),
         ]);
-        let mut stream = model.stream(ask(Purpose::Answer));
+        let mut stream = model.stream(ask(RequestPurpose::Answer));
         assert!(matches!(stream.next().await, Some(Ok(Delta::Text { text })) if text == "반쯤 "));
         assert!(stream.next().await.is_some_and(|delta| delta.is_ok()));
         assert!(matches!(stream.next().await, Some(Err(ModelError::Broken { .. }))));
-        let error = collect(model.stream(ask(Purpose::Answer))).await.expect_err("no end");
+        let error = collect_reply(model.stream(ask(RequestPurpose::Answer))).await.expect_err("no end");
         assert_eq!(error.code(), "truncated");
     }
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 /// A request as the server heard it.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ReceivedHttpRequest {
     /// The path with its query.
     pub path: String,
     /// Names in lower case, values as they came.
@@ -22,7 +22,7 @@ pub struct Heard {
     pub body: Value,
 }
 
-impl Heard {
+impl ReceivedHttpRequest {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -31,18 +31,18 @@ impl Heard {
 
 /// What the server does for one request.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct ScriptedHttpResponse {
     /// The status.
     pub status: u16,
     /// Headers beside the length.
     pub headers: Vec<(String, String)>,
     /// The body, piece by piece.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ScriptedBodyPiece>,
 }
 
 /// A piece of an answer.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum ScriptedBodyPiece {
     /// These bytes, sent at once.
     Bytes(Vec<u8>),
     /// A while of nothing.
@@ -55,16 +55,17 @@ pub enum Piece {
     Forever(Vec<u8>),
 }
 
-impl Turn {
+impl ScriptedHttpResponse {
     /// A stream of events, each in a piece of its own.
     pub fn events(events: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
-        let pieces = events.into_iter().map(|event| Piece::Bytes(event.as_ref().to_vec())).collect();
+        let pieces =
+            events.into_iter().map(|event| ScriptedBodyPiece::Bytes(event.as_ref().to_vec())).collect();
         Self { status: 200, headers: vec![("content-type".into(), "text/event-stream".into())], pieces }
     }
 
     /// A whole piece of JSON under a status.
     pub fn json(status: u16, body: impl AsRef<[u8]>) -> Self {
-        let pieces = vec![Piece::Bytes(body.as_ref().to_vec())];
+        let pieces = vec![ScriptedBodyPiece::Bytes(body.as_ref().to_vec())];
         Self { status, headers: vec![("content-type".into(), "application/json".into())], pieces }
     }
 
@@ -78,16 +79,18 @@ impl Turn {
 
     /// A further piece.
     #[must_use]
-    pub fn then(mut self, piece: Piece) -> Self {
+    pub fn then_piece(mut self, piece: ScriptedBodyPiece) -> Self {
         self.pieces.push(piece);
         self
     }
 
     /// The same bytes, each in a piece of its own.
     #[must_use]
-    pub fn byte_by_byte(mut self) -> Self {
-        let split = |piece: Piece| match piece {
-            Piece::Bytes(bytes) => bytes.into_iter().map(|byte| Piece::Bytes(vec![byte])).collect(),
+    pub fn split_into_bytes(mut self) -> Self {
+        let split = |piece: ScriptedBodyPiece| match piece {
+            ScriptedBodyPiece::Bytes(bytes) => {
+                bytes.into_iter().map(|byte| ScriptedBodyPiece::Bytes(vec![byte])).collect()
+            }
             other => vec![other],
         };
         self.pieces = self.pieces.into_iter().flat_map(split).collect();
@@ -96,56 +99,62 @@ impl Turn {
 
     /// Only the first pieces.
     #[must_use]
-    pub fn cut_after(mut self, pieces: usize) -> Self {
+    pub fn keep_first_pieces(mut self, pieces: usize) -> Self {
         self.pieces.truncate(pieces);
         self
     }
 }
 
-type Rule = Arc<dyn Fn(&Heard) -> Turn + Send + Sync>;
+type ScriptedResponder = Arc<dyn Fn(&ReceivedHttpRequest) -> ScriptedHttpResponse + Send + Sync>;
 
 /// The server. It goes when it is dropped.
 pub struct ScriptedServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ScriptedServerState>,
     task: JoinHandle<()>,
 }
 
-struct Shared {
-    rule: Rule,
-    heard: Mutex<Vec<Heard>>,
-    open: AtomicUsize,
-    sent: AtomicUsize,
+struct ScriptedServerState {
+    responder: ScriptedResponder,
+    received_requests: Mutex<Vec<ReceivedHttpRequest>>,
+    open_connections: AtomicUsize,
+    sent_bytes: AtomicUsize,
 }
 
 impl ScriptedServer {
     /// Answers the first request with the first turn and so on; when none is left, with status 418.
-    pub async fn playing(turns: impl IntoIterator<Item = Turn>) -> std::io::Result<Self> {
-        let turns = Mutex::new(turns.into_iter().collect::<VecDeque<Turn>>());
-        Self::answering(move |_| {
+    pub async fn start_with_responses(
+        turns: impl IntoIterator<Item = ScriptedHttpResponse>,
+    ) -> std::io::Result<Self> {
+        let turns = Mutex::new(turns.into_iter().collect::<VecDeque<ScriptedHttpResponse>>());
+        Self::start_with_responder(move |_| {
             let next = turns.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            next.unwrap_or_else(|| Turn::json(418, r#"{"error":{"message":"the script has no turn left"}}"#))
+            next.unwrap_or_else(|| {
+                ScriptedHttpResponse::json(418, r#"{"error":{"message":"the script has no turn left"}}"#)
+            })
         })
         .await
     }
 
     /// Answers every request by a rule.
-    pub async fn answering(rule: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> std::io::Result<Self> {
-        Self::answering_at(Ipv4Addr::LOCALHOST.into(), rule).await
+    pub async fn start_with_responder(
+        rule: impl Fn(&ReceivedHttpRequest) -> ScriptedHttpResponse + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        Self::start_with_responder_at(Ipv4Addr::LOCALHOST.into(), rule).await
     }
 
     /// The same at another address of this machine.
-    pub async fn answering_at(
+    pub async fn start_with_responder_at(
         host: IpAddr,
-        rule: impl Fn(&Heard) -> Turn + Send + Sync + 'static,
+        rule: impl Fn(&ReceivedHttpRequest) -> ScriptedHttpResponse + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind((host, 0)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            rule: Arc::new(rule),
-            heard: Mutex::default(),
-            open: AtomicUsize::new(0),
-            sent: AtomicUsize::new(0),
+        let shared = Arc::new(ScriptedServerState {
+            responder: Arc::new(rule),
+            received_requests: Mutex::default(),
+            open_connections: AtomicUsize::new(0),
+            sent_bytes: AtomicUsize::new(0),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
         Ok(Self { address, shared, task })
@@ -157,18 +166,18 @@ impl ScriptedServer {
     }
 
     /// Every request so far.
-    pub fn heard(&self) -> Vec<Heard> {
-        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn received_requests(&self) -> Vec<ReceivedHttpRequest> {
+        self.shared.received_requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How many connections are open now.
-    pub fn open(&self) -> usize {
-        self.shared.open.load(Ordering::SeqCst)
+    pub fn open_connections(&self) -> usize {
+        self.shared.open_connections.load(Ordering::SeqCst)
     }
 
     /// How many bytes of answers were sent so far.
-    pub fn sent(&self) -> usize {
-        self.shared.sent.load(Ordering::SeqCst)
+    pub fn sent_bytes(&self) -> usize {
+        self.shared.sent_bytes.load(Ordering::SeqCst)
     }
 }
 
@@ -178,15 +187,15 @@ impl Drop for ScriptedServer {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ScriptedServerState>) {
     // The connections belong to this task, so that they go when it does.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let shared = shared.clone();
-        shared.open.fetch_add(1, Ordering::SeqCst);
+        shared.open_connections.fetch_add(1, Ordering::SeqCst);
         connections.spawn(async move {
-            let outcome = serve(stream, &shared).await;
-            shared.open.fetch_sub(1, Ordering::SeqCst);
+            let outcome = serve_connection(stream, &shared).await;
+            shared.open_connections.fetch_sub(1, Ordering::SeqCst);
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a connection ended early");
             }
@@ -196,11 +205,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// One request and its answer; the connection is closed after that.
-async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, shared: &ScriptedServerState) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let Some(heard) = hear(&mut stream).await? else { return Ok(()) };
-    let turn = (shared.rule)(&heard);
-    shared.heard.lock().unwrap_or_else(PoisonError::into_inner).push(heard);
+    let Some(heard) = read_request(&mut stream).await? else { return Ok(()) };
+    let turn = (shared.responder)(&heard);
+    shared.received_requests.lock().unwrap_or_else(PoisonError::into_inner).push(heard);
     let mut head = format!("HTTP/1.1 {} Scripted\r\n", turn.status);
     for (name, value) in &turn.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -209,15 +218,15 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     stream.write_all(head.as_bytes()).await?;
     for piece in turn.pieces {
         match piece {
-            Piece::Bytes(bytes) => send(&mut stream, &bytes, shared).await?,
-            Piece::Pause(while_of) => tokio::time::sleep(while_of).await,
-            Piece::Stall => return until_closed(&mut stream).await,
-            Piece::Reset => {
+            ScriptedBodyPiece::Bytes(bytes) => write_chunk(&mut stream, &bytes, shared).await?,
+            ScriptedBodyPiece::Pause(while_of) => tokio::time::sleep(while_of).await,
+            ScriptedBodyPiece::Stall => return wait_until_closed(&mut stream).await,
+            ScriptedBodyPiece::Reset => {
                 stream.set_zero_linger()?;
                 return Ok(());
             }
-            Piece::Forever(bytes) => loop {
-                send(&mut stream, &bytes, shared).await?;
+            ScriptedBodyPiece::Forever(bytes) => loop {
+                write_chunk(&mut stream, &bytes, shared).await?;
             },
         }
     }
@@ -225,7 +234,11 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
-async fn send(stream: &mut TcpStream, bytes: &[u8], shared: &Shared) -> std::io::Result<()> {
+async fn write_chunk(
+    stream: &mut TcpStream,
+    bytes: &[u8],
+    shared: &ScriptedServerState,
+) -> std::io::Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }
@@ -234,17 +247,17 @@ async fn send(stream: &mut TcpStream, bytes: &[u8], shared: &Shared) -> std::io:
     chunk.extend_from_slice(b"\r\n");
     stream.write_all(&chunk).await?;
     stream.flush().await?;
-    shared.sent.fetch_add(bytes.len(), Ordering::SeqCst);
+    shared.sent_bytes.fetch_add(bytes.len(), Ordering::SeqCst);
     Ok(())
 }
 
-async fn until_closed(stream: &mut TcpStream) -> std::io::Result<()> {
+async fn wait_until_closed(stream: &mut TcpStream) -> std::io::Result<()> {
     let mut rest = [0; 256];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())
 }
 
-async fn hear(stream: &mut TcpStream) -> std::io::Result<Option<Heard>> {
+async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<ReceivedHttpRequest>> {
     let mut bytes = Vec::new();
     let mut more = [0; 8 << 10];
     let head = loop {
@@ -272,5 +285,9 @@ async fn hear(stream: &mut TcpStream) -> std::io::Result<Option<Heard>> {
             count => body.extend_from_slice(&more[..count]),
         }
     }
-    Ok(Some(Heard { path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }))
+    Ok(Some(ReceivedHttpRequest {
+        path,
+        headers,
+        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+    }))
 }

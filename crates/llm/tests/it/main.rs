@@ -5,35 +5,35 @@
 mod bench_table;
 mod conformance;
 mod embeddings;
-mod faults;
-mod fixtures;
-mod llama;
-mod requests;
-mod tls;
+mod llama_server;
+mod recorded_streams;
+mod request_bodies;
+mod tls_certificates;
+mod vendor_faults;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use doran_llm::{
-    ChatModel, ChatRequest, Message, ModelConfig, ModelId, Retries, ScriptedServer, Secret, Streaming,
-    Timeouts, Turn, Wire, open,
+    ChatModel, ChatRequest, Message, ModelApiKey, ModelConfig, ModelId, ModelRetryPolicy, ModelTimeouts,
+    ScriptedDialect, ScriptedHttpResponse, ScriptedServer, StreamingMode, open_model,
 };
 
 /// A key that no message may ever hold.
-pub(crate) const KEY: &str = "sk-doran-test-key-0123456789";
+pub(crate) const TEST_API_KEY: &str = "sk-doran-test-key-0123456789";
 
 /// Waits that a busy machine does not mistake for silence, and short pauses between tries.
-pub(crate) fn config(provider: &str, model: &str, base_url: String) -> ModelConfig {
+pub(crate) fn test_model_config(provider: &str, model: &str, base_url: String) -> ModelConfig {
     let id = ModelId { provider: provider.into(), model: model.into(), base_url: None };
     let second = Duration::from_secs(1);
     ModelConfig {
         base_url: Some(base_url),
-        timeouts: Some(Timeouts { connect: 10 * second, first_byte: 30 * second, idle: 30 * second }),
-        retries: Retries {
-            tries: 3,
+        timeouts: Some(ModelTimeouts { connect: 10 * second, first_byte: 30 * second, idle: 30 * second }),
+        retries: ModelRetryPolicy {
+            max_attempts: 3,
             first_wait: Duration::from_millis(1),
-            longest_wait: Duration::from_millis(5),
-            patience: 20 * second,
+            max_wait: Duration::from_millis(5),
+            max_elapsed: 20 * second,
         },
         ..ModelConfig::new(id)
     }
@@ -41,46 +41,57 @@ pub(crate) fn config(provider: &str, model: &str, base_url: String) -> ModelConf
 
 /// How an answer comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum AnswerDelivery {
     Streamed,
-    Whole,
+    Unstreamed,
 }
 
-pub(crate) const MODES: [Mode; 2] = [Mode::Streamed, Mode::Whole];
+pub(crate) const ANSWER_DELIVERIES: [AnswerDelivery; 2] =
+    [AnswerDelivery::Streamed, AnswerDelivery::Unstreamed];
 
-impl Mode {
-    pub(crate) fn streaming(self) -> Streaming {
+impl AnswerDelivery {
+    pub(crate) fn streaming_mode(self) -> StreamingMode {
         match self {
-            Self::Streamed => Streaming::Pieces,
-            Self::Whole => Streaming::Whole,
+            Self::Streamed => StreamingMode::Streamed,
+            Self::Unstreamed => StreamingMode::Whole,
         }
     }
 
     /// An answer as this mode has it.
-    pub(crate) fn turn(self, wire: Wire, said: &doran_llm::Said) -> Turn {
+    pub(crate) fn response(
+        self,
+        wire: ScriptedDialect,
+        said: &doran_llm::ScriptedVendorAnswer,
+    ) -> ScriptedHttpResponse {
         match self {
-            Self::Streamed => wire.streamed(said),
-            Self::Whole => wire.whole(said),
+            Self::Streamed => wire.streamed_response(said),
+            Self::Unstreamed => wire.whole_response(said),
         }
     }
 }
 
 /// A model of the dialect's vendor, at the scripted server.
-pub(crate) fn model(wire: Wire, mode: Mode, server: &ScriptedServer) -> Arc<dyn ChatModel> {
-    let config =
-        ModelConfig { streaming: mode.streaming(), ..config(wire.provider(), name(wire), server.url()) };
-    open(&config, Secret::new(KEY)).expect("open")
+pub(crate) fn open_scripted_vendor(
+    wire: ScriptedDialect,
+    mode: AnswerDelivery,
+    server: &ScriptedServer,
+) -> Arc<dyn ChatModel> {
+    let config = ModelConfig {
+        streaming: mode.streaming_mode(),
+        ..test_model_config(wire.provider(), model_name(wire), server.url())
+    };
+    open_model(&config, ModelApiKey::new(TEST_API_KEY)).expect("open")
 }
 
-pub(crate) fn name(wire: Wire) -> &'static str {
+pub(crate) fn model_name(wire: ScriptedDialect) -> &'static str {
     match wire {
-        Wire::Chat => "gpt-4.1-mini",
-        Wire::Responses => "gpt-5.4-mini",
-        Wire::Messages => "claude-haiku-4-5",
-        Wire::Gemini => "gemini-2.5-flash",
+        ScriptedDialect::Chat => "gpt-4.1-mini",
+        ScriptedDialect::Responses => "gpt-5.4-mini",
+        ScriptedDialect::Messages => "claude-haiku-4-5",
+        ScriptedDialect::Gemini => "gemini-2.5-flash",
     }
 }
 
-pub(crate) fn question() -> ChatRequest {
+pub(crate) fn greeting_request() -> ChatRequest {
     ChatRequest::new(vec![Message::system("s", "짧게 답하세요."), Message::user("m1", "안녕하세요?")])
 }

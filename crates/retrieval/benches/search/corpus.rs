@@ -3,75 +3,78 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use doran_retrieval::{Document, Passage, split};
+use doran_retrieval::{Document, Passage, split_into_passages};
 
-const VOCABULARY: usize = 30_000;
-const WORDS: usize = 60;
-const QUESTIONS: usize = 200;
+const VOCABULARY_SIZE: usize = 30_000;
+const WORDS_PER_DOCUMENT: usize = 60;
+const QUESTION_COUNT: usize = 200;
 /// Vectors of real texts vary in far fewer directions than they have numbers.
-const DIRECTIONS: usize = 24;
+const DIRECTION_COUNT: usize = 24;
 const NOISE: f32 = 0.3;
 
 /// Texts, and what is asked of them.
-pub struct Texts {
+pub struct SyntheticCorpus {
     pub documents: Vec<(Document, Vec<Passage>)>,
     pub questions: Vec<String>,
 }
 
 /// Vectors, and those that are looked for.
-pub struct Vectors {
+pub struct SyntheticVectors {
     pub dimension: usize,
     pub rows: Vec<Vec<f32>>,
-    pub asked: Vec<Vec<f32>>,
+    pub query_vectors: Vec<Vec<f32>>,
 }
 
-struct Dice(u64);
+struct CorpusRandom(u64);
 
-impl Dice {
-    fn roll(&mut self) -> f64 {
+impl CorpusRandom {
+    fn next_unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     fn below(&mut self, end: usize) -> usize {
-        ((self.roll() * end as f64) as usize).min(end - 1)
+        ((self.next_unit() * end as f64) as usize).min(end - 1)
     }
 
     /// A rank of Zipf's law: small ones often, large ones seldom.
-    fn rank(&mut self) -> usize {
-        ((VOCABULARY as f64).powf(self.roll()) as usize).min(VOCABULARY) - 1
+    fn zipf_rank(&mut self) -> usize {
+        ((VOCABULARY_SIZE as f64).powf(self.next_unit()) as usize).min(VOCABULARY_SIZE) - 1
     }
 
     /// Numbers around zero, most of them small.
-    fn numbers(&mut self, count: usize) -> Vec<f32> {
-        (0..count).map(|_| (self.roll() + self.roll() + self.roll() - 1.5) as f32).collect()
+    fn next_numbers(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| (self.next_unit() + self.next_unit() + self.next_unit() - 1.5) as f32).collect()
     }
 }
 
-impl Texts {
+impl SyntheticCorpus {
     /// So many passages, each a document of its own.
-    pub fn make(size: usize) -> Self {
-        let mut dice = Dice(7);
-        let words: Vec<String> = (0..VOCABULARY)
+    pub fn generate(size: usize) -> Self {
+        let mut dice = CorpusRandom(7);
+        let words: Vec<String> = (0..VOCABULARY_SIZE)
             .map(|_| {
                 let syllables = 2 + dice.below(2);
                 (0..syllables).filter_map(|_| char::from_u32(0xAC00 + dice.below(2350) as u32 * 4)).collect()
             })
             .collect();
         let particles = ["은", "는", "이", "가", "을", "를", "에서", "으로", ""];
-        let sentence = |dice: &mut Dice, length: usize| {
-            let word = |_| format!("{}{}", words[dice.rank()], particles[dice.below(particles.len())]);
+        let sentence = |dice: &mut CorpusRandom, length: usize| {
+            let word = |_| format!("{}{}", words[dice.zipf_rank()], particles[dice.below(particles.len())]);
             (0..length).map(word).collect::<Vec<_>>().join(" ")
         };
         let documents = (0..size)
             .map(|at| {
-                let document =
-                    Document::new(format!("{at}"), format!("문서 {at}"), sentence(&mut dice, WORDS));
-                let passages = split(&document);
+                let document = Document::new(
+                    format!("{at}"),
+                    format!("문서 {at}"),
+                    sentence(&mut dice, WORDS_PER_DOCUMENT),
+                );
+                let passages = split_into_passages(&document);
                 (document, passages)
             })
             .collect();
-        let questions = (0..QUESTIONS).map(|_| sentence(&mut dice, 5)).collect();
+        let questions = (0..QUESTION_COUNT).map(|_| sentence(&mut dice, 5)).collect();
         Self { documents, questions }
     }
 
@@ -83,20 +86,20 @@ impl Texts {
     /// Files for the peers, a text a line.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
         let passages = self.documents.iter().map(|(document, _)| &document.text);
-        lines(&folder.join("passages.txt"), passages)?;
-        lines(&folder.join("questions.txt"), self.questions.iter())
+        write_lines(&folder.join("passages.txt"), passages)?;
+        write_lines(&folder.join("questions.txt"), self.questions.iter())
     }
 }
 
-impl Vectors {
+impl SyntheticVectors {
     /// So many vectors of length 1.
-    pub fn make(size: usize, dimension: usize) -> Self {
-        let mut dice = Dice(11);
-        let directions: Vec<Vec<f32>> = (0..DIRECTIONS).map(|_| dice.numbers(dimension)).collect();
+    pub fn generate(size: usize, dimension: usize) -> Self {
+        let mut dice = CorpusRandom(11);
+        let directions: Vec<Vec<f32>> = (0..DIRECTION_COUNT).map(|_| dice.next_numbers(dimension)).collect();
         let mut make = |_| {
             let mut vector: Vec<f32> =
-                dice.numbers(dimension).into_iter().map(|number| number * NOISE).collect();
-            for (share, direction) in dice.numbers(DIRECTIONS).into_iter().zip(&directions) {
+                dice.next_numbers(dimension).into_iter().map(|number| number * NOISE).collect();
+            for (share, direction) in dice.next_numbers(DIRECTION_COUNT).into_iter().zip(&directions) {
                 vector.iter_mut().zip(direction).for_each(|(sum, number)| *sum += share * number);
             }
             let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
@@ -104,13 +107,13 @@ impl Vectors {
             vector
         };
         let rows = (0..size).map(&mut make).collect();
-        let asked = (0..QUESTIONS).map(&mut make).collect();
-        Self { dimension, rows, asked }
+        let asked = (0..QUESTION_COUNT).map(&mut make).collect();
+        Self { dimension, rows, query_vectors: asked }
     }
 
     /// Files for the peers, numbers of four bytes.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
-        for (name, rows) in [("vectors.f32", &self.rows), ("asked.f32", &self.asked)] {
+        for (name, rows) in [("vectors.f32", &self.rows), ("asked.f32", &self.query_vectors)] {
             let mut file = BufWriter::new(std::fs::File::create(folder.join(name))?);
             for number in rows.iter().flatten() {
                 file.write_all(&number.to_le_bytes())?;
@@ -121,7 +124,7 @@ impl Vectors {
     }
 }
 
-fn lines<'a>(path: &Path, lines: impl Iterator<Item = &'a String>) -> std::io::Result<()> {
+fn write_lines<'a>(path: &Path, lines: impl Iterator<Item = &'a String>) -> std::io::Result<()> {
     let mut file = BufWriter::new(std::fs::File::create(path)?);
     for line in lines {
         writeln!(file, "{line}")?;

@@ -16,31 +16,31 @@ use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use doran_retrieval::vector::{Field, Graph, Rows, nearest};
-use doran_retrieval::{Document, Index, LocalIndex, Passage, Question, Retriever, Tenant};
+use doran_retrieval::vector::{HnswGraph, VectorRows, VectorSearchTarget, nearest_rows};
+use doran_retrieval::{Document, DocumentIndex, DocumentTenant, LocalIndex, Passage, Retriever, SearchQuery};
 use serde_json::Value;
 
 use crate::asked::Asked;
-use crate::corpus::{Texts, Vectors};
+use crate::corpus::{SyntheticCorpus, SyntheticVectors};
 use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 
 /// How many hits are asked for.
-const WANTED: usize = 10;
+const HITS_PER_QUERY: usize = 10;
 /// Numbers in a vector: as many as the built-in encoder gives, and fewer for the largest set, which would take longer
 /// to build than all else together.
-const WIDE: usize = 512;
-const NARROW: usize = 64;
+const WIDE_DIMENSION: usize = 512;
+const NARROW_DIMENSION: usize = 64;
 /// So many bytes of text are put in at a time, as the library does.
-const BATCH: usize = 4 << 20;
+const BATCH_BYTES: usize = 4 << 20;
 /// Whoosh is asked up to so many passages: more it does not take in within minutes.
-const WHOOSH: usize = 10_000;
+const MAX_WHOOSH_PASSAGES: usize = 10_000;
 
 /// What a peer measured, by its name.
-type Peers = [(String, Value)];
+type PeerFigures = [(String, Value)];
 
-struct Bench {
-    lasting: Duration,
+struct SearchBench {
+    duration: Duration,
     folder: std::path::PathBuf,
     report: Report,
 }
@@ -48,17 +48,17 @@ struct Bench {
 fn main() -> ExitCode {
     asked::start("search", &["--tiny"], async |asked: Asked| {
         // What is asked here waits for a runtime of its own, which it may not do on one.
-        tokio::task::spawn_blocking(move || bench(&asked)).await?;
+        tokio::task::spawn_blocking(move || run_benches(&asked)).await?;
         Ok(())
     })
 }
 
-fn bench(asked: &Asked) {
+fn run_benches(asked: &Asked) {
     let folder = std::env::temp_dir().join(format!("doran-bench-search-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the peers");
     let lasting = Duration::from_millis(if asked.quick { 700 } else { 3000 });
     let report = Report::begin("search", asked.json, &machine::about(&[]));
-    let mut bench = Bench { lasting, folder, report };
+    let mut bench = SearchBench { duration: lasting, folder, report };
     // Small enough to try the program itself without optimisation.
     let tiny = asked.has("--tiny");
     let sizes: &[usize] = match (tiny, asked.quick) {
@@ -68,22 +68,28 @@ fn bench(asked: &Asked) {
     };
     for size in sizes {
         if asked.wants(&format!("words{size}/")) {
-            bench.words(*size);
+            bench.bench_keyword_search(*size);
         }
         if asked.wants(&format!("vectors{size}x")) {
-            bench.vectors(*size, WIDE);
+            bench.bench_vector_search(*size, WIDE_DIMENSION);
         }
     }
     if !asked.quick && !tiny && asked.wants("vectors1000000x") {
-        bench.vectors(1_000_000, NARROW);
+        bench.bench_vector_search(1_000_000, NARROW_DIMENSION);
     }
     std::fs::remove_dir_all(&bench.folder).ok();
     bench.report.end();
 }
 
-impl Bench {
+impl SearchBench {
     /// A row for each peer that has the figure `key`, or one alone.
-    fn row(&mut self, row: &Row, peers: &Peers, key: &str, target: impl Fn(&str) -> Option<Target>) {
+    fn push_rows(
+        &mut self,
+        row: &Row,
+        peers: &PeerFigures,
+        key: &str,
+        target: impl Fn(&str) -> Option<Target>,
+    ) {
         let mut alone = true;
         for (name, figures) in peers {
             if let Some(value) = figures[key].as_f64() {
@@ -97,44 +103,45 @@ impl Bench {
     }
 
     /// Words, in a directory.
-    fn words(&mut self, size: usize) {
-        let texts = Texts::make(size);
+    fn bench_keyword_search(&mut self, size: usize) {
+        let texts = SyntheticCorpus::generate(size);
         texts.write(&self.folder).expect("files for the peers");
-        let peers = self.peers(if size <= WHOOSH { &["bm25s", "whoosh"] } else { &["bm25s"] });
+        let peers =
+            self.run_peers(if size <= MAX_WHOOSH_PASSAGES { &["bm25s", "whoosh"] } else { &["bm25s"] });
         let runtime = tokio::runtime::Handle::current();
-        let tenant = Tenant::new("bench");
+        let tenant = DocumentTenant::new("bench");
         let directory = self.folder.join("local");
-        let before = resident();
+        let before = resident_megabytes();
         let index = runtime.block_on(LocalIndex::open(&directory, None)).expect("an index");
-        let (started, used) = (Instant::now(), processor());
+        let (started, used) = (Instant::now(), cpu_seconds());
         // Two at once, as the library does.
         runtime.block_on(async {
             let (front, back) = texts.documents.split_at(size / 2);
             let fill = async |some: &[(Document, Vec<Passage>)]| {
                 let length = some.first().map_or(1, |(document, _)| document.text.len().max(1));
-                for batch in some.chunks(BATCH.div_ceil(length)) {
+                for batch in some.chunks(BATCH_BYTES.div_ceil(length)) {
                     index.put_all(&tenant, batch).await.expect("put");
                 }
             };
             tokio::join!(fill(front), fill(back));
         });
         let seconds = started.elapsed().as_secs_f64();
-        let used = processor() - used;
-        let memory = resident() - before;
+        let used = cpu_seconds() - used;
+        let memory = resident_megabytes() - before;
         let no = |_: &str| None;
         let case = |what: &str| format!("words{size}/{what}");
-        self.row(&Row::less(case("build"), "s", seconds), &peers, "build_s", no);
-        self.row(&Row::less(case("build-cpu"), "cpu s", used), &peers, "build_cpu_s", no);
+        self.push_rows(&Row::less(case("build"), "s", seconds), &peers, "build_s", no);
+        self.push_rows(&Row::less(case("build-cpu"), "cpu s", used), &peers, "build_cpu_s", no);
         let ingest = Row::more(case("ingest"), "MB/s", texts.megabytes() / seconds);
         self.report.push(ingest.target(Target::ValueAtLeast(20.0)));
         let ingest = Row::more(case("ingest-cpu"), "MB/cpu s", texts.megabytes() / used);
         self.report.push(ingest.target(Target::ValueAtLeast(10.0)));
-        self.row(&Row::less(case("memory"), "MB", memory), &peers, "rss_mb", no);
-        self.row(&Row::less(case("disk"), "MB", disk(&directory)), &peers, "disk_mb", no);
+        self.push_rows(&Row::less(case("memory"), "MB", memory), &peers, "rss_mb", no);
+        self.push_rows(&Row::less(case("disk"), "MB", disk_megabytes(&directory)), &peers, "disk_mb", no);
         for threads in [1, 16] {
-            let (qps, p99, cpu) = run(threads, self.lasting, |at| {
+            let (qps, p99, cpu) = measure_queries(threads, self.duration, |at| {
                 let text = &texts.questions[at % texts.questions.len()];
-                let question = Question::new(tenant.clone(), text.clone(), WANTED);
+                let question = SearchQuery::new(tenant.clone(), text.clone(), HITS_PER_QUERY);
                 runtime.block_on(index.retrieve(&question)).expect("hits").len()
             });
             let target = |name: &str| match name.split(' ').next() {
@@ -143,34 +150,39 @@ impl Bench {
                 _ => None,
             };
             let case = |what: &str| case(&format!("{what}-{threads}"));
-            self.row(&Row::more(case("qps"), "1/s", qps), &peers, &format!("qps{threads}"), target);
-            self.row(&Row::less(case("cpu"), "cpu us", cpu), &peers, &format!("cpu_us{threads}"), target);
+            self.push_rows(&Row::more(case("qps"), "1/s", qps), &peers, &format!("qps{threads}"), target);
+            self.push_rows(
+                &Row::less(case("cpu"), "cpu us", cpu),
+                &peers,
+                &format!("cpu_us{threads}"),
+                target,
+            );
             let target = |_: &str| (threads == 1).then_some(Target::ValueAtMost(5.0));
-            self.row(&Row::less(case("p99"), "ms", p99), &peers, &format!("p99_{threads}"), target);
+            self.push_rows(&Row::less(case("p99"), "ms", p99), &peers, &format!("p99_{threads}"), target);
         }
         drop(index);
         std::fs::remove_dir_all(&directory).ok();
     }
 
     /// Vectors alone, looked at all and along a graph.
-    fn vectors(&mut self, size: usize, dimension: usize) {
-        let vectors = Vectors::make(size, dimension);
+    fn bench_vector_search(&mut self, size: usize, dimension: usize) {
+        let vectors = SyntheticVectors::generate(size, dimension);
         vectors.write(&self.folder).expect("files for the peers");
-        let peers = self.peers(&["flat", "hnsw"]);
-        let before = resident();
+        let peers = self.run_peers(&["flat", "hnsw"]);
+        let before = resident_megabytes();
         let started = Instant::now();
-        let bytes = Rows::write(dimension, vectors.rows.iter().map(Vec::as_slice)).expect("numbers");
+        let bytes = VectorRows::write(dimension, vectors.rows.iter().map(Vec::as_slice)).expect("numbers");
         let written = bytes.len() as f64 / 1e6;
-        let rows = Rows::open(bytes).expect("rows");
+        let rows = VectorRows::open(bytes).expect("rows");
         let flat_build = started.elapsed().as_secs_f64();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let graph = Graph::write(&rows, cores, &AtomicBool::new(false)).expect("a graph");
+        let graph = HnswGraph::write(&rows, cores, &AtomicBool::new(false)).expect("a graph");
         let build = started.elapsed().as_secs_f64();
         let disk = written + graph.len() as f64 / 1e6;
-        let graph = Graph::open(graph, rows.len()).expect("a graph");
-        let memory = resident() - before;
+        let graph = HnswGraph::open(graph, rows.len()).expect("a graph");
+        let memory = resident_megabytes() - before;
         let truth: Vec<Vec<usize>> =
-            vectors.asked.iter().take(100).map(|asked| truth(&rows, asked)).collect();
+            vectors.query_vectors.iter().take(100).map(|asked| exact_nearest(&rows, asked)).collect();
         for (way, graph, build, disk) in
             [("flat", None, flat_build, written), ("graph", Some(&graph), build, disk)]
         {
@@ -179,39 +191,45 @@ impl Bench {
                 .filter(|(name, _)| name.contains(if way == "flat" { "flat" } else { "hnsw" }))
                 .cloned()
                 .collect();
-            let field = [Field { rows: &rows, graph }];
+            let field = [VectorSearchTarget { rows: &rows, graph }];
             let case = |what: &str| format!("vectors{size}x{dimension}/{way}-{what}");
             let no = |_: &str| None;
-            let found = |asked: &[f32]| nearest(&field, asked, WANTED, &|_, _| true);
+            let found = |asked: &[f32]| nearest_rows(&field, asked, HITS_PER_QUERY, &|_, _| true);
             let right: usize = vectors
-                .asked
+                .query_vectors
                 .iter()
                 .zip(&truth)
                 .map(|(asked, truth)| found(asked).iter().filter(|near| truth.contains(&near.row)).count())
                 .sum();
-            let recall = right as f64 / (truth.len() * WANTED) as f64;
-            self.row(&Row::less(case("build"), "s", build), &peers, "build_s", no);
-            self.row(&Row::less(case("disk"), "MB", disk), &peers, "disk_mb", no);
+            let recall = right as f64 / (truth.len() * HITS_PER_QUERY) as f64;
+            self.push_rows(&Row::less(case("build"), "s", build), &peers, "build_s", no);
+            self.push_rows(&Row::less(case("disk"), "MB", disk), &peers, "disk_mb", no);
             if way == "graph" {
-                self.row(&Row::less(case("memory"), "MB", memory), &peers, "rss_mb", no);
+                self.push_rows(&Row::less(case("memory"), "MB", memory), &peers, "rss_mb", no);
             }
             let target = |_: &str| Some(Target::ValueAtLeast(0.95));
-            self.row(&Row::more(case("recall"), "of 1", recall), &peers, "recall", target);
+            self.push_rows(&Row::more(case("recall"), "of 1", recall), &peers, "recall", target);
             for threads in [1, 16] {
-                let (qps, p99, cpu) =
-                    run(threads, self.lasting, |at| found(&vectors.asked[at % vectors.asked.len()]).len());
+                let (qps, p99, cpu) = measure_queries(threads, self.duration, |at| {
+                    found(&vectors.query_vectors[at % vectors.query_vectors.len()]).len()
+                });
                 let case = |what: &str| case(&format!("{what}-{threads}"));
                 let target =
                     |name: &str| (way == "graph" && !name.is_empty()).then_some(Target::RatioAtLeast(1.0));
-                self.row(&Row::more(case("qps"), "1/s", qps), &peers, &format!("qps{threads}"), target);
-                self.row(&Row::less(case("cpu"), "cpu us", cpu), &peers, &format!("cpu_us{threads}"), target);
-                self.row(&Row::less(case("p99"), "ms", p99), &peers, &format!("p99_{threads}"), no);
+                self.push_rows(&Row::more(case("qps"), "1/s", qps), &peers, &format!("qps{threads}"), target);
+                self.push_rows(
+                    &Row::less(case("cpu"), "cpu us", cpu),
+                    &peers,
+                    &format!("cpu_us{threads}"),
+                    target,
+                );
+                self.push_rows(&Row::less(case("p99"), "ms", p99), &peers, &format!("p99_{threads}"), no);
             }
         }
     }
 
     /// What peers measured, each in a process of its own. Those that are missing are left out, and that is said.
-    fn peers(&self, names: &[&str]) -> Vec<(String, Value)> {
+    fn run_peers(&self, names: &[&str]) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         for name in names {
             let mut command = match peer::script("search") {
@@ -222,7 +240,7 @@ impl Bench {
                     return all;
                 }
             };
-            command.arg(name).arg(&self.folder).arg(self.lasting.as_secs_f64().to_string());
+            command.arg(name).arg(&self.folder).arg(self.duration.as_secs_f64().to_string());
             let asked = command.stderr(Stdio::inherit()).output();
             let told = asked.ok().and_then(|output| serde_json::from_slice::<Value>(&output.stdout).ok());
             match told {
@@ -238,19 +256,23 @@ impl Bench {
 }
 
 /// The rows that exact arithmetic finds.
-fn truth(rows: &Rows, asked: &[f32]) -> Vec<usize> {
+fn exact_nearest(rows: &VectorRows, asked: &[f32]) -> Vec<usize> {
     let mut all: Vec<(f32, usize)> = (0..rows.len()).map(|row| (rows.dot(row, asked), row)).collect();
-    all.select_nth_unstable_by(WANTED - 1, |left, right| right.0.total_cmp(&left.0));
-    all.truncate(WANTED);
+    all.select_nth_unstable_by(HITS_PER_QUERY - 1, |left, right| right.0.total_cmp(&left.0));
+    all.truncate(HITS_PER_QUERY);
     all.into_iter().map(|(_, row)| row).collect()
 }
 
 /// Asks from several threads for a while. Gives questions a second, the milliseconds all but a hundredth stay below, and
 /// the microseconds of processor time a question took.
-fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -> (f64, f64, f64) {
+fn measure_queries(
+    threads: usize,
+    lasting: Duration,
+    ask: impl Fn(usize) -> usize + Sync,
+) -> (f64, f64, f64) {
     let next = AtomicUsize::new(0);
     (0..20).for_each(|at| assert!(ask(at) > 0, "every question has an answer"));
-    let (started, used) = (Instant::now(), processor());
+    let (started, used) = (Instant::now(), cpu_seconds());
     let times: Vec<f64> = std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads)
             .map(|_| {
@@ -268,12 +290,12 @@ fn run(threads: usize, lasting: Duration, ask: impl Fn(usize) -> usize + Sync) -
         all.into_iter().flat_map(|thread| thread.join().expect("a thread")).collect()
     });
     let qps = times.len() as f64 / started.elapsed().as_secs_f64();
-    let cpu = (processor() - used) * 1e6 / times.len() as f64;
+    let cpu = (cpu_seconds() - used) * 1e6 / times.len() as f64;
     (qps, times::at(&times, 0.99), cpu)
 }
 
 /// The processor time of this process so far, in seconds; 0 where the system does not tell.
-fn processor() -> f64 {
+fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after = stat.rsplit(") ").next().unwrap_or_default();
     // User and system time are the 12th and 13th field after the name, in hundredths of a second.
@@ -281,15 +303,15 @@ fn processor() -> f64 {
 }
 
 /// The memory of this process, in MB; 0 where the system does not tell.
-fn resident() -> f64 {
+fn resident_megabytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.trim().split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
 }
 
-fn disk(folder: &Path) -> f64 {
+fn disk_megabytes(folder: &Path) -> f64 {
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(about) if about.is_dir() => disk(&entry.path()),
+        Ok(about) if about.is_dir() => disk_megabytes(&entry.path()),
         Ok(about) => about.len() as f64 / 1e6,
         Err(_) => 0.0,
     };

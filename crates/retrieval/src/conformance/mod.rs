@@ -6,14 +6,14 @@ mod index;
 
 use std::collections::BTreeSet;
 
-use crate::passage::{Document, Tenant};
-use crate::retriever::{Hit, Question, Retriever};
+use crate::passage::{Document, DocumentTenant};
+use crate::retriever::{Hit, Retriever, SearchQuery};
 
-pub use index::{check_index, check_lasting};
+pub use index::{check_durable_index, check_index};
 
 /// Checks every law that any retriever must keep, however it searches.
-pub async fn check<R: Retriever>(make: impl AsyncFn(Vec<Document>) -> R) {
-    let documents = documents();
+pub async fn check_retriever<R: Retriever>(make: impl AsyncFn(Vec<Document>) -> R) {
+    let documents = sample_documents();
     let full = make(documents.clone()).await;
     a_sentence_finds_its_own_passage(&full).await;
     hits_are_words_of_the_documents(&full, &documents).await;
@@ -24,11 +24,11 @@ pub async fn check<R: Retriever>(make: impl AsyncFn(Vec<Document>) -> R) {
 }
 
 /// Whose documents the suite searches.
-pub fn tenant() -> Tenant {
-    Tenant::new("conformance")
+pub fn tenant() -> DocumentTenant {
+    DocumentTenant::new("conformance")
 }
 
-fn documents() -> Vec<Document> {
+fn sample_documents() -> Vec<Document> {
     let ko = "# 취업 규칙\n\n## 휴가\n연차휴가는 1년에 15일을 준다.\n\n육아휴직은 자녀 한 명당 1년 이내로 한다.\n\n\
               ## 경비\n출장 식비는 하루 4만 원까지 돌려준다.";
     let en = "# Handbook\n\nKeep every receipt for seven years.\n\nReport a lost laptop within one hour.";
@@ -36,7 +36,7 @@ fn documents() -> Vec<Document> {
 }
 
 async fn ask(retriever: &impl Retriever, question: &str, limit: usize) -> Vec<Hit> {
-    match retriever.retrieve(&Question::new(tenant(), question, limit)).await {
+    match retriever.retrieve(&SearchQuery::new(tenant(), question, limit)).await {
         Ok(hits) => hits,
         Err(error) => panic!("asking `{question}` failed: {error}"),
     }
@@ -96,15 +96,15 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::keyword::RamKeyword;
+    use crate::keyword::RamKeywordIndex;
     use crate::retriever::RetrieveError;
 
     /// A sound retriever with one fault put in after it.
-    struct Faulty(RamKeyword, fn(&mut Vec<Hit>));
+    struct FaultyRetriever(RamKeywordIndex, fn(&mut Vec<Hit>));
 
     #[async_trait]
-    impl Retriever for Faulty {
-        async fn retrieve(&self, question: &Question) -> Result<Vec<Hit>, RetrieveError> {
+    impl Retriever for FaultyRetriever {
+        async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
             let mut hits = self.0.retrieve(question).await?;
             (self.1)(&mut hits);
             Ok(hits)
@@ -114,8 +114,8 @@ mod tests {
     fn broken_law(fault: fn(&mut Vec<Hit>)) -> String {
         let told = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
-            runtime.block_on(check(async |documents: Vec<Document>| {
-                Faulty(RamKeyword::of(&tenant(), &documents), fault)
+            runtime.block_on(check_retriever(async |documents: Vec<Document>| {
+                FaultyRetriever(RamKeywordIndex::from_documents(&tenant(), &documents), fault)
             }));
         });
         let panic = told.join().expect_err("a broken law");

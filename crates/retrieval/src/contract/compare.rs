@@ -2,21 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::similar::{Texts, Title};
-use super::{Article, Contract};
+use super::similarity::{NormalizedTitle, TextVectors};
+use super::{Contract, ContractArticle};
 use crate::passage::{ArticleNumber, Document};
 
 /// Articles less alike than this are not the same matter.
-const SAME_MATTER: f64 = 0.34;
+const MIN_ARTICLE_SIMILARITY: f64 = 0.34;
 
 /// The most articles of one side that are compared; beyond it the rest is missing or extra.
-const MOST: usize = 1000;
+const MAX_COMPARED_ARTICLES: usize = 1000;
 
 /// What answers to what.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct ContractComparison {
     /// Articles of the standard with those of the contract that answer to them, in the order of the standard.
-    pub matched: Vec<Pair>,
+    pub matched: Vec<ArticleMatch>,
     /// Articles of the standard that nothing answers to.
     pub missing: Vec<ArticleNumber>,
     /// Articles of the contract that the standard does not have.
@@ -25,7 +25,7 @@ pub struct Comparison {
 
 /// Two articles on the same matter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
+pub struct ArticleMatch {
     /// The article of the standard.
     pub standard: ArticleNumber,
     /// The article of the contract.
@@ -40,27 +40,31 @@ pub struct Pair {
 
 /// Compares a contract with a standard, each with the document it was read from. Each article answers to one at most;
 /// the most alike are paired first.
-pub fn compare(standard: (&Contract, &Document), own: (&Contract, &Document)) -> Comparison {
+pub fn compare_contracts(
+    standard: (&Contract, &Document),
+    own: (&Contract, &Document),
+) -> ContractComparison {
     let sides = [standard, own].map(|(contract, document)| {
-        let articles: Vec<&Article> = contract.articles.iter().take(MOST).collect();
+        let articles: Vec<&ContractArticle> = contract.articles.iter().take(MAX_COMPARED_ARTICLES).collect();
         let bodies: Vec<&str> = articles
             .iter()
             .map(|article| document.text.get(article.body.clone()).unwrap_or_default())
             .collect();
-        let titles: Vec<Title> = articles.iter().map(|article| Title::of(&article.title)).collect();
+        let titles: Vec<NormalizedTitle> =
+            articles.iter().map(|article| NormalizedTitle::new(&article.title)).collect();
         (articles, bodies, titles)
     });
     let [(standards, standard_texts, standard_titles), (owns, own_texts, own_titles)] = sides;
-    let texts = Texts::of(standard_texts.into_iter().chain(own_texts));
+    let texts = TextVectors::new(standard_texts.into_iter().chain(own_texts));
     let mut pairs = Vec::new();
     for (i, left) in standards.iter().enumerate() {
         for (j, right) in owns.iter().enumerate() {
-            let title = standard_titles[i].likeness(&own_titles[j]);
-            let text = texts.likeness(i, standards.len() + j);
+            let title = standard_titles[i].similarity(&own_titles[j]);
+            let text = texts.similarity(i, standards.len() + j);
             let untitled = standard_titles[i].is_empty() || own_titles[j].is_empty();
             let score = if untitled { text } else { 0.5 * title + 0.5 * text };
-            if score >= SAME_MATTER {
-                let pair = Pair { standard: left.number, own: right.number, score, title, text };
+            if score >= MIN_ARTICLE_SIMILARITY {
+                let pair = ArticleMatch { standard: left.number, own: right.number, score, title, text };
                 pairs.push((i, j, pair));
             }
         }
@@ -76,12 +80,12 @@ pub fn compare(standard: (&Contract, &Document), own: (&Contract, &Document)) ->
         }
     }
     matched.sort_by_key(|(i, _)| *i);
-    let left_over = |articles: &[&Article], taken: &[bool], all: &Contract| {
+    let left_over = |articles: &[&ContractArticle], taken: &[bool], all: &Contract| {
         let free =
             articles.iter().zip(taken).filter(|(_, taken)| !**taken).map(|(article, _)| article.number);
-        free.chain(all.articles.iter().skip(MOST).map(|article| article.number)).collect()
+        free.chain(all.articles.iter().skip(MAX_COMPARED_ARTICLES).map(|article| article.number)).collect()
     };
-    Comparison {
+    ContractComparison {
         matched: matched.into_iter().map(|(_, pair)| pair).collect(),
         missing: left_over(&standards, &taken, standard.0),
         extra: left_over(&owns, &used, own.0),
@@ -105,7 +109,7 @@ mod tests {
             "제1조(목적) 권리와 의무를 정한다.\n제2조(비밀의 유지) 비밀을 누설하여서는 안 된다.\n제3조(용역 대금) 갑은 을에게 대가를 60일 안에 지급한다.\n제4조(지체상금) 하루에 천분의 일을 낸다.",
         );
         let (left, right) = (Contract::parse(&standard), Contract::parse(&own));
-        let found = compare((&left, &standard), (&right, &own));
+        let found = compare_contracts((&left, &standard), (&right, &own));
         let shown: Vec<String> =
             found.matched.iter().map(|pair| format!("{}={}", pair.standard, pair.own)).collect();
         assert_eq!(shown, ["제1조=제1조", "제2조=제3조", "제3조=제2조"]);

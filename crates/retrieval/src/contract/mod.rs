@@ -5,13 +5,13 @@
 //! `5. Term`. Articles are looked up by number in any spelling ([`Reference::parse`]) or by title, exact before alike;
 //! [`compare`] lays a contract beside its standard form. What an article means is left to others.
 
+mod clause_marker;
 mod compare;
-mod line;
-mod marker;
+mod line_heading;
 mod numeral;
 mod parse;
 mod reference;
-mod similar;
+mod similarity;
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::passage::{ArticleNumber, Document};
 
-pub use compare::{Comparison, Pair, compare};
-pub(crate) use numeral::circled;
-pub use reference::{Reference, references};
+pub use compare::{ArticleMatch, ContractComparison, compare_contracts};
+pub(crate) use numeral::parse_circled_number;
+pub use reference::{ArticleReference, find_article_references};
 
 /// Titles less alike than this are not offered.
-const ALIKE: f64 = 0.45;
+const MIN_TITLE_SIMILARITY: f64 = 0.45;
 
 /// A contract, as places in the text of its document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Contract {
     /// Its chapters (장).
     pub chapters: Vec<Chapter>,
     /// Its articles (조), in order.
-    pub articles: Vec<Article>,
+    pub articles: Vec<ContractArticle>,
     /// The words before the signatures, and the signatures.
     pub closing: Option<Range<usize>>,
     /// What follows: 부칙, 별지, Exhibit.
@@ -56,7 +56,7 @@ pub struct Chapter {
 
 /// An article.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Article {
+pub struct ContractArticle {
     /// Its number.
     pub number: ArticleNumber,
     /// Its title; may be empty.
@@ -94,22 +94,22 @@ pub struct Appendix {
     /// All of it, heading included.
     pub range: Range<usize>,
     /// Articles with numbers of their own, as in 부칙.
-    pub articles: Vec<Article>,
+    pub articles: Vec<ContractArticle>,
 }
 
 impl Contract {
     /// Reads the structure of a document. A text without articles gives a contract without articles.
     pub fn parse(document: &Document) -> Self {
-        parse::parse(&document.text)
+        parse::parse_contract(&document.text)
     }
 
     /// The article of a number.
-    pub fn article(&self, number: ArticleNumber) -> Option<&Article> {
+    pub fn article(&self, number: ArticleNumber) -> Option<&ContractArticle> {
         self.articles.iter().find(|article| article.number == number)
     }
 
     /// The article of a number in what is attached under a label.
-    fn attached(&self, label: &str, number: ArticleNumber) -> Option<&Article> {
+    fn appendix_article(&self, label: &str, number: ArticleNumber) -> Option<&ContractArticle> {
         let called =
             |appendix: &&Appendix| appendix.label.split_whitespace().flat_map(str::chars).eq(label.chars());
         let articles = self.appendices.iter().filter(called).flat_map(|appendix| &appendix.articles);
@@ -117,10 +117,10 @@ impl Contract {
     }
 
     /// The place that a reference names, as narrow as the contract has it: the item, else the clause, else the article.
-    pub fn locate(&self, reference: &Reference) -> Option<(&Article, Range<usize>)> {
+    pub fn locate(&self, reference: &ArticleReference) -> Option<(&ContractArticle, Range<usize>)> {
         let article = match &reference.appendix {
             None => self.article(reference.article)?,
-            Some(label) => self.attached(label, reference.article)?,
+            Some(label) => self.appendix_article(label, reference.article)?,
         };
         let clause =
             reference.clause.and_then(|number| article.clauses.iter().find(|clause| clause.number == number));
@@ -132,16 +132,16 @@ impl Contract {
 
     /// The articles with this title, best first, with how alike the titles are (1 is the same). Articles whose title
     /// is exactly the one asked for shut out the rest.
-    pub fn titled(&self, title: &str) -> Vec<(&Article, f64)> {
-        let wanted = similar::Title::of(title);
+    pub fn articles_by_title(&self, title: &str) -> Vec<(&ContractArticle, f64)> {
+        let wanted = similarity::NormalizedTitle::new(title);
         if wanted.is_empty() {
             return Vec::new();
         }
-        let mut found: Vec<(&Article, f64)> = self
+        let mut found: Vec<(&ContractArticle, f64)> = self
             .articles
             .iter()
-            .map(|article| (article, similar::Title::of(&article.title).likeness(&wanted)))
-            .filter(|(_, likeness)| *likeness >= ALIKE)
+            .map(|article| (article, similarity::NormalizedTitle::new(&article.title).similarity(&wanted)))
+            .filter(|(_, likeness)| *likeness >= MIN_TITLE_SIMILARITY)
             .collect();
         found.sort_by(|(_, left), (_, right)| right.total_cmp(left));
         if found.first().is_some_and(|(_, likeness)| *likeness >= 1.0) {
@@ -151,7 +151,7 @@ impl Contract {
     }
 
     /// The headings above an article, chapter first: `제2장 용역의 수행`, `제5조(손해배상)`.
-    pub fn headings(&self, article: &Article) -> Vec<String> {
+    pub fn headings(&self, article: &ContractArticle) -> Vec<String> {
         let chapter = article.chapter.and_then(|at| self.chapters.get(at));
         let chapter =
             chapter.map(|chapter| format!("제{}장 {}", chapter.number, chapter.title).trim().to_owned());
@@ -159,7 +159,7 @@ impl Contract {
     }
 }
 
-impl Article {
+impl ContractArticle {
     /// What a person calls it: `제5조(손해배상)`.
     pub fn heading(&self) -> String {
         if self.title.is_empty() {

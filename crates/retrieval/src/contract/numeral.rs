@@ -1,16 +1,16 @@
 //! Numbers as contracts write them: digits of any width, Hangul and Hanja numerals, circled and Roman numbers.
 
 /// The largest number of an article, clause or item that is believed.
-const MOST: u32 = 99_999;
+const MAX_NUMERAL: u32 = 99_999;
 
 /// The number a text starts with in digits, and how many bytes it takes.
-pub(super) fn digits(text: &str) -> Option<(u32, usize)> {
+pub(super) fn parse_digits(text: &str) -> Option<(u32, usize)> {
     let mut value = 0u32;
     let mut length = 0;
     for char in text.chars() {
-        let Some(digit) = digit(char) else { break };
+        let Some(digit) = digit_value(char) else { break };
         value = value.checked_mul(10)?.checked_add(digit)?;
-        if value > MOST {
+        if value > MAX_NUMERAL {
             return None;
         }
         length += char.len_utf8();
@@ -19,17 +19,19 @@ pub(super) fn digits(text: &str) -> Option<(u32, usize)> {
 }
 
 /// The number a text starts with in digits, Hanja (`十二`) or Hangul (`십이`).
-pub(super) fn numeral(text: &str) -> Option<(u32, usize)> {
-    digits(text).or_else(|| spelled(text, hanja, true)).or_else(|| spelled(text, hangul, false))
+pub(super) fn parse_numeral(text: &str) -> Option<(u32, usize)> {
+    parse_digits(text)
+        .or_else(|| parse_spelled_numeral(text, hanja_numeral_sign, true))
+        .or_else(|| parse_spelled_numeral(text, hangul_numeral_sign, false))
 }
 
 /// The number a text starts with in digits or Hanja: for places where a Hangul numeral could be the start of a word.
-pub(super) fn plain_numeral(text: &str) -> Option<(u32, usize)> {
-    digits(text).or_else(|| spelled(text, hanja, true))
+pub(super) fn parse_digits_or_hanja(text: &str) -> Option<(u32, usize)> {
+    parse_digits(text).or_else(|| parse_spelled_numeral(text, hanja_numeral_sign, true))
 }
 
 /// The number inside a circle, up to 50.
-pub(crate) fn circled(char: char) -> Option<u32> {
+pub(crate) fn parse_circled_number(char: char) -> Option<u32> {
     let code = char as u32;
     match code {
         0x2460..=0x2473 => Some(code - 0x2460 + 1),
@@ -40,7 +42,7 @@ pub(crate) fn circled(char: char) -> Option<u32> {
 }
 
 /// The Roman number that is the whole text, in capitals.
-pub(super) fn roman(text: &str) -> Option<u32> {
+pub(super) fn parse_roman_numeral(text: &str) -> Option<u32> {
     const TABLE: [(&str, u32); 9] =
         [("C", 100), ("XC", 90), ("L", 50), ("XL", 40), ("X", 10), ("IX", 9), ("V", 5), ("IV", 4), ("I", 1)];
     if text.is_empty() || text.len() > 12 {
@@ -62,11 +64,11 @@ pub(super) fn roman(text: &str) -> Option<u32> {
 }
 
 /// The place of a syllable in 가, 나, 다, …, 하, from 1.
-pub(super) fn syllable(char: char) -> Option<u32> {
+pub(super) fn parse_ganada_letter(char: char) -> Option<u32> {
     "가나다라마바사아자차카타파하".chars().position(|known| known == char).map(|at| at as u32 + 1)
 }
 
-fn digit(char: char) -> Option<u32> {
+fn digit_value(char: char) -> Option<u32> {
     match char {
         '0'..='9' => Some(char as u32 - '0' as u32),
         '０'..='９' => Some(char as u32 - '０' as u32),
@@ -74,59 +76,63 @@ fn digit(char: char) -> Option<u32> {
     }
 }
 
-enum Sign {
+enum NumeralSign {
     Digit(u32),
     Unit(u32),
 }
 
-fn hangul(char: char) -> Option<Sign> {
+fn hangul_numeral_sign(char: char) -> Option<NumeralSign> {
     Some(match char {
-        '일' => Sign::Digit(1),
-        '이' => Sign::Digit(2),
-        '삼' => Sign::Digit(3),
-        '사' => Sign::Digit(4),
-        '오' => Sign::Digit(5),
-        '육' | '륙' => Sign::Digit(6),
-        '칠' => Sign::Digit(7),
-        '팔' => Sign::Digit(8),
-        '구' => Sign::Digit(9),
-        '십' => Sign::Unit(10),
-        '백' => Sign::Unit(100),
-        '천' => Sign::Unit(1000),
+        '일' => NumeralSign::Digit(1),
+        '이' => NumeralSign::Digit(2),
+        '삼' => NumeralSign::Digit(3),
+        '사' => NumeralSign::Digit(4),
+        '오' => NumeralSign::Digit(5),
+        '육' | '륙' => NumeralSign::Digit(6),
+        '칠' => NumeralSign::Digit(7),
+        '팔' => NumeralSign::Digit(8),
+        '구' => NumeralSign::Digit(9),
+        '십' => NumeralSign::Unit(10),
+        '백' => NumeralSign::Unit(100),
+        '천' => NumeralSign::Unit(1000),
         _ => return None,
     })
 }
 
-fn hanja(char: char) -> Option<Sign> {
+fn hanja_numeral_sign(char: char) -> Option<NumeralSign> {
     Some(match char {
-        '〇' | '零' => Sign::Digit(0),
-        '一' | '壹' | '壱' => Sign::Digit(1),
-        '二' | '貳' | '弐' => Sign::Digit(2),
-        '三' | '參' => Sign::Digit(3),
-        '四' => Sign::Digit(4),
-        '五' => Sign::Digit(5),
-        '六' => Sign::Digit(6),
-        '七' => Sign::Digit(7),
-        '八' => Sign::Digit(8),
-        '九' => Sign::Digit(9),
-        '十' | '拾' => Sign::Unit(10),
-        '百' => Sign::Unit(100),
-        '千' => Sign::Unit(1000),
+        '〇' | '零' => NumeralSign::Digit(0),
+        '一' | '壹' | '壱' => NumeralSign::Digit(1),
+        '二' | '貳' | '弐' => NumeralSign::Digit(2),
+        '三' | '參' => NumeralSign::Digit(3),
+        '四' => NumeralSign::Digit(4),
+        '五' => NumeralSign::Digit(5),
+        '六' => NumeralSign::Digit(6),
+        '七' => NumeralSign::Digit(7),
+        '八' => NumeralSign::Digit(8),
+        '九' => NumeralSign::Digit(9),
+        '十' | '拾' => NumeralSign::Unit(10),
+        '百' => NumeralSign::Unit(100),
+        '千' => NumeralSign::Unit(1000),
         _ => return None,
     })
 }
 
 /// Reads `이십삼`: a digit multiplies the unit after it, units fall. Two digits stand side by side only where they count by
 /// place, as in `二三`.
-fn spelled(text: &str, sign: fn(char) -> Option<Sign>, by_place: bool) -> Option<(u32, usize)> {
+fn parse_spelled_numeral(
+    text: &str,
+    sign: fn(char) -> Option<NumeralSign>,
+    by_place: bool,
+) -> Option<(u32, usize)> {
     let (mut value, mut pending, mut below, mut length) = (0, None, u32::MAX, 0);
     for char in text.chars() {
         match sign(char) {
-            Some(Sign::Digit(digit)) if pending.is_none() => pending = Some(digit),
-            Some(Sign::Digit(digit)) if by_place && value == 0 && length < 12 => {
+            Some(NumeralSign::Digit(digit)) if pending.is_none() => pending = Some(digit),
+            Some(NumeralSign::Digit(digit)) if by_place && value == 0 && length < 12 => {
                 pending = pending.map(|before| before * 10 + digit);
             }
-            Some(Sign::Unit(unit)) if unit < below => {
+            Some(NumeralSign::Unit(unit)) if unit < below => {
                 value += pending.take().unwrap_or(1) * unit;
                 below = unit;
             }
@@ -143,7 +149,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Option<u32>) {
-        assert_eq!(numeral(text).map(|(value, _)| value), expected, "{text}");
+        assert_eq!(parse_numeral(text).map(|(value, _)| value), expected, "{text}");
     }
 
     #[test]
@@ -173,7 +179,7 @@ mod tests {
             ("IC", None),
             ("", None),
         ] {
-            assert_eq!(roman(text), expected, "{text}");
+            assert_eq!(parse_roman_numeral(text), expected, "{text}");
         }
     }
 
@@ -182,7 +188,7 @@ mod tests {
         for (char, expected) in
             [('①', Some(1)), ('⑳', Some(20)), ('㉑', Some(21)), ('㊿', Some(50)), ('1', None)]
         {
-            assert_eq!(circled(char), expected, "{char}");
+            assert_eq!(parse_circled_number(char), expected, "{char}");
         }
     }
 }

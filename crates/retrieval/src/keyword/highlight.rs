@@ -6,9 +6,9 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::passage::Passage;
-use crate::text::{self, Layer};
+use crate::text_analysis::{self, TermLayer};
 
-use super::{article, everyday};
+use super::{article_numbers, synonyms};
 
 /// A word of the question in a passage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,31 +26,31 @@ pub fn highlights(question: &str, text: &str) -> Vec<Highlight> {
     let mut stems = Vec::new();
     let mut pairs = Vec::new();
     let mut parts = Vec::new();
-    text::terms(question, |layer, term, range| match layer {
-        Layer::Stems => {
+    text_analysis::for_each_term(question, |layer, term, range| match layer {
+        TermLayer::Stems => {
             stems.push(term.to_owned());
             parts.push((term.to_owned(), range));
         }
-        Layer::Pairs => pairs.push(term.to_owned()),
+        TermLayer::Bigrams => pairs.push(term.to_owned()),
     });
-    let torn = torn(question, &parts);
-    for (word, _) in everyday::meant_by(&stems.clone()) {
-        text::terms(&word, |layer, term, _| {
-            if layer == Layer::Stems {
+    let torn = find_split_syllables(question, &parts);
+    for (word, _) in synonyms::find_synonyms(&stems.clone()) {
+        text_analysis::for_each_term(&word, |layer, term, _| {
+            if layer == TermLayer::Stems {
                 stems.push(term.to_owned());
             }
         });
     }
-    let found = whole(places(text, Layer::Stems, &stems), text, &torn);
-    if found.is_empty() { places(text, Layer::Pairs, &pairs) } else { found }
+    let found = join_split_syllables(highlight_terms(text, TermLayer::Stems, &stems), text, &torn);
+    if found.is_empty() { highlight_terms(text, TermLayer::Bigrams, &pairs) } else { found }
 }
 
 /// A syllable of a longer word that was taken for a word: what stands before and after it in the question.
-type Torn = HashMap<String, Vec<(Option<char>, Option<char>)>>;
+type SplitSyllables = HashMap<String, Vec<(Option<char>, Option<char>)>>;
 
 /// The words of one syllable that were torn out of a longer one: 방 of 방문객.
-fn torn(question: &str, parts: &[(String, Range<usize>)]) -> Torn {
-    let mut torn = Torn::new();
+fn find_split_syllables(question: &str, parts: &[(String, Range<usize>)]) -> SplitSyllables {
+    let mut torn = SplitSyllables::new();
     for (term, range) in parts.iter().filter(|(term, _)| term.chars().count() == 1) {
         let before = parts.iter().any(|(_, other)| other.end == range.start);
         let after = parts.iter().any(|(_, other)| other.start == range.end);
@@ -65,7 +65,7 @@ fn torn(question: &str, parts: &[(String, Range<usize>)]) -> Torn {
 
 /// Leaves out torn syllables that stand beside something else than in the question, and joins the others to the word
 /// that they are a part of.
-fn whole(mut found: Vec<Highlight>, text: &str, torn: &Torn) -> Vec<Highlight> {
+fn join_split_syllables(mut found: Vec<Highlight>, text: &str, torn: &SplitSyllables) -> Vec<Highlight> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for Highlight { term, ranges } in &mut found {
         let Some(wanted) = torn.get(term) else { continue };
@@ -98,13 +98,14 @@ fn whole(mut found: Vec<Highlight>, text: &str, torn: &Torn) -> Vec<Highlight> {
 /// Why a passage was found, for people: the article that the question names by number, then the words of its text that the
 /// question has too, whole and as they are written; those of its title where the text has none. Nothing for what was found by
 /// meaning alone.
-pub fn reasons(question: &str, passage: &Passage) -> Vec<String> {
-    let named = article::articles_named(question);
-    let mine = article::of_passage(passage).filter(|mine| named.iter().any(|(number, _)| number == mine));
+pub fn match_reasons(question: &str, passage: &Passage) -> Vec<String> {
+    let named = article_numbers::find_article_numbers(question);
+    let mine = article_numbers::article_of_passage(passage)
+        .filter(|mine| named.iter().any(|(number, _)| number == mine));
     let mut reasons: Vec<String> = mine.map(|number| number.to_string()).into_iter().collect();
-    let mut words = written(question, &passage.text);
+    let mut words = matching_words(question, &passage.text);
     if words.is_empty() {
-        words = written(question, &passage.title);
+        words = matching_words(question, &passage.title);
     }
     for word in words {
         if !reasons.iter().any(|known| known.contains(word)) {
@@ -115,7 +116,7 @@ pub fn reasons(question: &str, passage: &Passage) -> Vec<String> {
 }
 
 /// The words of a text, as they stand there, that hold one of the question; the first place of each.
-fn written<'a>(question: &str, text: &'a str) -> Vec<&'a str> {
+fn matching_words<'a>(question: &str, text: &'a str) -> Vec<&'a str> {
     let found = highlights(question, text);
     let whole = |range: &Range<usize>| {
         let part = |char: &char| char.is_alphanumeric();
@@ -126,7 +127,7 @@ fn written<'a>(question: &str, text: &'a str) -> Vec<&'a str> {
     found.iter().filter_map(|found| found.ranges.first()).map(whole).collect()
 }
 
-fn places(text: &str, layer: Layer, wanted: &[String]) -> Vec<Highlight> {
+fn highlight_terms(text: &str, layer: TermLayer, wanted: &[String]) -> Vec<Highlight> {
     let mut order: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found: Vec<Highlight> = Vec::new();
     for term in wanted {
@@ -135,7 +136,7 @@ fn places(text: &str, layer: Layer, wanted: &[String]) -> Vec<Highlight> {
             found.push(Highlight { term: term.clone(), ranges: Vec::new() });
         }
     }
-    text::terms(text, |of, term, range| {
+    text_analysis::for_each_term(text, |of, term, range| {
         if of == layer
             && let Some(at) = order.get(term)
         {
@@ -186,7 +187,7 @@ mod tests {
     fn a_reason_is_a_word_as_it_is_written_or_the_number_that_was_asked_for() {
         let told = |question: &str, title: &str, text: &str| {
             let passage = Passage { title: title.into(), text: text.into(), ..Passage::default() };
-            reasons(question, &passage).join(", ")
+            match_reasons(question, &passage).join(", ")
         };
         assert_eq!(told("구월산은 어디?", "산", "황해도의 구월산에는 절이 있다."), "구월산에는");
         for asked in ["제 5 조", "第五條", "제오조"] {

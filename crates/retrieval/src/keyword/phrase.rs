@@ -3,40 +3,40 @@
 
 use std::collections::HashSet;
 
-use crate::text::letters::{Letter, is_letter, letters};
-use crate::text::{self, Layer};
+use crate::text_analysis::normalization::{NormalizedChar, is_letter_or_digit, normalize};
+use crate::text_analysis::{self, TermLayer};
 
 /// The words of a text as they are compared.
-pub(super) fn words(text: &str) -> Vec<String> {
+pub(super) fn normalized_words(text: &str) -> Vec<String> {
     let mut all = Vec::new();
-    each(text.as_bytes(), |word| all.push(String::from_utf8_lossy(word).into_owned()));
+    for_each_word(text.as_bytes(), |word| all.push(String::from_utf8_lossy(word).into_owned()));
     all
 }
 
 /// A word of a question.
 #[derive(Clone, Copy)]
-pub(super) struct Word<'a> {
+pub(super) struct PhraseWord<'a> {
     bytes: &'a [u8],
     /// Its first bytes, and which bits of them count.
-    first: u64,
-    counts: u64,
+    prefix: u64,
+    prefix_mask: u64,
 }
 
-impl<'a> Word<'a> {
-    pub(super) fn of(word: &'a str) -> Self {
+impl<'a> PhraseWord<'a> {
+    pub(super) fn new(word: &'a str) -> Self {
         let counts = if word.len() < 8 { (1 << (word.len() * 8)) - 1 } else { u64::MAX };
-        Self { bytes: word.as_bytes(), first: first(word.as_bytes()), counts }
+        Self { bytes: word.as_bytes(), prefix: first_eight_bytes(word.as_bytes()), prefix_mask: counts }
     }
 
     /// Whether a word with these first bytes begins with it.
     #[inline]
-    fn begins(&self, word: &[u8], first: u64) -> bool {
-        (self.first ^ first) & self.counts == 0 && word.starts_with(self.bytes)
+    fn is_prefix_of(&self, word: &[u8], first: u64) -> bool {
+        (self.prefix ^ first) & self.prefix_mask == 0 && word.starts_with(self.bytes)
     }
 }
 
 #[inline]
-fn first(word: &[u8]) -> u64 {
+fn first_eight_bytes(word: &[u8]) -> u64 {
     match word.first_chunk() {
         Some(eight) => u64::from_le_bytes(*eight),
         None => word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)),
@@ -44,22 +44,26 @@ fn first(word: &[u8]) -> u64 {
 }
 
 /// What texts say of the words of a question.
-pub(super) struct Said<'a> {
-    question: &'a [Word<'a>],
+pub(super) struct PhraseMatcher<'a> {
+    query_words: &'a [PhraseWord<'a>],
     /// How many words up to each of the question were said up to the word before, and are up to this one.
-    before: Vec<usize>,
-    now: Vec<usize>,
+    previous_runs: Vec<usize>,
+    current_runs: Vec<usize>,
 }
 
-impl<'a> Said<'a> {
-    pub(super) fn new(question: &'a [Word<'a>]) -> Self {
-        Self { question, before: vec![0; question.len()], now: vec![0; question.len()] }
+impl<'a> PhraseMatcher<'a> {
+    pub(super) fn new(question: &'a [PhraseWord<'a>]) -> Self {
+        Self {
+            query_words: question,
+            previous_runs: vec![0; question.len()],
+            current_runs: vec![0; question.len()],
+        }
     }
 
     /// The longest run of words of the question that a text says side by side, as a share of the question; 0 for a single
     /// word, which says nothing that its score does not. The last word of a run may go on: 휴가 is said by 휴가는.
-    pub(super) fn share(&mut self, text: &[u8]) -> f32 {
-        let Self { question, before, now } = self;
+    pub(super) fn longest_phrase_share(&mut self, text: &[u8]) -> f32 {
+        let Self { query_words: question, previous_runs: before, current_runs: now } = self;
         if question.len() < 2 {
             return 0.0;
         }
@@ -67,16 +71,16 @@ impl<'a> Said<'a> {
         before.fill(0);
         // Whether any word of the question was said last: most words of a text are none of them.
         let mut running = false;
-        each(text, |word| {
-            let first = first(word);
-            if !running && !question.iter().any(|asked| asked.begins(word, first)) {
+        for_each_word(text, |word| {
+            let first = first_eight_bytes(word);
+            if !running && !question.iter().any(|asked| asked.is_prefix_of(word, first)) {
                 return;
             }
             running = false;
             let mut run = 0;
             for (asked, (before, now)) in question.iter().zip(before.iter().zip(now.iter_mut())) {
                 *now = 0;
-                if asked.begins(word, first) {
+                if asked.is_prefix_of(word, first) {
                     if word.len() == asked.bytes.len() {
                         *now = run + 1;
                         running = true;
@@ -95,11 +99,11 @@ impl<'a> Said<'a> {
 
 /// Gives the words of a text as they are compared.
 #[inline]
-fn each(text: &[u8], mut each: impl FnMut(&[u8])) {
+fn for_each_word(text: &[u8], mut each: impl FnMut(&[u8])) {
     let (mut at, mut start) = (0, 0);
     let mut lower = Vec::new();
     // ASCII and whole Korean syllables are compared as they stand, but for capitals.
-    if is_plain(text) {
+    if is_ascii_or_hangul(text) {
         let mut give = |word: &[u8], capitals: bool| {
             if word.is_empty() {
             } else if capitals {
@@ -127,21 +131,21 @@ fn each(text: &[u8], mut each: impl FnMut(&[u8])) {
         give(&text[start..], capitals);
         return;
     }
-    for Letter { char, .. } in letters(&String::from_utf8_lossy(text)) {
-        let char = if is_letter(char) { char } else { ' ' };
+    for NormalizedChar { char, .. } in normalize(&String::from_utf8_lossy(text)) {
+        let char = if is_letter_or_digit(char) { char } else { ' ' };
         lower.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
     }
     lower.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).for_each(each);
 }
 
 /// Whether a text is of ASCII and whole Korean syllables alone.
-fn is_plain(text: &[u8]) -> bool {
+fn is_ascii_or_hangul(text: &[u8]) -> bool {
     let mut rest = text;
     loop {
         rest = match rest {
             [] => return true,
             [first, rest @ ..] if first.is_ascii() => rest,
-            [first, second, third, rest @ ..] if is_whole(*first, *second, *third) => rest,
+            [first, second, third, rest @ ..] if is_hangul_syllable_utf8(*first, *second, *third) => rest,
             _ => return false,
         };
     }
@@ -149,18 +153,18 @@ fn is_plain(text: &[u8]) -> bool {
 
 /// Whether three bytes are a whole Korean syllable.
 #[inline]
-fn is_whole(first: u8, second: u8, third: u8) -> bool {
+fn is_hangul_syllable_utf8(first: u8, second: u8, third: u8) -> bool {
     let low = |byte: u8| u32::from(byte & 0x3f);
     let code = u32::from(first & 0x0f) << 12 | low(second) << 6 | low(third);
     first >> 4 == 0xe && ('가' as u32..='힣' as u32).contains(&code)
 }
 
 /// How much of the last heading above a passage was asked for.
-pub(super) fn headed(asked: &HashSet<String>, title: &str) -> f32 {
+pub(super) fn heading_overlap(asked: &HashSet<String>, title: &str) -> f32 {
     let heading = title.rsplit(" › ").next().unwrap_or(title);
     let (mut all, mut known) = (0_u32, 0_u32);
-    text::terms(heading, |layer, term, _| {
-        if layer == Layer::Stems {
+    text_analysis::for_each_term(heading, |layer, term, _| {
+        if layer == TermLayer::Stems {
             all += 1;
             known += u32::from(asked.contains(term));
         }
@@ -173,12 +177,12 @@ mod tests {
     use super::*;
 
     fn check(question: &str, text: &str, expected: f32) {
-        let question_words = words(question);
-        let asked: Vec<Word<'_>> = question_words.iter().map(|word| Word::of(word)).collect();
-        let mut said = Said::new(&asked);
+        let question_words = normalized_words(question);
+        let asked: Vec<PhraseWord<'_>> = question_words.iter().map(|word| PhraseWord::new(word)).collect();
+        let mut said = PhraseMatcher::new(&asked);
         // The second text knows nothing of the first.
         for _ in 0..2 {
-            let share = said.share(text.as_bytes());
+            let share = said.longest_phrase_share(text.as_bytes());
             assert!((share - expected).abs() < 1e-6, "{question} | {text}");
         }
     }
@@ -204,13 +208,16 @@ mod tests {
             ("휴가\u{301}는 e\u{301}", "휴가 는 é"),
             ("가\u{11a8} 힣 ퟀ 契約書", "각 힣 ퟀ 契約書"),
         ] {
-            let spaced: String = letters(text)
+            let spaced: String = normalize(text)
                 .iter()
-                .map(|letter| if is_letter(letter.char) { letter.char } else { ' ' })
+                .map(|letter| if is_letter_or_digit(letter.char) { letter.char } else { ' ' })
                 .collect();
             let expected: Vec<&str> = expected.split(' ').collect();
-            assert_eq!(words(text), spaced.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
-            assert_eq!(words(text), expected);
+            assert_eq!(
+                normalized_words(text),
+                spaced.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>()
+            );
+            assert_eq!(normalized_words(text), expected);
         }
     }
 
@@ -218,16 +225,16 @@ mod tests {
     fn a_heading_counts_by_how_much_of_it_was_asked() {
         let asked = |text: &str| {
             let mut stems = HashSet::new();
-            text::terms(text, |layer, term, _| {
-                if layer == Layer::Stems {
+            text_analysis::for_each_term(text, |layer, term, _| {
+                if layer == TermLayer::Stems {
                     stems.insert(term.to_owned());
                 }
             });
             stems
         };
-        let all = headed(&asked("비밀유지 의무는?"), "용역계약서 › 비밀유지");
+        let all = heading_overlap(&asked("비밀유지 의무는?"), "용역계약서 › 비밀유지");
         assert!((all - 1.0).abs() < 1e-6, "{all}");
-        assert!(headed(&asked("비밀유지 의무는?"), "용역계약서 › 대금 지급") <= 0.0);
-        assert!(headed(&asked("비밀유지"), "") <= 0.0);
+        assert!(heading_overlap(&asked("비밀유지 의무는?"), "용역계약서 › 대금 지급") <= 0.0);
+        assert!(heading_overlap(&asked("비밀유지"), "") <= 0.0);
     }
 }

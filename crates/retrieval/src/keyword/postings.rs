@@ -11,32 +11,32 @@
 //! ```
 
 /// So many slots make a block.
-pub(super) const BLOCK: usize = 64;
-const ENTRY: usize = 8;
+pub(super) const SLOTS_PER_BLOCK: usize = 64;
+const SKIP_ENTRY_BYTES: usize = 8;
 /// The mark in the head of a block some of whose slots hold the term more than once.
-const OFTEN: u8 = 8;
+const HAS_COUNTS_FLAG: u8 = 8;
 
 /// The list of one term, as bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Postings<'a> {
-    table: &'a [u8],
-    body: &'a [u8],
-    holders: usize,
+    skip_table: &'a [u8],
+    blocks: &'a [u8],
+    document_frequency: usize,
     /// How many slots there are: none of a list is beyond.
-    slots: u32,
+    slot_count: u32,
 }
 
 /// Some slots of a list.
-pub(super) struct Block {
-    slots: [u32; BLOCK],
-    counts: [u32; BLOCK],
+pub(super) struct PostingsBlock {
+    slots: [u32; SLOTS_PER_BLOCK],
+    counts: [u32; SLOTS_PER_BLOCK],
     length: usize,
-    often: bool,
+    has_counts: bool,
 }
 
-impl Block {
+impl PostingsBlock {
     pub(super) fn new() -> Self {
-        Self { slots: [0; BLOCK], counts: [1; BLOCK], length: 0, often: false }
+        Self { slots: [0; SLOTS_PER_BLOCK], counts: [1; SLOTS_PER_BLOCK], length: 0, has_counts: false }
     }
 
     /// The slots, in order.
@@ -48,14 +48,14 @@ impl Block {
     /// How often each holds the term; `None` if all hold it once.
     #[inline]
     pub(super) fn counts(&self) -> Option<&[u32]> {
-        self.often.then(|| &self.counts[..self.length])
+        self.has_counts.then(|| &self.counts[..self.length])
     }
 
     /// Reads so many slots from `next` on, and gives what follows. `None` if these are no slots below `slots`.
     #[inline]
-    fn read<'a>(&mut self, bytes: &'a [u8], length: usize, next: u32, slots: u32) -> Option<&'a [u8]> {
+    fn decode<'a>(&mut self, bytes: &'a [u8], length: usize, next: u32, slots: u32) -> Option<&'a [u8]> {
         let (head, rest) = bytes.split_first()?;
-        let width = usize::from(head & !OFTEN);
+        let width = usize::from(head & !HAS_COUNTS_FLAG);
         let (distances, mut rest) = rest.split_at_checked(width * length)?;
         // Wide enough for any sum, so that slots are in order and the last is the highest.
         let mut after = u64::from(next);
@@ -78,18 +78,18 @@ impl Block {
         if after > u64::from(slots) {
             return None;
         }
-        if self.often {
-            self.counts = [1; BLOCK];
+        if self.has_counts {
+            self.counts = [1; SLOTS_PER_BLOCK];
         }
-        self.often = head & OFTEN != 0;
-        if self.often {
+        self.has_counts = head & HAS_COUNTS_FLAG != 0;
+        if self.has_counts {
             let (bits, tail) = rest.split_at_checked(length.div_ceil(8))?;
             rest = tail;
             for (at, byte) in bits.iter().enumerate() {
                 let mut bits = *byte;
                 while bits != 0 {
                     let at = at * 8 + bits.trailing_zeros() as usize;
-                    *self.counts.get_mut(at)? = varint(&mut rest)?;
+                    *self.counts.get_mut(at)? = read_varint(&mut rest)?;
                     bits &= bits - 1;
                 }
             }
@@ -103,17 +103,17 @@ impl<'a> Postings<'a> {
     /// The list in these bytes, of so many holders among so many slots.
     pub(super) fn new(bytes: &'a [u8], holders: u32, slots: u32) -> Self {
         let holders = holders as usize;
-        let (table, body) = bytes.split_at_checked(table_size(holders)).unwrap_or((&[], &[]));
-        Self { table, body, holders, slots }
+        let (table, body) = bytes.split_at_checked(skip_table_bytes(holders)).unwrap_or((&[], &[]));
+        Self { skip_table: table, blocks: body, document_frequency: holders, slot_count: slots }
     }
 
     /// Gives the list block by block.
     #[inline]
-    pub(super) fn blocks(&self, block: &mut Block, mut each: impl FnMut(&Block)) {
-        let (mut rest, mut left, mut next) = (self.body, self.holders, 0);
+    pub(super) fn for_each_block(&self, block: &mut PostingsBlock, mut each: impl FnMut(&PostingsBlock)) {
+        let (mut rest, mut left, mut next) = (self.blocks, self.document_frequency, 0);
         while left > 0 {
-            let length = left.min(BLOCK);
-            let Some(tail) = block.read(rest, length, next, self.slots) else { return };
+            let length = left.min(SLOTS_PER_BLOCK);
+            let Some(tail) = block.decode(rest, length, next, self.slot_count) else { return };
             each(block);
             next = block.slots[length - 1].wrapping_add(1);
             (rest, left) = (tail, left - length);
@@ -122,32 +122,32 @@ impl<'a> Postings<'a> {
 
     /// Gives every slot, and how often it holds the term.
     #[inline]
-    pub(super) fn each(&self, mut each: impl FnMut(u32, u32)) {
-        self.blocks(&mut Block::new(), |block| {
+    pub(super) fn for_each_posting(&self, mut each: impl FnMut(u32, u32)) {
+        self.for_each_block(&mut PostingsBlock::new(), |block| {
             block.slots().iter().zip(&block.counts).for_each(|(slot, count)| each(*slot, *count));
         });
     }
 
     /// Gives those of some slots, sorted, that hold the term: the place among them, and how often.
-    pub(super) fn of(&self, slots: &[u32], mut each: impl FnMut(usize, u32)) {
-        let blocks = self.holders.div_ceil(BLOCK);
-        let mut read = Block::new();
+    pub(super) fn lookup_slots(&self, slots: &[u32], mut each: impl FnMut(usize, u32)) {
+        let blocks = self.document_frequency.div_ceil(SLOTS_PER_BLOCK);
+        let mut read = PostingsBlock::new();
         let (mut block, mut at) = (0, 0);
         while at < slots.len() && block < blocks {
             let (mut from, mut next) = (0, 0);
             if blocks > 1 {
-                block += self.skip(block, blocks, slots[at]);
+                block += self.blocks_before_slot(block, blocks, slots[at]);
                 if block == blocks {
                     return;
                 }
                 if let Some(before) = block.checked_sub(1) {
-                    let (last, ended) = self.entry(before);
+                    let (last, ended) = self.skip_entry(before);
                     (next, from) = (last.wrapping_add(1), ended as usize);
                 }
             }
-            let length = (self.holders - block * BLOCK).min(BLOCK);
-            let body = self.body.get(from..).unwrap_or_default();
-            if read.read(body, length, next, self.slots).is_none() {
+            let length = (self.document_frequency - block * SLOTS_PER_BLOCK).min(SLOTS_PER_BLOCK);
+            let body = self.blocks.get(from..).unwrap_or_default();
+            if read.decode(body, length, next, self.slot_count).is_none() {
                 return;
             }
             let mut within = 0;
@@ -166,9 +166,9 @@ impl<'a> Postings<'a> {
     }
 
     /// How many blocks from this one on end before a slot.
-    fn skip(&self, block: usize, blocks: usize, slot: u32) -> usize {
+    fn blocks_before_slot(&self, block: usize, blocks: usize, slot: u32) -> usize {
         // Most often it is near, so steps double.
-        let before = |at: usize| self.entry(at).0 < slot;
+        let before = |at: usize| self.skip_entry(at).0 < slot;
         let mut step = 1;
         while block + step <= blocks && before(block + step - 1) {
             step *= 2;
@@ -186,27 +186,27 @@ impl<'a> Postings<'a> {
     }
 
     /// The last slot of a block, and where it ends.
-    fn entry(&self, block: usize) -> (u32, u32) {
+    fn skip_entry(&self, block: usize) -> (u32, u32) {
         let long = |at: usize| {
-            let bytes = self.table.get(at..at + 4).unwrap_or(&[0xff; 4]);
+            let bytes = self.skip_table.get(at..at + 4).unwrap_or(&[0xff; 4]);
             u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
         };
-        (long(block * ENTRY), long(block * ENTRY + 4))
+        (long(block * SKIP_ENTRY_BYTES), long(block * SKIP_ENTRY_BYTES + 4))
     }
 }
 
 /// The bytes of the table of a list.
-fn table_size(holders: usize) -> usize {
-    if holders > BLOCK { holders.div_ceil(BLOCK) * ENTRY } else { 0 }
+fn skip_table_bytes(holders: usize) -> usize {
+    if holders > SLOTS_PER_BLOCK { holders.div_ceil(SLOTS_PER_BLOCK) * SKIP_ENTRY_BYTES } else { 0 }
 }
 
 /// Writes a list of slots, sorted, with how often each holds the term.
-pub(super) fn write(list: &[(u32, u32)], bytes: &mut Vec<u8>) {
+pub(super) fn write_postings(list: &[(u32, u32)], bytes: &mut Vec<u8>) {
     let start = bytes.len();
-    bytes.resize(start + table_size(list.len()), 0);
+    bytes.resize(start + skip_table_bytes(list.len()), 0);
     let body = bytes.len();
     let mut next = 0;
-    for (block, some) in list.chunks(BLOCK).enumerate() {
+    for (block, some) in list.chunks(SLOTS_PER_BLOCK).enumerate() {
         let (mut widest, mut after, mut often) = (0, next, false);
         for (slot, count) in some {
             widest = widest.max(slot - after);
@@ -218,7 +218,7 @@ pub(super) fn write(list: &[(u32, u32)], bytes: &mut Vec<u8>) {
             0x100..=0xffff => 2,
             _ => 4,
         };
-        bytes.push(width as u8 | if often { OFTEN } else { 0 });
+        bytes.push(width as u8 | if often { HAS_COUNTS_FLAG } else { 0 });
         for (slot, _) in some {
             bytes.extend_from_slice(&(slot - next).to_le_bytes()[..width]);
             next = slot + 1;
@@ -228,19 +228,19 @@ pub(super) fn write(list: &[(u32, u32)], bytes: &mut Vec<u8>) {
                 let bits = eight.iter().enumerate();
                 bytes.push(bits.fold(0, |bits, (at, (_, count))| bits | u8::from(*count > 1) << at));
             }
-            some.iter().filter(|(_, count)| *count > 1).for_each(|(_, count)| put_varint(bytes, *count));
+            some.iter().filter(|(_, count)| *count > 1).for_each(|(_, count)| write_varint(bytes, *count));
         }
-        if list.len() > BLOCK {
-            let at = start + block * ENTRY;
+        if list.len() > SLOTS_PER_BLOCK {
+            let at = start + block * SKIP_ENTRY_BYTES;
             let end = (bytes.len() - body) as u32;
             bytes[at..at + 4].copy_from_slice(&(next - 1).to_le_bytes());
-            bytes[at + 4..at + ENTRY].copy_from_slice(&end.to_le_bytes());
+            bytes[at + 4..at + SKIP_ENTRY_BYTES].copy_from_slice(&end.to_le_bytes());
         }
     }
 }
 
 #[inline]
-fn varint(rest: &mut &[u8]) -> Option<u32> {
+fn read_varint(rest: &mut &[u8]) -> Option<u32> {
     let (first, tail) = rest.split_first()?;
     if *first < 0x80 {
         *rest = tail;
@@ -257,7 +257,7 @@ fn varint(rest: &mut &[u8]) -> Option<u32> {
     None
 }
 
-fn put_varint(bytes: &mut Vec<u8>, mut value: u32) {
+fn write_varint(bytes: &mut Vec<u8>, mut value: u32) {
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
@@ -278,16 +278,16 @@ mod tests {
                 .map(|n| (n * step * 2 + n % 2 + 5, if n % 192 < 64 { 1 } else { n % 300 + 1 }))
                 .collect();
             let mut bytes = vec![7; 3];
-            write(&list, &mut bytes);
+            write_postings(&list, &mut bytes);
             let slots = length * step * 2 + 20;
             let postings = Postings::new(&bytes[3..], list.len() as u32, slots);
             let mut all = Vec::new();
-            postings.each(|slot, count| all.push((slot, count)));
+            postings.for_each_posting(|slot, count| all.push((slot, count)));
             assert_eq!(all, list, "{length} × {step}");
             for every in [1, 2, 5, 64, 700] {
                 let asked: Vec<u32> = (0..slots.min(700_000)).step_by(every).collect();
                 let mut found = Vec::new();
-                postings.of(&asked, |at, count| found.push((asked[at], count)));
+                postings.lookup_slots(&asked, |at, count| found.push((asked[at], count)));
                 let expected: Vec<(u32, u32)> =
                     list.iter().copied().filter(|(slot, _)| asked.binary_search(slot).is_ok()).collect();
                 assert_eq!(found, expected, "{length} × {step}, every {every}");
@@ -301,10 +301,10 @@ mod tests {
         for head in [1, 2, 4, 9, 10, 12, 77] {
             for holders in [0, 1, 64, 65, 500, u32::MAX] {
                 let mut bytes = noise.clone();
-                bytes.get_mut(table_size(holders as usize)).into_iter().for_each(|first| *first = head);
+                bytes.get_mut(skip_table_bytes(holders as usize)).into_iter().for_each(|first| *first = head);
                 let postings = Postings::new(&bytes, holders, 300);
-                postings.each(|slot, _| assert!(slot < 300));
-                postings.of(&[0, 1, 2, 70, 9000, u32::MAX], |at, _| assert!(at < 6));
+                postings.for_each_posting(|slot, _| assert!(slot < 300));
+                postings.lookup_slots(&[0, 1, 2, 70, 9000, u32::MAX], |at, _| assert!(at < 6));
             }
         }
     }

@@ -4,67 +4,73 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::passage::ArticleNumber;
-use crate::text::{self, Layer};
+use crate::text_analysis::{self, TermLayer};
 
-use super::article::articles_named;
-use super::held::bare;
-use super::segment::key_of;
-use super::{everyday, phrase};
+use super::article_numbers::find_article_numbers;
+use super::segment::term_key;
+use super::stored_document::letters_and_digits;
+use super::{phrase, synonyms};
 
 /// No question is longer than this, in bytes; the rest is not looked at.
-const LONGEST: usize = 16 * 1024;
+const MAX_QUERY_BYTES: usize = 16 * 1024;
 /// The most terms of a question.
-const MOST: usize = 768;
+const MAX_QUERY_TERMS: usize = 768;
 /// The most words of a question that are looked for side by side.
-const MOST_WORDS: usize = 32;
+const MAX_PHRASE_WORDS: usize = 32;
 
 /// A term that is looked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct QueryTerm {
     pub(crate) key: Vec<u8>,
-    pub(crate) layer: Layer,
+    pub(crate) layer: TermLayer,
     pub(crate) weight: f32,
     /// For a word that was not asked: the keys of those it stands for.
-    pub(crate) said: Vec<Vec<u8>>,
+    pub(crate) synonym_of_keys: Vec<Vec<u8>>,
     /// Whether it is part of the number of an article, which is never a slip for another word.
-    pub(crate) number: bool,
+    pub(crate) is_article_number: bool,
 }
 
 /// A question as the index sees it.
 #[derive(Debug, Default)]
-pub(crate) struct Query {
-    pub(crate) terms: Vec<Wanted>,
+pub(crate) struct KeywordQuery {
+    pub(crate) terms: Vec<QueryTerm>,
     pub(crate) articles: Vec<ArticleNumber>,
     /// The letters without spaces, to find the name of a document in.
-    pub(crate) bare: String,
+    pub(crate) letters_and_digits: String,
     /// The words in their order.
     pub(crate) words: Vec<String>,
     /// The stems that were asked for.
     pub(crate) stems: HashSet<String>,
 }
 
-impl Query {
+impl KeywordQuery {
     /// Reads a question. Words that mean the same as asked ones weigh `meant`.
-    pub(crate) fn of(text: &str, meant: f32) -> Self {
-        let text = &text[..text.floor_char_boundary(LONGEST)];
-        let mut query = Self { bare: bare(text), words: phrase::words(text), ..Self::default() };
+    pub(crate) fn parse(text: &str, meant: f32) -> Self {
+        let text = &text[..text.floor_char_boundary(MAX_QUERY_BYTES)];
+        let mut query = Self {
+            letters_and_digits: letters_and_digits(text),
+            words: phrase::normalized_words(text),
+            ..Self::default()
+        };
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut stems = Vec::new();
-        let articles = articles_named(text);
-        text::terms(text, |layer, term, range| {
-            if layer == Layer::Stems {
+        let articles = find_article_numbers(text);
+        text_analysis::for_each_term(text, |layer, term, range| {
+            if layer == TermLayer::Stems {
                 stems.push(term.to_owned());
             }
             let of_number = |of: &Range<usize>| range.start < of.end && of.start < range.end;
-            query.want(&mut places, layer, term, articles.iter().any(|(_, of)| of_number(of)));
+            query.add_term(&mut places, layer, term, articles.iter().any(|(_, of)| of_number(of)));
         });
         if meant > 0.0 {
-            for (word, said) in everyday::meant_by(&stems) {
-                let said: Vec<Vec<u8>> = said.iter().map(|stem| key_of(Layer::Stems, stem)).collect();
-                text::terms(&word, |layer, term, _| query.mean(&mut places, layer, term, meant, &said));
+            for (word, said) in synonyms::find_synonyms(&stems) {
+                let said: Vec<Vec<u8>> = said.iter().map(|stem| term_key(TermLayer::Stems, stem)).collect();
+                text_analysis::for_each_term(&word, |layer, term, _| {
+                    query.add_synonym(&mut places, layer, term, meant, &said)
+                });
             }
         }
-        query.words.truncate(MOST_WORDS);
+        query.words.truncate(MAX_PHRASE_WORDS);
         query.stems = stems.into_iter().collect();
         for (number, _) in articles {
             if !query.articles.contains(&number) {
@@ -74,29 +80,41 @@ impl Query {
         query
     }
 
-    fn want(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: Layer, term: &str, number: bool) {
-        let key = key_of(layer, term);
+    fn add_term(&mut self, places: &mut HashMap<Vec<u8>, usize>, layer: TermLayer, term: &str, number: bool) {
+        let key = term_key(layer, term);
         if let Some(at) = places.get(&key) {
             self.terms[*at].weight += 1.0;
-        } else if self.terms.len() < MOST {
+        } else if self.terms.len() < MAX_QUERY_TERMS {
             places.insert(key.clone(), self.terms.len());
-            self.terms.push(Wanted { key, layer, weight: 1.0, said: Vec::new(), number });
+            self.terms.push(QueryTerm {
+                key,
+                layer,
+                weight: 1.0,
+                synonym_of_keys: Vec::new(),
+                is_article_number: number,
+            });
         }
     }
 
     /// Looks for a term that stands for others, unless it was asked for or is looked for already.
-    fn mean(
+    fn add_synonym(
         &mut self,
         places: &mut HashMap<Vec<u8>, usize>,
-        layer: Layer,
+        layer: TermLayer,
         term: &str,
         weight: f32,
         said: &[Vec<u8>],
     ) {
-        let key = key_of(layer, term);
-        if self.terms.len() < MOST && !places.contains_key(&key) {
+        let key = term_key(layer, term);
+        if self.terms.len() < MAX_QUERY_TERMS && !places.contains_key(&key) {
             places.insert(key.clone(), self.terms.len());
-            self.terms.push(Wanted { key, layer, weight, said: said.to_vec(), number: false });
+            self.terms.push(QueryTerm {
+                key,
+                layer,
+                weight,
+                synonym_of_keys: said.to_vec(),
+                is_article_number: false,
+            });
         }
     }
 }

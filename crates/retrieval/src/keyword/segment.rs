@@ -17,17 +17,17 @@ use sha2::{Digest, Sha256};
 
 use crate::passage::{DocumentId, Passage};
 use crate::retriever::RetrieveError;
-use crate::text::Layer;
-use crate::text::words::{self, Words, Written};
+use crate::text_analysis::TermLayer;
+use crate::text_analysis::byte_string_interner::{self, ByteStringInterner, SerializedInterner};
 
-use super::gather::Gather;
-use super::held::Held;
 use super::postings::{self, Postings};
+use super::segment_builder::SegmentBuilder;
+use super::stored_document::StoredDocument;
 
 const MAGIC: &[u8; 8] = b"DORANKW3";
-const HEAD: usize = 48;
+const HEADER_BYTES: usize = 48;
 /// The layers whose lengths are kept.
-pub(super) const LAYERS: usize = 2;
+pub(super) const LAYER_COUNT: usize = 2;
 
 /// A document as a segment lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,64 +45,64 @@ pub struct Segment {
     bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
     documents: Vec<SegmentDocument>,
     /// The first slot of each document, and one past the last.
-    firsts: Vec<u32>,
+    first_slots: Vec<u32>,
     seed: u64,
-    slots: usize,
-    terms: usize,
-    places: usize,
+    slot_count: usize,
+    term_count: usize,
+    hash_table_len: usize,
     /// Where each part begins.
-    lengths: usize,
-    term_ends: usize,
-    posting_ends: usize,
-    holders: usize,
-    table: usize,
-    most: usize,
-    term_bytes: usize,
-    postings: usize,
-    totals: [u64; LAYERS],
+    lengths_offset: usize,
+    term_ends_offset: usize,
+    posting_ends_offset: usize,
+    document_frequencies_offset: usize,
+    hash_table_offset: usize,
+    max_term_counts_offset: usize,
+    term_bytes_offset: usize,
+    postings_offset: usize,
+    total_lengths: [u64; LAYER_COUNT],
     /// The least length of a passage.
-    least: [u32; LAYERS],
+    min_lengths: [u32; LAYER_COUNT],
 }
 
 impl Segment {
     /// Makes a segment of documents with their passages.
     pub fn build<'a>(documents: impl IntoIterator<Item = (SegmentDocument, &'a [Passage])>) -> Self {
-        let mut gather = Gather::default();
+        let mut gather = SegmentBuilder::default();
         for (document, passages) in documents {
             for passage in passages {
-                gather.passage(&passage.title, &passage.text, passage.article);
+                gather.add_passage(&passage.title, &passage.text, passage.article);
             }
-            gather.document(SegmentDocument { passages: passages.len() as u32, ..document });
+            gather.end_document(SegmentDocument { passages: passages.len() as u32, ..document });
         }
         gather.finish()
     }
 
     /// Makes a segment of documents that are held.
-    pub(crate) fn of<'a>(all: impl IntoIterator<Item = &'a Held>) -> Self {
-        let mut gather = Gather::default();
+    pub(crate) fn from_stored_documents<'a>(all: impl IntoIterator<Item = &'a StoredDocument>) -> Self {
+        let mut gather = SegmentBuilder::default();
         for held in all {
             for at in 0..held.len() {
-                let (title, text, article) = held.words(at).unwrap_or_default();
-                gather.passage(title, text, article);
+                let (title, text, article) = held.passage_title_and_text(at).unwrap_or_default();
+                gather.add_passage(title, text, article);
             }
-            gather.document(held.listed());
+            gather.end_document(held.to_segment_document());
         }
         gather.finish()
     }
 
     /// Joins segments, leaving out the documents for which `keep` (segment, document) is false.
     pub fn merge(segments: &[&Segment], keep: impl Fn(usize, usize) -> bool) -> Self {
-        const GONE: u32 = u32::MAX;
+        const REMOVED_SLOT: u32 = u32::MAX;
         let mut documents = Vec::new();
         let mut lengths = Vec::new();
         let mut moved: Vec<Vec<u32>> = Vec::new();
         for (number, segment) in segments.iter().enumerate() {
-            let mut slots = vec![GONE; segment.slots];
+            let mut slots = vec![REMOVED_SLOT; segment.slot_count];
             for (at, document) in segment.documents.iter().enumerate() {
                 if keep(number, at) {
-                    for slot in segment.firsts[at]..segment.firsts[at + 1] {
+                    for slot in segment.first_slots[at]..segment.first_slots[at + 1] {
                         slots[slot as usize] = lengths.len() as u32;
-                        lengths.push(segment.lengths_of(slot));
+                        lengths.push(segment.lengths_of_slot(slot));
                     }
                     documents.push(document.clone());
                 }
@@ -110,29 +110,33 @@ impl Segment {
             moved.push(slots);
         }
         // Where each term of the new segment is in each of the old ones.
-        let mut words = Words::seeded(segments.first().map_or(0, |first| first.seed));
+        let mut words = ByteStringInterner::with_seed(segments.first().map_or(0, |first| first.seed));
         let mut places: Vec<u32> = Vec::new();
         for (number, segment) in segments.iter().enumerate() {
-            let whole = !moved[number].contains(&GONE);
-            for term in 0..segment.terms {
+            let whole = !moved[number].contains(&REMOVED_SLOT);
+            for term in 0..segment.term_count {
                 let living = || {
                     let mut found = false;
-                    segment.decode(term, |slot, _| found |= moved[number][slot as usize] != GONE);
+                    segment.for_each_posting(term, |slot, _| {
+                        found |= moved[number][slot as usize] != REMOVED_SLOT
+                    });
                     found
                 };
                 if whole || living() {
-                    let (new, _) = words.number(segment.term(term));
-                    places.resize(words.len() * segments.len(), GONE);
+                    let (new, _) = words.intern(segment.key_of_term(term));
+                    places.resize(words.len() * segments.len(), REMOVED_SLOT);
                     places[new as usize * segments.len() + number] = term as u32;
                 }
             }
         }
-        Self::write(documents, &lengths, &words.written(), &|term, list| {
+        Self::write(documents, &lengths, &words.to_serialized(), &|term, list| {
             let places = &places[term * segments.len()..(term + 1) * segments.len()];
-            for (number, place) in places.iter().enumerate().filter(|(_, place)| **place != GONE) {
-                segments[number].decode(*place as usize, |slot, count| match moved[number][slot as usize] {
-                    GONE => {}
-                    slot => list.push((slot, count)),
+            for (number, place) in places.iter().enumerate().filter(|(_, place)| **place != REMOVED_SLOT) {
+                segments[number].for_each_posting(*place as usize, |slot, count| {
+                    match moved[number][slot as usize] {
+                        REMOVED_SLOT => {}
+                        slot => list.push((slot, count)),
+                    }
                 });
             }
         })
@@ -141,8 +145,8 @@ impl Segment {
     /// Reads a segment that was saved, checking every byte.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, RetrieveError> {
         let all = bytes.as_ref();
-        if all.len() >= HEAD && all[..8] == MAGIC[..] && checksum(&all[16..])[..] != all[8..16] {
-            return Err(damaged("is damaged"));
+        if all.len() >= HEADER_BYTES && all[..8] == MAGIC[..] && checksum(&all[16..])[..] != all[8..16] {
+            return Err(stale_segment_error("is damaged"));
         }
         Self::open_checked(bytes)
     }
@@ -152,14 +156,14 @@ impl Segment {
         bytes: impl AsRef<[u8]> + Send + Sync + 'static,
     ) -> Result<Self, RetrieveError> {
         let all = bytes.as_ref();
-        if all.len() < HEAD || all[..8] != MAGIC[..] {
-            return Err(damaged("has another format"));
+        if all.len() < HEADER_BYTES || all[..8] != MAGIC[..] {
+            return Err(stale_segment_error("has another format"));
         }
-        Self::parse(Box::new(bytes), None).ok_or_else(|| damaged("contradicts itself"))
+        Self::parse(Box::new(bytes), None).ok_or_else(|| stale_segment_error("contradicts itself"))
     }
 
     /// The bytes to save, with a checksum.
-    pub fn saved(&self) -> Vec<u8> {
+    pub fn to_checksummed_bytes(&self) -> Vec<u8> {
         let mut bytes = self.bytes().to_vec();
         let sum = checksum(&bytes[16..]);
         bytes[8..16].copy_from_slice(&sum);
@@ -172,7 +176,7 @@ impl Segment {
     }
 
     /// The same, with the same bytes elsewhere.
-    pub(crate) fn moved(self, bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_bytes_at(self, bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         if bytes.as_ref().len() == self.bytes().len() {
             Self { bytes: Box::new(bytes), ..self }
         } else {
@@ -186,95 +190,99 @@ impl Segment {
     }
 
     /// How many passages it covers, removed ones included.
-    pub fn slots(&self) -> usize {
-        self.slots
+    pub fn slot_count(&self) -> usize {
+        self.slot_count
     }
 
     /// The slots of a document.
-    pub(crate) fn slots_of(&self, document: usize) -> std::ops::Range<usize> {
-        self.firsts[document] as usize..self.firsts[document + 1] as usize
+    pub(crate) fn slots_of_document(&self, document: usize) -> std::ops::Range<usize> {
+        self.first_slots[document] as usize..self.first_slots[document + 1] as usize
     }
 
     /// The document a slot belongs to.
-    pub(crate) fn document_of(&self, slot: usize) -> usize {
-        self.firsts.partition_point(|first| *first as usize <= slot) - 1
+    pub(crate) fn document_of_slot(&self, slot: usize) -> usize {
+        self.first_slots.partition_point(|first| *first as usize <= slot) - 1
     }
 
     /// How many terms of each layer the passage in a slot has.
-    pub(super) fn lengths_of(&self, slot: u32) -> [u32; LAYERS] {
-        let at = self.lengths + slot as usize * 4 * LAYERS;
-        [self.long(at), self.long(at + 4)]
+    pub(super) fn lengths_of_slot(&self, slot: u32) -> [u32; LAYER_COUNT] {
+        let at = self.lengths_offset + slot as usize * 4 * LAYER_COUNT;
+        [self.read_u32(at), self.read_u32(at + 4)]
     }
 
     /// The lengths of every slot, one for each layer, as bytes of u32.
-    pub(super) fn lengths(&self) -> &[[[u8; 4]; LAYERS]] {
-        let bytes = &self.bytes()[self.lengths..self.lengths + self.slots * 4 * LAYERS];
-        bytes.as_chunks::<4>().0.as_chunks::<LAYERS>().0
+    pub(super) fn lengths(&self) -> &[[[u8; 4]; LAYER_COUNT]] {
+        let bytes =
+            &self.bytes()[self.lengths_offset..self.lengths_offset + self.slot_count * 4 * LAYER_COUNT];
+        bytes.as_chunks::<4>().0.as_chunks::<LAYER_COUNT>().0
     }
 
     /// The lengths of all slots together, removed ones included.
-    pub(super) fn totals(&self) -> [u64; LAYERS] {
-        self.totals
+    pub(super) fn total_lengths(&self) -> [u64; LAYER_COUNT] {
+        self.total_lengths
     }
 
     /// The least length of any slot, for each layer.
-    pub(super) fn least(&self) -> [u32; LAYERS] {
-        self.least
+    pub(super) fn min_lengths(&self) -> [u32; LAYER_COUNT] {
+        self.min_lengths
     }
 
     /// The number of a term, if any passage holds it.
-    pub(super) fn find(&self, term: &[u8]) -> Option<usize> {
+    pub(super) fn find_term(&self, term: &[u8]) -> Option<usize> {
         let all = self.bytes();
         let long = |at: usize| all[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        let entry = |at: usize| long(self.table + at * 4);
+        let entry = |at: usize| long(self.hash_table_offset + at * 4);
         let same = |number: u32| {
             let number = number as usize;
-            if number >= self.terms {
+            if number >= self.term_count {
                 return false;
             }
-            let start = number.checked_sub(1).map_or(0, |before| long(self.term_ends + before * 4)) as usize;
-            let end = long(self.term_ends + number * 4) as usize;
-            all.get(self.term_bytes + start..self.term_bytes + end) == Some(term)
+            let start =
+                number.checked_sub(1).map_or(0, |before| long(self.term_ends_offset + before * 4)) as usize;
+            let end = long(self.term_ends_offset + number * 4) as usize;
+            all.get(self.term_bytes_offset + start..self.term_bytes_offset + end) == Some(term)
         };
-        words::find(self.seed, self.places, term, entry, same).map(|number| number as usize)
+        byte_string_interner::find_in_table(self.seed, self.hash_table_len, term, entry, same)
+            .map(|number| number as usize)
     }
 
     /// How many passages hold a term, removed ones included.
-    pub(super) fn holders(&self, term: usize) -> u32 {
-        self.long(self.holders + term * 4)
+    pub(super) fn document_frequency(&self, term: usize) -> u32 {
+        self.read_u32(self.document_frequencies_offset + term * 4)
     }
 
     /// How often a passage holds a term at most; 255 stands for more.
-    pub(super) fn most(&self, term: usize) -> u8 {
-        self.bytes()[self.most + term]
+    pub(super) fn max_term_count(&self, term: usize) -> u8 {
+        self.bytes()[self.max_term_counts_offset + term]
     }
 
     /// The slots that hold a term.
     #[inline]
     pub(super) fn postings(&self, term: usize) -> Postings<'_> {
-        let (start, end) = self.span(self.posting_ends, term);
-        let bytes = self.bytes().get(self.postings + start..self.postings + end).unwrap_or_default();
-        Postings::new(bytes, self.holders(term), self.slots as u32)
+        let (start, end) = self.range_from_ends(self.posting_ends_offset, term);
+        let bytes =
+            self.bytes().get(self.postings_offset + start..self.postings_offset + end).unwrap_or_default();
+        Postings::new(bytes, self.document_frequency(term), self.slot_count as u32)
     }
 
     /// Gives every slot that holds a term, and how often.
     #[inline]
-    pub(super) fn decode(&self, term: usize, each: impl FnMut(u32, u32)) {
-        self.postings(term).each(each);
+    pub(super) fn for_each_posting(&self, term: usize, each: impl FnMut(u32, u32)) {
+        self.postings(term).for_each_posting(each);
     }
 
-    fn term(&self, at: usize) -> &[u8] {
-        let (start, end) = self.span(self.term_ends, at);
-        self.bytes().get(self.term_bytes + start..self.term_bytes + end).unwrap_or_default()
+    fn key_of_term(&self, at: usize) -> &[u8] {
+        let (start, end) = self.range_from_ends(self.term_ends_offset, at);
+        self.bytes().get(self.term_bytes_offset + start..self.term_bytes_offset + end).unwrap_or_default()
     }
 
     /// From where to where a table of ends says that an item reaches.
-    fn span(&self, ends: usize, at: usize) -> (usize, usize) {
-        let start = at.checked_sub(1).map_or(0, |before| self.long(ends + before * 4));
-        (start as usize, self.long(ends + at * 4) as usize)
+    fn range_from_ends(&self, ends: usize, at: usize) -> (usize, usize) {
+        let start = at.checked_sub(1).map_or(0, |before| self.read_u32(ends + before * 4));
+        (start as usize, self.read_u32(ends + at * 4) as usize)
     }
 
-    fn long(&self, at: usize) -> u32 {
+    fn read_u32(&self, at: usize) -> u32 {
         let bytes = self.bytes();
         u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     }
@@ -292,10 +300,10 @@ impl Segment {
         let (document_bytes, term_bytes, posting_bytes) = (long(36)?, long(40)?, long(44)?);
         let documents: Vec<SegmentDocument> = match documents {
             Some(documents) => documents,
-            None => serde_json::from_slice(all.get(HEAD..HEAD + document_bytes)?).ok()?,
+            None => serde_json::from_slice(all.get(HEADER_BYTES..HEADER_BYTES + document_bytes)?).ok()?,
         };
-        let lengths = HEAD + document_bytes;
-        let term_ends = lengths + slots * 4 * LAYERS;
+        let lengths = HEADER_BYTES + document_bytes;
+        let term_ends = lengths + slots * 4 * LAYER_COUNT;
         let posting_ends = term_ends + terms * 4;
         let holders = posting_ends + terms * 4;
         let table = holders + terms * 4;
@@ -312,8 +320,8 @@ impl Segment {
         if *firsts.last()? as usize != slots {
             return None;
         }
-        let (mut totals, mut least) = ([0; LAYERS], [u32::MAX; LAYERS]);
-        for slot in all.get(lengths..term_ends)?.as_chunks::<4>().0.as_chunks::<LAYERS>().0 {
+        let (mut totals, mut least) = ([0; LAYER_COUNT], [u32::MAX; LAYER_COUNT]);
+        for slot in all.get(lengths..term_ends)?.as_chunks::<4>().0.as_chunks::<LAYER_COUNT>().0 {
             for (layer, length) in slot.iter().enumerate() {
                 let length = u32::from_le_bytes(*length);
                 totals[layer] += u64::from(length);
@@ -322,30 +330,30 @@ impl Segment {
         }
         Some(Self {
             bytes,
-            totals,
-            least,
+            total_lengths: totals,
+            min_lengths: least,
             documents,
-            firsts,
+            first_slots: firsts,
             seed,
-            slots,
-            terms,
-            places,
-            lengths,
-            term_ends,
-            posting_ends,
-            holders,
-            table,
-            most,
-            term_bytes: term_at,
-            postings,
+            slot_count: slots,
+            term_count: terms,
+            hash_table_len: places,
+            lengths_offset: lengths,
+            term_ends_offset: term_ends,
+            posting_ends_offset: posting_ends,
+            document_frequencies_offset: holders,
+            hash_table_offset: table,
+            max_term_counts_offset: most,
+            term_bytes_offset: term_at,
+            postings_offset: postings,
         })
     }
 
     /// Writes a segment. `list` gives the slots that hold a term, sorted, and how often.
     pub(super) fn write(
         documents: Vec<SegmentDocument>,
-        lengths: &[[u32; LAYERS]],
-        terms: &Written,
+        lengths: &[[u32; LAYER_COUNT]],
+        terms: &SerializedInterner,
         list: &dyn Fn(usize, &mut Vec<(u32, u32)>),
     ) -> Self {
         let listed = serde_json::to_vec(&documents).unwrap_or_default();
@@ -357,15 +365,16 @@ impl Segment {
         for term in 0..count {
             one.clear();
             list(term, &mut one);
-            postings::write(&one, &mut lists);
+            postings::write_postings(&one, &mut lists);
             ends.push(lists.len() as u32);
             holders.push(one.len() as u32);
             let highest = one.iter().map(|(_, count)| *count).max().unwrap_or(0);
             most.push(u8::try_from(highest).unwrap_or(u8::MAX));
         }
         let tables = [&terms.ends, &ends, &holders, &terms.table];
-        let words: usize = tables.iter().map(|table| table.len()).sum::<usize>() + lengths.len() * LAYERS;
-        let size = HEAD + listed.len() + words * 4 + most.len() + terms.bytes.len() + lists.len();
+        let words: usize =
+            tables.iter().map(|table| table.len()).sum::<usize>() + lengths.len() * LAYER_COUNT;
+        let size = HEADER_BYTES + listed.len() + words * 4 + most.len() + terms.bytes.len() + lists.len();
         let mut bytes = Vec::with_capacity(size);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[0; 8]);
@@ -382,36 +391,37 @@ impl Segment {
         for part in [&most, &terms.bytes, &lists] {
             bytes.extend_from_slice(part);
         }
-        let empty = || Self::write(Vec::new(), &[], &Words::seeded(0).written(), &|_, _| ());
+        let empty =
+            || Self::write(Vec::new(), &[], &ByteStringInterner::with_seed(0).to_serialized(), &|_, _| ());
         Self::parse(Box::new(bytes), Some(documents)).unwrap_or_else(empty)
     }
 }
 
-fn damaged(what: &str) -> RetrieveError {
+fn stale_segment_error(what: &str) -> RetrieveError {
     RetrieveError::Stale { reason: format!("a keyword segment {what}") }
 }
 
 impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let documents = self.documents.len();
-        write!(f, "Segment({documents} documents, {} slots, {} terms)", self.slots, self.terms)
+        write!(f, "Segment({documents} documents, {} slots, {} terms)", self.slot_count, self.term_count)
     }
 }
 
 /// The key of a term in the dictionary: its layer, then its letters.
-pub(super) fn key(layer: Layer, term: &str, key: &mut Vec<u8>) {
+pub(super) fn write_term_key(layer: TermLayer, term: &str, key: &mut Vec<u8>) {
     key.clear();
     key.push(match layer {
-        Layer::Pairs => b'p',
-        Layer::Stems => b's',
+        TermLayer::Bigrams => b'p',
+        TermLayer::Stems => b's',
     });
     key.extend_from_slice(term.as_bytes());
 }
 
 /// The key of a term, alone.
-pub(super) fn key_of(layer: Layer, term: &str) -> Vec<u8> {
+pub(super) fn term_key(layer: TermLayer, term: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(term.len() + 1);
-    key(layer, term, &mut bytes);
+    write_term_key(layer, term, &mut bytes);
     bytes
 }
 

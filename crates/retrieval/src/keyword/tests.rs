@@ -5,33 +5,36 @@ use crate::conformance;
 
 #[tokio::test]
 async fn ram_keyword_keeps_the_contract() {
-    conformance::check(async |documents: Vec<Document>| RamKeyword::of(&conformance::tenant(), &documents))
-        .await;
-    conformance::check_index(async || RamKeyword::default()).await;
+    conformance::check_retriever(async |documents: Vec<Document>| {
+        RamKeywordIndex::from_documents(&conformance::tenant(), &documents)
+    })
+    .await;
+    conformance::check_index(async || RamKeywordIndex::default()).await;
 }
 
 #[tokio::test]
 async fn a_document_of_the_same_name_replaces_the_older_one() {
-    let tenant = Tenant::new("t");
+    let tenant = DocumentTenant::new("t");
     let older = Document::new("d", "t", "사과 하나.\n\n사과 둘.");
-    let index = RamKeyword::of(&tenant, [&older, &Document::new("d", "t", "배 하나.")]);
-    assert!(index.search(&Question::new(tenant, "사과", 5)).is_empty());
+    let index = RamKeywordIndex::from_documents(&tenant, [&older, &Document::new("d", "t", "배 하나.")]);
+    assert!(index.search(&SearchQuery::new(tenant, "사과", 5)).is_empty());
 }
 
 #[tokio::test]
 async fn a_tenant_finds_nothing_of_another() {
-    let index = RamKeyword::of(&Tenant::new("a"), [&Document::new("d", "t", "사과 하나.")]);
-    assert!(index.search(&Question::new(Tenant::new("b"), "사과", 5)).is_empty());
-    assert_eq!(index.list(&Tenant::new("b"), &Filter::default()).await.expect("list"), []);
-    assert_eq!(index.search(&Question::new(Tenant::new("a"), "사과", 5)).len(), 1);
+    let index =
+        RamKeywordIndex::from_documents(&DocumentTenant::new("a"), [&Document::new("d", "t", "사과 하나.")]);
+    assert!(index.search(&SearchQuery::new(DocumentTenant::new("b"), "사과", 5)).is_empty());
+    assert_eq!(index.list(&DocumentTenant::new("b"), &DocumentFilter::default()).await.expect("list"), []);
+    assert_eq!(index.search(&SearchQuery::new(DocumentTenant::new("a"), "사과", 5)).len(), 1);
 }
 
-fn ids(index: &RamKeyword, tenant: &Tenant, text: &str) -> Vec<(String, String)> {
-    let hits = index.search(&Question::new(tenant.clone(), text, 50));
+fn hit_ids_and_scores(index: &RamKeywordIndex, tenant: &DocumentTenant, text: &str) -> Vec<(String, String)> {
+    let hits = index.search(&SearchQuery::new(tenant.clone(), text, 50));
     hits.iter().map(|hit| (hit.passage.id.to_string(), format!("{:.5}", hit.score))).collect()
 }
 
-fn many(count: usize) -> Vec<Document> {
+fn numbered_documents(count: usize) -> Vec<Document> {
     let text = |n: usize| {
         format!("문서 {n}의 휴가는 {}일이다.\n\n출장비는 {n}만 원이다. Receipt number {n}.", n % 7)
     };
@@ -40,48 +43,52 @@ fn many(count: usize) -> Vec<Document> {
 
 #[test]
 fn the_order_documents_came_in_does_not_matter() {
-    let tenant = Tenant::new("t");
-    let documents = many(90);
-    let forth = RamKeyword::of(&tenant, &documents);
-    let back = RamKeyword::of(&tenant, documents.iter().rev());
+    let tenant = DocumentTenant::new("t");
+    let documents = numbered_documents(90);
+    let forth = RamKeywordIndex::from_documents(&tenant, &documents);
+    let back = RamKeywordIndex::from_documents(&tenant, documents.iter().rev());
     // One that came, changed, went and came again.
     for document in documents.iter().step_by(3) {
         assert!(back.delete(&tenant, &document.id));
         back.insert(&tenant, &Document::new(document.id.as_str(), "x", "다른 휴가 글"), &[]);
-        back.insert(&tenant, document, &split(document));
+        back.insert(&tenant, document, &split_into_passages(document));
     }
     for question in ["휴가는 며칠", "receipt 13", "출장비 42만 원", "규정"] {
-        assert_eq!(ids(&forth, &tenant, question), ids(&back, &tenant, question), "{question}");
+        assert_eq!(
+            hit_ids_and_scores(&forth, &tenant, question),
+            hit_ids_and_scores(&back, &tenant, question),
+            "{question}"
+        );
     }
 }
 
 #[test]
 fn few_segments_hold_many_documents_and_removed_ones_leave() {
-    let tenant = Tenant::new("t");
-    let documents = many(200);
-    let index = RamKeyword::of(&tenant, &documents);
+    let tenant = DocumentTenant::new("t");
+    let documents = numbered_documents(200);
+    let index = RamKeywordIndex::from_documents(&tenant, &documents);
     let parts = || {
-        let shelf = index.shelf(&tenant).expect("shelf");
+        let shelf = index.tenant_index(&tenant).expect("shelf");
         let content = shelf.content.read().expect("lock");
-        (content.parts.len(), content.parts.iter().map(|part| part.segment.slots()).sum::<usize>())
+        (content.segments.len(), content.segments.iter().map(|part| part.segment.slot_count()).sum::<usize>())
     };
-    assert!(parts().0 <= 3 * FAN, "{} segments", parts().0);
+    assert!(parts().0 <= 3 * SEGMENT_MERGE_FACTOR, "{} segments", parts().0);
     for document in &documents {
         assert!(index.delete(&tenant, &document.id));
     }
     assert!(!index.delete(&tenant, &documents[0].id));
     assert_eq!(parts(), (0, 0));
-    assert!(index.search(&Question::new(tenant.clone(), "휴가", 5)).is_empty());
+    assert!(index.search(&SearchQuery::new(tenant.clone(), "휴가", 5)).is_empty());
 }
 
 #[test]
 fn a_filter_keeps_all_else_out() {
-    let tenant = Tenant::new("t");
-    let mut documents = many(20);
+    let tenant = DocumentTenant::new("t");
+    let mut documents = numbered_documents(20);
     documents[3].collection = "인사".to_owned();
-    let index = RamKeyword::of(&tenant, &documents);
-    let asked = |filter: Filter| {
-        let question = Question { filter, ..Question::new(tenant.clone(), "휴가 출장비", 50) };
+    let index = RamKeywordIndex::from_documents(&tenant, &documents);
+    let asked = |filter: DocumentFilter| {
+        let question = SearchQuery { filter, ..SearchQuery::new(tenant.clone(), "휴가 출장비", 50) };
         index
             .search(&question)
             .iter()
@@ -91,16 +98,22 @@ fn a_filter_keeps_all_else_out() {
     let only = |names: &[&str]| {
         names.iter().map(|name| (*name).to_owned()).collect::<std::collections::BTreeSet<_>>()
     };
-    assert_eq!(asked(Filter { collection: Some("인사".to_owned()), ..Filter::default() }), only(&["d003"]));
+    assert_eq!(
+        asked(DocumentFilter { collection: Some("인사".to_owned()), ..DocumentFilter::default() }),
+        only(&["d003"])
+    );
     let documents = vec![DocumentId::new("d005"), DocumentId::new("d007"), DocumentId::new("absent")];
-    assert_eq!(asked(Filter { documents, ..Filter::default() }), only(&["d005", "d007"]));
-    assert_eq!(asked(Filter { collection: Some("docs\"; --".to_owned()), ..Filter::default() }), only(&[]));
+    assert_eq!(asked(DocumentFilter { documents, ..DocumentFilter::default() }), only(&["d005", "d007"]));
+    assert_eq!(
+        asked(DocumentFilter { collection: Some("docs\"; --".to_owned()), ..DocumentFilter::default() }),
+        only(&[])
+    );
 }
 
 #[test]
 fn what_a_person_types_is_words_and_never_syntax() {
-    let tenant = Tenant::new("t");
-    let index = RamKeyword::of(&tenant, &many(5));
+    let tenant = DocumentTenant::new("t");
+    let index = RamKeywordIndex::from_documents(&tenant, &numbered_documents(5));
     let long = "%_".repeat(500);
     for text in [
         "multi-agent",
@@ -125,13 +138,13 @@ fn what_a_person_types_is_words_and_never_syntax() {
         &long,
         &"가".repeat(100_000),
     ] {
-        let hits = index.search(&Question::new(tenant.clone(), text, 5));
+        let hits = index.search(&SearchQuery::new(tenant.clone(), text, 5));
         assert!(hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0), "{text:.20}");
     }
 }
 
 #[test]
-fn the_number_of_an_article_is_no_slip_for_a_word() {
+fn the_number_of_an_article_is_no_typo_of_a_word() {
     let documents = [
         Document::new(
             "대출",
@@ -140,9 +153,9 @@ fn the_number_of_an_article_is_no_slip_for_a_word() {
         ),
         Document::new("계약", "용역계약서", "제12조(해지) 갑은 30일 전에 알리고 계약을 끝낼 수 있다."),
     ];
-    let tenant = Tenant::new("t");
-    let index = RamKeyword::of(&tenant, &documents);
-    let hits = index.search(&Question::new(tenant, "제십이조", 5));
+    let tenant = DocumentTenant::new("t");
+    let index = RamKeywordIndex::from_documents(&tenant, &documents);
+    let hits = index.search(&SearchQuery::new(tenant, "제십이조", 5));
     let found: Vec<&str> = hits.iter().map(|hit| hit.passage.document.as_str()).collect();
     assert_eq!(found.first(), Some(&"계약"), "{found:?}");
     assert!(hits.get(1).is_none_or(|second| second.score < hits[0].score), "{hits:?}");
@@ -150,19 +163,23 @@ fn the_number_of_an_article_is_no_slip_for_a_word() {
 
 #[test]
 fn a_saved_segment_is_the_same_and_a_damaged_one_is_refused() {
-    let documents = many(3);
-    let passages: Vec<Vec<Passage>> = documents.iter().map(split).collect();
+    let documents = numbered_documents(3);
+    let passages: Vec<Vec<Passage>> = documents.iter().map(split_into_passages).collect();
     let listed = documents.iter().map(|document| SegmentDocument {
         id: document.id.clone(),
         version: "v".to_owned(),
         passages: 0,
     });
     let segment = Segment::build(listed.zip(passages.iter().map(Vec::as_slice)));
-    let saved = segment.saved();
+    let saved = segment.to_checksummed_bytes();
     let opened = Segment::open(saved.clone()).expect("sound");
-    assert_eq!((opened.documents(), opened.slots()), (segment.documents(), segment.slots()));
-    assert_eq!(opened.saved(), saved);
-    assert_eq!(Segment::merge(&[&opened], |_, _| true).saved(), saved, "merging one changes nothing");
+    assert_eq!((opened.documents(), opened.slot_count()), (segment.documents(), segment.slot_count()));
+    assert_eq!(opened.to_checksummed_bytes(), saved);
+    assert_eq!(
+        Segment::merge(&[&opened], |_, _| true).to_checksummed_bytes(),
+        saved,
+        "merging one changes nothing"
+    );
     for at in (0..saved.len()).step_by(7) {
         let mut broken = saved.clone();
         broken[at] ^= 0x20;
@@ -174,11 +191,11 @@ fn a_saved_segment_is_the_same_and_a_damaged_one_is_refused() {
 
 #[test]
 fn an_article_asked_for_by_number_comes_first_in_the_document_that_was_named() {
-    let tenant = Tenant::new("t");
-    let index = RamKeyword::default();
+    let tenant = DocumentTenant::new("t");
+    let index = RamKeywordIndex::default();
     for name in ["민법", "난민법", "상법"] {
         let passages = (1..=3).map(|number| Passage {
-            id: crate::passage::PassageId::at(&DocumentId::new(format!("{name}-{number}")), 0),
+            id: crate::passage::PassageId::from_start(&DocumentId::new(format!("{name}-{number}")), 0),
             document: DocumentId::new(name),
             title: format!("{name} 제{number}조"),
             text: format!("{name}의 글 {number}. 이 법은 제2조를 여러 번 말한다. 제2조, 제2조."),
@@ -192,7 +209,7 @@ fn an_article_asked_for_by_number_comes_first_in_the_document_that_was_named() {
         ("상법제삼조", "상법-3#0"),
         ("민법 제 1 조가 뭐야", "민법-1#0"),
     ] {
-        let hits = index.search(&Question::new(tenant.clone(), question, 3));
+        let hits = index.search(&SearchQuery::new(tenant.clone(), question, 3));
         assert_eq!(hits.first().map(|hit| hit.passage.id.as_str()), Some(expected), "{question}");
     }
 }

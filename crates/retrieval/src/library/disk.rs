@@ -10,18 +10,18 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::LibraryError;
-use super::record::{Key, LAYOUT, Record, State, stem};
-use crate::ingest::Extracted;
+use super::record::{DocumentKey, DocumentRecord, IngestState, RECORD_LAYOUT_VERSION, title_from_file_name};
+use crate::ingest::ExtractedText;
 use crate::passage::{Document, DocumentKind};
 
 /// The most bytes of a record that are read.
-const RECORD: u64 = 1 << 20;
+const MAX_RECORD_BYTES: u64 = 1 << 20;
 
 /// Tells drafts apart. Those of a process that died are removed when the library is opened.
-static DRAFTS: AtomicU64 = AtomicU64::new(0);
+static NEXT_DRAFT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Does work on the disk without holding up others.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, LibraryError> {
@@ -30,24 +30,26 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 /// The directory of a document.
-pub(super) fn directory(root: &Path, key: &Key) -> PathBuf {
-    root.join(encoded(key.tenant.as_str())).join(encoded(&key.collection)).join(encoded(key.id.as_str()))
+pub(super) fn document_directory(root: &Path, key: &DocumentKey) -> PathBuf {
+    root.join(encode_path_component(key.tenant.as_str()))
+        .join(encode_path_component(&key.collection))
+        .join(encode_path_component(key.id.as_str()))
 }
 
-pub(super) fn record(directory: &Path) -> PathBuf {
+pub(super) fn record_path(directory: &Path) -> PathBuf {
     directory.join("record.json")
 }
 
-pub(super) fn original(directory: &Path, hash: &str) -> PathBuf {
+pub(super) fn original_path(directory: &Path, hash: &str) -> PathBuf {
     directory.join(format!("original-{hash}"))
 }
 
-pub(super) fn text(directory: &Path, hash: &str) -> PathBuf {
+pub(super) fn text_path(directory: &Path, hash: &str) -> PathBuf {
     directory.join(format!("text-{hash}.json"))
 }
 
 /// A name as one step of a path on any file system: small letters, digits and `%xx`. One too long becomes its hash.
-fn encoded(name: &str) -> String {
+fn encode_path_component(name: &str) -> String {
     let mut text = String::from("_");
     for byte in name.bytes() {
         match byte {
@@ -55,25 +57,25 @@ fn encoded(name: &str) -> String {
             _ => text.push_str(&format!("%{byte:02x}")),
         }
     }
-    if text.len() > 120 { format!("~{}", hash(name.as_bytes())) } else { text }
+    if text.len() > 120 { format!("~{}", sha256_hex(name.as_bytes())) } else { text }
 }
 
 /// The hash of bytes, in hexadecimal.
-pub(super) fn hash(bytes: &[u8]) -> String {
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes a file whole, so that it survives a loss of power.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_all(path, &[bytes])
+pub(crate) fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_pieces_atomically(path, &[bytes])
 }
 
 /// Writes a file of several pieces whole, so that it survives a loss of power.
-pub(crate) fn write_all(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
+pub(crate) fn write_pieces_atomically(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(path);
-    make(directory)?;
+    create_directory(directory)?;
     // Several may write the same file at once; each has its own draft.
-    let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let draft = NEXT_DRAFT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("{draft}.new"));
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -84,10 +86,10 @@ pub(crate) fn write_all(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     file.sync_all()?;
     drop(file);
     fs::rename(&beside, path)?;
-    force(directory)
+    sync_directory(directory)
 }
 
-fn make(directory: &Path) -> io::Result<()> {
+fn create_directory(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }
@@ -97,16 +99,16 @@ fn make(directory: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(directory)?;
     // The new directories are entries of those above, up to the root.
-    directory.ancestors().skip(1).take(3).try_for_each(force)
+    directory.ancestors().skip(1).take(3).try_for_each(sync_directory)
 }
 
-fn force(directory: &Path) -> io::Result<()> {
+fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
 /// Removes the directory of a document, its record last: a crash in between leaves a record that says what to do.
-pub(super) fn erase(directory: &Path) -> io::Result<()> {
-    let last = record(directory);
+pub(super) fn remove_document_directory(directory: &Path) -> io::Result<()> {
+    let last = record_path(directory);
     match fs::read_dir(directory) {
         Ok(entries) => {
             for entry in entries {
@@ -119,12 +121,12 @@ pub(super) fn erase(directory: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     }
-    gone(fs::remove_file(&last))?;
-    gone(fs::remove_dir(directory))?;
-    directory.parent().map_or(Ok(()), force)
+    ignore_not_found(fs::remove_file(&last))?;
+    ignore_not_found(fs::remove_dir(directory))?;
+    directory.parent().map_or(Ok(()), sync_directory)
 }
 
-fn gone(done: io::Result<()>) -> io::Result<()> {
+fn ignore_not_found(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
@@ -132,29 +134,29 @@ fn gone(done: io::Result<()>) -> io::Result<()> {
 }
 
 /// Removes the files of one version.
-pub(super) fn drop_version(directory: &Path, hash: &str) -> io::Result<()> {
-    gone(fs::remove_file(original(directory, hash)))?;
-    gone(fs::remove_file(text(directory, hash)))
+pub(super) fn remove_version_files(directory: &Path, hash: &str) -> io::Result<()> {
+    ignore_not_found(fs::remove_file(original_path(directory, hash)))?;
+    ignore_not_found(fs::remove_file(text_path(directory, hash)))
 }
 
 /// Removes the files of a document that its record does not name.
-fn tidy(directory: &Path, kept: &Record) -> io::Result<()> {
+fn remove_unreferenced_files(directory: &Path, kept: &DocumentRecord) -> io::Result<()> {
     let hashes = kept.incoming.iter().map(|new| &new.hash).chain(kept.ready.iter().map(|ready| &ready.hash));
     let mut named: Vec<PathBuf> =
-        hashes.flat_map(|hash| [original(directory, hash), text(directory, hash)]).collect();
-    named.push(record(directory));
+        hashes.flat_map(|hash| [original_path(directory, hash), text_path(directory, hash)]).collect();
+    named.push(record_path(directory));
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if !named.contains(&path) {
-            gone(fs::remove_file(path))?;
+            ignore_not_found(fs::remove_file(path))?;
         }
     }
     Ok(())
 }
 
 /// Takes the library for this process. The lock is the operating system's: a killed process leaves none behind.
-pub(crate) fn lock(root: &Path) -> io::Result<File> {
-    make(root)?;
+pub(crate) fn lock_library_directory(root: &Path) -> io::Result<File> {
+    create_directory(root)?;
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
@@ -179,23 +181,23 @@ pub(crate) fn lock(root: &Path) -> io::Result<File> {
 }
 
 /// Every record below the root. What a crash left half made is removed: it was never acknowledged.
-pub(super) fn load(root: &Path) -> io::Result<Vec<Record>> {
-    make(root)?;
+pub(super) fn load_records(root: &Path) -> io::Result<Vec<DocumentRecord>> {
+    create_directory(root)?;
     let mut records = Vec::new();
-    for tenant in directories(root)? {
-        for collection in directories(&tenant)? {
-            for document in directories(&collection)? {
-                match read(&record(&document)) {
-                    Ok(Some(found)) if directory(root, &found.key()) == document => {
-                        if found.state != State::Removing {
-                            tidy(&document, &found)?;
+    for tenant in subdirectories(root)? {
+        for collection in subdirectories(&tenant)? {
+            for document in subdirectories(&collection)? {
+                match read_record(&record_path(&document)) {
+                    Ok(Some(found)) if document_directory(root, &found.key()) == document => {
+                        if found.state != IngestState::Removing {
+                            remove_unreferenced_files(&document, &found)?;
                         }
                         records.push(found);
                     }
                     Ok(Some(found)) => {
                         tracing::warn!(path = %document.display(), id = %found.id, "a record in the wrong place is left alone");
                     }
-                    Ok(None) => erase(&document)?,
+                    Ok(None) => remove_document_directory(&document)?,
                     // One that says nothing must not take all others with it.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         tracing::warn!(path = %document.display(), %error, "a record that cannot be read is left alone");
@@ -211,16 +213,16 @@ pub(super) fn load(root: &Path) -> io::Result<Vec<Record>> {
 
 /// Every record below the root, only looked at, so another process may have the library. What comes or goes in between
 /// is not there.
-pub(super) fn peek(root: &Path) -> io::Result<Vec<Record>> {
+pub(super) fn read_records_without_lock(root: &Path) -> io::Result<Vec<DocumentRecord>> {
     let mut found = Vec::new();
-    let inside = |path: &Path| match directories(path) {
+    let inside = |path: &Path| match subdirectories(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed,
     };
     for tenant in inside(root)? {
         for collection in inside(&tenant)? {
             for document in inside(&collection)? {
-                match read(&record(&document)) {
+                match read_record(&record_path(&document)) {
                     Ok(record) => found.extend(record),
                     // Whoever opens the library tells of it.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
@@ -232,7 +234,7 @@ pub(super) fn peek(root: &Path) -> io::Result<Vec<Record>> {
     Ok(found)
 }
 
-fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
+fn subdirectories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -246,16 +248,16 @@ fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// What is known of a record of any layout.
 #[derive(serde::Deserialize)]
-struct Made {
+struct RecordLayout {
     layout: u32,
 }
 
 /// The record in a file, if there is one. One that is none is invalid data; one of a newer layout is an error of its own.
-fn read(path: &Path) -> io::Result<Option<Record>> {
+fn read_record(path: &Path) -> io::Result<Option<DocumentRecord>> {
     let bytes = match File::open(path) {
         Ok(file) => {
             let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut io::Read::take(file, RECORD), &mut bytes)?;
+            io::Read::read_to_end(&mut io::Read::take(file, MAX_RECORD_BYTES), &mut bytes)?;
             bytes
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -264,18 +266,18 @@ fn read(path: &Path) -> io::Result<Option<Record>> {
     let odd = |error: serde_json::Error| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
     };
-    let made: Made = serde_json::from_slice(&bytes).map_err(odd)?;
-    if made.layout > LAYOUT {
+    let made: RecordLayout = serde_json::from_slice(&bytes).map_err(odd)?;
+    if made.layout > RECORD_LAYOUT_VERSION {
         return Err(io::Error::other(format!("{} is of a newer doran", path.display())));
     }
     serde_json::from_slice(&bytes).map(Some).map_err(odd)
 }
 
 /// The text that was read from a document.
-pub(super) fn extracted(path: &Path) -> io::Result<Option<Extracted>> {
+pub(super) fn read_extracted_text(path: &Path) -> io::Result<Option<ExtractedText>> {
     match fs::read(path) {
         Ok(bytes) => {
-            let kept: Extracted = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+            let kept: ExtractedText = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
             Ok(Some(kept.with_short_title()))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -284,22 +286,26 @@ pub(super) fn extracted(path: &Path) -> io::Result<Option<Extracted>> {
 }
 
 /// A document from its text and its record.
-pub(super) fn document(path: &Path, record: &Record) -> io::Result<Document> {
-    let extracted =
-        extracted(path)?.ok_or_else(|| io::Error::other(format!("{} is missing", path.display())))?;
+pub(super) fn read_document(path: &Path, record: &DocumentRecord) -> io::Result<Document> {
+    let extracted = read_extracted_text(path)?
+        .ok_or_else(|| io::Error::other(format!("{} is missing", path.display())))?;
     let kind = record.ready.as_ref().map_or(&record.kind, |ready| &ready.kind);
-    Ok(whole(record, kind, extracted))
+    Ok(document_from_extracted(record, kind, extracted))
 }
 
 /// A document of this kind.
-pub(super) fn whole(record: &Record, kind: &DocumentKind, extracted: Extracted) -> Document {
-    let Extracted { title, text, pages, .. } = extracted;
+pub(super) fn document_from_extracted(
+    record: &DocumentRecord,
+    kind: &DocumentKind,
+    extracted: ExtractedText,
+) -> Document {
+    let ExtractedText { title, text, pages, .. } = extracted;
     Document {
         id: record.id.clone(),
-        title: title.unwrap_or_else(|| stem(&record.name)),
+        title: title.unwrap_or_else(|| title_from_file_name(&record.name)),
         collection: record.collection.clone(),
         kind: kind.clone(),
-        version: hash(text.as_bytes())[..16].to_owned(),
+        version: sha256_hex(text.as_bytes())[..16].to_owned(),
         text,
         pages,
     }
@@ -325,15 +331,19 @@ mod tests {
             "\u{202e}x",
             "con.txt",
         ] {
-            let step = encoded(name);
+            let step = encode_path_component(name);
             assert!(step.starts_with('_') && step.len() <= 120, "{name:?} → {step}");
             assert!(
                 step.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'%' | b'_')),
                 "{name:?} → {step}"
             );
         }
-        assert!(encoded(&"가".repeat(5000)).len() < 100);
-        assert_ne!(encoded("a"), encoded("A"), "some file systems do not tell them apart");
-        assert_ne!(encoded("a_b"), encoded("a b"));
+        assert!(encode_path_component(&"가".repeat(5000)).len() < 100);
+        assert_ne!(
+            encode_path_component("a"),
+            encode_path_component("A"),
+            "some file systems do not tell them apart"
+        );
+        assert_ne!(encode_path_component("a_b"), encode_path_component("a b"));
     }
 }

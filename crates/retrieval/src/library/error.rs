@@ -27,13 +27,13 @@ pub enum LibraryError {
     BadCollection,
     /// Wait until some have been read.
     #[error("{0} documents are waiting already")]
-    Busy(usize),
+    QueueFull(usize),
     /// Remove something first.
     #[error("there is no room for more than {0} bytes")]
-    Full(u64),
+    StorageFull(u64),
     /// Wait until the document of this name is gone.
     #[error("a document of this name is being removed; try again in a moment")]
-    Leaving,
+    BeingRemoved,
     /// There is no such document.
     #[error("there is no document `{0}`")]
     Unknown(DocumentId),
@@ -53,7 +53,7 @@ pub enum LibraryError {
 
 impl LibraryError {
     /// What happened and what to do, in Korean.
-    pub fn ko(&self) -> String {
+    pub fn message_ko(&self) -> String {
         match self {
             Self::Empty => "빈 파일입니다. 내용이 있는 파일을 올리세요".into(),
             Self::TooLarge { bytes, most } => {
@@ -64,13 +64,13 @@ impl LibraryError {
                 "모음 이름에는 글자, 숫자, 빈칸과 - _ . · ( )만 백 자까지 쓸 수 있습니다. 다른 이름을 쓰세요"
                     .into()
             }
-            Self::Busy(waiting) => {
+            Self::QueueFull(waiting) => {
                 format!("이미 문서 {waiting}개가 기다리고 있습니다. 잠시 뒤에 다시 올리세요")
             }
-            Self::Full(most) => {
+            Self::StorageFull(most) => {
                 format!("{most}바이트까지 둘 수 있습니다. 필요 없는 문서를 지우고 다시 올리세요")
             }
-            Self::Leaving => "같은 이름의 문서를 지우는 중입니다. 잠시 뒤에 다시 시도하세요".into(),
+            Self::BeingRemoved => "같은 이름의 문서를 지우는 중입니다. 잠시 뒤에 다시 시도하세요".into(),
             Self::Unknown(id) => format!("문서 `{id}`이(가) 없습니다. 목록에서 고르세요"),
             Self::Disk { path, .. } => format!("`{}`에 쓸 수 없습니다. 디스크를 살펴보세요", path.display()),
             Self::Index(_) => "색인이 따라오지 못했습니다. 잠시 뒤 다시 시도하세요".into(),

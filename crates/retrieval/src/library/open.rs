@@ -6,94 +6,94 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, watch};
 
-use super::record::State;
-use super::shelf::Shelf;
-use super::{Inner, Library, LibraryError, LibraryOptions, Workers, disk, work};
+use super::catalog::Catalog;
+use super::record::IngestState;
+use super::{Library, LibraryError, LibraryInner, LibraryOptions, LibraryWorkers, disk, ingest_worker};
 use crate::passage::DocumentId;
-use crate::retriever::Index;
+use crate::retriever::DocumentIndex;
 
 /// The directory of a library, taken for this process before anything is done to it or to its index.
 #[derive(Debug)]
-pub struct TakenLibrary {
+pub struct LockedLibrary {
     root: PathBuf,
     lock: File,
 }
 
 impl Library {
     /// Takes the directory of a library, and makes it if need be. One process at a time may have it.
-    pub async fn take(root: &Path) -> Result<TakenLibrary, LibraryError> {
+    pub async fn lock_directory(root: &Path) -> Result<LockedLibrary, LibraryError> {
         let path = root.to_owned();
-        let lock = disk::blocking(root, move || disk::lock(&path)).await?;
-        Ok(TakenLibrary { root: root.to_owned(), lock })
+        let lock = disk::run_blocking(root, move || disk::lock_library_directory(&path)).await?;
+        Ok(LockedLibrary { root: root.to_owned(), lock })
     }
 
     /// Opens the library in a directory, makes it if need be, and goes on with what was left undone. One process at a
     /// time may have it open.
     pub async fn open(
         root: &Path,
-        index: Arc<dyn Index>,
+        index: Arc<dyn DocumentIndex>,
         options: LibraryOptions,
     ) -> Result<Self, LibraryError> {
-        let library = Self::at_rest(Self::take(root).await?, index, options).await?;
-        library.begin();
+        let library = Self::open_without_workers(Self::lock_directory(root).await?, index, options).await?;
+        library.start_workers();
         Ok(library)
     }
 
     /// The same with an index that is brought in step first ([`Library::sync`]), while nobody reads and puts into it.
-    pub async fn open_in_step(
-        taken: TakenLibrary,
-        index: Arc<dyn Index>,
+    pub async fn open_synced(
+        taken: LockedLibrary,
+        index: Arc<dyn DocumentIndex>,
         options: LibraryOptions,
         aside: impl Fn(&DocumentId) -> bool + Send + Sync,
     ) -> Result<Self, LibraryError> {
-        let library = Self::at_rest(taken, index.clone(), options).await?;
-        library.sync(&*index, aside).await?;
-        library.begin();
+        let library = Self::open_without_workers(taken, index.clone(), options).await?;
+        library.sync_index(&*index, aside).await?;
+        library.start_workers();
         Ok(library)
     }
 
     /// The library without anybody who works.
-    async fn at_rest(
-        taken: TakenLibrary,
-        index: Arc<dyn Index>,
+    async fn open_without_workers(
+        taken: LockedLibrary,
+        index: Arc<dyn DocumentIndex>,
         options: LibraryOptions,
     ) -> Result<Self, LibraryError> {
-        let TakenLibrary { root, lock } = taken;
+        let LockedLibrary { root, lock } = taken;
         let path = root.clone();
-        let records = disk::blocking(&root, move || disk::load(&path)).await?;
-        let mut shelf = Shelf::default();
+        let records = disk::run_blocking(&root, move || disk::load_records(&path)).await?;
+        let mut shelf = Catalog::default();
         let mut removing = Vec::new();
         for record in records {
             match record.state {
-                State::Removing => removing.push(record.key()),
-                _ => shelf.take(record.interrupted()),
+                IngestState::Removing => removing.push(record.key()),
+                _ => shelf.insert_loaded(record.after_interruption()),
             }
         }
         if options.workers > 0 {
             // A process that was killed may have left some.
-            shelf.leave_words();
+            shelf.mark_cleanup_needed();
         }
         for key in removing {
             index.remove(&key.tenant, &key.id).await?;
-            let path = disk::directory(&root, &key);
-            disk::blocking(&root, move || disk::erase(&path)).await?;
+            let path = disk::document_directory(&root, &key);
+            disk::run_blocking(&root, move || disk::remove_document_directory(&path)).await?;
         }
         let (changed, _) = watch::channel(0);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(LibraryInner {
             root,
             index,
             options,
-            shelf: Mutex::new(shelf),
-            wake: Notify::new(),
-            changed,
+            catalog: Mutex::new(shelf),
+            wake_worker: Notify::new(),
+            change_count: changed,
             _lock: lock,
         });
-        Ok(Self { inner, workers: Arc::new(Workers(Mutex::new(Vec::new()))) })
+        Ok(Self { inner, workers: Arc::new(LibraryWorkers(Mutex::new(Vec::new()))) })
     }
 
-    fn begin(&self) {
+    fn start_workers(&self) {
         for _ in 0..self.inner.options.workers {
-            self.workers.push(tokio::spawn(work::work(self.inner.clone())));
+            self.workers.push(tokio::spawn(ingest_worker::run_ingest_worker(self.inner.clone())));
         }
     }
 }

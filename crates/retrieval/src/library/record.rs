@@ -5,16 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::ingest::{Failure, Format};
-use crate::passage::{DocumentId, DocumentKind, Tenant};
+use crate::ingest::{FileFormat, IngestFailure};
+use crate::passage::{DocumentId, DocumentKind, DocumentTenant};
 
 /// How often reading may be cut short by the end of the process before the file is held to be the cause.
-const ATTEMPTS: u32 = 5;
+const MAX_READ_ATTEMPTS: u32 = 5;
 
 /// Where a document stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum IngestState {
     /// It waits for its turn.
     Queued,
     /// Its text is being read.
@@ -33,7 +33,7 @@ pub enum State {
     Removing,
 }
 
-impl State {
+impl IngestState {
     /// The stable name, for programs.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl State {
 
 /// A document as a list shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct DocumentStatus {
     /// Its id: a name of letters and digits that says nothing.
     pub id: DocumentId,
     /// The name of the file.
@@ -78,13 +78,13 @@ pub struct Status {
     /// What it is.
     pub kind: DocumentKind,
     /// Where it stands.
-    pub state: State,
+    pub state: IngestState,
     /// How far it has come, from 0 to 1.
     pub progress: f32,
     /// Why it failed.
-    pub failure: Option<Failure>,
+    pub failure: Option<IngestFailure>,
     /// What the file is, once it was read.
-    pub format: Option<Format>,
+    pub format: Option<FileFormat>,
     /// How many passages of it can be found.
     pub passages: usize,
     /// How many pages it has; 0 for files without pages.
@@ -106,15 +106,15 @@ pub struct Status {
 
 /// Which document. The id alone is enough within a tenant; the collection is part of the path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key {
-    pub(super) tenant: Tenant,
+pub(super) struct DocumentKey {
+    pub(super) tenant: DocumentTenant,
     pub(super) id: DocumentId,
     pub(super) collection: String,
 }
 
-impl Key {
+impl DocumentKey {
     /// The key of a file: the same name in the same collection of the same tenant is the same document.
-    pub(super) fn of(tenant: &Tenant, collection: &str, name: &str) -> Self {
+    pub(super) fn for_file(tenant: &DocumentTenant, collection: &str, name: &str) -> Self {
         let mut hash = Sha256::new();
         for part in [tenant.as_str(), collection, name] {
             hash.update((part.len() as u64).to_le_bytes());
@@ -125,26 +125,26 @@ impl Key {
     }
 
     /// The key of a document whose collection is not at hand. Good for looking up, not for paths.
-    pub(super) fn named(tenant: &Tenant, id: &DocumentId) -> Self {
+    pub(super) fn for_id(tenant: &DocumentTenant, id: &DocumentId) -> Self {
         Self { tenant: tenant.clone(), id: id.clone(), collection: String::new() }
     }
 }
 
 /// Bytes that were handed in and are not ready yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Incoming {
+pub(super) struct IncomingVersion {
     pub(super) hash: String,
     pub(super) bytes: u64,
 }
 
 /// What can be found of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ready {
+pub(super) struct ReadyVersion {
     pub(super) hash: String,
     pub(super) bytes: u64,
     pub(super) version: String,
     pub(super) title: String,
-    pub(super) format: Format,
+    pub(super) format: FileFormat,
     pub(super) passages: usize,
     pub(super) pages: usize,
     pub(super) hidden: usize,
@@ -156,18 +156,18 @@ pub(super) struct Ready {
 
 /// What stands in the file of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct DocumentRecord {
     /// Of this layout.
     pub(super) layout: u32,
-    pub(super) tenant: Tenant,
+    pub(super) tenant: DocumentTenant,
     pub(super) id: DocumentId,
     pub(super) collection: String,
     pub(super) name: String,
     pub(super) kind: DocumentKind,
-    pub(super) state: State,
-    pub(super) incoming: Option<Incoming>,
-    pub(super) ready: Option<Ready>,
-    pub(super) failure: Option<Failure>,
+    pub(super) state: IngestState,
+    pub(super) incoming: Option<IncomingVersion>,
+    pub(super) ready: Option<ReadyVersion>,
+    pub(super) failure: Option<IngestFailure>,
     pub(super) attempts: u32,
     /// Where the file was taken from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,19 +177,24 @@ pub(super) struct Record {
 }
 
 /// The layout this program writes.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const RECORD_LAYOUT_VERSION: u32 = 1;
 
-impl Record {
-    pub(super) fn new(key: &Key, name: String, kind: DocumentKind, incoming: Incoming) -> Self {
-        let now = now();
+impl DocumentRecord {
+    pub(super) fn new(
+        key: &DocumentKey,
+        name: String,
+        kind: DocumentKind,
+        incoming: IncomingVersion,
+    ) -> Self {
+        let now = unix_seconds_now();
         Self {
-            layout: LAYOUT,
+            layout: RECORD_LAYOUT_VERSION,
             tenant: key.tenant.clone(),
             id: key.id.clone(),
             collection: key.collection.clone(),
             name,
             kind,
-            state: State::Queued,
+            state: IngestState::Queued,
             incoming: Some(incoming),
             ready: None,
             failure: None,
@@ -200,24 +205,24 @@ impl Record {
         }
     }
 
-    pub(super) fn key(&self) -> Key {
-        Key { tenant: self.tenant.clone(), id: self.id.clone(), collection: self.collection.clone() }
+    pub(super) fn key(&self) -> DocumentKey {
+        DocumentKey { tenant: self.tenant.clone(), id: self.id.clone(), collection: self.collection.clone() }
     }
 
     /// Whether it speaks of a version.
-    pub(super) fn names(&self, hash: &str) -> bool {
+    pub(super) fn has_version(&self, hash: &str) -> bool {
         self.incoming.as_ref().is_some_and(|new| new.hash == hash)
             || self.ready.as_ref().is_some_and(|ready| ready.hash == hash)
     }
 
     /// The record as it stands after the process that worked on it was killed.
-    pub(super) fn interrupted(mut self) -> Self {
+    pub(super) fn after_interruption(mut self) -> Self {
         if self.state.is_pending() {
-            self.state = State::Queued;
-            if self.attempts >= ATTEMPTS {
-                self.state = State::Failed;
-                self.failure = Some(Failure::new(
-                    crate::ingest::FailureKind::Crashed,
+            self.state = IngestState::Queued;
+            if self.attempts >= MAX_READ_ATTEMPTS {
+                self.state = IngestState::Failed;
+                self.failure = Some(IngestFailure::new(
+                    crate::ingest::IngestFailureKind::Crashed,
                     "reading it was cut short again and again",
                 ));
             }
@@ -225,13 +230,13 @@ impl Record {
         self
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> DocumentStatus {
         let ready = self.ready.as_ref();
         let incoming = self.incoming.as_ref();
-        Status {
+        DocumentStatus {
             id: self.id.clone(),
             name: self.name.clone(),
-            title: ready.map_or_else(|| stem(&self.name), |ready| ready.title.clone()),
+            title: ready.map_or_else(|| title_from_file_name(&self.name), |ready| ready.title.clone()),
             collection: self.collection.clone(),
             kind: self.kind.clone(),
             state: self.state,
@@ -255,7 +260,7 @@ impl Record {
 }
 
 /// The name of a file without its directories and its ending, for a title.
-pub(super) fn stem(name: &str) -> String {
+pub(super) fn title_from_file_name(name: &str) -> String {
     use unicode_normalization::UnicodeNormalization;
     let file = name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or(name);
     let named = |stem: &&str| !stem.trim_matches('.').is_empty();
@@ -264,7 +269,7 @@ pub(super) fn stem(name: &str) -> String {
     shown.trim().nfc().collect()
 }
 
-pub(super) fn now() -> u64 {
+pub(super) fn unix_seconds_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -274,8 +279,9 @@ mod tests {
 
     #[test]
     fn a_document_is_its_tenant_collection_and_name() {
-        let key =
-            |tenant: &str, collection: &str, name: &str| Key::of(&Tenant::new(tenant), collection, name).id;
+        let key = |tenant: &str, collection: &str, name: &str| {
+            DocumentKey::for_file(&DocumentTenant::new(tenant), collection, name).id
+        };
         let one = key("a", "", "x.pdf");
         assert_eq!(one, key("a", "", "x.pdf"));
         for other in
@@ -295,7 +301,7 @@ mod tests {
             ("a\r\nb.md", "ab"),
             ("../..", ".."),
         ] {
-            assert_eq!(stem(name), expected, "{name:?}");
+            assert_eq!(title_from_file_name(name), expected, "{name:?}");
         }
     }
 }

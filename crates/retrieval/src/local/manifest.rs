@@ -16,34 +16,34 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use doran_llm::EmbedderAbout;
+use doran_llm::EmbedderInfo;
 use serde::{Deserialize, Serialize};
 
 use crate::embedding;
 use crate::library::disk;
 use crate::retriever::RetrieveError;
-use crate::text::ANALYSIS;
+use crate::text_analysis::ANALYSIS_VERSION;
 
-use super::{broken, file, grow};
+use super::{background_graph, index_file, io_error};
 
 /// The format of the directory.
-const LAYOUT: u32 = 3;
+const LAYOUT_VERSION: u32 = 3;
 
 /// What made an index. Words cut otherwise, or vectors of another embedder, cannot be compared with those in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct About {
+pub(super) struct IndexFingerprint {
     layout: u32,
     analysis: u32,
-    pub(super) embedder: Option<EmbedderAbout>,
+    pub(super) embedder: Option<EmbedderInfo>,
 }
 
-impl About {
-    pub(super) fn of(embedder: Option<EmbedderAbout>) -> Self {
-        Self { layout: LAYOUT, analysis: ANALYSIS, embedder }
+impl IndexFingerprint {
+    pub(super) fn for_embedder(embedder: Option<EmbedderInfo>) -> Self {
+        Self { layout: LAYOUT_VERSION, analysis: ANALYSIS_VERSION, embedder }
     }
 
     /// Refuses an index made by this to whoever wants that.
-    fn serves(&self, wanted: &Self, root: &Path) -> Result<(), RetrieveError> {
+    fn check_compatible(&self, wanted: &Self, root: &Path) -> Result<(), RetrieveError> {
         let stale = |why: String| RetrieveError::Stale { reason: format!("`{}`: {why}", root.display()) };
         if self.layout != wanted.layout {
             return Err(stale(format!(
@@ -62,40 +62,42 @@ impl About {
         if made(self) == made(wanted) {
             return Ok(());
         }
-        let (made, wanted) =
-            (embedding::named(self.embedder.as_ref()), embedding::named(wanted.embedder.as_ref()));
+        let (made, wanted) = (
+            embedding::describe_embedder(self.embedder.as_ref()),
+            embedding::describe_embedder(wanted.embedder.as_ref()),
+        );
         Err(RetrieveError::OtherEmbedder { made, wanted })
     }
 }
 
 /// Which files make an index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Manifest {
-    pub(super) about: About,
+pub(super) struct IndexManifest {
+    pub(super) about: IndexFingerprint,
     /// The number of the next file.
     pub(super) next: u64,
-    pub(super) parts: Vec<Entry>,
+    pub(super) parts: Vec<IndexFileEntry>,
 }
 
 /// A file of the index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct IndexFileEntry {
     pub(super) tenant: String,
     pub(super) file: u64,
     /// Which of its documents are gone, by place.
     pub(super) dead: Vec<u32>,
 }
 
-impl Manifest {
-    pub(super) fn new(about: About) -> Self {
+impl IndexManifest {
+    pub(super) fn new(about: IndexFingerprint) -> Self {
         Self { about, next: 1, parts: Vec::new() }
     }
 
     /// Puts the manifest in the place of the older one, for good.
     pub(super) fn save(&self, directory: &Path) -> io::Result<()> {
         let json = serde_json::to_vec(self)?;
-        let sum: String = file::checksum(&[&json]).iter().map(|byte| format!("{byte:02x}")).collect();
-        disk::write(&directory.join("manifest"), &[sum.as_bytes(), b"\n", &json].concat())
+        let sum: String = index_file::checksum(&[&json]).iter().map(|byte| format!("{byte:02x}")).collect();
+        disk::write_file_atomically(&directory.join("manifest"), &[sum.as_bytes(), b"\n", &json].concat())
     }
 
     /// Reads the manifest of an index.
@@ -105,10 +107,11 @@ impl Manifest {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged("is missing")),
-            Err(error) => return Err(broken(format!("`{}` cannot be read", path.display()), error)),
+            Err(error) => return Err(io_error(format!("`{}` cannot be read", path.display()), error)),
         };
         let (sum, json) = bytes.split_at_checked(17).ok_or_else(|| damaged("is cut short"))?;
-        let expected: String = file::checksum(&[json]).iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected: String =
+            index_file::checksum(&[json]).iter().map(|byte| format!("{byte:02x}")).collect();
         if sum != format!("{expected}\n").as_bytes() {
             return Err(damaged("is damaged"));
         }
@@ -116,14 +119,19 @@ impl Manifest {
     }
 
     /// Refuses an index that was made by something else.
-    pub(super) fn fits(&self, wanted: &About, root: &Path) -> Result<(), RetrieveError> {
-        self.about.serves(wanted, root)
+    pub(super) fn check_compatible(
+        &self,
+        wanted: &IndexFingerprint,
+        root: &Path,
+    ) -> Result<(), RetrieveError> {
+        self.about.check_compatible(wanted, root)
     }
 
     /// Removes the files that the manifest does not name.
-    pub(super) fn tidy(&self, directory: &Path) -> io::Result<()> {
-        let parts = self.parts.iter().map(|entry| part(directory, entry.file));
-        let named: HashSet<PathBuf> = parts.flat_map(|part| [grow::beside(&part), part]).collect();
+    pub(super) fn remove_unreferenced_files(&self, directory: &Path) -> io::Result<()> {
+        let parts = self.parts.iter().map(|entry| part_path(directory, entry.file));
+        let named: HashSet<PathBuf> =
+            parts.flat_map(|part| [background_graph::graph_path(&part), part]).collect();
         let manifest = directory.join("manifest");
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
@@ -136,12 +144,12 @@ impl Manifest {
 }
 
 /// The path of a file of the index.
-pub(super) fn part(directory: &Path, number: u64) -> PathBuf {
+pub(super) fn part_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:08}.part"))
 }
 
 /// The number of the current index below a root, if there is one.
-pub(super) fn current(root: &Path) -> Result<Option<u64>, RetrieveError> {
+pub(super) fn current_generation(root: &Path) -> Result<Option<u64>, RetrieveError> {
     let path = root.join("current");
     match fs::read_to_string(&path) {
         Ok(text) => match text.trim().strip_prefix('g').and_then(|number| number.parse().ok()) {
@@ -149,30 +157,30 @@ pub(super) fn current(root: &Path) -> Result<Option<u64>, RetrieveError> {
             None => Err(RetrieveError::Stale { reason: format!("`{}` names no index", path.display()) }),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(broken(format!("`{}` cannot be read", path.display()), error)),
+        Err(error) => Err(io_error(format!("`{}` cannot be read", path.display()), error)),
     }
 }
 
 /// Makes an index the current one, and removes all others.
-pub(super) fn switch(root: &Path, number: u64) -> io::Result<()> {
-    disk::write(&root.join("current"), format!("g{number}\n").as_bytes())?;
-    only(root, number)
+pub(super) fn switch_generation(root: &Path, number: u64) -> io::Result<()> {
+    disk::write_file_atomically(&root.join("current"), format!("g{number}\n").as_bytes())?;
+    remove_other_generations(root, number)
 }
 
 /// Removes all indexes but one.
-pub(super) fn only(root: &Path, number: u64) -> io::Result<()> {
-    for other in numbers(root)?.into_iter().filter(|other| *other != number) {
-        fs::remove_dir_all(generation(root, other))?;
+pub(super) fn remove_other_generations(root: &Path, number: u64) -> io::Result<()> {
+    for other in generation_numbers(root)?.into_iter().filter(|other| *other != number) {
+        fs::remove_dir_all(generation_directory(root, other))?;
     }
     Ok(())
 }
 
 /// The highest number of an index below a root; 0 if there is none.
-pub(super) fn highest(root: &Path) -> io::Result<u64> {
-    Ok(numbers(root)?.into_iter().max().unwrap_or(0))
+pub(super) fn highest_generation(root: &Path) -> io::Result<u64> {
+    Ok(generation_numbers(root)?.into_iter().max().unwrap_or(0))
 }
 
-fn numbers(root: &Path) -> io::Result<Vec<u64>> {
+fn generation_numbers(root: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(root)? {
         let entry = entry?;
@@ -186,6 +194,6 @@ fn numbers(root: &Path) -> io::Result<Vec<u64>> {
 }
 
 /// The directory of an index below a root.
-pub(super) fn generation(root: &Path, number: u64) -> PathBuf {
+pub(super) fn generation_directory(root: &Path, number: u64) -> PathBuf {
     root.join(format!("g{number}"))
 }

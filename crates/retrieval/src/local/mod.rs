@@ -5,11 +5,11 @@
 //! files and never wait for the disk to be written. The directory knows what made it; with another embedder, or after
 //! words are cut otherwise, it is refused and must be built anew, which [`LocalIndex::rebuild`] does beside the old one.
 
-mod file;
-mod grow;
+mod background_graph;
+mod index_file;
+mod index_writer;
 mod manifest;
-mod shelf;
-mod write;
+mod tenant_index;
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,49 +18,51 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use doran_llm::{Embedder, EmbedderAbout};
+use doran_llm::{Embedder, EmbedderInfo};
 
 use crate::embedding;
-use crate::fuse::{Weights, fuse};
-use crate::keyword::query::Query;
-use crate::keyword::{Held, Ranking};
+use crate::keyword::query::KeywordQuery;
+use crate::keyword::{RankingParameters, StoredDocument};
 use crate::library::disk;
-use crate::passage::{Document, DocumentId, Passage, Tenant};
-use crate::retriever::{Filter, Hit, Index, Listed, Question, RetrieveError, Retriever};
+use crate::passage::{Document, DocumentId, DocumentTenant, Passage};
+use crate::retriever::{
+    DocumentFilter, DocumentIndex, DocumentSummary, Hit, RetrieveError, Retriever, SearchQuery,
+};
+use crate::score_fusion::{FusionWeights, fuse_hits};
 
-use manifest::{About, Manifest};
-use shelf::Shelf;
+use manifest::{IndexFingerprint, IndexManifest};
+use tenant_index::TenantIndex;
 
 /// So many passages of each way of searching are fused, however few are wanted: the scores of a list are scaled to
 /// it, so a shorter list would rank otherwise.
-const DEPTH: usize = 100;
+const FUSION_DEPTH: usize = 100;
 /// Among so few passages words are found within a fraction of a millisecond.
-const SMALL: usize = 20_000;
+const MAX_INLINE_SEARCH_SLOTS: usize = 20_000;
 /// So many documents are written at once when an index is built anew.
-const BATCH: usize = 256;
+const REBUILD_BATCH_DOCUMENTS: usize = 256;
 
 /// An index in a directory. With an embedder it finds by meaning as well as by words.
 pub struct LocalIndex {
-    inside: Arc<Inside>,
+    inner: Arc<LocalIndexInner>,
     embedder: Option<Arc<dyn Embedder>>,
-    weights: Weights,
+    weights: FusionWeights,
 }
 
-struct Inside {
+struct LocalIndexInner {
     directory: PathBuf,
-    shelves: RwLock<HashMap<Tenant, Arc<RwLock<Shelf>>>>,
+    tenant_indexes: RwLock<HashMap<DocumentTenant, Arc<RwLock<TenantIndex>>>>,
     /// What is on the disk. Whoever changes it holds this.
-    manifest: Mutex<Manifest>,
-    ranking: Ranking,
+    manifest: Mutex<IndexManifest>,
+    ranking: RankingParameters,
     /// From so many vectors on a file gets a graph.
-    graph_from: usize,
+    min_graph_rows: usize,
     _lock: fs::File,
 }
 
-impl Drop for Inside {
+impl Drop for LocalIndexInner {
     fn drop(&mut self) {
-        for shelf in self.shelves.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
-            shelf.read().unwrap_or_else(PoisonError::into_inner).leave();
+        for shelf in self.tenant_indexes.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+            shelf.read().unwrap_or_else(PoisonError::into_inner).abandon_graphs();
         }
     }
 }
@@ -71,7 +73,7 @@ impl LocalIndex {
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
-        Self::open_with(root.into(), embedder, grow::FROM).await
+        Self::open_with(root.into(), embedder, background_graph::MIN_GRAPH_ROWS).await
     }
 
     async fn open_with(
@@ -79,27 +81,29 @@ impl LocalIndex {
         embedder: Option<Arc<dyn Embedder>>,
         graph_from: usize,
     ) -> Result<Self, RetrieveError> {
-        let about = About::of(embedder.as_ref().map(|embedder| embedder.about()));
-        let inside = blocking(move || {
-            let lock = lock(&root)?;
-            let number = match manifest::current(&root)? {
+        let about = IndexFingerprint::for_embedder(embedder.as_ref().map(|embedder| embedder.info()));
+        let inside = run_blocking(move || {
+            let lock = lock_directory(&root)?;
+            let number = match manifest::current_generation(&root)? {
                 Some(number) => number,
-                None => begin(&root, 1, &about)?,
+                None => create_empty_generation(&root, 1, &about)?,
             };
-            let directory = manifest::generation(&root, number);
-            let mut manifest = Manifest::load(&directory)?;
+            let directory = manifest::generation_directory(&root, number);
+            let mut manifest = IndexManifest::load(&directory)?;
             if manifest.parts.is_empty() && manifest.about != about {
                 // Nothing is in it that could be compared wrongly.
                 manifest.about = about.clone();
-                manifest.save(&directory).map_err(|error| broken("the index cannot be written", error))?;
+                manifest.save(&directory).map_err(|error| io_error("the index cannot be written", error))?;
             }
-            manifest.fits(&about, &root)?;
-            let tidied = manifest.tidy(&directory).and_then(|()| manifest::only(&root, number));
-            tidied.map_err(|error| broken("what a crash left behind cannot be removed", error))?;
-            Inside::load(directory, manifest, lock, graph_from)
+            manifest.check_compatible(&about, &root)?;
+            let tidied = manifest
+                .remove_unreferenced_files(&directory)
+                .and_then(|()| manifest::remove_other_generations(&root, number));
+            tidied.map_err(|error| io_error("what a crash left behind cannot be removed", error))?;
+            LocalIndexInner::load(directory, manifest, lock, graph_from)
         })
         .await?;
-        Ok(Self::over(inside, embedder))
+        Ok(Self::from_inner(inside, embedder))
     }
 
     /// Builds an index anew from the documents of the one that is there, beside it, and then takes its place. A crash
@@ -109,33 +113,40 @@ impl LocalIndex {
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
         let root = root.into();
-        let about = About::of(embedder.as_ref().map(|embedder| embedder.about()));
+        let about = IndexFingerprint::for_embedder(embedder.as_ref().map(|embedder| embedder.info()));
         let place = root.clone();
-        let (inside, documents, number) = blocking(move || {
-            let lock = lock(&place)?;
-            let (documents, number) = match manifest::current(&place)? {
-                Some(number) => (write::documents(&manifest::generation(&place, number))?, number + 1),
+        let (inside, documents, number) = run_blocking(move || {
+            let lock = lock_directory(&place)?;
+            let (documents, number) = match manifest::current_generation(&place)? {
+                Some(number) => (
+                    index_writer::read_all_documents(&manifest::generation_directory(&place, number))?,
+                    number + 1,
+                ),
                 None => (std::collections::BTreeMap::new(), 1),
             };
-            let directory = manifest::generation(&place, number);
+            let directory = manifest::generation_directory(&place, number);
             if directory.exists() {
                 fs::remove_dir_all(&directory)
-                    .map_err(|error| broken("an older attempt cannot be removed", error))?;
+                    .map_err(|error| io_error("an older attempt cannot be removed", error))?;
             }
-            let manifest = Manifest::new(about);
-            manifest.save(&directory).map_err(|error| broken("the index cannot be written", error))?;
-            Ok((Inside::load(directory, manifest, lock, grow::FROM)?, documents, number))
+            let manifest = IndexManifest::new(about);
+            manifest.save(&directory).map_err(|error| io_error("the index cannot be written", error))?;
+            Ok((
+                LocalIndexInner::load(directory, manifest, lock, background_graph::MIN_GRAPH_ROWS)?,
+                documents,
+                number,
+            ))
         })
         .await?;
-        let index = Self::over(inside, embedder);
+        let index = Self::from_inner(inside, embedder);
         for (tenant, held) in documents {
-            for some in held.chunks(BATCH) {
-                index.put_held(&tenant, some.to_vec()).await?;
+            for some in held.chunks(REBUILD_BATCH_DOCUMENTS) {
+                index.put_stored(&tenant, some.to_vec()).await?;
             }
         }
-        blocking(move || {
-            manifest::switch(&root, number)
-                .map_err(|error| broken("the new index cannot take its place", error))
+        run_blocking(move || {
+            manifest::switch_generation(&root, number)
+                .map_err(|error| io_error("the new index cannot take its place", error))
         })
         .await?;
         Ok(index)
@@ -143,202 +154,221 @@ impl LocalIndex {
 
     /// Begins an empty index in the place of whatever is there, for when that is damaged: whoever keeps the documents
     /// puts them in again.
-    pub async fn renew(
+    pub async fn reset(
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
         let root = root.into();
-        let about = About::of(embedder.as_ref().map(|embedder| embedder.about()));
+        let about = IndexFingerprint::for_embedder(embedder.as_ref().map(|embedder| embedder.info()));
         let place = root.clone();
-        blocking(move || {
-            let _lock = lock(&place)?;
-            let number = manifest::highest(&place)
-                .map_err(|error| broken(format!("`{}` cannot be read", place.display()), error))?;
-            begin(&place, number + 1, &about)
+        run_blocking(move || {
+            let _lock = lock_directory(&place)?;
+            let number = manifest::highest_generation(&place)
+                .map_err(|error| io_error(format!("`{}` cannot be read", place.display()), error))?;
+            create_empty_generation(&place, number + 1, &about)
         })
         .await?;
         Self::open(root, embedder).await
     }
 
     /// Counts vectors like this beside words.
-    pub fn weighted(mut self, weights: Weights) -> Self {
+    pub fn with_weights(mut self, weights: FusionWeights) -> Self {
         self.weights = weights;
         self
     }
 
     /// The embedder whose vectors are in it.
-    pub fn embedder(&self) -> Option<EmbedderAbout> {
-        self.embedder.as_ref().map(|embedder| embedder.about())
+    pub fn embedder(&self) -> Option<EmbedderInfo> {
+        self.embedder.as_ref().map(|embedder| embedder.info())
     }
 
-    fn over(inside: Inside, embedder: Option<Arc<dyn Embedder>>) -> Self {
-        let weights =
-            embedder.as_ref().map_or_else(Weights::default, |embedder| Weights::of(&embedder.about()));
-        Self { inside: Arc::new(inside), embedder, weights }
+    fn from_inner(inside: LocalIndexInner, embedder: Option<Arc<dyn Embedder>>) -> Self {
+        let weights = embedder
+            .as_ref()
+            .map_or_else(FusionWeights::default, |embedder| FusionWeights::for_embedder(&embedder.info()));
+        Self { inner: Arc::new(inside), embedder, weights }
     }
 
-    async fn put_held(&self, tenant: &Tenant, held: Vec<Arc<Held>>) -> Result<(), RetrieveError> {
+    async fn put_stored(
+        &self,
+        tenant: &DocumentTenant,
+        held: Vec<Arc<StoredDocument>>,
+    ) -> Result<(), RetrieveError> {
         let rows = match &self.embedder {
             Some(embedder) => {
                 let passages: Vec<Passage> = held.iter().flat_map(|held| held.passages()).collect();
-                embedding::rows(&**embedder, &passages.iter().collect::<Vec<_>>()).await?
+                embedding::embed_passages_as_rows(&**embedder, &passages.iter().collect::<Vec<_>>()).await?
             }
             None => Vec::new(),
         };
-        let (inside, tenant) = (Arc::clone(&self.inside), tenant.clone());
-        blocking(move || inside.put(&tenant, &held, &rows)).await
+        let (inside, tenant) = (Arc::clone(&self.inner), tenant.clone());
+        run_blocking(move || inside.put(&tenant, &held, &rows)).await
     }
 }
 
-impl Inside {
+impl LocalIndexInner {
     fn load(
         directory: PathBuf,
-        manifest: Manifest,
+        manifest: IndexManifest,
         lock: fs::File,
         graph_from: usize,
     ) -> Result<Self, RetrieveError> {
-        let mut shelves: HashMap<Tenant, Shelf> = HashMap::new();
+        let mut shelves: HashMap<DocumentTenant, TenantIndex> = HashMap::new();
         let mut loaded = Vec::new();
         for entry in &manifest.parts {
-            let content = file::open(&manifest::part(&directory, entry.file))?;
+            let content = index_file::open_index_file(&manifest::part_path(&directory, entry.file))?;
             let dimension = content.rows.as_ref().map(|rows| rows.dimension());
             if dimension != manifest.about.embedder.as_ref().map(|embedder| embedder.dimension) {
                 let reason = format!("file {} has vectors of another size", entry.file);
                 return Err(RetrieveError::Stale { reason });
             }
-            let shelf = shelves.entry(Tenant::new(&entry.tenant)).or_default();
-            loaded.push((entry.file, shelf.add(entry.file, content, &entry.dead)));
+            let shelf = shelves.entry(DocumentTenant::new(&entry.tenant)).or_default();
+            loaded.push((entry.file, shelf.add_file(entry.file, content, &entry.dead)));
         }
         let shelves =
             shelves.into_iter().map(|(tenant, shelf)| (tenant, Arc::new(RwLock::new(shelf)))).collect();
         let inside = Self {
             directory,
-            shelves: RwLock::new(shelves),
+            tenant_indexes: RwLock::new(shelves),
             manifest: Mutex::new(manifest),
-            ranking: Ranking::default(),
-            graph_from,
+            ranking: RankingParameters::default(),
+            min_graph_rows: graph_from,
             _lock: lock,
         };
         for (number, vectors) in loaded {
-            inside.grow(number, vectors);
+            inside.ensure_graph(number, vectors);
         }
         Ok(inside)
     }
 
-    fn search(&self, question: &Question, vector: Option<&[f32]>, weights: &Weights) -> Vec<Hit> {
-        let Some(shelf) = self.shelf(&question.tenant) else { return Vec::new() };
-        let query = Query::of(&question.text, self.ranking.meant);
+    fn search(&self, question: &SearchQuery, vector: Option<&[f32]>, weights: &FusionWeights) -> Vec<Hit> {
+        let Some(shelf) = self.tenant_index(&question.tenant) else { return Vec::new() };
+        let query = KeywordQuery::parse(&question.text, self.ranking.synonym_weight);
         let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
         let Some(vector) = vector else {
-            return shelf.hits(&shelf.by_words(&query, &self.ranking, &question.filter, question.limit));
+            return shelf.to_hits(&shelf.search_keywords(
+                &query,
+                &self.ranking,
+                &question.filter,
+                question.limit,
+            ));
         };
-        let depth = question.limit.max(DEPTH);
-        let found = shelf.by_words(&query, &self.ranking, &question.filter, depth);
-        let near = shelf.by_vector(vector, &question.filter, depth, &found);
-        fuse(&question.text, &shelf.hits(&found), &near, weights, question.limit)
+        let depth = question.limit.max(FUSION_DEPTH);
+        let found = shelf.search_keywords(&query, &self.ranking, &question.filter, depth);
+        let near = shelf.search_vectors(vector, &question.filter, depth, &found);
+        fuse_hits(&question.text, &shelf.to_hits(&found), &near, weights, question.limit)
     }
 
     /// Whether to look for words takes less than to hand the work to another thread and wait for it.
-    fn is_small(&self, tenant: &Tenant) -> bool {
-        let Some(shelf) = self.shelf(tenant) else { return true };
+    fn is_small_tenant(&self, tenant: &DocumentTenant) -> bool {
+        let Some(shelf) = self.tenant_index(tenant) else { return true };
         // Whoever writes holds it for long.
-        shelf.try_read().is_ok_and(|shelf| shelf.slots() <= SMALL)
+        shelf.try_read().is_ok_and(|shelf| shelf.slot_count() <= MAX_INLINE_SEARCH_SLOTS)
     }
 
-    fn shelf(&self, tenant: &Tenant) -> Option<Arc<RwLock<Shelf>>> {
-        self.shelves.read().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
+    fn tenant_index(&self, tenant: &DocumentTenant) -> Option<Arc<RwLock<TenantIndex>>> {
+        self.tenant_indexes.read().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
     }
 
-    fn shelf_for(&self, tenant: &Tenant) -> Arc<RwLock<Shelf>> {
-        let mut shelves = self.shelves.write().unwrap_or_else(PoisonError::into_inner);
+    fn tenant_index_or_create(&self, tenant: &DocumentTenant) -> Arc<RwLock<TenantIndex>> {
+        let mut shelves = self.tenant_indexes.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(shelves.entry(tenant.clone()).or_default())
     }
 }
 
 #[async_trait]
 impl Retriever for LocalIndex {
-    async fn retrieve(&self, question: &Question) -> Result<Vec<Hit>, RetrieveError> {
+    async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
         if question.limit == 0 {
             return Ok(Vec::new());
         }
         let vector = match &self.embedder {
-            Some(_) if !embedding::says_something(&question.text) => return Ok(Vec::new()),
-            Some(embedder) => Some(embedding::question(&**embedder, &question.text).await?),
-            None if self.inside.is_small(&question.tenant) => {
-                return Ok(self.inside.search(question, None, &self.weights));
+            Some(_) if !embedding::has_terms(&question.text) => return Ok(Vec::new()),
+            Some(embedder) => Some(embedding::embed_query(&**embedder, &question.text).await?),
+            None if self.inner.is_small_tenant(&question.tenant) => {
+                return Ok(self.inner.search(question, None, &self.weights));
             }
             None => None,
         };
-        let (inside, question, weights) = (Arc::clone(&self.inside), question.clone(), self.weights);
-        blocking(move || Ok(inside.search(&question, vector.as_deref(), &weights))).await
+        let (inside, question, weights) = (Arc::clone(&self.inner), question.clone(), self.weights);
+        run_blocking(move || Ok(inside.search(&question, vector.as_deref(), &weights))).await
     }
 }
 
 #[async_trait]
-impl Index for LocalIndex {
+impl DocumentIndex for LocalIndex {
     async fn put(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         document: &Document,
         passages: &[Passage],
     ) -> Result<(), RetrieveError> {
-        self.put_held(tenant, vec![Arc::new(Held::new(document, passages))]).await
+        self.put_stored(tenant, vec![Arc::new(StoredDocument::new(document, passages))]).await
     }
 
     async fn put_all(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         documents: &[(Document, Vec<Passage>)],
     ) -> Result<(), RetrieveError> {
-        let held = Held::latest(documents);
-        if held.is_empty() { Ok(()) } else { self.put_held(tenant, held).await }
+        let held = StoredDocument::latest_by_id(documents);
+        if held.is_empty() { Ok(()) } else { self.put_stored(tenant, held).await }
     }
 
-    async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError> {
-        let (inside, tenant, document) = (Arc::clone(&self.inside), tenant.clone(), document.clone());
-        blocking(move || inside.remove(&tenant, &document)).await
+    async fn remove(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError> {
+        let (inside, tenant, document) = (Arc::clone(&self.inner), tenant.clone(), document.clone());
+        run_blocking(move || inside.remove(&tenant, &document)).await
     }
 
-    async fn sweep(&self) -> Result<(), RetrieveError> {
-        let inside = Arc::clone(&self.inside);
-        blocking(move || inside.sweep()).await
+    async fn expunge_deleted(&self) -> Result<(), RetrieveError> {
+        let inside = Arc::clone(&self.inner);
+        run_blocking(move || inside.expunge_deleted()).await
     }
 
-    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
-        Ok(self.inside.shelves.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect())
+    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
+        Ok(self.inner.tenant_indexes.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect())
     }
 
-    async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
-        let Some(shelf) = self.inside.shelf(tenant) else { return Ok(Vec::new()) };
+    async fn list(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
+        let Some(shelf) = self.inner.tenant_index(tenant) else { return Ok(Vec::new()) };
         let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-        let held = shelf.documents().filter(|held| filter.admits(held.about()));
-        Ok(held.map(|held| Listed::of(held.about(), held.len())).collect())
+        let held = shelf.documents().filter(|held| filter.admits(held.metadata()));
+        Ok(held.map(|held| DocumentSummary::from_document(held.metadata(), held.len())).collect())
     }
 
-    async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError> {
-        let Some(shelf) = self.inside.shelf(tenant) else { return Ok(None) };
+    async fn document(
+        &self,
+        tenant: &DocumentTenant,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, RetrieveError> {
+        let Some(shelf) = self.inner.tenant_index(tenant) else { return Ok(None) };
         let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(shelf.document(id).map(|held| held.document()))
+        Ok(shelf.document(id).map(|held| held.to_document()))
     }
 }
 
-fn lock(root: &Path) -> Result<fs::File, RetrieveError> {
-    disk::lock(root).map_err(|error| broken(format!("`{}` cannot be opened", root.display()), error))
+fn lock_directory(root: &Path) -> Result<fs::File, RetrieveError> {
+    disk::lock_library_directory(root)
+        .map_err(|error| io_error(format!("`{}` cannot be opened", root.display()), error))
 }
 
 /// Makes an empty index and lets it be the current one.
-fn begin(root: &Path, number: u64, about: &About) -> Result<u64, RetrieveError> {
-    let made = Manifest::new(about.clone()).save(&manifest::generation(root, number));
-    let made = made.and_then(|()| manifest::switch(root, number));
-    made.map_err(|error| broken(format!("`{}` cannot be written", root.display()), error))?;
+fn create_empty_generation(root: &Path, number: u64, about: &IndexFingerprint) -> Result<u64, RetrieveError> {
+    let made = IndexManifest::new(about.clone()).save(&manifest::generation_directory(root, number));
+    let made = made.and_then(|()| manifest::switch_generation(root, number));
+    made.map_err(|error| io_error(format!("`{}` cannot be written", root.display()), error))?;
     Ok(number)
 }
 
-fn broken(reason: impl Into<String>, error: io::Error) -> RetrieveError {
+fn io_error(reason: impl Into<String>, error: io::Error) -> RetrieveError {
     RetrieveError::Unavailable { reason: reason.into(), source: Some(Box::new(error)) }
 }
 
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RetrieveError> + Send + 'static,
 ) -> Result<T, RetrieveError> {
     match tokio::task::spawn_blocking(work).await {

@@ -2,29 +2,29 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use doran_llm::{ModelError, Side};
+use doran_llm::{EmbeddingSide, ModelError};
 
 use super::*;
 use crate::conformance;
-use crate::split;
+use crate::split::split_into_passages;
 
 /// Knows a few words in two languages and nothing else: texts with the same meaning point the same way.
 #[derive(Debug)]
-struct Dictionary(&'static str, usize);
+struct DictionaryEmbedder(&'static str, usize);
 
-const MEANINGS: &[&[&str]] =
+const WORDS_BY_MEANING: &[&[&str]] =
     &[&["휴가", "leave"], &["식비", "meal"], &["노트북", "laptop"], &["영수증", "receipt"]];
 
 #[async_trait]
-impl Embedder for Dictionary {
-    fn about(&self) -> EmbedderAbout {
-        EmbedderAbout { id: self.0.to_owned(), dimension: self.1, multilingual: true }
+impl Embedder for DictionaryEmbedder {
+    fn info(&self) -> EmbedderInfo {
+        EmbedderInfo { id: self.0.to_owned(), dimension: self.1, multilingual: true }
     }
 
-    async fn embed(&self, texts: &[String], _: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, texts: &[String], _: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
         let vector = |text: &String| {
             let mut vector = vec![0.1_f32; self.1];
-            for (at, words) in MEANINGS.iter().enumerate() {
+            for (at, words) in WORDS_BY_MEANING.iter().enumerate() {
                 vector[at] +=
                     words.iter().map(|word| text.to_lowercase().matches(word).count() as f32).sum::<f32>();
             }
@@ -35,12 +35,12 @@ impl Embedder for Dictionary {
     }
 }
 
-fn dictionary() -> Option<Arc<dyn Embedder>> {
-    Some(Arc::new(Dictionary("test:dictionary", 8)))
+fn dictionary_embedder() -> Option<Arc<dyn Embedder>> {
+    Some(Arc::new(DictionaryEmbedder("test:dictionary", 8)))
 }
 
 /// An empty directory that goes with the test.
-fn fresh() -> tempfile::TempDir {
+fn temporary_directory() -> tempfile::TempDir {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let prefix = format!("doran-local-{}-", NUMBER.fetch_add(1, Ordering::Relaxed));
     tempfile::Builder::new().prefix(&prefix).tempdir().expect("a directory")
@@ -52,32 +52,32 @@ async fn open(root: &Path, embedder: Option<Arc<dyn Embedder>>) -> LocalIndex {
 
 async fn fill(index: &LocalIndex, documents: &[Document]) {
     for document in documents {
-        index.put(&conformance::tenant(), document, &split(document)).await.expect("put");
+        index.put(&conformance::tenant(), document, &split_into_passages(document)).await.expect("put");
     }
 }
 
 async fn found(index: &LocalIndex, text: &str) -> Vec<String> {
-    let hits = index.retrieve(&Question::new(conformance::tenant(), text, 5)).await.expect("hits");
+    let hits = index.retrieve(&SearchQuery::new(conformance::tenant(), text, 5)).await.expect("hits");
     hits.into_iter().map(|hit| hit.passage.text).collect()
 }
 
-async fn laws(embedder: fn() -> Option<Arc<dyn Embedder>>) {
+async fn check_contract(embedder: fn() -> Option<Arc<dyn Embedder>>) {
     let roots = Mutex::new(Vec::new());
     let make = async || {
-        let root = fresh();
+        let root = temporary_directory();
         let index = open(root.path(), embedder()).await;
         roots.lock().expect("roots").push(root);
         index
     };
-    conformance::check(async |documents: Vec<Document>| {
+    conformance::check_retriever(async |documents: Vec<Document>| {
         let index = make().await;
         fill(&index, &documents).await;
         index
     })
     .await;
     conformance::check_index(make).await;
-    let root = fresh();
-    conformance::check_lasting(open(root.path(), embedder()).await, async |index| {
+    let root = temporary_directory();
+    conformance::check_durable_index(open(root.path(), embedder()).await, async |index| {
         drop(index);
         open(root.path(), embedder()).await
     })
@@ -86,12 +86,12 @@ async fn laws(embedder: fn() -> Option<Arc<dyn Embedder>>) {
 
 #[tokio::test]
 async fn words_on_disk_keep_the_contract() {
-    laws(|| None).await;
+    check_contract(|| None).await;
 }
 
 #[tokio::test]
 async fn words_and_vectors_on_disk_keep_the_contract() {
-    laws(dictionary).await;
+    check_contract(dictionary_embedder).await;
 }
 
 #[tokio::test]
@@ -105,12 +105,12 @@ async fn words_on_disk_are_ranked_as_in_memory() {
             )
         })
         .collect();
-    let root = fresh();
+    let root = temporary_directory();
     let local = open(root.path(), None).await;
     fill(&local, &documents).await;
-    let memory = crate::RamKeyword::of(&conformance::tenant(), &documents);
+    let memory = crate::RamKeywordIndex::from_documents(&conformance::tenant(), &documents);
     for text in ["휴가는 며칠인가", "출장비 12만 원", "규정 3"] {
-        let question = Question::new(conformance::tenant(), text, 20);
+        let question = SearchQuery::new(conformance::tenant(), text, 20);
         let (left, right) =
             (local.retrieve(&question).await.expect("hits"), memory.retrieve(&question).await.expect("hits"));
         assert_eq!(left, right, "{text}");
@@ -119,8 +119,8 @@ async fn words_on_disk_are_ranked_as_in_memory() {
 
 #[tokio::test]
 async fn a_question_in_one_language_finds_the_other() {
-    let root = fresh();
-    let index = open(root.path(), dictionary()).await;
+    let root = temporary_directory();
+    let index = open(root.path(), dictionary_embedder()).await;
     fill(&index, &[Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다.\n\n노트북을 지킨다.")])
         .await;
     assert_eq!(found(&index, "how long is my leave").await[0], "휴가는 15일이다.");
@@ -129,7 +129,7 @@ async fn a_question_in_one_language_finds_the_other() {
 
 #[tokio::test]
 async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
-    let root = fresh();
+    let root = temporary_directory();
     let documents = [
         Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다."),
         Document::new("b", "t", "영수증."),
@@ -139,8 +139,11 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
     index.remove(&conformance::tenant(), &DocumentId::new("b")).await.expect("removed");
     drop(index);
     for (embedder, told) in [
-        (dictionary(), "`test:dictionary` (8 numbers)"),
-        (Some(Arc::new(Dictionary("test:other", 9)) as Arc<dyn Embedder>), "`test:other` (9 numbers)"),
+        (dictionary_embedder(), "`test:dictionary` (8 numbers)"),
+        (
+            Some(Arc::new(DictionaryEmbedder("test:other", 9)) as Arc<dyn Embedder>),
+            "`test:other` (9 numbers)",
+        ),
     ] {
         let refused = LocalIndex::open(root.path(), embedder).await.err().expect("a refusal");
         assert!(
@@ -148,12 +151,12 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
             "{refused}"
         );
     }
-    let index = LocalIndex::rebuild(root.path(), dictionary()).await.expect("rebuilt");
+    let index = LocalIndex::rebuild(root.path(), dictionary_embedder()).await.expect("rebuilt");
     assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
     drop(index);
-    let index = open(root.path(), dictionary()).await;
+    let index = open(root.path(), dictionary_embedder()).await;
     assert_eq!(found(&index, "leave").await[0], "휴가는 15일이다.");
-    assert_eq!(index.list(&conformance::tenant(), &Filter::default()).await.expect("list").len(), 1);
+    assert_eq!(index.list(&conformance::tenant(), &DocumentFilter::default()).await.expect("list").len(), 1);
     drop(index);
     assert!(
         LocalIndex::open(root.path(), None).await.is_err(),
@@ -169,13 +172,13 @@ async fn another_embedder_is_refused_and_a_rebuild_takes_it() {
 
 #[tokio::test]
 async fn a_damaged_index_can_be_begun_anew() {
-    let root = fresh();
+    let root = temporary_directory();
     let index = open(root.path(), None).await;
     fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
     drop(index);
     fs::write(root.path().join("g1").join("00000001.part"), b"x").expect("written");
     assert!(matches!(LocalIndex::rebuild(root.path(), None).await, Err(RetrieveError::Stale { .. })));
-    let index = LocalIndex::renew(root.path(), None).await.expect("anew");
+    let index = LocalIndex::reset(root.path(), None).await.expect("anew");
     assert_eq!(found(&index, "휴가").await, Vec::<String>::new());
     fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
     drop(index);
@@ -184,28 +187,28 @@ async fn a_damaged_index_can_be_begun_anew() {
 
 #[tokio::test]
 async fn a_missing_file_of_an_index_is_as_bad_as_a_damaged_one_and_no_worse() {
-    let root = fresh();
+    let root = temporary_directory();
     let index = open(root.path(), None).await;
     fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
     drop(index);
     fs::remove_file(root.path().join("g1").join("00000001.part")).expect("removed");
     assert!(matches!(LocalIndex::open(root.path(), None).await, Err(RetrieveError::Stale { .. })));
     assert!(matches!(LocalIndex::rebuild(root.path(), None).await, Err(RetrieveError::Stale { .. })));
-    let index = LocalIndex::renew(root.path(), None).await.expect("anew");
+    let index = LocalIndex::reset(root.path(), None).await.expect("anew");
     assert_eq!(found(&index, "휴가").await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn an_empty_index_takes_any_embedder() {
-    let root = fresh();
+    let root = temporary_directory();
     drop(open(root.path(), None).await);
-    drop(open(root.path(), dictionary()).await);
+    drop(open(root.path(), dictionary_embedder()).await);
     drop(open(root.path(), None).await);
 }
 
 #[tokio::test]
 async fn what_a_crash_leaves_half_made_is_not_seen() {
-    let root = fresh();
+    let root = temporary_directory();
     let index = open(root.path(), None).await;
     fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
     drop(index);
@@ -229,8 +232,8 @@ async fn what_a_crash_leaves_half_made_is_not_seen() {
 
 #[tokio::test]
 async fn every_damaged_byte_is_noticed() {
-    let root = fresh();
-    let index = open(root.path(), dictionary()).await;
+    let root = temporary_directory();
+    let index = open(root.path(), dictionary_embedder()).await;
     fill(&index, &[Document::new("a", "t", "휴가는 15일이다.")]).await;
     drop(index);
     for name in ["00000001.part", "manifest"] {
@@ -240,19 +243,19 @@ async fn every_damaged_byte_is_noticed() {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x20;
             fs::write(&path, &bytes).expect("written");
-            let refused = LocalIndex::open(root.path(), dictionary()).await.err();
+            let refused = LocalIndex::open(root.path(), dictionary_embedder()).await.err();
             assert!(matches!(refused, Some(RetrieveError::Stale { .. })), "{name}, byte {at}: {refused:?}");
         }
         fs::write(&path, &whole[..whole.len() / 2]).expect("written");
-        assert!(LocalIndex::open(root.path(), dictionary()).await.is_err(), "{name}, cut");
+        assert!(LocalIndex::open(root.path(), dictionary_embedder()).await.is_err(), "{name}, cut");
         fs::write(&path, &whole).expect("written");
     }
-    open(root.path(), dictionary()).await;
+    open(root.path(), dictionary_embedder()).await;
 }
 
 #[tokio::test]
 async fn two_processes_do_not_share_a_directory() {
-    let root = fresh();
+    let root = temporary_directory();
     let _first = open(root.path(), None).await;
     let refused = LocalIndex::open(root.path(), None).await.err();
     assert!(matches!(refused, Some(RetrieveError::Unavailable { .. })), "{refused:?}");
@@ -260,15 +263,15 @@ async fn two_processes_do_not_share_a_directory() {
 
 #[tokio::test]
 async fn an_embedder_that_errs_never_reaches_the_index() {
-    struct Odd(fn(usize) -> Vec<Vec<f32>>);
+    struct InvalidVectorEmbedder(fn(usize) -> Vec<Vec<f32>>);
 
     #[async_trait]
-    impl Embedder for Odd {
-        fn about(&self) -> EmbedderAbout {
-            EmbedderAbout { id: "test:odd".to_owned(), dimension: 2, multilingual: false }
+    impl Embedder for InvalidVectorEmbedder {
+        fn info(&self) -> EmbedderInfo {
+            EmbedderInfo { id: "test:odd".to_owned(), dimension: 2, multilingual: false }
         }
 
-        async fn embed(&self, texts: &[String], _: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+        async fn embed(&self, texts: &[String], _: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
             Ok((self.0)(texts.len()))
         }
     }
@@ -279,26 +282,29 @@ async fn an_embedder_that_errs_never_reaches_the_index() {
         |_| Vec::new(),
         |count| vec![Vec::new(); count],
     ] {
-        let root = fresh();
-        let index = open(root.path(), Some(Arc::new(Odd(odd)))).await;
+        let root = temporary_directory();
+        let index = open(root.path(), Some(Arc::new(InvalidVectorEmbedder(odd)))).await;
         let document = Document::new("a", "t", "휴가는 15일이다.");
-        let refused = index.put(&conformance::tenant(), &document, &split(&document)).await;
+        let refused = index.put(&conformance::tenant(), &document, &split_into_passages(&document)).await;
         assert!(matches!(refused, Err(RetrieveError::Unavailable { .. })), "{refused:?}");
-        assert_eq!(index.list(&conformance::tenant(), &Filter::default()).await.expect("list"), []);
-        assert!(index.retrieve(&Question::new(conformance::tenant(), "휴가", 5)).await.is_err());
+        assert_eq!(index.list(&conformance::tenant(), &DocumentFilter::default()).await.expect("list"), []);
+        assert!(index.retrieve(&SearchQuery::new(conformance::tenant(), "휴가", 5)).await.is_err());
     }
 }
 
 #[tokio::test]
 async fn many_vectors_get_a_graph_that_is_kept_and_made_again_when_damaged() {
-    const ENOUGH: usize = 40;
-    let root = fresh();
-    let make =
-        async || LocalIndex::open_with(root.path().to_owned(), dictionary(), ENOUGH).await.expect("an index");
+    const GRAPH_FROM_ROWS: usize = 40;
+    let root = temporary_directory();
+    let make = async || {
+        LocalIndex::open_with(root.path().to_owned(), dictionary_embedder(), GRAPH_FROM_ROWS)
+            .await
+            .expect("an index")
+    };
     let grown = async |index: &LocalIndex| {
-        let shelf = index.inside.shelf(&conformance::tenant()).expect("a shelf");
+        let shelf = index.inner.tenant_index(&conformance::tenant()).expect("a shelf");
         for _ in 0..2000 {
-            let graphs = shelf.read().expect("a shelf").graphs();
+            let graphs = shelf.read().expect("a shelf").graphs_ready();
             if graphs.iter().any(|there| *there) {
                 return;
             }
@@ -306,9 +312,9 @@ async fn many_vectors_get_a_graph_that_is_kept_and_made_again_when_damaged() {
         }
         panic!("no graph was made");
     };
-    let all: Vec<(Document, Vec<Passage>)> = (0..ENOUGH)
+    let all: Vec<(Document, Vec<Passage>)> = (0..GRAPH_FROM_ROWS)
         .map(|n| Document::new(format!("{n}"), "t", format!("{n}번 휴가 규정이다.\n\n{n}번 식비 규정이다.")))
-        .map(|document| (document.clone(), split(&document)))
+        .map(|document| (document.clone(), split_into_passages(&document)))
         .collect();
     let index = make().await;
     index.put_all(&conformance::tenant(), &all).await.expect("put");
@@ -331,7 +337,7 @@ async fn many_vectors_get_a_graph_that_is_kept_and_made_again_when_damaged() {
     drop(index);
     assert_ne!(fs::read(&place).expect("a graph"), damaged);
     let index = make().await;
-    for n in 0..ENOUGH {
+    for n in 0..GRAPH_FROM_ROWS {
         index.remove(&conformance::tenant(), &DocumentId::new(n.to_string())).await.expect("removed");
     }
     assert!(!place.exists(), "a graph goes with its file");
@@ -339,7 +345,7 @@ async fn many_vectors_get_a_graph_that_is_kept_and_made_again_when_damaged() {
 
 #[tokio::test]
 async fn what_goes_while_files_are_joined_stays_gone() {
-    let root = fresh();
+    let root = temporary_directory();
     let tenant = conformance::tenant();
     let index = open(root.path(), None).await;
     let (tenant_of, index_of) = (&tenant, &index);
@@ -349,7 +355,7 @@ async fn what_goes_while_files_are_joined_stays_gone() {
             let name = format!("{own}-{n}");
             let put = async |words: &str| {
                 let document = Document::new(&name, "글", format!("{words} {own}번째 {n}쪽"));
-                index_of.put(tenant_of, &document, &split(&document)).await.expect("put");
+                index_of.put(tenant_of, &document, &split_into_passages(&document)).await.expect("put");
             };
             put("휴가").await;
             if n % 3 == 0 {
@@ -368,7 +374,7 @@ async fn what_goes_while_files_are_joined_stays_gone() {
     expected.sort();
     let check = async |index: &LocalIndex| {
         let mut told = Vec::new();
-        for listed in index.list(&tenant, &Filter::default()).await.expect("a list") {
+        for listed in index.list(&tenant, &DocumentFilter::default()).await.expect("a list") {
             let document = index.document(&tenant, &listed.id).await.expect("read").expect("is there");
             let word = if document.text.starts_with("휴가") { "휴가" } else { "영수증" };
             told.push((listed.id.to_string(), word));
@@ -376,7 +382,7 @@ async fn what_goes_while_files_are_joined_stays_gone() {
         told.sort();
         assert_eq!(told, expected);
         for word in ["휴가", "영수증"] {
-            let hits = index.retrieve(&Question::new(tenant.clone(), word, 200)).await.expect("hits");
+            let hits = index.retrieve(&SearchQuery::new(tenant.clone(), word, 200)).await.expect("hits");
             let mut names: Vec<&str> = hits.iter().map(|hit| hit.passage.document.as_str()).collect();
             names.sort_unstable();
             let with: Vec<&str> =
@@ -393,14 +399,14 @@ async fn what_goes_while_files_are_joined_stays_gone() {
 
 #[tokio::test]
 async fn what_is_removed_leaves_no_words_on_the_disk() {
-    let root = fresh();
+    let root = temporary_directory();
     let index = open(root.path(), None).await;
     let tenant = conformance::tenant();
     // Many at once lie in one file, of which one document is a small part.
     let documents: Vec<(Document, Vec<Passage>)> = (0..20)
         .map(|n| Document::new(n.to_string(), "글", format!("영수증 qzx{n}w 한 장")))
         .map(|document| {
-            let passages = split(&document);
+            let passages = split_into_passages(&document);
             (document, passages)
         })
         .collect();

@@ -8,10 +8,10 @@
 //!
 //! Mistyped words are not guessed here as the other indexes do, since that asks for the terms of the index.
 
-mod body;
-mod find;
-mod http;
+mod http_client;
 mod rebuild;
+mod request_body;
+mod search;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,43 +19,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use doran_llm::{Embedder, EmbedderAbout};
+use doran_llm::{Embedder, EmbedderInfo};
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::embedding;
-use crate::fuse::Weights;
-use crate::keyword::Ranking;
-use crate::passage::{Document, DocumentId, Passage, Tenant};
-use crate::retriever::{Filter, Index, Listed, RetrieveError};
+use crate::keyword::RankingParameters;
+use crate::passage::{Document, DocumentId, DocumentTenant, Passage};
+use crate::retriever::{DocumentFilter, DocumentIndex, DocumentSummary, RetrieveError};
+use crate::score_fusion::FusionWeights;
 
-use http::{Answer, Http, unavailable};
+use http_client::{OpenSearchClient, OpenSearchResponse, unavailable_error};
 
 /// The most bytes and entries of one bulk request.
-const BULK_BYTES: usize = 4 << 20;
-const BULK_ENTRIES: usize = 500;
+const MAX_BULK_BYTES: usize = 4 << 20;
+const MAX_BULK_ENTRIES: usize = 500;
 /// So often entries of a bulk request that the cluster was too busy for are sent again.
-const BULK_TRIES: usize = 6;
+const MAX_BULK_ATTEMPTS: usize = 6;
 /// So many entries are read at once when all are wanted.
-const PAGE: usize = 500;
+const ENTRIES_PER_PAGE: usize = 500;
 
 /// An index in a cluster. `name` is an alias; the index behind it may change while it is in use.
 pub struct OpenSearchIndex {
-    http: Http,
+    http: OpenSearchClient,
     /// The alias.
-    name: String,
+    alias: String,
     /// What is asked: the alias, or an index that is being built behind it.
     target: String,
     embedder: Option<Arc<dyn Embedder>>,
-    weights: Weights,
-    ranking: Ranking,
+    weights: FusionWeights,
+    ranking: RankingParameters,
 }
 
 /// A head, as it is kept.
 #[derive(Deserialize)]
-struct Head {
-    tenant: Tenant,
+struct DocumentHeadEntry {
+    tenant: DocumentTenant,
     document: Document,
     passages: usize,
 }
@@ -68,40 +68,44 @@ impl OpenSearchIndex {
         name: &str,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
-        let index = Self::over(Http::new(address)?, name, embedder)?;
-        let behind = match index.behind().await? {
+        let index = Self::from_client(OpenSearchClient::new(address)?, name, embedder)?;
+        let behind = match index.index_behind_alias().await? {
             Some(behind) => behind,
             None => {
                 index.create(&format!("{name}-1"), Some(name)).await?;
-                index.behind().await?.ok_or_else(|| unavailable("the new index of OpenSearch is missing"))?
+                index
+                    .index_behind_alias()
+                    .await?
+                    .ok_or_else(|| unavailable_error("the new index of OpenSearch is missing"))?
             }
         };
-        let mapping = index.http.done(Method::GET, &format!("/{behind}/_mapping"), None).await?;
+        let mapping =
+            index.http.send_json_expecting_success(Method::GET, &format!("/{behind}/_mapping"), None).await?;
         let made = &mapping[&behind]["mappings"]["_meta"];
-        let embedder = index.embedder.as_ref().map(|embedder| embedder.about());
-        let wanted = body::about(embedder.as_ref());
+        let embedder = index.embedder.as_ref().map(|embedder| embedder.info());
+        let wanted = request_body::index_fingerprint(embedder.as_ref());
         if made["layout"] != wanted["layout"] || made["analysis"] != wanted["analysis"] {
             return Err(RetrieveError::Stale { reason: format!("`{name}` was made by another version") });
         }
         if made["embedder"] != wanted["embedder"] {
-            let made: Option<EmbedderAbout> = parsed(&made["embedder"])?;
+            let made: Option<EmbedderInfo> = parse_entry(&made["embedder"])?;
             return Err(RetrieveError::OtherEmbedder {
-                made: embedding::named(made.as_ref()),
-                wanted: embedding::named(embedder.as_ref()),
+                made: embedding::describe_embedder(made.as_ref()),
+                wanted: embedding::describe_embedder(embedder.as_ref()),
             });
         }
         Ok(index)
     }
 
     /// Makes an index that is not there yet. One of this name is refused: what is in it is another's.
-    pub async fn make(
+    pub async fn create_new(
         address: &str,
         name: &str,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Self, RetrieveError> {
-        let index = Self::over(Http::new(address)?, name, embedder)?;
-        if index.behind().await?.is_some() {
-            return Err(unavailable(format!("there is an index `{name}` already")));
+        let index = Self::from_client(OpenSearchClient::new(address)?, name, embedder)?;
+        if index.index_behind_alias().await?.is_some() {
+            return Err(unavailable_error(format!("there is an index `{name}` already")));
         }
         index.create(&format!("{name}-1"), Some(name)).await?;
         Ok(index)
@@ -109,36 +113,41 @@ impl OpenSearchIndex {
 
     /// Removes the index, its alias and its template.
     pub async fn destroy(self) -> Result<(), RetrieveError> {
-        if let Some(behind) = self.behind().await? {
-            self.http.done(Method::DELETE, &format!("/{behind}"), None).await?;
+        if let Some(behind) = self.index_behind_alias().await? {
+            self.http.send_json_expecting_success(Method::DELETE, &format!("/{behind}"), None).await?;
         }
-        self.http.send(Method::DELETE, &format!("/_index_template/{}", self.name), None).await.map(drop)
+        self.http.send_json(Method::DELETE, &format!("/_index_template/{}", self.alias), None).await.map(drop)
     }
 
     /// Counts vectors like this beside words.
-    pub fn weighted(mut self, weights: Weights) -> Self {
+    pub fn with_weights(mut self, weights: FusionWeights) -> Self {
         self.weights = weights;
         self
     }
 
-    fn over(http: Http, name: &str, embedder: Option<Arc<dyn Embedder>>) -> Result<Self, RetrieveError> {
+    fn from_client(
+        http: OpenSearchClient,
+        name: &str,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Result<Self, RetrieveError> {
         let fits = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
         if !fits || name.is_empty() || name.len() > 100 || name.starts_with('-') {
-            return Err(unavailable("the name of the index must be small letters, digits and `-`"));
+            return Err(unavailable_error("the name of the index must be small letters, digits and `-`"));
         }
-        let weights =
-            embedder.as_ref().map_or_else(Weights::default, |embedder| Weights::of(&embedder.about()));
-        let ranking = Ranking::default();
-        Ok(Self { http, name: name.to_owned(), target: name.to_owned(), embedder, weights, ranking })
+        let weights = embedder
+            .as_ref()
+            .map_or_else(FusionWeights::default, |embedder| FusionWeights::for_embedder(&embedder.info()));
+        let ranking = RankingParameters::default();
+        Ok(Self { http, alias: name.to_owned(), target: name.to_owned(), embedder, weights, ranking })
     }
 
     /// The index behind the alias, if there is one.
-    async fn behind(&self) -> Result<Option<String>, RetrieveError> {
-        let answer = self.http.send(Method::GET, &format!("/_alias/{}", self.name), None).await?;
+    async fn index_behind_alias(&self) -> Result<Option<String>, RetrieveError> {
+        let answer = self.http.send_json(Method::GET, &format!("/_alias/{}", self.alias), None).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let body = answer.ok()?;
+        let body = answer.into_success_body()?;
         Ok(body
             .as_object()
             .and_then(|indexes| indexes.keys().max_by_key(|name| (name.len(), *name)).cloned()))
@@ -146,35 +155,38 @@ impl OpenSearchIndex {
 
     /// Makes an index by a template, which an administrator can see and which makes later indexes alike.
     async fn create(&self, index: &str, alias: Option<&str>) -> Result<(), RetrieveError> {
-        let made =
-            body::index(self.embedder.as_ref().map(|embedder| embedder.about()).as_ref(), &self.ranking);
-        let name = &self.name;
+        let made = request_body::index_definition(
+            self.embedder.as_ref().map(|embedder| embedder.info()).as_ref(),
+            &self.ranking,
+        );
+        let name = &self.alias;
         // The pattern of a longer name may lie within that of a shorter one, and must then come first.
         let template = json!({
             "index_patterns": [format!("{name}-*")], "priority": 200 + name.len(), "template": made,
         });
         let path = format!("/_index_template/{name}");
-        let answer = self.http.send(Method::PUT, &path, Some(&template)).await?;
+        let answer = self.http.send_json(Method::PUT, &path, Some(&template)).await?;
         if answer.status.is_success() {
             let aliases = alias.map_or(json!({}), |alias| json!({ alias: {} }));
             let body = json!({ "aliases": aliases });
-            return self.created(self.http.send(Method::PUT, &format!("/{index}"), Some(&body)).await?);
+            return self
+                .check_created(self.http.send_json(Method::PUT, &format!("/{index}"), Some(&body)).await?);
         }
-        self.created(answer)
+        self.check_created(answer)
     }
 
-    fn created(&self, answer: Answer) -> Result<(), RetrieveError> {
+    fn check_created(&self, answer: OpenSearchResponse) -> Result<(), RetrieveError> {
         let kind = answer.body.pointer("/error/type").and_then(Value::as_str).unwrap_or_default().to_owned();
         // Another process may have made it in the same moment.
         if kind == "resource_already_exists_exception" {
             return Ok(());
         }
         if answer.body.to_string().contains("knn") && !answer.status.is_success() {
-            return Err(unavailable(
+            return Err(unavailable_error(
                 "the cluster has no k-NN plugin: install it, or open the index without an embedder",
             ));
         }
-        answer.ok().map(drop)
+        answer.into_success_body().map(drop)
     }
 
     /// Writes entries, each with what the cluster is to do with it, and makes them searchable. What the cluster was too
@@ -185,29 +197,33 @@ impl OpenSearchIndex {
         let mut rest = &lines[..];
         while !rest.is_empty() {
             let mut bytes = 0;
-            let fit = rest.iter().take(BULK_ENTRIES).take_while(|line| {
+            let fit = rest.iter().take(MAX_BULK_ENTRIES).take_while(|line| {
                 let before = bytes;
                 bytes += line.len();
-                before == 0 || bytes <= BULK_BYTES
+                before == 0 || bytes <= MAX_BULK_BYTES
             });
             let (now, later) = rest.split_at(fit.count().max(1));
-            self.bulk_once(now).await?;
+            self.bulk_with_retries(now).await?;
             rest = later;
         }
         Ok(())
     }
 
-    async fn bulk_once(&self, lines: &[Vec<u8>]) -> Result<(), RetrieveError> {
+    async fn bulk_with_retries(&self, lines: &[Vec<u8>]) -> Result<(), RetrieveError> {
         let mut left: Vec<&Vec<u8>> = lines.iter().collect();
-        for attempt in 0..BULK_TRIES {
+        for attempt in 0..MAX_BULK_ATTEMPTS {
             if attempt > 0 {
                 tokio::time::sleep(std::time::Duration::from_millis(100 << attempt)).await;
             }
             let bytes: Vec<u8> = left.iter().flat_map(|line| line.iter().copied()).collect();
-            let body = self.http.lines(&format!("/{}/_bulk?refresh=true", self.target), bytes).await?.ok()?;
+            let body = self
+                .http
+                .send_ndjson(&format!("/{}/_bulk?refresh=true", self.target), bytes)
+                .await?
+                .into_success_body()?;
             let items = body["items"].as_array().cloned().unwrap_or_default();
             if items.len() != left.len() {
-                return Err(unavailable("OpenSearch did not tell what became of every entry"));
+                return Err(unavailable_error("OpenSearch did not tell what became of every entry"));
             }
             let mut again = Vec::new();
             for (line, item) in left.into_iter().zip(&items) {
@@ -216,7 +232,7 @@ impl OpenSearchIndex {
                     200..=299 | 409 => {}
                     429 | 503 => again.push(line),
                     _ => {
-                        return Err(unavailable(format!(
+                        return Err(unavailable_error(format!(
                             "OpenSearch refused an entry: {}",
                             item["index"]["error"]["reason"]
                         )));
@@ -228,26 +244,34 @@ impl OpenSearchIndex {
             }
             left = again;
         }
-        Err(unavailable("OpenSearch is too busy to take the passages"))
+        Err(unavailable_error("OpenSearch is too busy to take the passages"))
     }
 
     /// Every entry that a query admits, in the order of their keys.
-    async fn all(&self, index: &str, query: Value, fields: Value) -> Result<Vec<Value>, RetrieveError> {
+    async fn search_all_entries(
+        &self,
+        index: &str,
+        query: Value,
+        fields: Value,
+    ) -> Result<Vec<Value>, RetrieveError> {
         let mut found: Vec<Value> = Vec::new();
         let mut after = Value::Null;
         loop {
             let mut body = json!({
-                "size": PAGE, "query": query, "_source": fields, "sort": [{ "key": "asc" }],
+                "size": ENTRIES_PER_PAGE, "query": query, "_source": fields, "sort": [{ "key": "asc" }],
                 "track_total_hits": false,
             });
             if !after.is_null() {
                 body["search_after"] = after;
             }
-            let mut answer = self.http.done(Method::POST, &format!("/{index}/_search"), Some(&body)).await?;
+            let mut answer = self
+                .http
+                .send_json_expecting_success(Method::POST, &format!("/{index}/_search"), Some(&body))
+                .await?;
             let Value::Array(hits) = answer["hits"]["hits"].take() else { return Ok(found) };
             let Some(last) = hits.last() else { return Ok(found) };
             after = last["sort"].clone();
-            let full = hits.len() == PAGE;
+            let full = hits.len() == ENTRIES_PER_PAGE;
             found.extend(hits);
             if !full {
                 return Ok(found);
@@ -257,29 +281,29 @@ impl OpenSearchIndex {
 
     /// Puts documents, none of them twice, as a generation that is asked for when all is ready to be written. It counts
     /// unless a later one is there.
-    async fn put_as(
+    async fn put_generation(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         documents: &[&(Document, Vec<Passage>)],
         generation: impl FnOnce() -> (u64, String),
     ) -> Result<(), RetrieveError> {
         let all: Vec<&Passage> = documents.iter().flat_map(|(_, passages)| passages).collect();
         let vectors = match &self.embedder {
-            Some(embedder) => Some(embedding::passages(&**embedder, &all).await?),
+            Some(embedder) => Some(embedding::embed_passages(&**embedder, &all).await?),
             None => None,
         };
         let (time, generation) = generation();
         let (mut entries, mut heads, mut slot) = (Vec::new(), Vec::new(), 0);
         for (document, passages) in documents {
-            let head = body::head_key(tenant, &document.id);
+            let head = request_body::head_key(tenant, &document.id);
             for numbered in passages.iter().enumerate() {
                 let vector = vectors.as_ref().map(|vectors| vectors[slot].as_slice());
-                let entry = body::passage(tenant, document, &generation, numbered, vector);
+                let entry = request_body::passage_entry(tenant, document, &generation, numbered, vector);
                 let id = format!("{head}-{generation}-{}", numbered.0);
                 entries.push((json!({ "index": { "_id": id } }), entry));
                 slot += 1;
             }
-            let entry = body::head(tenant, document, &generation, passages.len());
+            let entry = request_body::head_entry(tenant, document, &generation, passages.len());
             // Of two processes that put the same document, the later one wins, whoever is slower.
             let action = json!({ "index": { "_id": head, "version": time, "version_type": "external_gte" } });
             heads.push((action, entry));
@@ -287,34 +311,34 @@ impl OpenSearchIndex {
         self.bulk(entries).await?;
         self.bulk(heads).await?;
         let ids: Vec<&DocumentId> = documents.iter().map(|(document, _)| &document.id).collect();
-        self.sweep(tenant, &ids, &generation).await
+        self.delete_older_passages(tenant, &ids, &generation).await
     }
 
     /// Removes the passages of documents that are older than a generation.
-    async fn sweep(
+    async fn delete_older_passages(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         documents: &[&DocumentId],
         before: &str,
     ) -> Result<(), RetrieveError> {
-        let keys: Vec<String> = documents.iter().map(|id| body::key(&[id.as_str()])).collect();
+        let keys: Vec<String> = documents.iter().map(|id| request_body::hashed_key(&[id.as_str()])).collect();
         let query = json!({ "query": { "bool": {
             "filter": [
-                { "term": { "what": "passage" } }, { "term": { "tenant": body::key(&[tenant.as_str()]) } },
+                { "term": { "what": "passage" } }, { "term": { "tenant": request_body::hashed_key(&[tenant.as_str()]) } },
                 { "terms": { "document": keys } }, { "range": { "generation": { "lt": before } } },
             ],
         } } });
         // Nobody sees these entries any more, so nobody waits for them to be gone.
         let path = format!("/{}/_delete_by_query?conflicts=proceed", self.target);
-        self.http.done(Method::POST, &path, Some(&query)).await.map(drop)
+        self.http.send_json_expecting_success(Method::POST, &path, Some(&query)).await.map(drop)
     }
 }
 
 #[async_trait]
-impl Index for OpenSearchIndex {
+impl DocumentIndex for OpenSearchIndex {
     async fn put(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         document: &Document,
         passages: &[Passage],
     ) -> Result<(), RetrieveError> {
@@ -323,7 +347,7 @@ impl Index for OpenSearchIndex {
 
     async fn put_all(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         documents: &[(Document, Vec<Passage>)],
     ) -> Result<(), RetrieveError> {
         let last = |at: usize| documents[at + 1..].iter().all(|(later, _)| later.id != documents[at].0.id);
@@ -332,57 +356,65 @@ impl Index for OpenSearchIndex {
         if documents.is_empty() {
             return Ok(());
         }
-        self.put_as(tenant, &documents, generation).await
+        self.put_generation(tenant, &documents, next_generation).await
     }
 
-    async fn remove(&self, tenant: &Tenant, document: &DocumentId) -> Result<bool, RetrieveError> {
-        let path = format!("/{}/_doc/{}?refresh=true", self.target, body::head_key(tenant, document));
-        let answer = self.http.send(Method::DELETE, &path, None).await?;
+    async fn remove(&self, tenant: &DocumentTenant, document: &DocumentId) -> Result<bool, RetrieveError> {
+        let path = format!("/{}/_doc/{}?refresh=true", self.target, request_body::head_key(tenant, document));
+        let answer = self.http.send_json(Method::DELETE, &path, None).await?;
         let was_there = answer.status != StatusCode::NOT_FOUND;
         if was_there {
-            answer.ok()?;
+            answer.into_success_body()?;
         }
         // An earlier attempt may have ended after the head was gone and before its passages were.
-        self.sweep(tenant, &[document], &generation().1).await?;
+        self.delete_older_passages(tenant, &[document], &next_generation().1).await?;
         Ok(was_there)
     }
 
-    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
         let heads = json!({ "term": { "what": "head" } });
         let mut tenants = BTreeSet::new();
-        for entry in self.all(&self.target, heads, json!(["whole.tenant"])).await? {
-            tenants.insert(parsed::<Tenant>(&entry["_source"]["whole"]["tenant"])?);
+        for entry in self.search_all_entries(&self.target, heads, json!(["whole.tenant"])).await? {
+            tenants.insert(parse_entry::<DocumentTenant>(&entry["_source"]["whole"]["tenant"])?);
         }
         Ok(tenants.into_iter().collect())
     }
 
-    async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
-        let query = json!({ "bool": { "filter": body::filter("head", tenant, filter) } });
+    async fn list(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
+        let query = json!({ "bool": { "filter": request_body::filter_clauses("head", tenant, filter) } });
         let fields =
             json!({ "includes": ["whole"], "excludes": ["whole.document.text", "whole.document.pages"] });
         let mut listed = Vec::new();
-        for mut entry in self.all(&self.target, query, fields).await? {
+        for mut entry in self.search_all_entries(&self.target, query, fields).await? {
             entry["_source"]["whole"]["document"]["text"] = json!("");
-            let head: Head = parsed(&entry["_source"]["whole"])?;
-            listed.push(Listed::of(&head.document, head.passages));
+            let head: DocumentHeadEntry = parse_entry(&entry["_source"]["whole"])?;
+            listed.push(DocumentSummary::from_document(&head.document, head.passages));
         }
         listed.sort_by(|left, right| left.id.cmp(&right.id));
         Ok(listed)
     }
 
-    async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError> {
-        let path = format!("/{}/_doc/{}", self.target, body::head_key(tenant, id));
-        let answer = self.http.send(Method::GET, &path, None).await?;
+    async fn document(
+        &self,
+        tenant: &DocumentTenant,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, RetrieveError> {
+        let path = format!("/{}/_doc/{}", self.target, request_body::head_key(tenant, id));
+        let answer = self.http.send_json(Method::GET, &path, None).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let head: Head = parsed(&answer.ok()?["_source"]["whole"])?;
+        let head: DocumentHeadEntry = parse_entry(&answer.into_success_body()?["_source"]["whole"])?;
         Ok(Some(head.document))
     }
 }
 
 /// A time in microseconds, and a name that begins with it and that no other write has: later ones come later by name.
-fn generation() -> (u64, String) {
+fn next_generation() -> (u64, String) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
     let now = u64::try_from(now).unwrap_or(u64::MAX);
@@ -391,7 +423,7 @@ fn generation() -> (u64, String) {
     (time, format!("{time:016x}{:08x}", std::process::id()))
 }
 
-fn parsed<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, RetrieveError> {
+fn parse_entry<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, RetrieveError> {
     T::deserialize(value)
         .map_err(|_| RetrieveError::Stale { reason: "an entry in OpenSearch has another format".to_owned() })
 }

@@ -3,40 +3,40 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::{Part, short};
-use crate::contract::{Article, Contract};
+use super::{DocumentSection, truncate_heading};
+use crate::contract::{Contract, ContractArticle};
 use crate::passage::{Document, DocumentKind};
 
 /// The articles of a document with what stands between them, in order; none if it is not written in articles.
-pub(super) fn parts(document: &Document) -> Option<Vec<Part>> {
+pub(super) fn article_sections(document: &Document) -> Option<Vec<DocumentSection>> {
     let contract = Contract::parse(document);
     if contract.articles.is_empty()
-        || document.kind == DocumentKind::General && !is_written_in(&contract, document)
+        || document.kind == DocumentKind::General && !is_written_in_articles(&contract, document)
     {
         return None;
     }
     let text = &document.text;
-    let mut parts: Vec<Part> =
-        contract.articles.iter().map(|article| part(&contract, article, text)).collect();
+    let mut parts: Vec<DocumentSection> =
+        contract.articles.iter().map(|article| article_section(&contract, article, text)).collect();
     for appendix in &contract.appendices {
         let heading: Rc<str> = format!("{} {}", appendix.label, appendix.title).trim().into();
         let mut start = appendix.range.start;
         for article in &appendix.articles {
-            parts.push(between(start..article.range.start, &heading));
-            let mut inner = part(&contract, article, text);
+            parts.push(appendix_section(start..article.range.start, &heading));
+            let mut inner = article_section(&contract, article, text);
             inner.headings.insert(0, heading.clone());
             parts.push(inner);
             start = article.range.end;
         }
-        parts.push(between(start..appendix.range.end, &heading));
+        parts.push(appendix_section(start..appendix.range.end, &heading));
     }
     parts.sort_by_key(|part| part.range.start);
-    Some(filled(parts, &contract, text))
+    Some(fill_gaps(parts, &contract, text))
 }
 
 /// Whether an ordinary document is written in articles, and does not just quote one: they count from the first, or make
 /// up most of it. Numbered headings are articles in a contract only: in other texts they are any list.
-fn is_written_in(contract: &Contract, document: &Document) -> bool {
+fn is_written_in_articles(contract: &Contract, document: &Document) -> bool {
     let Document { text, .. } = document;
     let articles = &contract.articles;
     let second =
@@ -50,30 +50,36 @@ fn is_written_in(contract: &Contract, document: &Document) -> bool {
     contract.named && (from_first || most && (opens || articles.len() > 1))
 }
 
-fn part(contract: &Contract, article: &Article, text: &str) -> Part {
+fn article_section(contract: &Contract, article: &ContractArticle, text: &str) -> DocumentSection {
     let seams = article.clauses.iter().flat_map(|clause| {
         let items = clause.items.iter().map(|item| item.range.start);
         [clause.range.start].into_iter().chain(items)
     });
     let alone = text[article.range.start..article.body.start].contains('\n') && !article.body.is_empty();
-    Part {
-        words: if alone { article.body.clone() } else { article.range.clone() },
+    DocumentSection {
+        body: if alone { article.body.clone() } else { article.range.clone() },
         range: article.range.clone(),
         headings: contract.headings(article).into_iter().map(Rc::from).collect(),
         article: Some(article.number),
-        seams: seams.collect(),
+        cut_points: seams.collect(),
     }
 }
 
-fn between(range: Range<usize>, heading: &Rc<str>) -> Part {
-    Part { words: range.clone(), range, headings: vec![heading.clone()], article: None, seams: Vec::new() }
+fn appendix_section(range: Range<usize>, heading: &Rc<str>) -> DocumentSection {
+    DocumentSection {
+        body: range.clone(),
+        range,
+        headings: vec![heading.clone()],
+        article: None,
+        cut_points: Vec::new(),
+    }
 }
 
 /// Adds what no part holds, so that no word is lost: the preamble, chapters' headings with text, signatures.
-fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
+fn fill_gaps(parts: Vec<DocumentSection>, contract: &Contract, text: &str) -> Vec<DocumentSection> {
     let mut all = Vec::new();
     let mut at = 0;
-    let mut headings = Headings::default();
+    let mut headings = MarkdownHeadingPath::default();
     // Asked for in order, as they stand in the text.
     let mut chapters = contract.chapters.iter().peekable();
     let mut rest = |range: Range<usize>| {
@@ -94,12 +100,12 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
         cuts.into_iter()
             .map(|range| range.start..range.start + text[range.clone()].trim_end_matches(is_mark).len())
             .filter(|range| !text[range.clone()].trim_matches(is_mark).is_empty())
-            .map(|range| Part {
-                words: range.clone(),
-                headings: headings.above(text, range.start),
+            .map(|range| DocumentSection {
+                body: range.clone(),
+                headings: headings.headings_above(text, range.start),
                 range,
                 article: None,
-                seams: Vec::new(),
+                cut_points: Vec::new(),
             })
             .collect::<Vec<_>>()
     };
@@ -118,22 +124,23 @@ fn filled(parts: Vec<Part>, contract: &Contract, text: &str) -> Vec<Part> {
 
 /// The Markdown headings above places of a text that are asked for in order.
 #[derive(Default)]
-struct Headings {
-    read: usize,
+struct MarkdownHeadingPath {
+    bytes_read: usize,
     above: Vec<(usize, Rc<str>)>,
 }
 
-impl Headings {
+impl MarkdownHeadingPath {
     /// Those above a heading that stands at a place; none where no heading stands.
-    fn above(&mut self, text: &str, place: usize) -> Vec<Rc<str>> {
+    fn headings_above(&mut self, text: &str, place: usize) -> Vec<Rc<str>> {
         let heading = |line: &str| {
-            super::blocks::heading(line.trim()).map(|(level, words)| (level, Rc::<str>::from(short(words))))
+            super::markdown_blocks::parse_heading_line(line.trim())
+                .map(|(level, words)| (level, Rc::<str>::from(truncate_heading(words))))
         };
-        for (level, words) in text[self.read.min(place)..place].lines().filter_map(heading) {
+        for (level, words) in text[self.bytes_read.min(place)..place].lines().filter_map(heading) {
             self.above.retain(|(higher, _)| *higher < level);
             self.above.push((level, words));
         }
-        self.read = self.read.max(place);
+        self.bytes_read = self.bytes_read.max(place);
         let Some((level, _)) = text[place..].trim_start().lines().next().and_then(heading) else {
             return Vec::new();
         };

@@ -7,13 +7,14 @@ use crate::passage::DocumentKind;
 
 fn check(text: &str, expected: &[&str]) {
     let document = Document::new("d", "규정", text);
-    let shown: Vec<String> = sound(&document).iter().map(|p| format!("{} | {}", p.title, p.text)).collect();
+    let shown: Vec<String> =
+        split_and_check(&document).iter().map(|p| format!("{} | {}", p.title, p.text)).collect();
     assert_eq!(shown, expected);
 }
 
 /// Splits and checks what holds for every document.
-fn sound(document: &Document) -> Vec<Passage> {
-    let passages = split(document);
+fn split_and_check(document: &Document) -> Vec<Passage> {
+    let passages = split_into_passages(document);
     let mut end = 0;
     for passage in &passages {
         assert_eq!(document.text[passage.range.clone()], passage.text, "a passage is its range");
@@ -24,7 +25,7 @@ fn sound(document: &Document) -> Vec<Passage> {
     passages
 }
 
-fn bare(text: &str) -> String {
+fn without_whitespace(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
@@ -58,8 +59,10 @@ fn an_article_is_a_passage_under_its_chapter() {
             "규정 › 별지1 양식 | [별지1] 양식\n성명:",
         ],
     );
-    let articles: Vec<Option<u32>> =
-        split(&Document::new("d", "t", text)).iter().map(|p| p.article.map(|a| a.number)).collect();
+    let articles: Vec<Option<u32>> = split_into_passages(&Document::new("d", "t", text))
+        .iter()
+        .map(|p| p.article.map(|a| a.number))
+        .collect();
     assert_eq!(articles, [None, Some(1), Some(2), None, Some(1), None]);
 }
 
@@ -92,10 +95,10 @@ fn a_long_article_is_cut_between_clauses() {
     let clause = "가나다라마바사 아자차카타파하. ".repeat(14);
     let text = format!("제1조(목적) 짧다.\n제2조(긴 것)\n① {clause}\n② {clause}\n③ {clause}\n제3조(끝) 끝.");
     let document = Document::new("d", "t", text);
-    let passages = sound(&document);
+    let passages = split_and_check(&document);
     let starts: Vec<String> = passages.iter().map(|p| p.text.chars().take(4).collect()).collect();
     assert_eq!(starts, ["제1조(", "① 가나", "② 가나", "③ 가나", "제3조("]);
-    assert!(passages.iter().all(|p| p.text.len() <= MOST && p.article.is_some()));
+    assert!(passages.iter().all(|p| p.text.len() <= MAX_PASSAGE_BYTES && p.article.is_some()));
 }
 
 #[test]
@@ -103,8 +106,8 @@ fn numbered_headings_are_articles_in_contracts_only() {
     let text = "1. Term\nOne year.\n\n2. Fees\nTen won.";
     let general = Document::new("d", "t", text);
     let contract = Document { kind: DocumentKind::Contract, ..general.clone() };
-    assert!(sound(&general).iter().all(|p| p.article.is_none()));
-    assert_eq!(sound(&contract).iter().filter_map(|p| p.article).count(), 2);
+    assert!(split_and_check(&general).iter().all(|p| p.article.is_none()));
+    assert_eq!(split_and_check(&contract).iter().filter_map(|p| p.article).count(), 2);
 }
 
 #[test]
@@ -113,8 +116,8 @@ fn a_table_is_whole_unless_it_is_huge() {
         let rows: String = (0..rows).map(|row| format!("| 항목 {row} | {row}원 |\n")).collect();
         format!("## 경비\n\n| 항목 | 금액 |\n| --- | --- |\n{rows}")
     };
-    assert_eq!(sound(&Document::new("d", "t", table(50))).len(), 1);
-    let huge = sound(&Document::new("d", "t", table(2000)));
+    assert_eq!(split_and_check(&Document::new("d", "t", table(50))).len(), 1);
+    let huge = split_and_check(&Document::new("d", "t", table(2000)));
     assert!(huge.len() > 5 && huge.iter().all(|p| p.title == "t › 경비 › 항목 | 금액"), "{}", huge.len());
     assert!(huge.iter().all(|p| p.text.starts_with('|') && p.text.ends_with('|')), "rows are not torn");
 }
@@ -124,7 +127,10 @@ fn a_passage_knows_its_page() {
     let text = "하나.\n\n둘.\n\n셋.";
     let document =
         Document { pages: vec![0, text.find('둘').expect("there")], ..Document::new("d", "t", text) };
-    assert_eq!(split(&document).iter().map(|p| p.page).collect::<Vec<_>>(), [Some(1), Some(2), Some(2)]);
+    assert_eq!(
+        split_into_passages(&document).iter().map(|p| p.page).collect::<Vec<_>>(),
+        [Some(1), Some(2), Some(2)]
+    );
 }
 
 #[test]
@@ -132,10 +138,10 @@ fn nothing_is_lost_when_a_long_paragraph_is_cut() {
     for text in ["가나다라 마바사. ".repeat(300), "x".repeat(5000), "한".repeat(3000), "한 ".repeat(2000)]
     {
         let document = Document::new("d", "t", text.clone());
-        let passages = sound(&document);
-        assert!(passages.len() > 1 && passages.iter().all(|p| p.text.len() <= MOST));
+        let passages = split_and_check(&document);
+        assert!(passages.len() > 1 && passages.iter().all(|p| p.text.len() <= MAX_PASSAGE_BYTES));
         let joined: String = passages.iter().map(|p| p.text.as_str()).collect();
-        assert_eq!(bare(&joined), bare(&text));
+        assert_eq!(without_whitespace(&joined), without_whitespace(&text));
     }
 }
 
@@ -143,22 +149,29 @@ fn nothing_is_lost_when_a_long_paragraph_is_cut() {
 fn a_heading_without_end_names_passages_shortly_and_loses_no_word() {
     let heading = "가나다라 ".repeat(8_000);
     let words = format!("{heading}\n\n{}", "글.\n\n".repeat(10_000));
-    let passages = sound(&Document::new("d", "규정", format!("# {words}")));
-    let named = format!("규정 › {}", heading.chars().take(HEADING).collect::<String>());
+    let passages = split_and_check(&Document::new("d", "규정", format!("# {words}")));
+    let named = format!("규정 › {}", heading.chars().take(MAX_HEADING_CHARS).collect::<String>());
     assert!(passages.iter().all(|passage| passage.title == named), "{}", passages[0].title);
-    assert_eq!(bare(&passages.iter().map(|passage| passage.text.as_str()).collect::<String>()), bare(&words));
+    assert_eq!(
+        without_whitespace(&passages.iter().map(|passage| passage.text.as_str()).collect::<String>()),
+        without_whitespace(&words)
+    );
     let articles = format!("# {heading}\n제1조(목적) 정한다.\n제2조(끝) 끝.\n# {heading}\n## 주차\n글.");
-    assert!(sound(&Document::new("d", "규정", articles)).iter().all(|p| p.title.len() <= TITLE));
+    assert!(
+        split_and_check(&Document::new("d", "규정", articles))
+            .iter()
+            .all(|p| p.title.len() <= MAX_PASSAGE_TITLE_BYTES)
+    );
     // Many files have their first heading for a title, which is as short.
-    let title: String = heading.chars().take(ingest::TITLE).collect();
-    assert_eq!(sound(&Document::new("d", &title, format!("# {heading}\n\n글.")))[0].title, title);
+    let title: String = heading.chars().take(ingest::MAX_TITLE_CHARS).collect();
+    assert_eq!(split_and_check(&Document::new("d", &title, format!("# {heading}\n\n글.")))[0].title, title);
 }
 
 #[test]
 fn of_headings_that_are_too_long_together_the_nearest_stay() {
-    let long = |level: usize| format!("{level}{}", "가".repeat(HEADING - 1));
+    let long = |level: usize| format!("{level}{}", "가".repeat(MAX_HEADING_CHARS - 1));
     let text: String = (1..=6).map(|level| format!("{} {}\n\n", "#".repeat(level), long(level))).collect();
-    let passages = sound(&Document::new("d", "규정", format!("{text}글.")));
+    let passages = split_and_check(&Document::new("d", "규정", format!("{text}글.")));
     assert_eq!(passages[0].title, format!("규정 › {} › {} › {}", long(4), long(5), long(6)));
 }
 
@@ -166,17 +179,17 @@ fn of_headings_that_are_too_long_together_the_nearest_stay() {
 fn passages_that_take_too_much_memory_are_refused() {
     let document = Document::new("d", "t", "글.\n\n".repeat(100));
     let most = 100 * (size_of::<Passage>() + "t글.".len());
-    assert_eq!(cut(&document, most).map(|passages| passages.len()), Some(100));
-    assert!(cut(&document, most - 1).is_none());
-    assert_eq!(split_within_reason(&document), Some(split(&document)));
+    assert_eq!(split_within_bytes(&document, most).map(|passages| passages.len()), Some(100));
+    assert!(split_within_bytes(&document, most - 1).is_none());
+    assert_eq!(split_within_memory_limit(&document), Some(split_into_passages(&document)));
 }
 
 /// The shortest of three times that it takes to cut a text of this size.
-fn time(text: impl Fn(usize) -> String, size: usize) -> Duration {
+fn fastest_split(text: impl Fn(usize) -> String, size: usize) -> Duration {
     let document = Document::new("d", "t", text(size));
     let once = |_: usize| {
         let began = Instant::now();
-        assert!(!split(&document).is_empty());
+        assert!(!split_into_passages(&document).is_empty());
         began.elapsed()
     };
     (0..3).map(once).min().unwrap_or_default()
@@ -200,7 +213,7 @@ fn a_text_of_eight_times_the_size_takes_about_eight_times_as_long() {
         }),
     ];
     for (name, text) in texts {
-        let (small, large) = (time(text, 2_000), time(text, 16_000));
+        let (small, large) = (fastest_split(text, 2_000), fastest_split(text, 16_000));
         // Work that grows with the square would take 64 times as long.
         assert!(large < small * 28, "{name}: {small:?}, then {large:?}");
     }

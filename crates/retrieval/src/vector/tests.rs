@@ -5,32 +5,38 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 
 /// Numbers that look random and are the same every time.
-struct Dice(u64);
+struct RandomUnitVectors(u64);
 
-impl Dice {
-    fn number(&mut self) -> f32 {
+impl RandomUnitVectors {
+    fn next_number(&mut self) -> f32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    fn unit(&mut self, dimension: usize) -> Vec<f32> {
-        let numbers: Vec<f32> = (0..dimension).map(|_| self.number()).collect();
+    fn next_unit_vector(&mut self, dimension: usize) -> Vec<f32> {
+        let numbers: Vec<f32> = (0..dimension).map(|_| self.next_number()).collect();
         let length = numbers.iter().map(|number| number * number).sum::<f32>().sqrt();
         numbers.into_iter().map(|number| number / length).collect()
     }
 }
 
-fn rows(vectors: &[Vec<f32>]) -> Rows {
+fn rows(vectors: &[Vec<f32>]) -> VectorRows {
     let dimension = vectors.first().map_or(0, Vec::len);
-    Rows::open(Rows::write(dimension, vectors.iter().map(Vec::as_slice)).expect("numbers")).expect("rows")
+    VectorRows::open(VectorRows::write(dimension, vectors.iter().map(Vec::as_slice)).expect("numbers"))
+        .expect("rows")
 }
 
-fn bare(rows: &Rows) -> Field<'_> {
-    Field { rows, graph: None }
+fn without_graph(rows: &VectorRows) -> VectorSearchTarget<'_> {
+    VectorSearchTarget { rows, graph: None }
 }
 
 /// The truth, row numbers counted through all parts.
-fn truth(vectors: &[Vec<f32>], vector: &[f32], limit: usize, admits: impl Fn(usize) -> bool) -> Vec<usize> {
+fn exact_nearest(
+    vectors: &[Vec<f32>],
+    vector: &[f32],
+    limit: usize,
+    admits: impl Fn(usize) -> bool,
+) -> Vec<usize> {
     let dot = |row: &[f32]| row.iter().zip(vector).map(|(left, right)| left * right).sum::<f32>();
     let mut all: Vec<usize> = (0..vectors.len()).filter(|row| admits(*row)).collect();
     all.sort_by(|left, right| dot(&vectors[*right]).total_cmp(&dot(&vectors[*left])).then(left.cmp(right)));
@@ -39,16 +45,16 @@ fn truth(vectors: &[Vec<f32>], vector: &[f32], limit: usize, admits: impl Fn(usi
 }
 
 fn check(count: usize, dimension: usize, cut: usize, admits: fn(usize) -> bool) {
-    let mut dice = Dice(count as u64);
-    let vectors: Vec<Vec<f32>> = (0..count).map(|_| dice.unit(dimension)).collect();
+    let mut dice = RandomUnitVectors(count as u64);
+    let vectors: Vec<Vec<f32>> = (0..count).map(|_| dice.next_unit_vector(dimension)).collect();
     let (front, back) = vectors.split_at(cut);
     let parts = [rows(front), rows(back)];
-    let parts: Vec<Field<'_>> = parts.iter().map(bare).collect();
+    let parts: Vec<VectorSearchTarget<'_>> = parts.iter().map(without_graph).collect();
     for _ in 0..5 {
-        let asked = dice.unit(dimension);
-        let found = nearest(&parts, &asked, 10, &|part, row| admits(part * cut + row));
-        let found: Vec<usize> = found.iter().map(|near| near.part * cut + near.row).collect();
-        assert_eq!(found, truth(&vectors, &asked, 10, admits), "{count} × {dimension}, cut at {cut}");
+        let asked = dice.next_unit_vector(dimension);
+        let found = nearest_rows(&parts, &asked, 10, &|part, row| admits(part * cut + row));
+        let found: Vec<usize> = found.iter().map(|near| near.target * cut + near.row).collect();
+        assert_eq!(found, exact_nearest(&vectors, &asked, 10, admits), "{count} × {dimension}, cut at {cut}");
     }
 }
 
@@ -69,40 +75,40 @@ fn many_threads_find_what_one_finds() {
 
 #[test]
 fn rows_that_are_none_are_refused() {
-    assert!(Rows::write(2, [&[1.0, f32::NAN][..]]).is_none());
-    assert!(Rows::write(2, [&[1.0][..]]).is_none());
-    let good = Rows::write(2, [&[1.0, 0.5][..], &[0.0, 0.0][..]]).expect("numbers");
-    assert_eq!(Rows::open(good.clone()).expect("rows").row(0), [1.0, 0.5]);
+    assert!(VectorRows::write(2, [&[1.0, f32::NAN][..]]).is_none());
+    assert!(VectorRows::write(2, [&[1.0][..]]).is_none());
+    let good = VectorRows::write(2, [&[1.0, 0.5][..], &[0.0, 0.0][..]]).expect("numbers");
+    assert_eq!(VectorRows::open(good.clone()).expect("rows").row_numbers(0), [1.0, 0.5]);
     for end in 0..good.len() {
-        assert!(Rows::open(good[..end].to_vec()).is_none(), "cut at {end}");
+        assert!(VectorRows::open(good[..end].to_vec()).is_none(), "cut at {end}");
     }
     let huge = [u32::MAX.to_le_bytes(), u32::MAX.to_le_bytes()].concat();
-    assert!(Rows::open(huge).is_none());
+    assert!(VectorRows::open(huge).is_none());
 }
 
 #[test]
 fn equal_rows_come_in_order_and_a_wrong_size_finds_nothing() {
     let same = rows(&vec![vec![0.5, 0.5]; 100]);
-    let found = nearest(&[bare(&same)], &[1.0, 1.0], 3, &|_, _| true);
+    let found = nearest_rows(&[without_graph(&same)], &[1.0, 1.0], 3, &|_, _| true);
     assert_eq!(found.iter().map(|near| near.row).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(nearest(&[bare(&same)], &[1.0], 3, &|_, _| true), []);
-    assert_eq!(nearest(&[bare(&same)], &[1.0, 1.0], 0, &|_, _| true), []);
-    assert_eq!(nearest(&[], &[1.0, 1.0], 3, &|_, _| true), []);
+    assert_eq!(nearest_rows(&[without_graph(&same)], &[1.0], 3, &|_, _| true), []);
+    assert_eq!(nearest_rows(&[without_graph(&same)], &[1.0, 1.0], 0, &|_, _| true), []);
+    assert_eq!(nearest_rows(&[], &[1.0, 1.0], 3, &|_, _| true), []);
 }
 
 /// How many of the ten nearest a graph finds, and whether it finds only what is admitted.
 fn recall(vectors: &[Vec<f32>], threads: usize, admits: fn(usize) -> bool) -> f64 {
     let rows = rows(vectors);
-    let bytes = Graph::write(&rows, threads, &AtomicBool::new(false)).expect("a graph");
-    let graph = Graph::open(bytes, rows.len()).expect("a graph");
-    let mut dice = Dice(99);
+    let bytes = HnswGraph::write(&rows, threads, &AtomicBool::new(false)).expect("a graph");
+    let graph = HnswGraph::open(bytes, rows.len()).expect("a graph");
+    let mut dice = RandomUnitVectors(99);
     let (mut right, mut all) = (0, 0);
     for _ in 0..20 {
-        let asked = dice.unit(rows.dimension());
-        let field = Field { rows: &rows, graph: Some(&graph) };
-        let found = nearest(&[field], &asked, 10, &|_, row| admits(row));
+        let asked = dice.next_unit_vector(rows.dimension());
+        let field = VectorSearchTarget { rows: &rows, graph: Some(&graph) };
+        let found = nearest_rows(&[field], &asked, 10, &|_, row| admits(row));
         assert!(found.iter().all(|near| admits(near.row)), "only what is admitted is found");
-        let truth = truth(vectors, &asked, 10, admits);
+        let truth = exact_nearest(vectors, &asked, 10, admits);
         right += truth.iter().filter(|row| found.iter().any(|near| near.row == **row)).count();
         all += truth.len();
     }
@@ -111,8 +117,8 @@ fn recall(vectors: &[Vec<f32>], threads: usize, admits: fn(usize) -> bool) -> f6
 
 #[test]
 fn a_graph_finds_nearly_all_that_exact_arithmetic_finds() {
-    let mut dice = Dice(5);
-    let vectors: Vec<Vec<f32>> = (0..800).map(|_| dice.unit(12)).collect();
+    let mut dice = RandomUnitVectors(5);
+    let vectors: Vec<Vec<f32>> = (0..800).map(|_| dice.next_unit_vector(12)).collect();
     for threads in [1, 4] {
         assert!(recall(&vectors, threads, |_| true) >= 0.95, "{threads} threads");
     }
@@ -124,23 +130,23 @@ fn a_graph_finds_nearly_all_that_exact_arithmetic_finds() {
 
 #[test]
 fn a_graph_of_other_rows_or_a_damaged_one_is_refused() {
-    let mut dice = Dice(6);
-    let rows = rows(&(0..300).map(|_| dice.unit(8)).collect::<Vec<_>>());
+    let mut dice = RandomUnitVectors(6);
+    let rows = rows(&(0..300).map(|_| dice.next_unit_vector(8)).collect::<Vec<_>>());
     let stopped = AtomicBool::new(true);
-    assert!(Graph::write(&rows, 2, &stopped).is_none(), "whoever stops it gets none");
-    assert!(Graph::write(&Rows::none(), 1, &AtomicBool::new(false)).is_none());
-    let good = Graph::write(&rows, 1, &AtomicBool::new(false)).expect("a graph");
-    assert!(Graph::open(good.clone(), 299).is_none() && Graph::open(good.clone(), 300).is_some());
+    assert!(HnswGraph::write(&rows, 2, &stopped).is_none(), "whoever stops it gets none");
+    assert!(HnswGraph::write(&VectorRows::empty(), 1, &AtomicBool::new(false)).is_none());
+    let good = HnswGraph::write(&rows, 1, &AtomicBool::new(false)).expect("a graph");
+    assert!(HnswGraph::open(good.clone(), 299).is_none() && HnswGraph::open(good.clone(), 300).is_some());
     for end in (0..good.len()).step_by(101) {
-        assert!(Graph::open(good[..end].to_vec(), 300).is_none(), "cut at {end}");
+        assert!(HnswGraph::open(good[..end].to_vec(), 300).is_none(), "cut at {end}");
     }
     for at in (0..good.len()).step_by(7) {
         let mut bytes = good.clone();
         bytes[at] = 0xff;
-        if let Some(graph) = Graph::open(bytes, 300) {
+        if let Some(graph) = HnswGraph::open(bytes, 300) {
             // Whatever is accepted can be walked without leaving the rows.
-            let field = Field { rows: &rows, graph: Some(&graph) };
-            assert!(nearest(&[field], &dice.unit(8), 10, &|_, _| true).len() <= 10);
+            let field = VectorSearchTarget { rows: &rows, graph: Some(&graph) };
+            assert!(nearest_rows(&[field], &dice.next_unit_vector(8), 10, &|_, _| true).len() <= 10);
         }
     }
 }

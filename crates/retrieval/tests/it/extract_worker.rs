@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use doran_retrieval::ingest::{self, ReadLimits, Reader};
+use doran_retrieval::ingest::{self, JailedFileReader, ReadLimits};
 use doran_retrieval::{
-    Document, DocumentId, DocumentKind, Index, Library, LibraryOptions, LocalIndex, NewDocument, Tenant,
-    split,
+    Document, DocumentId, DocumentIndex, DocumentKind, DocumentTenant, Library, LibraryOptions, LocalIndex,
+    NewDocument, split_into_passages,
 };
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     match args.next().as_deref() {
-        Some(ingest::WORKER) => ingest::worker_main(),
+        Some(ingest::EXTRACT_WORKER_ARG) => ingest::extract_worker_main(),
         Some("__library") => match (args.next(), args.next(), args.next()) {
             (Some(root), Some(search), Some(files)) => {
                 library(Path::new(&root), Path::new(&search), Path::new(&files))
@@ -37,12 +37,15 @@ fn index(root: &Path, first: usize) -> ExitCode {
     };
     let done: std::io::Result<()> = runtime.block_on(async {
         let index = LocalIndex::open(root, None).await.map_err(std::io::Error::other)?;
-        let tenant = Tenant::new("t");
+        let tenant = DocumentTenant::new("t");
         let mut out = std::io::stdout();
         for at in first.. {
             let name = at.to_string();
             let document = Document::new(&name, "t", format!("문서의 글 {name}.\n\n").repeat(3));
-            index.put(&tenant, &document, &split(&document)).await.map_err(std::io::Error::other)?;
+            index
+                .put(&tenant, &document, &split_into_passages(&document))
+                .await
+                .map_err(std::io::Error::other)?;
             writeln!(out, "put {name}")?;
             if at % 5 == 4 {
                 let name = (at - 2).to_string();
@@ -63,16 +66,16 @@ fn library(root: &Path, search: &Path, files: &Path) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let done: std::io::Result<()> = runtime.block_on(async {
-        let reader = Reader::new(ReadLimits::default(), 2);
+        let reader = JailedFileReader::new(ReadLimits::default(), 2);
         let options = LibraryOptions { reader, workers: 2, ..LibraryOptions::default() };
-        let taken = Library::take(root).await.map_err(std::io::Error::other)?;
+        let taken = Library::lock_directory(root).await.map_err(std::io::Error::other)?;
         let index = Arc::new(LocalIndex::open(search, None).await.map_err(std::io::Error::other)?);
-        let library = Library::open_in_step(taken, index, options, |_| false).await;
+        let library = Library::open_synced(taken, index, options, |_| false).await;
         let library = library.map_err(std::io::Error::other)?;
         for entry in std::fs::read_dir(files)? {
             let entry = entry?;
             let new = NewDocument {
-                tenant: Tenant::new("t"),
+                tenant: DocumentTenant::new("t"),
                 name: entry.file_name().to_string_lossy().into_owned(),
                 collection: String::new(),
                 kind: DocumentKind::General,
@@ -80,7 +83,7 @@ fn library(root: &Path, search: &Path, files: &Path) -> ExitCode {
             };
             library.add(new).await.map_err(std::io::Error::other)?;
         }
-        library.settled().await;
+        library.wait_until_idle().await;
         std::future::pending().await
     });
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

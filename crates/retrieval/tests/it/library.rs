@@ -5,21 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use doran_retrieval::ingest::{FailureKind, ReadLimits};
+use doran_retrieval::ingest::{IngestFailureKind, ReadLimits};
 use doran_retrieval::{
-    Document, DocumentId, DocumentKind, Filter, Hit, Index, Library, LibraryError, LibraryOptions, Listed,
-    LocalIndex, NewDocument, Passage, Question, RamKeyword, RetrieveError, Retriever, State, Status, Tenant,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentKind, DocumentStatus, DocumentSummary,
+    DocumentTenant, Hit, IngestState, Library, LibraryError, LibraryOptions, LocalIndex, NewDocument,
+    Passage, RamKeywordIndex, RetrieveError, Retriever, SearchQuery,
 };
 
-use crate::{fresh, reader};
+use crate::{fresh_directory, jailed_reader};
 
 pub(crate) fn options() -> LibraryOptions {
-    LibraryOptions { reader: reader(ReadLimits::default()), workers: 2, ..LibraryOptions::default() }
+    LibraryOptions { reader: jailed_reader(ReadLimits::default()), workers: 2, ..LibraryOptions::default() }
 }
 
-pub(crate) fn new(tenant: &str, name: &str, words: &str) -> NewDocument {
+pub(crate) fn new_document(tenant: &str, name: &str, words: &str) -> NewDocument {
     NewDocument {
-        tenant: Tenant::new(tenant),
+        tenant: DocumentTenant::new(tenant),
         name: name.into(),
         collection: String::new(),
         kind: DocumentKind::General,
@@ -27,33 +28,33 @@ pub(crate) fn new(tenant: &str, name: &str, words: &str) -> NewDocument {
     }
 }
 
-pub(crate) async fn open(root: &Path, index: &Arc<RamKeyword>) -> Library {
+pub(crate) async fn open_library(root: &Path, index: &Arc<RamKeywordIndex>) -> Library {
     Library::open(root, index.clone(), options()).await.expect("a library")
 }
 
-pub(crate) async fn found(index: &dyn Index, tenant: &str, words: &str) -> Vec<String> {
-    let hits = index.retrieve(&Question::new(Tenant::new(tenant), words, 10)).await.expect("hits");
+pub(crate) async fn search_texts(index: &dyn DocumentIndex, tenant: &str, words: &str) -> Vec<String> {
+    let hits = index.retrieve(&SearchQuery::new(DocumentTenant::new(tenant), words, 10)).await.expect("hits");
     hits.into_iter().map(|hit| hit.passage.text).collect()
 }
 
 /// Every file below a directory.
-pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn all_files(root: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(root).into_iter().flatten() {
         let path = entry.expect("an entry").path();
-        if path.is_dir() { all.extend(files(&path)) } else { all.push(path) }
+        if path.is_dir() { all.extend(all_files(&path)) } else { all.push(path) }
     }
     all
 }
 
 /// Whether the machine has a jail; without one nothing is read, and that is said.
 pub(crate) async fn has_jail() -> bool {
-    crate::read(&reader(ReadLimits::default()), "a.txt", b"x").await.is_some()
+    crate::read_in_jail(&jailed_reader(ReadLimits::default()), "a.txt", b"x").await.is_some()
 }
 
-pub(crate) async fn settled(library: &Library, tenant: &str) -> Vec<Status> {
-    library.settled().await;
-    library.list(&Tenant::new(tenant))
+pub(crate) async fn list_when_idle(library: &Library, tenant: &str) -> Vec<DocumentStatus> {
+    library.wait_until_idle().await;
+    library.list(&DocumentTenant::new(tenant))
 }
 
 #[tokio::test]
@@ -61,26 +62,29 @@ async fn what_is_added_is_found_and_survives_a_restart() {
     if !has_jail().await {
         return;
     }
-    let root = fresh("added");
-    let index = Arc::new(RamKeyword::default());
-    let library = open(&root, &index).await;
-    let status =
-        library.add(new("t", "규정/휴가.md", "# 휴가 규정\n\n연차는 15일이다.")).await.expect("added");
-    assert_eq!((status.state, status.title.as_str()), (State::Queued, "휴가"));
-    let ready = settled(&library, "t").await.remove(0);
-    assert_eq!((ready.state, ready.title.as_str(), ready.passages), (State::Ready, "휴가 규정", 1));
-    assert_eq!(found(&*index, "t", "연차").await, ["연차는 15일이다."]);
-    let document = library.document(&Tenant::new("t"), &ready.id).await.expect("read").expect("there");
+    let root = fresh_directory("added");
+    let index = Arc::new(RamKeywordIndex::default());
+    let library = open_library(&root, &index).await;
+    let status = library
+        .add(new_document("t", "규정/휴가.md", "# 휴가 규정\n\n연차는 15일이다."))
+        .await
+        .expect("added");
+    assert_eq!((status.state, status.title.as_str()), (IngestState::Queued, "휴가"));
+    let ready = list_when_idle(&library, "t").await.remove(0);
+    assert_eq!((ready.state, ready.title.as_str(), ready.passages), (IngestState::Ready, "휴가 규정", 1));
+    assert_eq!(search_texts(&*index, "t", "연차").await, ["연차는 15일이다."]);
+    let document =
+        library.document(&DocumentTenant::new("t"), &ready.id).await.expect("read").expect("there");
     assert_eq!(
         (document.version, document.text.as_str()),
         (ready.version, "# 휴가 규정\n\n연차는 15일이다.")
     );
     library.close().await;
 
-    let empty = Arc::new(RamKeyword::default());
-    let again = open(&root, &empty).await;
-    assert_eq!(again.rebuild(&*empty).await.expect("rebuilt"), 1);
-    assert_eq!(found(&*empty, "t", "연차").await, ["연차는 15일이다."]);
+    let empty = Arc::new(RamKeywordIndex::default());
+    let again = open_library(&root, &empty).await;
+    assert_eq!(again.rebuild_index(&*empty).await.expect("rebuilt"), 1);
+    assert_eq!(search_texts(&*empty, "t", "연차").await, ["연차는 15일이다."]);
 }
 
 #[tokio::test]
@@ -88,24 +92,32 @@ async fn the_same_file_again_is_nothing_new_and_a_changed_one_takes_its_place() 
     if !has_jail().await {
         return;
     }
-    let root = fresh("again");
-    let index = Arc::new(RamKeyword::default());
-    let library = open(&root, &index).await;
-    library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
-    let first = settled(&library, "t").await.remove(0);
-    let same = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+    let root = fresh_directory("again");
+    let index = Arc::new(RamKeywordIndex::default());
+    let library = open_library(&root, &index).await;
+    library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
+    let first = list_when_idle(&library, "t").await.remove(0);
+    let same = library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
     assert_eq!(same, first);
-    let changed = library.add(new("t", "a.txt", "배 하나.")).await.expect("added");
+    let changed = library.add(new_document("t", "a.txt", "배 하나.")).await.expect("added");
     assert_eq!(
         (&changed.id, &changed.version),
         (&first.id, &first.version),
         "the old version stays until the new one is read"
     );
-    let second = settled(&library, "t").await;
+    let second = list_when_idle(&library, "t").await;
     assert_eq!(second.len(), 1);
     assert_ne!(second[0].version, first.version);
-    assert_eq!((found(&*index, "t", "사과").await.len(), found(&*index, "t", "배").await.len()), (0, 1));
-    assert_eq!(files(&root).len(), 4, "lock, record, original and text of one version: {:?}", files(&root));
+    assert_eq!(
+        (search_texts(&*index, "t", "사과").await.len(), search_texts(&*index, "t", "배").await.len()),
+        (0, 1)
+    );
+    assert_eq!(
+        all_files(&root).len(),
+        4,
+        "lock, record, original and text of one version: {:?}",
+        all_files(&root)
+    );
 }
 
 #[tokio::test]
@@ -113,19 +125,19 @@ async fn a_removed_document_is_gone_from_everywhere() {
     if !has_jail().await {
         return;
     }
-    let root = fresh("removed");
-    let index = Arc::new(RamKeyword::default());
-    let library = open(&root, &index).await;
-    let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
-    library.settled().await;
-    let tenant = Tenant::new("t");
+    let root = fresh_directory("removed");
+    let index = Arc::new(RamKeywordIndex::default());
+    let library = open_library(&root, &index).await;
+    let status = library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
+    library.wait_until_idle().await;
+    let tenant = DocumentTenant::new("t");
     library.remove(&tenant, &status.id).await.expect("removed");
     assert_eq!((library.list(&tenant), library.status(&tenant, &status.id)), (Vec::new(), None));
-    assert!(found(&*index, "t", "사과").await.is_empty());
-    assert_eq!(files(&root), [root.join("lock")]);
+    assert!(search_texts(&*index, "t", "사과").await.is_empty());
+    assert_eq!(all_files(&root), [root.join("lock")]);
     assert!(matches!(library.remove(&tenant, &status.id).await, Err(LibraryError::Unknown(_))));
-    library.add(new("t", "a.txt", "사과 하나.")).await.expect("added again");
-    assert_eq!(settled(&library, "t").await[0].state, State::Ready);
+    library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added again");
+    assert_eq!(list_when_idle(&library, "t").await[0].state, IngestState::Ready);
 }
 
 #[tokio::test]
@@ -133,16 +145,16 @@ async fn a_file_that_cannot_be_read_says_why_and_can_be_tried_again() {
     if !has_jail().await {
         return;
     }
-    let library = open(&fresh("failed"), &Arc::new(RamKeyword::default())).await;
-    let status = library.add(new("t", "a.docx", "PK\u{3}\u{4}broken")).await.expect("added");
-    let failed = settled(&library, "t").await.remove(0);
+    let library = open_library(&fresh_directory("failed"), &Arc::new(RamKeywordIndex::default())).await;
+    let status = library.add(new_document("t", "a.docx", "PK\u{3}\u{4}broken")).await.expect("added");
+    let failed = list_when_idle(&library, "t").await.remove(0);
     assert_eq!(
         (failed.state, failed.failure.map(|failure| failure.kind)),
-        (State::Failed, Some(FailureKind::Corrupt))
+        (IngestState::Failed, Some(IngestFailureKind::Corrupt))
     );
-    let again = library.retry(&Tenant::new("t"), &status.id).await.expect("tried");
-    assert_eq!((again.state, again.failure), (State::Queued, None));
-    assert_eq!(settled(&library, "t").await[0].state, State::Failed);
+    let again = library.retry(&DocumentTenant::new("t"), &status.id).await.expect("tried");
+    assert_eq!((again.state, again.failure), (IngestState::Queued, None));
+    assert_eq!(list_when_idle(&library, "t").await[0].state, IngestState::Failed);
 }
 
 #[tokio::test]
@@ -150,8 +162,8 @@ async fn c118_a_name_is_data_and_never_a_path() {
     if !has_jail().await {
         return;
     }
-    let root = fresh("names");
-    let library = open(&root, &Arc::new(RamKeyword::default())).await;
+    let root = fresh_directory("names");
+    let library = open_library(&root, &Arc::new(RamKeywordIndex::default())).await;
     let long = "가".repeat(4000);
     let names = [
         "../../../static/x.js",
@@ -163,15 +175,17 @@ async fn c118_a_name_is_data_and_never_a_path() {
         "a\0b",
     ];
     for name in names {
-        let document =
-            NewDocument { collection: "사내 규정 (2026)".into(), ..new("../t", name, "내용 하나.") };
+        let document = NewDocument {
+            collection: "사내 규정 (2026)".into(),
+            ..new_document("../t", name, "내용 하나.")
+        };
         let status = library.add(document).await.expect(name);
         assert_eq!(status.name, name, "kept as it is");
         assert!(status.id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric()));
     }
-    let ready = settled(&library, "../t").await;
-    assert_eq!(ready.iter().filter(|status| status.state == State::Ready).count(), names.len());
-    for path in files(&root).into_iter().filter(|path| !path.ends_with("lock")) {
+    let ready = list_when_idle(&library, "../t").await;
+    assert_eq!(ready.iter().filter(|status| status.state == IngestState::Ready).count(), names.len());
+    for path in all_files(&root).into_iter().filter(|path| !path.ends_with("lock")) {
         let inside = path.strip_prefix(&root).expect("below the root");
         assert_eq!(inside.components().count(), 4, "{inside:?}");
         assert!(inside.to_str().expect("plain").bytes().all(|byte| byte.is_ascii_graphic()), "{inside:?}");
@@ -183,19 +197,19 @@ async fn c121_tenants_share_nothing_not_even_the_knowledge_of_a_file() {
     if !has_jail().await {
         return;
     }
-    let index = Arc::new(RamKeyword::default());
-    let library = open(&fresh("tenants"), &index).await;
-    let one = library.add(new("a", "x.txt", "같은 글.")).await.expect("added");
-    library.settled().await;
-    let other = library.add(new("b", "x.txt", "같은 글.")).await.expect("added");
-    assert_eq!(other.state, State::Queued, "another's file does not make mine ready at once");
+    let index = Arc::new(RamKeywordIndex::default());
+    let library = open_library(&fresh_directory("tenants"), &index).await;
+    let one = library.add(new_document("a", "x.txt", "같은 글.")).await.expect("added");
+    library.wait_until_idle().await;
+    let other = library.add(new_document("b", "x.txt", "같은 글.")).await.expect("added");
+    assert_eq!(other.state, IngestState::Queued, "another's file does not make mine ready at once");
     assert_ne!(one.id, other.id);
-    library.settled().await;
-    let b = Tenant::new("b");
+    library.wait_until_idle().await;
+    let b = DocumentTenant::new("b");
     assert!(library.status(&b, &one.id).is_none());
     assert!(library.document(&b, &one.id).await.expect("looked").is_none());
     assert!(matches!(library.remove(&b, &one.id).await, Err(LibraryError::Unknown(_))));
-    assert_eq!(library.list(&Tenant::new("a")).len(), 1);
+    assert_eq!(library.list(&DocumentTenant::new("a")).len(), 1);
 }
 
 #[tokio::test]
@@ -203,23 +217,27 @@ async fn c121_there_is_a_limit_on_what_waits_and_on_what_is_kept() {
     if !has_jail().await {
         return;
     }
-    let options = LibraryOptions { waiting: 3, bytes: 30, ..options() };
-    let library =
-        Library::open(&fresh("limits"), Arc::new(Stuck::default()), options).await.expect("a library");
+    let options = LibraryOptions { max_pending_documents: 3, max_stored_bytes: 30, ..options() };
+    let library = Library::open(&fresh_directory("limits"), Arc::new(BlockedIndex::default()), options)
+        .await
+        .expect("a library");
     let mut busy = 0;
     for name in 0..10 {
-        match library.add(new("t", &name.to_string(), "글")).await {
+        match library.add(new_document("t", &name.to_string(), "글")).await {
             Ok(_) => {}
-            Err(LibraryError::Busy(_)) => busy += 1,
+            Err(LibraryError::QueueFull(_)) => busy += 1,
             Err(error) => panic!("{error}"),
         }
     }
     assert_eq!(busy, 7);
-    assert!(matches!(library.add(new("u", "x", &"x".repeat(31))).await, Err(LibraryError::Full(30))));
-    assert!(matches!(library.add(new("u", "x", "")).await, Err(LibraryError::Empty)));
-    assert!(matches!(library.add(new("", "x", "x")).await, Err(LibraryError::BadName)));
+    assert!(matches!(
+        library.add(new_document("u", "x", &"x".repeat(31))).await,
+        Err(LibraryError::StorageFull(30))
+    ));
+    assert!(matches!(library.add(new_document("u", "x", "")).await, Err(LibraryError::Empty)));
+    assert!(matches!(library.add(new_document("", "x", "x")).await, Err(LibraryError::BadName)));
     for collection in ["docs\"; --", "../../c", "a/b", "*", "줄\n바꿈", "\u{202e}x", &"x".repeat(101)] {
-        let odd = NewDocument { collection: collection.into(), ..new("u", "x", "x") };
+        let odd = NewDocument { collection: collection.into(), ..new_document("u", "x", "x") };
         assert!(matches!(library.add(odd).await, Err(LibraryError::BadCollection)), "{collection}");
     }
 }
@@ -229,47 +247,47 @@ async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
     if !has_jail().await {
         return;
     }
-    let root = fresh("paused");
-    let stuck = Arc::new(Stuck::default());
+    let root = fresh_directory("paused");
+    let stuck = Arc::new(BlockedIndex::default());
     let library = Library::open(&root, stuck.clone(), LibraryOptions { workers: 1, ..options() })
         .await
         .expect("a library");
-    let tenant = Tenant::new("t");
-    let first = library.add(new("t", "1.txt", "하나")).await.expect("added");
+    let tenant = DocumentTenant::new("t");
+    let first = library.add(new_document("t", "1.txt", "하나")).await.expect("added");
     // The only worker is now held up by the index, so the others wait.
-    while library.status(&tenant, &first.id).is_none_or(|status| status.state != State::Indexing) {
+    while library.status(&tenant, &first.id).is_none_or(|status| status.state != IngestState::Indexing) {
         tokio::task::yield_now().await;
     }
-    let second = library.add(new("t", "2.txt", "둘")).await.expect("added");
-    let third = library.add(new("t", "3.txt", "셋")).await.expect("added");
-    assert_eq!(library.pause(&tenant, &second.id).await.expect("paused").state, State::Paused);
-    assert_eq!(library.cancel(&tenant, &third.id).await.expect("cancelled").state, State::Cancelled);
+    let second = library.add(new_document("t", "2.txt", "둘")).await.expect("added");
+    let third = library.add(new_document("t", "3.txt", "셋")).await.expect("added");
+    assert_eq!(library.pause(&tenant, &second.id).await.expect("paused").state, IngestState::Paused);
+    assert_eq!(library.cancel(&tenant, &third.id).await.expect("cancelled").state, IngestState::Cancelled);
     assert_eq!(
         library.pause(&tenant, &first.id).await.expect("asked").state,
-        State::Indexing,
+        IngestState::Indexing,
         "too late to call back"
     );
     stuck.open.store(true, Ordering::SeqCst);
     stuck.wake.notify_waiters();
-    library.settled().await;
+    library.wait_until_idle().await;
     let states = |library: &Library| {
         [&first, &second, &third].map(|document| library.status(&tenant, &document.id).expect("there").state)
     };
-    assert_eq!(states(&library), [State::Ready, State::Paused, State::Cancelled]);
+    assert_eq!(states(&library), [IngestState::Ready, IngestState::Paused, IngestState::Cancelled]);
     library.close().await;
 
-    let index = Arc::new(RamKeyword::default());
-    let library = open(&root, &index).await;
-    library.settled().await;
+    let index = Arc::new(RamKeywordIndex::default());
+    let library = open_library(&root, &index).await;
+    library.wait_until_idle().await;
     assert_eq!(
         states(&library),
-        [State::Ready, State::Paused, State::Cancelled],
+        [IngestState::Ready, IngestState::Paused, IngestState::Cancelled],
         "a restart changes nothing"
     );
     library.resume(&tenant, &second.id).await.expect("resumed");
     library.retry(&tenant, &third.id).await.expect("tried again");
-    library.settled().await;
-    assert_eq!(states(&library), [State::Ready; 3]);
+    library.wait_until_idle().await;
+    assert_eq!(states(&library), [IngestState::Ready; 3]);
     assert!(matches!(
         library.pause(&tenant, &DocumentId::new("nobody")).await,
         Err(LibraryError::Unknown(_))
@@ -277,9 +295,9 @@ async fn a_paused_document_waits_and_a_cancelled_one_is_left() {
 }
 
 /// The attempts that the record of the only document counts.
-fn attempts(root: &Path) -> u64 {
+fn recorded_attempts(root: &Path) -> u64 {
     let record =
-        files(root).into_iter().find(|path| path.file_name().is_some_and(|name| name == "record.json"));
+        all_files(root).into_iter().find(|path| path.file_name().is_some_and(|name| name == "record.json"));
     let bytes = std::fs::read(record.expect("a record")).expect("read");
     let record: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
     record["attempts"].as_u64().expect("a number")
@@ -290,19 +308,22 @@ async fn who_only_looks_leaves_what_waits_as_it_was() {
     if !has_jail().await {
         return;
     }
-    let root = fresh("looks");
+    let root = fresh_directory("looks");
     let none = LibraryOptions { workers: 0, ..options() };
     for _ in 0..7 {
-        let index = Arc::new(RamKeyword::default());
+        let index = Arc::new(RamKeywordIndex::default());
         let library = Library::open(&root, index, none.clone()).await.expect("a library");
-        let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
+        let status = library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
         tokio::task::yield_now().await;
-        assert_eq!((status.state, library.pending(&Tenant::new("t"))), (State::Queued, 1));
+        assert_eq!(
+            (status.state, library.pending_count(&DocumentTenant::new("t"))),
+            (IngestState::Queued, 1)
+        );
         library.close().await;
-        assert_eq!(attempts(&root), 0);
+        assert_eq!(recorded_attempts(&root), 0);
     }
-    let index = Arc::new(RamKeyword::default());
-    assert_eq!(settled(&open(&root, &index).await, "t").await[0].state, State::Ready);
+    let index = Arc::new(RamKeywordIndex::default());
+    assert_eq!(list_when_idle(&open_library(&root, &index).await, "t").await[0].state, IngestState::Ready);
 }
 
 #[tokio::test]
@@ -310,21 +331,22 @@ async fn an_orderly_end_does_not_count_against_what_was_being_read() {
     if !has_jail().await {
         return;
     }
-    let root = fresh("orderly");
-    let tenant = Tenant::new("t");
+    let root = fresh_directory("orderly");
+    let tenant = DocumentTenant::new("t");
     for _ in 0..7 {
-        let library = Library::open(&root, Arc::new(Stuck::default()), options()).await.expect("a library");
-        let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
-        while library.status(&tenant, &status.id).is_none_or(|status| status.state != State::Indexing) {
+        let library =
+            Library::open(&root, Arc::new(BlockedIndex::default()), options()).await.expect("a library");
+        let status = library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
+        while library.status(&tenant, &status.id).is_none_or(|status| status.state != IngestState::Indexing) {
             tokio::task::yield_now().await;
         }
-        assert_eq!(attempts(&root), 1, "until it ends the attempt counts");
-        library.rest().await;
-        assert_eq!((attempts(&root), library.pending(&tenant)), (0, 1));
+        assert_eq!(recorded_attempts(&root), 1, "until it ends the attempt counts");
+        library.stop_workers().await;
+        assert_eq!((recorded_attempts(&root), library.pending_count(&tenant)), (0, 1));
         library.close().await;
     }
-    let index = Arc::new(RamKeyword::default());
-    assert_eq!(settled(&open(&root, &index).await, "t").await[0].state, State::Ready);
+    let index = Arc::new(RamKeywordIndex::default());
+    assert_eq!(list_when_idle(&open_library(&root, &index).await, "t").await[0].state, IngestState::Ready);
 }
 
 #[tokio::test]
@@ -332,24 +354,24 @@ async fn whoever_waits_for_room_is_never_refused() {
     if !has_jail().await {
         return;
     }
-    let options = LibraryOptions { waiting: 1, ..options() };
-    let index = Arc::new(RamKeyword::default());
-    let library = Library::open(&fresh("room"), index, options).await.expect("a library");
-    let tenant = Tenant::new("t");
+    let options = LibraryOptions { max_pending_documents: 1, ..options() };
+    let index = Arc::new(RamKeywordIndex::default());
+    let library = Library::open(&fresh_directory("room"), index, options).await.expect("a library");
+    let tenant = DocumentTenant::new("t");
     for name in 0..4 {
-        library.room(&tenant).await;
-        library.add(new("t", &name.to_string(), "글")).await.expect("there is room");
+        library.wait_for_room(&tenant).await;
+        library.add(new_document("t", &name.to_string(), "글")).await.expect("there is room");
     }
-    assert!(settled(&library, "t").await.iter().all(|status| status.state == State::Ready));
+    assert!(list_when_idle(&library, "t").await.iter().all(|status| status.state == IngestState::Ready));
 }
 
 #[tokio::test]
 async fn a_file_is_remembered_with_its_place_and_a_stranger_never_sees_it() {
-    let root = fresh("origin");
+    let root = fresh_directory("origin");
     let none = LibraryOptions { workers: 0, ..options() };
-    let index = Arc::new(RamKeyword::default());
+    let index = Arc::new(RamKeywordIndex::default());
     let library = Library::open(&root, index.clone(), none.clone()).await.expect("a library");
-    let file = || new("t", "a.txt", "사과 하나.");
+    let file = || new_document("t", "a.txt", "사과 하나.");
     assert_eq!(library.add(file()).await.expect("added").origin, None);
     for place in ["/old/a.txt", "/new/a.txt"] {
         let status = library.add_from(file(), Some(place)).await.expect("added");
@@ -358,7 +380,7 @@ async fn a_file_is_remembered_with_its_place_and_a_stranger_never_sees_it() {
     }
     library.close().await;
     let library = Library::open(&root, index, none).await.expect("a library");
-    let kept = library.list(&Tenant::new("t")).remove(0);
+    let kept = library.list(&DocumentTenant::new("t")).remove(0);
     assert_eq!(kept.origin.as_deref(), Some("/new/a.txt"), "it is on disk");
 }
 
@@ -367,22 +389,23 @@ async fn c124_an_index_that_fails_takes_all_or_nothing_and_is_tried_again() {
     if !has_jail().await {
         return;
     }
-    let index = Arc::new(Failing {
-        inner: RamKeyword::default(),
-        left: AtomicUsize::new(1),
-        removals: AtomicUsize::default(),
+    let index = Arc::new(FailingIndex {
+        inner: RamKeywordIndex::default(),
+        failing_puts: AtomicUsize::new(1),
+        failing_removals: AtomicUsize::default(),
     });
-    let library = Library::open(&fresh("index"), index.clone(), options()).await.expect("a library");
+    let library =
+        Library::open(&fresh_directory("index"), index.clone(), options()).await.expect("a library");
     let words = (0..1000).map(|at| format!("문단 {at}번이다.")).collect::<Vec<_>>().join("\n\n");
-    let status = library.add(new("t", "a.txt", &words)).await.expect("added");
-    let failed = settled(&library, "t").await.remove(0);
+    let status = library.add(new_document("t", "a.txt", &words)).await.expect("added");
+    let failed = list_when_idle(&library, "t").await.remove(0);
     assert_eq!(
         (failed.state, failed.failure.map(|failure| failure.kind)),
-        (State::Failed, Some(FailureKind::NotIndexed))
+        (IngestState::Failed, Some(IngestFailureKind::NotIndexed))
     );
-    assert!(found(&*index, "t", "문단").await.is_empty());
-    library.retry(&Tenant::new("t"), &status.id).await.expect("tried");
-    assert_eq!(settled(&library, "t").await[0].passages, 1000);
+    assert!(search_texts(&*index, "t", "문단").await.is_empty());
+    library.retry(&DocumentTenant::new("t"), &status.id).await.expect("tried");
+    assert_eq!(list_when_idle(&library, "t").await[0].passages, 1000);
 }
 
 #[tokio::test]
@@ -391,16 +414,24 @@ async fn a_removal_that_failed_can_be_repeated_and_locks_no_name() {
         return;
     }
     let removals = AtomicUsize::new(2);
-    let index = Arc::new(Failing { inner: RamKeyword::default(), left: AtomicUsize::default(), removals });
-    let library = Library::open(&fresh("removal"), index.clone(), options()).await.expect("a library");
-    let tenant = Tenant::new("t");
-    let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
-    library.settled().await;
+    let index = Arc::new(FailingIndex {
+        inner: RamKeywordIndex::default(),
+        failing_puts: AtomicUsize::default(),
+        failing_removals: removals,
+    });
+    let library =
+        Library::open(&fresh_directory("removal"), index.clone(), options()).await.expect("a library");
+    let tenant = DocumentTenant::new("t");
+    let status = library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
+    library.wait_until_idle().await;
     assert!(matches!(library.remove(&tenant, &status.id).await, Err(LibraryError::Index(_))));
     // It is still found, so it is still shown, and nothing else can take its name.
-    assert_eq!(found(&*index, "t", "사과").await.len(), 1);
-    assert_eq!(library.list(&tenant)[0].state, State::Removing);
-    assert!(matches!(library.add(new("t", "a.txt", "배 둘.")).await, Err(LibraryError::Leaving)));
+    assert_eq!(search_texts(&*index, "t", "사과").await.len(), 1);
+    assert_eq!(library.list(&tenant)[0].state, IngestState::Removing);
+    assert!(matches!(
+        library.add(new_document("t", "a.txt", "배 둘.")).await,
+        Err(LibraryError::BeingRemoved)
+    ));
     // Whoever asks again hears the truth, be it an error or that somebody was faster in the background.
     loop {
         match library.remove(&tenant, &status.id).await {
@@ -408,9 +439,9 @@ async fn a_removal_that_failed_can_be_repeated_and_locks_no_name() {
             Err(error) => assert!(matches!(error, LibraryError::Index(_)), "{error}"),
         }
     }
-    assert!(found(&*index, "t", "사과").await.is_empty() && library.list(&tenant).is_empty());
-    library.add(new("t", "a.txt", "배 둘.")).await.expect("the name is free");
-    assert_eq!(settled(&library, "t").await[0].state, State::Ready);
+    assert!(search_texts(&*index, "t", "사과").await.is_empty() && library.list(&tenant).is_empty());
+    library.add(new_document("t", "a.txt", "배 둘.")).await.expect("the name is free");
+    assert_eq!(list_when_idle(&library, "t").await[0].state, IngestState::Ready);
 }
 
 #[tokio::test]
@@ -419,17 +450,22 @@ async fn a_removal_that_failed_is_tried_again_without_being_asked() {
         return;
     }
     let removals = AtomicUsize::new(1);
-    let index = Arc::new(Failing { inner: RamKeyword::default(), left: AtomicUsize::default(), removals });
-    let library = Library::open(&fresh("again"), index.clone(), options()).await.expect("a library");
-    let tenant = Tenant::new("t");
-    let status = library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
-    library.settled().await;
+    let index = Arc::new(FailingIndex {
+        inner: RamKeywordIndex::default(),
+        failing_puts: AtomicUsize::default(),
+        failing_removals: removals,
+    });
+    let library =
+        Library::open(&fresh_directory("again"), index.clone(), options()).await.expect("a library");
+    let tenant = DocumentTenant::new("t");
+    let status = library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
+    library.wait_until_idle().await;
     let mut changes = library.watch();
     library.remove(&tenant, &status.id).await.expect_err("the index fails once");
     while !library.list(&tenant).is_empty() {
         changes.changed().await.expect("a change");
     }
-    assert!(found(&*index, "t", "사과").await.is_empty());
+    assert!(search_texts(&*index, "t", "사과").await.is_empty());
 }
 
 #[tokio::test]
@@ -437,27 +473,31 @@ async fn what_was_overtaken_or_replaced_does_not_stay_on_the_disk() {
     if !has_jail().await {
         return;
     }
-    let (root, place) = (fresh("overtaken"), fresh("overtaken-search"));
+    let (root, place) = (fresh_directory("overtaken"), fresh_directory("overtaken-search"));
     let index: Arc<LocalIndex> = Arc::new(LocalIndex::open(&place, None).await.expect("an index"));
     let library = Library::open(&root, index.clone(), options()).await.expect("a library");
     // Enough to be joined into one file.
     for at in 0..12 {
-        library.add(new("t", &format!("{at}.txt"), &format!("비밀번호qq{at}qq 하나."))).await.expect("added");
+        library
+            .add(new_document("t", &format!("{at}.txt"), &format!("비밀번호qq{at}qq 하나.")))
+            .await
+            .expect("added");
     }
-    library.settled().await;
+    library.wait_until_idle().await;
     for version in 0..20 {
-        library.add(new("t", "3.txt", &format!("가린 글 {version}판."))).await.expect("added");
+        library.add(new_document("t", "3.txt", &format!("가린 글 {version}판."))).await.expect("added");
     }
-    library.settled().await;
-    let originals =
-        |root: &Path| files(root).iter().filter(|path| path.to_string_lossy().contains("original-")).count();
+    library.wait_until_idle().await;
+    let originals = |root: &Path| {
+        all_files(root).iter().filter(|path| path.to_string_lossy().contains("original-")).count()
+    };
     assert_eq!(originals(&root), 12, "one of each document");
     let holds = |path: &PathBuf| {
         std::fs::read(path).is_ok_and(|bytes| bytes.windows(5).any(|window| window == b"qq3qq"))
     };
-    let left: Vec<PathBuf> = files(&root).into_iter().chain(files(&place)).filter(holds).collect();
+    let left: Vec<PathBuf> = all_files(&root).into_iter().chain(all_files(&place)).filter(holds).collect();
     assert!(left.is_empty(), "{left:?}");
-    assert_eq!(found(&*index, "t", "가린 글").await, ["가린 글 19판."]);
+    assert_eq!(search_texts(&*index, "t", "가린 글").await, ["가린 글 19판."]);
 }
 
 #[tokio::test]
@@ -465,21 +505,21 @@ async fn what_was_cut_by_other_rules_is_cut_again() {
     if !has_jail().await {
         return;
     }
-    let (root, place) = (fresh("cut"), fresh("cut-search"));
+    let (root, place) = (fresh_directory("cut"), fresh_directory("cut-search"));
     let index = Arc::new(LocalIndex::open(&place, None).await.expect("an index"));
     let library = Library::open(&root, index.clone(), options()).await.expect("a library");
-    library.add(new("t", "a.txt", "사과 하나.")).await.expect("added");
-    library.settled().await;
+    library.add(new_document("t", "a.txt", "사과 하나.")).await.expect("added");
+    library.wait_until_idle().await;
     let none = |_: &DocumentId| false;
-    assert_eq!(library.sync(&*index, none).await.expect("in step"), 0);
+    assert_eq!(library.sync_index(&*index, none).await.expect("in step"), 0);
     library.close().await;
-    let record = files(&root).into_iter().find(|path| path.ends_with("record.json")).expect("a record");
+    let record = all_files(&root).into_iter().find(|path| path.ends_with("record.json")).expect("a record");
     let older = std::fs::read_to_string(&record).expect("read").replace("\"cut\":", "\"was\":");
     std::fs::write(&record, older).expect("written");
     let library = Library::open(&root, index.clone(), options()).await.expect("a library");
-    assert_eq!(library.sync(&*index, none).await.expect("in step"), 1);
-    assert_eq!(library.sync(&*index, none).await.expect("in step"), 0, "that is remembered");
-    assert_eq!(found(&*index, "t", "사과").await, ["사과 하나."]);
+    assert_eq!(library.sync_index(&*index, none).await.expect("in step"), 1);
+    assert_eq!(library.sync_index(&*index, none).await.expect("in step"), 0, "that is remembered");
+    assert_eq!(search_texts(&*index, "t", "사과").await, ["사과 하나."]);
 }
 
 #[tokio::test]
@@ -487,8 +527,8 @@ async fn what_was_removed_while_another_index_was_in_use_does_not_come_back() {
     if !has_jail().await {
         return;
     }
-    let root = fresh("another-index");
-    let place = fresh("another-index-search");
+    let root = fresh_directory("another-index");
+    let place = fresh_directory("another-index-search");
     let disk: Arc<LocalIndex> = Arc::new(LocalIndex::open(&place, None).await.expect("an index"));
     let library = Library::open(&root, disk.clone(), options()).await.expect("a library");
     for (tenant, name, words) in [
@@ -496,61 +536,67 @@ async fn what_was_removed_while_another_index_was_in_use_does_not_come_back() {
         ("t", "출장.md", "여비는 하루 5만 원이다."),
         ("u", "비밀.md", "암호는 열두 자이다."),
     ] {
-        library.add(new(tenant, name, words)).await.expect("added");
+        library.add(new_document(tenant, name, words)).await.expect("added");
     }
-    library.settled().await;
+    library.wait_until_idle().await;
     let sample = Document::new("samples/a.md", "보기", "보기 글이다.");
-    disk.put(&Tenant::new("t"), &sample, &doran_retrieval::split(&sample)).await.expect("put");
+    disk.put(&DocumentTenant::new("t"), &sample, &doran_retrieval::split_into_passages(&sample))
+        .await
+        .expect("put");
     library.close().await;
 
-    let memory = Arc::new(RamKeyword::default());
-    let library = open(&root, &memory).await;
+    let memory = Arc::new(RamKeywordIndex::default());
+    let library = open_library(&root, &memory).await;
     for (tenant, name) in [("t", "휴가.md"), ("u", "비밀.md")] {
-        let tenant = Tenant::new(tenant);
+        let tenant = DocumentTenant::new(tenant);
         let gone = library.list(&tenant).into_iter().find(|status| status.name == name).expect("listed");
         library.remove(&tenant, &gone.id).await.expect("removed");
     }
     library.close().await;
 
     let library = Library::open(&root, disk.clone(), options()).await.expect("a library");
-    let changed = library.sync(&*disk, |id| id.as_str().starts_with("samples/")).await.expect("in step");
+    let changed =
+        library.sync_index(&*disk, |id| id.as_str().starts_with("samples/")).await.expect("in step");
     assert_eq!(changed, 2);
-    assert_eq!(found(&*disk, "t", "연차").await, Vec::<String>::new());
-    assert_eq!(found(&*disk, "u", "암호").await, Vec::<String>::new());
-    assert_eq!(found(&*disk, "t", "여비").await, ["여비는 하루 5만 원이다."]);
-    assert_eq!(found(&*disk, "t", "보기").await, ["보기 글이다."], "what is set aside stays");
-    assert_eq!(library.sync(&*disk, |id| id.as_str().starts_with("samples/")).await.expect("in step"), 0);
+    assert_eq!(search_texts(&*disk, "t", "연차").await, Vec::<String>::new());
+    assert_eq!(search_texts(&*disk, "u", "암호").await, Vec::<String>::new());
+    assert_eq!(search_texts(&*disk, "t", "여비").await, ["여비는 하루 5만 원이다."]);
+    assert_eq!(search_texts(&*disk, "t", "보기").await, ["보기 글이다."], "what is set aside stays");
+    assert_eq!(
+        library.sync_index(&*disk, |id| id.as_str().starts_with("samples/")).await.expect("in step"),
+        0
+    );
 }
 
 /// An index that takes nothing until it is opened.
 #[derive(Default)]
-struct Stuck {
+struct BlockedIndex {
     open: AtomicBool,
     wake: tokio::sync::Notify,
 }
 
 /// An index that fails so many times to put, and so many to remove.
-struct Failing {
-    inner: RamKeyword,
-    left: AtomicUsize,
-    removals: AtomicUsize,
+struct FailingIndex {
+    inner: RamKeywordIndex,
+    failing_puts: AtomicUsize,
+    failing_removals: AtomicUsize,
 }
 
 /// Counts down; gives whether there was something left.
-fn fails(left: &AtomicUsize) -> bool {
+fn take_failure(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 #[async_trait]
-impl Retriever for Stuck {
-    async fn retrieve(&self, _: &Question) -> Result<Vec<Hit>, RetrieveError> {
+impl Retriever for BlockedIndex {
+    async fn retrieve(&self, _: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
         Ok(Vec::new())
     }
 }
 
 #[async_trait]
-impl Index for Stuck {
-    async fn put(&self, _: &Tenant, _: &Document, _: &[Passage]) -> Result<(), RetrieveError> {
+impl DocumentIndex for BlockedIndex {
+    async fn put(&self, _: &DocumentTenant, _: &Document, _: &[Passage]) -> Result<(), RetrieveError> {
         let woken = self.wake.notified();
         if !self.open.load(Ordering::SeqCst) {
             woken.await;
@@ -558,60 +604,72 @@ impl Index for Stuck {
         Ok(())
     }
 
-    async fn remove(&self, _: &Tenant, _: &DocumentId) -> Result<bool, RetrieveError> {
+    async fn remove(&self, _: &DocumentTenant, _: &DocumentId) -> Result<bool, RetrieveError> {
         Ok(false)
     }
 
-    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
         Ok(Vec::new())
     }
 
-    async fn list(&self, _: &Tenant, _: &Filter) -> Result<Vec<Listed>, RetrieveError> {
+    async fn list(
+        &self,
+        _: &DocumentTenant,
+        _: &DocumentFilter,
+    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
         Ok(Vec::new())
     }
 
-    async fn document(&self, _: &Tenant, _: &DocumentId) -> Result<Option<Document>, RetrieveError> {
+    async fn document(&self, _: &DocumentTenant, _: &DocumentId) -> Result<Option<Document>, RetrieveError> {
         Ok(None)
     }
 }
 
 #[async_trait]
-impl Retriever for Failing {
-    async fn retrieve(&self, question: &Question) -> Result<Vec<Hit>, RetrieveError> {
+impl Retriever for FailingIndex {
+    async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
         self.inner.retrieve(question).await
     }
 }
 
 #[async_trait]
-impl Index for Failing {
+impl DocumentIndex for FailingIndex {
     async fn put(
         &self,
-        tenant: &Tenant,
+        tenant: &DocumentTenant,
         document: &Document,
         passages: &[Passage],
     ) -> Result<(), RetrieveError> {
-        if fails(&self.left) {
+        if take_failure(&self.failing_puts) {
             return Err(RetrieveError::Unavailable { reason: "passage 500 of 1,000".into(), source: None });
         }
         self.inner.put(tenant, document, passages).await
     }
 
-    async fn remove(&self, tenant: &Tenant, id: &DocumentId) -> Result<bool, RetrieveError> {
-        if fails(&self.removals) {
+    async fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<bool, RetrieveError> {
+        if take_failure(&self.failing_removals) {
             return Err(RetrieveError::Unavailable { reason: "the node restarts".into(), source: None });
         }
         self.inner.remove(tenant, id).await
     }
 
-    async fn tenants(&self) -> Result<Vec<Tenant>, RetrieveError> {
+    async fn tenants(&self) -> Result<Vec<DocumentTenant>, RetrieveError> {
         self.inner.tenants().await
     }
 
-    async fn list(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<Listed>, RetrieveError> {
+    async fn list(
+        &self,
+        tenant: &DocumentTenant,
+        filter: &DocumentFilter,
+    ) -> Result<Vec<DocumentSummary>, RetrieveError> {
         self.inner.list(tenant, filter).await
     }
 
-    async fn document(&self, tenant: &Tenant, id: &DocumentId) -> Result<Option<Document>, RetrieveError> {
+    async fn document(
+        &self,
+        tenant: &DocumentTenant,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, RetrieveError> {
         self.inner.document(tenant, id).await
     }
 }

@@ -13,26 +13,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use doran_llm::{Embedder, EmbedderAbout, ModelError, Side};
+use doran_llm::{Embedder, EmbedderInfo, EmbeddingSide, ModelError};
 use doran_retrieval::conformance::{self, tenant};
 use doran_retrieval::{
-    Document, DocumentId, Filter, Index, OpenSearchIndex, Passage, Question, RetrieveError, Retriever, split,
+    Document, DocumentFilter, DocumentId, DocumentIndex, OpenSearchIndex, Passage, RetrieveError, Retriever,
+    SearchQuery, split_into_passages,
 };
 
-use crate::fresh;
+use crate::fresh_directory;
 
 /// How long a node may take to start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+const NODE_START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A node of our own. It ends with this process, however that ends: a shell waits for its input to close.
-struct Node {
+struct OpenSearchNode {
     directory: PathBuf,
     jars: String,
     port: u16,
     guard: Child,
 }
 
-impl Node {
+impl OpenSearchNode {
     fn start(jars: &str, directory: &Path, port: u16) -> Self {
         let config = directory.join("node_1").join("config");
         fs::create_dir_all(&config).expect("a directory");
@@ -78,7 +79,7 @@ impl Node {
                 Err(error @ (RetrieveError::Stale { .. } | RetrieveError::OtherEmbedder { .. })) => {
                     panic!("{error}")
                 }
-                Err(error) if started.elapsed() > PATIENCE => {
+                Err(error) if started.elapsed() > NODE_START_TIMEOUT => {
                     let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
                     panic!("OpenSearch does not start: {error:?}\n{log}");
                 }
@@ -88,22 +89,22 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for OpenSearchNode {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 /// Points each text where its letters do: deterministic, and good for nothing but tests.
-struct Letters;
+struct LetterEmbedder;
 
 #[async_trait]
-impl Embedder for Letters {
-    fn about(&self) -> EmbedderAbout {
-        EmbedderAbout { id: "test:letters".to_owned(), dimension: 16, multilingual: true }
+impl Embedder for LetterEmbedder {
+    fn info(&self) -> EmbedderInfo {
+        EmbedderInfo { id: "test:letters".to_owned(), dimension: 16, multilingual: true }
     }
 
-    async fn embed(&self, texts: &[String], _: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, texts: &[String], _: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
         let vector = |text: &String| {
             let mut vector = vec![0.1_f32; 16];
             text.chars().for_each(|char| vector[char as usize % 16] += 1.0);
@@ -114,18 +115,18 @@ impl Embedder for Letters {
     }
 }
 
-fn skipped(why: &str) {
+fn report_skipped(why: &str) {
     assert!(env::var_os("DORAN_REQUIRE_PARTS").is_none(), "no OpenSearch: {why}");
     eprintln!("SKIPPED: no OpenSearch, {why} / OpenSearch를 시험하지 못함: {why}");
 }
 
-fn jars() -> Option<String> {
+fn opensearch_jars() -> Option<String> {
     let Ok(jars) = env::var("DORAN_TEST_OPENSEARCH") else {
-        skipped("set DORAN_TEST_OPENSEARCH to what `tests/parts/opensearch.sh` prints");
+        report_skipped("set DORAN_TEST_OPENSEARCH to what `tests/parts/opensearch.sh` prints");
         return None;
     };
     if Command::new("java").arg("-version").stderr(Stdio::null()).status().is_err() {
-        skipped("java is missing");
+        report_skipped("java is missing");
         return None;
     }
     Some(jars)
@@ -140,18 +141,19 @@ fn free_port() -> u16 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_the_contract_and_survives_its_death() {
-    let Some(jars) = jars() else { return };
-    let directory = fresh("opensearch");
-    let mut node = Node::start(&jars, &directory, free_port());
-    let letters = || Some(Arc::new(Letters) as Arc<dyn Embedder>);
+    let Some(jars) = opensearch_jars() else { return };
+    let directory = fresh_directory("opensearch");
+    let mut node = OpenSearchNode::start(&jars, &directory, free_port());
+    let letters = || Some(Arc::new(LetterEmbedder) as Arc<dyn Embedder>);
     let count = AtomicUsize::new(0);
     let make = async || {
         let name = format!("both-{}", count.fetch_add(1, Ordering::Relaxed));
         node.open(&name, letters()).await
     };
-    conformance::check(async |documents: Vec<Document>| {
+    conformance::check_retriever(async |documents: Vec<Document>| {
         let index = make().await;
-        let all: Vec<_> = documents.iter().map(|document| (document.clone(), split(document))).collect();
+        let all: Vec<_> =
+            documents.iter().map(|document| (document.clone(), split_into_passages(document))).collect();
         index.put_all(&tenant(), &all).await.expect("put");
         index
     })
@@ -160,7 +162,7 @@ async fn a_cluster_keeps_the_contract_and_survives_its_death() {
     for (name, embedder) in [("words", None), ("both", letters())] {
         let lasting = format!("{name}-lasting");
         let first = node.open(&lasting, embedder.clone()).await;
-        conformance::check_lasting(first, async |_| node.open(&lasting, embedder.clone()).await).await;
+        conformance::check_durable_index(first, async |_| node.open(&lasting, embedder.clone()).await).await;
     }
     another_embedder_is_refused_and_a_rebuild_takes_it(&node, letters()).await;
     what_others_do_during_a_rebuild_is_followed(&node).await;
@@ -172,76 +174,80 @@ async fn a_cluster_keeps_the_contract_and_survives_its_death() {
 }
 
 async fn another_embedder_is_refused_and_a_rebuild_takes_it(
-    node: &Node,
+    node: &OpenSearchNode,
     embedder: Option<Arc<dyn Embedder>>,
 ) {
     let index = node.open("changing", None).await;
     let document = Document::new("a", "t", "휴가는 15일이다.\n\n식비는 4만 원이다.");
-    index.put(&tenant(), &document, &split(&document)).await.expect("put");
+    index.put(&tenant(), &document, &split_into_passages(&document)).await.expect("put");
     let refused = OpenSearchIndex::open(&node.address(), "changing", embedder.clone()).await.err();
     assert!(matches!(refused, Some(RetrieveError::OtherEmbedder { .. })), "{refused:?}");
     let rebuilt =
         OpenSearchIndex::rebuild(&node.address(), "changing", embedder.clone()).await.expect("rebuilt");
     for index in [rebuilt, node.open("changing", embedder).await] {
-        let hits = index.retrieve(&Question::new(tenant(), "휴가", 5)).await.expect("hits");
+        let hits = index.retrieve(&SearchQuery::new(tenant(), "휴가", 5)).await.expect("hits");
         assert_eq!(hits[0].passage.text, "휴가는 15일이다.");
         assert_eq!(index.document(&tenant(), &document.id).await.expect("read"), Some(document.clone()));
     }
 }
 
 /// Does something to the index when the first passage is embedded, as another process may at any time.
-struct Meddler {
+struct MeddlingEmbedder {
     other: OpenSearchIndex,
-    once: AtomicUsize,
+    embed_calls: AtomicUsize,
 }
 
-fn version(id: &str, words: &str) -> (Document, Vec<Passage>) {
+fn split_version(id: &str, words: &str) -> (Document, Vec<Passage>) {
     let document = Document::new(id, "t", words);
-    let passages = split(&document);
+    let passages = split_into_passages(&document);
     (document, passages)
 }
 
 #[async_trait]
-impl Embedder for Meddler {
-    fn about(&self) -> EmbedderAbout {
-        Letters.about()
+impl Embedder for MeddlingEmbedder {
+    fn info(&self) -> EmbedderInfo {
+        LetterEmbedder.info()
     }
 
-    async fn embed(&self, texts: &[String], side: Side) -> Result<Vec<Vec<f32>>, ModelError> {
-        if self.once.fetch_add(1, Ordering::SeqCst) == 0 {
-            let all = [version("a", "새 규칙이다."), version("b", "둘째 규칙이다.")];
+    async fn embed(&self, texts: &[String], side: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
+        if self.embed_calls.fetch_add(1, Ordering::SeqCst) == 0 {
+            let all = [split_version("a", "새 규칙이다."), split_version("b", "둘째 규칙이다.")];
             self.other.put_all(&tenant(), &all).await.expect("put");
             self.other.remove(&tenant(), &DocumentId::new("c")).await.expect("removed");
         }
-        Letters.embed(texts, side).await
+        LetterEmbedder.embed(texts, side).await
     }
 }
 
-async fn what_others_do_during_a_rebuild_is_followed(node: &Node) {
+async fn what_others_do_during_a_rebuild_is_followed(node: &OpenSearchNode) {
     let other = node.open("followed", None).await;
-    let all = [version("a", "옛 규칙이다."), version("c", "셋째 규칙이다."), version("d", "넷째 규칙이다.")];
+    let all = [
+        split_version("a", "옛 규칙이다."),
+        split_version("c", "셋째 규칙이다."),
+        split_version("d", "넷째 규칙이다."),
+    ];
     other.put_all(&tenant(), &all).await.expect("put");
-    let meddler = Arc::new(Meddler { other, once: AtomicUsize::default() });
+    let meddler = Arc::new(MeddlingEmbedder { other, embed_calls: AtomicUsize::default() });
     let index = OpenSearchIndex::rebuild(&node.address(), "followed", Some(meddler)).await.expect("rebuilt");
-    let listed = index.list(&tenant(), &Filter::default()).await.expect("a list");
+    let listed = index.list(&tenant(), &DocumentFilter::default()).await.expect("a list");
     assert_eq!(listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
-    let hits = index.retrieve(&Question::new(tenant(), "규칙", 9)).await.expect("hits");
+    let hits = index.retrieve(&SearchQuery::new(tenant(), "규칙", 9)).await.expect("hits");
     let mut words: Vec<&str> = hits.iter().map(|hit| hit.passage.text.as_str()).collect();
     words.sort_unstable();
     assert_eq!(words, ["넷째 규칙이다.", "둘째 규칙이다.", "새 규칙이다."]);
 }
 
-async fn an_index_that_is_there_is_not_made(node: &Node) {
-    OpenSearchIndex::make(&node.address(), "made", None).await.expect("made");
-    let refused = OpenSearchIndex::make(&node.address(), "made", None).await.err();
+async fn an_index_that_is_there_is_not_made(node: &OpenSearchNode) {
+    OpenSearchIndex::create_new(&node.address(), "made", None).await.expect("made");
+    let refused = OpenSearchIndex::create_new(&node.address(), "made", None).await.err();
     assert!(matches!(refused, Some(RetrieveError::Unavailable { .. })), "{refused:?}");
 }
 
-async fn of_two_writers_of_a_document_one_wins_whole(node: &Node) {
+async fn of_two_writers_of_a_document_one_wins_whole(node: &OpenSearchNode) {
     let (left, right) = (node.open("shared", None).await, node.open("shared", None).await);
     let version = |who: &str| {
         let document = Document::new("a", "t", format!("{who}의 규칙이다.\n\n").repeat(8));
-        let passages = split(&document);
+        let passages = split_into_passages(&document);
         (document, passages)
     };
     let (one, other) = (version("왼쪽"), version("오른쪽"));
@@ -251,13 +257,13 @@ async fn of_two_writers_of_a_document_one_wins_whole(node: &Node) {
             tokio::join!(left.put(&tenant, &one.0, &one.1), right.put(&tenant, &other.0, &other.1));
         first.and(second).expect("put");
         let kept = left.document(&tenant, &one.0.id).await.expect("read").expect("one of them");
-        let hits = left.retrieve(&Question::new(tenant.clone(), "규칙", 50)).await.expect("hits");
+        let hits = left.retrieve(&SearchQuery::new(tenant.clone(), "규칙", 50)).await.expect("hits");
         assert_eq!(hits.len(), 8, "all of one version");
         assert!(hits.iter().all(|hit| kept.text.contains(&hit.passage.text)), "and nothing of the other");
     }
 }
 
-async fn an_ingest_survives_the_death_of_the_node(node: &mut Node) {
+async fn an_ingest_survives_the_death_of_the_node(node: &mut OpenSearchNode) {
     const DOCUMENTS: usize = 12;
     const PASSAGES: usize = 20;
     let index = Arc::new(node.open("killed", None).await);
@@ -268,8 +274,8 @@ async fn an_ingest_survives_the_death_of_the_node(node: &mut Node) {
             let document =
                 Document::new(format!("{at}"), "t", format!("{at}번 문서의 단락이다.\n\n").repeat(PASSAGES));
             let started = Instant::now();
-            while let Err(error) = writing.put(&tenant(), &document, &split(&document)).await {
-                assert!(started.elapsed() < PATIENCE, "{error:?}");
+            while let Err(error) = writing.put(&tenant(), &document, &split_into_passages(&document)).await {
+                assert!(started.elapsed() < NODE_START_TIMEOUT, "{error:?}");
             }
             count.fetch_add(1, Ordering::SeqCst);
         }
@@ -282,12 +288,12 @@ async fn an_ingest_survives_the_death_of_the_node(node: &mut Node) {
         node.restart();
     }
     ingest.await.expect("ingested");
-    let listed = index.list(&tenant(), &Filter::default()).await.expect("list");
+    let listed = index.list(&tenant(), &DocumentFilter::default()).await.expect("list");
     assert_eq!(listed.len(), DOCUMENTS, "every acknowledged document is there once");
     for listed in listed {
         assert_eq!(listed.passages, PASSAGES);
-        let filter = Filter { documents: vec![listed.id], ..Filter::default() };
-        let question = Question { filter, ..Question::new(tenant(), "문서의 단락", 100) };
+        let filter = DocumentFilter { documents: vec![listed.id], ..DocumentFilter::default() };
+        let question = SearchQuery { filter, ..SearchQuery::new(tenant(), "문서의 단락", 100) };
         let hits = index.retrieve(&question).await.expect("hits");
         assert_eq!(hits.len(), PASSAGES, "every passage is there once");
     }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use doran_agents::Parts;
-use doran_agents::described::{Description, agent};
+use doran_agents::AgentParts;
+use doran_agents::described::{AgentDescription, build_described_agent};
 use doran_engine::Runtime;
-use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, OfflineModel, Usage};
-use doran_retrieval::RamKeyword;
-use doran_server::{App, Keys, Limits, Rate, bind, serve as serve_app};
+use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, OfflineModel, Usage};
+use doran_retrieval::RamKeywordIndex;
+use doran_server::{ApiKeys, RateLimit, ServerApp, ServerLimits, bind, serve as serve_app};
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::Fail;
+use crate::ServerBenchError;
 
 /// The same graph as in `bench/peer/server.py`: fixed words, the model, fixed words.
 const GRAPH: &str = r#"
@@ -37,7 +37,7 @@ then = "end"
 "#;
 
 /// What the model says. The first word is looked for.
-pub(crate) const WORDS: [&str; 20] = [
+pub(crate) const MODEL_WORDS: [&str; 20] = [
     "zero ",
     "one ",
     "two ",
@@ -60,37 +60,39 @@ pub(crate) const WORDS: [&str; 20] = [
     "nineteen",
 ];
 /// A question that is never answered.
-pub(crate) const NEVER: &str = "wait for ever";
+pub(crate) const UNANSWERED_QUESTION: &str = "wait for ever";
 
 /// Says its words without a moment's thought.
-struct Instant;
+struct InstantModel;
 
-impl ChatModel for Instant {
-    fn about(&self) -> About {
-        About { name: "instant".into(), ..OfflineModel.about() }
+impl ChatModel for InstantModel {
+    fn info(&self) -> ModelInfo {
+        ModelInfo { name: "instant".into(), ..OfflineModel.info() }
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        if request.question().as_deref() == Some(NEVER) {
+        if request.question().as_deref() == Some(UNANSWERED_QUESTION) {
             return stream::pending().boxed();
         }
-        let words = WORDS.into_iter().map(|word| Ok(Delta::Text { text: word.into() }));
-        stream::iter(words.chain([Ok(Delta::Done { usage: Usage::default(), finish: Finish::Stop })])).boxed()
+        let words = MODEL_WORDS.into_iter().map(|word| Ok(Delta::Text { text: word.into() }));
+        stream::iter(words.chain([Ok(Delta::Done { usage: Usage::default(), finish: FinishReason::Stop })]))
+            .boxed()
     }
 }
 
 /// Answers until it is killed. Says on stdout where.
-pub(crate) async fn serve(store: &str) -> Result<(), Fail> {
+pub(crate) async fn serve(store: &str) -> Result<(), ServerBenchError> {
     let opened = doran_store::open(store).await?;
     let runtime = Runtime::new(opened.store);
-    let parts = Parts::new(Arc::new(Instant), Arc::new(RamKeyword::default()));
-    let three = agent(&Description::from_toml(GRAPH)?, &[], &parts)?;
+    let parts = AgentParts::new(Arc::new(InstantModel), Arc::new(RamKeywordIndex::default()));
+    let three = build_described_agent(&AgentDescription::from_toml(GRAPH)?, &[], &parts)?;
     three.register(&runtime)?;
-    runtime.work().await?;
+    runtime.start_worker().await?;
     // What one client may ask is no part of what is measured: the peer has no such limit.
-    let limits = Limits { rate: Rate { per_minute: 1e9, burst: 1e9 }, ..Limits::default() };
-    let listener = bind(([127, 0, 0, 1], 0).into(), &Keys::default()).await?;
+    let limits =
+        ServerLimits { rate_limit: RateLimit { per_minute: 1e9, burst: 1e9 }, ..ServerLimits::default() };
+    let listener = bind(([127, 0, 0, 1], 0).into(), &ApiKeys::default()).await?;
     println!("{}", listener.local_addr()?);
-    serve_app(listener, App::new(runtime, vec![three]).limits(limits), CancellationToken::new()).await;
+    serve_app(listener, ServerApp::new(runtime, vec![three]).limits(limits), CancellationToken::new()).await;
     Ok(())
 }

@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::Fail;
-use crate::graph::{NEVER, WORDS};
-use crate::side::Kind;
+use crate::ServerBenchError;
+use crate::graph::{MODEL_WORDS, UNANSWERED_QUESTION};
+use crate::measured_server::MeasuredServerKind;
 
 /// The longest that anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const QUESTION: &str = "안녕하세요?";
 
 /// Where a side is and how it is asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Door {
-    pub kind: Kind,
+pub(crate) struct ServerEndpoint {
+    pub kind: MeasuredServerKind,
     pub address: SocketAddr,
 }
 
 /// What the requests of a crowd took.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct RequestTimes {
     /// Milliseconds of each request.
     pub times: Vec<f64>,
     /// Requests a second of the best slice.
@@ -31,7 +31,7 @@ pub(crate) struct Taken {
     seconds: f64,
 }
 
-impl Taken {
+impl RequestTimes {
     pub(crate) fn add(&mut self, more: Self) {
         self.best = self.best.max(more.rate());
         self.seconds += more.seconds;
@@ -44,13 +44,17 @@ impl Taken {
 }
 
 /// So many clients, each asking again as soon as it has its answer, for so long. Every question is a new thread.
-pub(crate) async fn crowd(door: &Door, clients: usize, slice: Duration) -> Result<Taken, Fail> {
+pub(crate) async fn measure_clients(
+    door: &ServerEndpoint,
+    clients: usize,
+    slice: Duration,
+) -> Result<RequestTimes, ServerBenchError> {
     // Connections, caches and compiled paths are warm before it counts.
-    one_by_one(*door, Instant::now() + slice / 5).await?;
+    ask_until(*door, Instant::now() + slice / 5).await?;
     let begun = Instant::now();
     let end = begun + slice;
-    let asking: Vec<_> = (0..clients).map(|_| tokio::spawn(one_by_one(*door, end))).collect();
-    let mut taken = Taken::default();
+    let asking: Vec<_> = (0..clients).map(|_| tokio::spawn(ask_until(*door, end))).collect();
+    let mut taken = RequestTimes::default();
     for client in asking {
         taken.times.extend(client.await??);
     }
@@ -58,11 +62,11 @@ pub(crate) async fn crowd(door: &Door, clients: usize, slice: Duration) -> Resul
     Ok(taken)
 }
 
-async fn one_by_one(door: Door, end: Instant) -> Result<Vec<f64>, Fail> {
-    let mut wire = Wire::open(door.address).await?;
+async fn ask_until(door: ServerEndpoint, end: Instant) -> Result<Vec<f64>, ServerBenchError> {
+    let mut wire = LoadConnection::open(door.address).await?;
     let mut times = Vec::new();
     while Instant::now() < end {
-        let request = door.whole();
+        let request = door.wait_request();
         let begun = Instant::now();
         let came = wire.ask(&request, None).await?;
         times.push(begun.elapsed().as_secs_f64() * 1000.0);
@@ -76,12 +80,12 @@ async fn one_by_one(door: Door, end: Instant) -> Result<Vec<f64>, Fail> {
 }
 
 /// Milliseconds from a question to the first word of the model, one after the other.
-pub(crate) async fn first_tokens(door: &Door, count: usize) -> Result<Vec<f64>, Fail> {
-    let mut wire = Wire::open(door.address).await?;
+pub(crate) async fn first_tokens(door: &ServerEndpoint, count: usize) -> Result<Vec<f64>, ServerBenchError> {
+    let mut wire = LoadConnection::open(door.address).await?;
     let mut times = Vec::new();
     for nth in 0..count + 5 {
-        let came = wire.ask(&door.streamed(), Some(WORDS[0].trim_end().as_bytes())).await?;
-        let first = came.first.ok_or_else(|| {
+        let came = wire.ask(&door.stream_request(), Some(MODEL_WORDS[0].trim_end().as_bytes())).await?;
+        let first = came.first_word_at.ok_or_else(|| {
             let shown = String::from_utf8_lossy(&came.body);
             format!("no words came from {}: {shown:.300}", door.kind.name())
         })?;
@@ -94,12 +98,12 @@ pub(crate) async fn first_tokens(door: &Door, count: usize) -> Result<Vec<f64>, 
 }
 
 /// A stream in which nothing will happen: a run whose model never answers, watched.
-pub(crate) async fn idle_path(door: &Door) -> Result<String, Fail> {
-    if door.kind != Kind::Doran {
+pub(crate) async fn start_idle_run(door: &ServerEndpoint) -> Result<String, ServerBenchError> {
+    if door.kind != MeasuredServerKind::Doran {
         return Ok("/idle".into());
     }
     let mut socket = TcpStream::connect(door.address).await?;
-    let body = format!(r#"{{"agent":"three","message":"{NEVER}"}}"#);
+    let body = format!(r#"{{"agent":"three","message":"{UNANSWERED_QUESTION}"}}"#);
     socket.write_all(&post("/api/threads/idle/runs", &body)).await?;
     let mut seen = Vec::new();
     loop {
@@ -115,7 +119,11 @@ pub(crate) async fn idle_path(door: &Door) -> Result<String, Fail> {
 }
 
 /// Opens so many streams and leaves them open.
-pub(crate) async fn hold(door: &Door, path: &str, count: usize) -> Result<Vec<TcpStream>, Fail> {
+pub(crate) async fn open_idle_streams(
+    door: &ServerEndpoint,
+    path: &str,
+    count: usize,
+) -> Result<Vec<TcpStream>, ServerBenchError> {
     let mut held = Vec::with_capacity(count);
     for _ in 0..count {
         let mut socket = TcpStream::connect(door.address).await?;
@@ -123,7 +131,7 @@ pub(crate) async fn hold(door: &Door, path: &str, count: usize) -> Result<Vec<Tc
         let mut seen = Vec::new();
         // The stream is open once its head and its first line are here.
         while find(&seen, b"\r\n\r\n").is_none_or(|at| seen.len() == at + 4) {
-            if tokio::time::timeout(PATIENCE, socket.read_buf(&mut seen)).await?? == 0 {
+            if tokio::time::timeout(READ_TIMEOUT, socket.read_buf(&mut seen)).await?? == 0 {
                 return Err("a stream was closed".into());
             }
         }
@@ -136,26 +144,28 @@ pub(crate) async fn hold(door: &Door, path: &str, count: usize) -> Result<Vec<Tc
 }
 
 /// Whether the side is ready to answer.
-pub(crate) async fn is_ready(door: &Door) -> bool {
-    let path = if door.kind == Kind::Dev { "/ok" } else { "/healthz" };
+pub(crate) async fn is_ready(door: &ServerEndpoint) -> bool {
+    let path = if door.kind == MeasuredServerKind::Dev { "/ok" } else { "/healthz" };
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let asked = async {
-        let mut wire = Wire::open(door.address).await?;
+        let mut wire = LoadConnection::open(door.address).await?;
         wire.ask(request.as_bytes(), None).await
     };
     asked.await.is_ok_and(|came| came.ok)
 }
 
-impl Door {
-    fn whole(&self) -> Vec<u8> {
+impl ServerEndpoint {
+    fn wait_request(&self) -> Vec<u8> {
         let thread = uuid::Uuid::new_v4();
         match self.kind {
-            Kind::Doran | Kind::Program => {
+            MeasuredServerKind::Doran | MeasuredServerKind::Program => {
                 let body = format!(r#"{{"agent":"three","message":"{QUESTION}"}}"#);
                 post(&format!("/api/threads/{thread}/runs?wait=true"), &body)
             }
-            Kind::FastApi => post("/chat", &format!(r#"{{"thread":"{thread}","message":"{QUESTION}"}}"#)),
-            Kind::Dev => {
+            MeasuredServerKind::FastApi => {
+                post("/chat", &format!(r#"{{"thread":"{thread}","message":"{QUESTION}"}}"#))
+            }
+            MeasuredServerKind::Dev => {
                 let body = format!(
                     r#"{{"assistant_id":"three","if_not_exists":"create","durability":"sync","input":{{"messages":[{{"role":"user","content":"{QUESTION}"}}]}}}}"#
                 );
@@ -164,14 +174,14 @@ impl Door {
         }
     }
 
-    fn streamed(&self) -> Vec<u8> {
+    fn stream_request(&self) -> Vec<u8> {
         let thread = uuid::Uuid::new_v4();
         match self.kind {
-            Kind::Doran | Kind::Program | Kind::Dev => {
+            MeasuredServerKind::Doran | MeasuredServerKind::Program | MeasuredServerKind::Dev => {
                 let body = format!(r#"{{"agent":"three","message":"{QUESTION}"}}"#);
                 post(&format!("/api/threads/{thread}/runs"), &body)
             }
-            Kind::FastApi => {
+            MeasuredServerKind::FastApi => {
                 post("/chat/stream", &format!(r#"{{"thread":"{thread}","message":"{QUESTION}"}}"#))
             }
         }
@@ -187,33 +197,33 @@ fn post(path: &str, body: &str) -> Vec<u8> {
 }
 
 /// A connection.
-struct Wire {
+struct LoadConnection {
     socket: TcpStream,
 }
 
-struct Came {
+struct LoadResponse {
     ok: bool,
     body: Vec<u8>,
     /// When the words that were looked for came.
-    first: Option<Duration>,
+    first_word_at: Option<Duration>,
 }
 
-impl Wire {
-    async fn open(address: SocketAddr) -> Result<Self, Fail> {
+impl LoadConnection {
+    async fn open(address: SocketAddr) -> Result<Self, ServerBenchError> {
         let socket = TcpStream::connect(address).await?;
         socket.set_nodelay(true)?;
         Ok(Self { socket })
     }
 
     /// Sends a request and reads its whole answer.
-    async fn ask(&mut self, request: &[u8], word: Option<&[u8]>) -> Result<Came, Fail> {
+    async fn ask(&mut self, request: &[u8], word: Option<&[u8]>) -> Result<LoadResponse, ServerBenchError> {
         let begun = Instant::now();
         self.socket.write_all(request).await?;
         let mut seen = Vec::with_capacity(4096);
         let (mut first, mut head) = (None, None);
         loop {
             if head.is_none() {
-                head = find(&seen, b"\r\n\r\n").map(|at| (at + 4, Length::of(&seen[..at])));
+                head = find(&seen, b"\r\n\r\n").map(|at| (at + 4, BodyLength::from_head(&seen[..at])));
             }
             if let (Some(word), None) = (word, first)
                 && find(&seen, word).is_some()
@@ -221,12 +231,12 @@ impl Wire {
                 first = Some(begun.elapsed());
             }
             if let Some((at, length)) = &head
-                && length.is_whole(&seen[*at..])
+                && length.is_complete(&seen[*at..])
             {
                 let ok = seen.starts_with(b"HTTP/1.1 200");
-                return Ok(Came { ok, body: seen.split_off(*at), first });
+                return Ok(LoadResponse { ok, body: seen.split_off(*at), first_word_at: first });
             }
-            if tokio::time::timeout(PATIENCE, self.socket.read_buf(&mut seen)).await?? == 0 {
+            if tokio::time::timeout(READ_TIMEOUT, self.socket.read_buf(&mut seen)).await?? == 0 {
                 return Err("the connection was closed in the middle".into());
             }
         }
@@ -234,19 +244,19 @@ impl Wire {
 }
 
 /// How the end of a body is told.
-enum Length {
+enum BodyLength {
     Bytes(usize),
     Chunks,
 }
 
-impl Length {
-    fn of(head: &[u8]) -> Self {
+impl BodyLength {
+    fn from_head(head: &[u8]) -> Self {
         let text = String::from_utf8_lossy(head).to_ascii_lowercase();
         let length = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
         length.map_or(Self::Chunks, Self::Bytes)
     }
 
-    fn is_whole(&self, body: &[u8]) -> bool {
+    fn is_complete(&self, body: &[u8]) -> bool {
         match self {
             Self::Bytes(length) => body.len() >= *length,
             Self::Chunks => body.ends_with(b"\r\n0\r\n\r\n") || body == b"0\r\n\r\n",

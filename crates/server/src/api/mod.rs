@@ -1,15 +1,15 @@
 //! The JSON that leaves and enters the server. These types are the interface; inner types are free to change.
 
-mod event;
-mod lists;
+mod resources;
+mod run_event;
 
 use doran_agents::AskOptions;
-pub use doran_agents::failure::{Advice, advice};
+pub use doran_agents::failure::{ModelErrorAdvice, advice};
 use doran_engine::store::IfBusy;
 use serde::{Deserialize, Serialize};
 
-pub use event::{Body, Event, Question, Task};
-pub use lists::{Agent, Run, Said, Thread};
+pub use resources::{AgentInfo, MessageInfo, RunInfo, ThreadInfo};
+pub use run_event::{QuestionInfo, RunEvent, RunEventBody, StepTask};
 
 /// `POST /api/threads/{thread}/runs`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

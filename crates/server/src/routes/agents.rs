@@ -7,31 +7,32 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{json, path, query};
-use crate::App;
+use super::{json_response, path_value, query_value};
+use crate::ServerApp;
+use crate::agent_request;
 use crate::api;
-use crate::ask;
+use crate::authentication::ApiCaller;
 use crate::error::ApiError;
-use crate::identity::Caller;
 
 /// `GET /api/agents`
-pub(super) async fn list(State(app): State<App>, _: Caller) -> Response {
-    let agents: Vec<api::Agent> = ask::agents(&app).iter().map(api::Agent::of).collect();
-    json(json!({ "agents": agents }))
+pub(super) async fn list_agents(State(app): State<ServerApp>, _: ApiCaller) -> Response {
+    let agents: Vec<api::AgentInfo> =
+        agent_request::agents(&app).iter().map(api::AgentInfo::from_agent).collect();
+    json_response(json!({ "agents": agents }))
 }
 
 /// What may follow the path of a graph.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct As {
+pub(super) struct AgentGraphQuery {
     #[serde(default)]
-    format: Format,
+    format: AgentGraphFormat,
 }
 
 /// How a graph is shown.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Format {
+enum AgentGraphFormat {
     #[default]
     Json,
     Svg,
@@ -39,25 +40,25 @@ enum Format {
 }
 
 /// `GET /api/agents/{agent}/graph`
-pub(super) async fn graph(
-    State(app): State<App>,
-    _: Caller,
+pub(super) async fn agent_graph(
+    State(app): State<ServerApp>,
+    _: ApiCaller,
     name: Result<Path<String>, PathRejection>,
-    format: Result<Query<As>, QueryRejection>,
+    format: Result<Query<AgentGraphQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let drawing = ask::agent(&app, &path(name)?)?.drawing();
-    Ok(match query(format)?.format {
-        Format::Json => json(drawing.json()),
-        Format::Svg => ([(header::CONTENT_TYPE, "image/svg+xml")], drawing.svg()).into_response(),
-        Format::Mermaid => {
+    let drawing = agent_request::find_agent(&app, &path_value(name)?)?.drawing();
+    Ok(match query_value(format)?.format {
+        AgentGraphFormat::Json => json_response(drawing.json()),
+        AgentGraphFormat::Svg => ([(header::CONTENT_TYPE, "image/svg+xml")], drawing.svg()).into_response(),
+        AgentGraphFormat::Mermaid => {
             ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], drawing.mermaid()).into_response()
         }
     })
 }
 
 /// `GET /api/models`: what answers now, agent by agent.
-pub(super) async fn models(State(app): State<App>, _: Caller) -> Response {
+pub(super) async fn list_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
     let agents: Vec<_> =
         app.agents.iter().map(|agent| json!({ "agent": agent.name, "model": agent.model })).collect();
-    json(json!({ "active": agents }))
+    json_response(json!({ "active": agents }))
 }

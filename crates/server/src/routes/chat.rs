@@ -4,47 +4,47 @@ use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use doran_engine::store::{IfBusy, RunFailure, Status};
+use doran_engine::store::{IfBusy, RunFailure, RunStatus};
 use serde_json::{Value, json};
 
-use super::asked::Asked;
-use super::json;
-use crate::App;
-use crate::api::{Advice, Question, advice};
-use crate::ask::{self, Ask, Begun, Waits};
-use crate::body;
+use super::json_response;
+use super::spec_body::SpecChatBody;
+use crate::ServerApp;
+use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
+use crate::api::{ModelErrorAdvice, QuestionInfo, advice};
+use crate::authentication::ApiCaller;
 use crate::error::ApiError;
-use crate::identity::Caller;
-use crate::once;
+use crate::idempotency;
+use crate::request_body;
 
 /// Who answers when nobody is named.
-const AGENT: &str = "react";
+const DEFAULT_AGENT: &str = "react";
 
 /// `POST /api/chat`
 pub(super) async fn chat(
-    State(app): State<App>,
-    caller: Caller,
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let begun = Instant::now();
-    let key = once::key(request.headers())?;
-    let (asked, bytes) = body::json::<Asked>(request, &app.limits).await?;
-    let agent = asked.agent.as_deref().unwrap_or(AGENT);
+    let key = idempotency::idempotency_key(request.headers())?;
+    let (asked, bytes) = request_body::read_json::<SpecChatBody>(request, &app.limits).await?;
+    let agent = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let thread = asked.thread(&caller, key.as_deref())?;
     let session = thread.thread.to_string();
-    let ask = Ask {
+    let ask = AgentRequest {
         agent,
-        options: asked.options(&app, &thread).await?,
+        options: asked.ask_options(&app, &thread).await?,
         thread,
         // An empty message is a question too: the agent says what is wrong with it.
         message: asked.message(),
         if_busy: IfBusy::Enqueue,
         idempotency: key.map(|key| (key, &bytes[..])),
     };
-    let run = match ask::begin(&app, ask).await? {
-        Begun::Run(run) => run,
-        Begun::Waits(Waits { run, questions }) => {
-            return Ok(json(json!({
+    let run = match agent_request::start_unless_waiting(&app, ask).await? {
+        RunStart::Started(run) => run,
+        RunStart::ThreadWaiting(WaitingRun { run, questions }) => {
+            return Ok(json_response(json!({
                 "sessionId": session,
                 "runId": run.run.to_string(),
                 "executionTime": begun.elapsed().as_secs_f64(),
@@ -55,16 +55,18 @@ pub(super) async fn chat(
             })));
         }
     };
-    let came = ask::wait(&app, agent, &run).await.map_err(|error| error.of_run(&session))?;
+    let came = agent_request::wait_for_run(&app, agent, &run)
+        .await
+        .map_err(|error| error.for_started_run(&session))?;
     let seconds = begun.elapsed().as_secs_f64();
     let mut answer = json!({ "sessionId": session, "runId": run.id().to_string(), "executionTime": seconds });
-    if let Some(waits) = came.waits {
+    if let Some(waits) = came.blocked_by {
         // The question stands in line, and is answered once the run before it was.
         answer["response"] = Value::Null;
         answer["status"] = json!("paused");
         answer["accepted"] = json!(true);
         answer["questions"] = json!(waits.questions);
-        return Ok(json(answer));
+        return Ok(json_response(answer));
     }
     match (came.turn, came.row.status) {
         (Some(turn), _) => {
@@ -78,41 +80,48 @@ pub(super) async fn chat(
                 answer["errorCode"] = json!(turn.error_code);
             }
         }
-        (None, Status::Paused) => {
-            let asked = app.runtime.questions(&came.row.thread).await;
-            let asked = asked.map_err(|error| ApiError::from(error).of_run(&session))?;
+        (None, RunStatus::Paused) => {
+            let asked = app.runtime.open_questions(&came.row.thread).await;
+            let asked = asked.map_err(|error| ApiError::from(error).for_started_run(&session))?;
             answer["response"] = Value::Null;
             answer["status"] = json!("paused");
             answer["accepted"] = json!(true);
-            answer["questions"] = json!(Question::all(&asked));
+            answer["questions"] = json!(QuestionInfo::from_log_all(&asked));
         }
         (None, status) => {
-            let Advice { ko, en } = sorry(status, came.row.error.as_ref());
+            let ModelErrorAdvice { ko, en } = unanswered_advice(status, came.row.error.as_ref());
             let korean = asked.message().chars().any(|char| ('가'..='힣').contains(&char));
             answer["response"] = json!(if korean { ko } else { en });
             answer["error"] = json!(true);
-            let code = came.row.error.map_or_else(|| format!("run_{}", word(status)), |error| error.code);
+            let code = came
+                .row
+                .error
+                .map_or_else(|| format!("run_{}", status_error_suffix(status)), |error| error.code);
             answer["errorCode"] = json!(code);
         }
     }
-    Ok(json(answer))
+    Ok(json_response(answer))
 }
 
-fn word(status: Status) -> &'static str {
+fn status_error_suffix(status: RunStatus) -> &'static str {
     match status {
-        Status::Cancelled => "cancelled",
-        Status::Failed => "failed",
-        Status::Queued | Status::Running | Status::Paused | Status::Finished => "not_finished",
+        RunStatus::Cancelled => "cancelled",
+        RunStatus::Failed => "failed",
+        RunStatus::Queued | RunStatus::Running | RunStatus::Paused | RunStatus::Finished => "not_finished",
     }
 }
 
-fn sorry(status: Status, failure: Option<&RunFailure>) -> Advice {
+fn unanswered_advice(status: RunStatus, failure: Option<&RunFailure>) -> ModelErrorAdvice {
     match status {
-        Status::Cancelled => Advice { ko: "실행이 취소되었습니다.", en: "The run was cancelled." },
-        Status::Failed => advice(failure.map_or("", |failure| &failure.code)),
-        Status::Queued | Status::Running | Status::Paused | Status::Finished => Advice {
-            ko: "아직 답이 나오지 않았습니다. 같은 대화에서 나중에 확인할 수 있습니다.",
-            en: "There is no answer yet. It can be looked up later in the same thread.",
-        },
+        RunStatus::Cancelled => {
+            ModelErrorAdvice { ko: "실행이 취소되었습니다.", en: "The run was cancelled." }
+        }
+        RunStatus::Failed => advice(failure.map_or("", |failure| &failure.code)),
+        RunStatus::Queued | RunStatus::Running | RunStatus::Paused | RunStatus::Finished => {
+            ModelErrorAdvice {
+                ko: "아직 답이 나오지 않았습니다. 같은 대화에서 나중에 확인할 수 있습니다.",
+                en: "There is no answer yet. It can be looked up later in the same thread.",
+            }
+        }
     }
 }

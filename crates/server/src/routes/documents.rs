@@ -8,33 +8,33 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use doran_agents::retrieval::{
-    DocumentId, DocumentKind, Filter, Library, LibraryError, NewDocument, Question, RetrieveError, Status,
-    Tenant, highlights,
+    DocumentFilter, DocumentId, DocumentKind, DocumentStatus, DocumentTenant, Library, LibraryError,
+    NewDocument, RetrieveError, SearchQuery, highlights,
 };
 use doran_agents::samples;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{json, path, query};
-use crate::App;
-use crate::ask;
-use crate::body;
-use crate::error::{ApiError, Code};
-use crate::identity::Caller;
-use crate::once::Once;
+use super::{json_response, path_value, query_value};
+use crate::ServerApp;
+use crate::agent_request;
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::idempotency::IdempotentRequest;
+use crate::request_body;
 
 /// The most hits a search gives.
-const MOST_HITS: usize = 50;
+const MAX_SEARCH_HITS: usize = 50;
 /// How long a file that has arrived may take to be on disk.
-const ADDING: Duration = Duration::from_secs(60);
+const ADD_DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of a question.
-const QUESTION: usize = 8 * 1024;
+const MAX_QUERY_BYTES: usize = 8 * 1024;
 
 /// What comes with a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct About {
+pub(super) struct AddDocumentQuery {
     name: String,
     #[serde(default)]
     collection: String,
@@ -45,41 +45,47 @@ pub(super) struct About {
 
 /// `POST /api/documents?name=…`: takes a file, as the body of the request. It is on disk when this answers, and read
 /// after that. Another file under a known name takes the place of the old one, and the answer says so.
-pub(super) async fn add(
-    State(app): State<App>,
-    caller: Caller,
-    about: Result<Query<About>, QueryRejection>,
-    once: Once,
+pub(super) async fn add_document(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    about: Result<Query<AddDocumentQuery>, QueryRejection>,
+    once: IdempotentRequest,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let library = library(&app)?.clone();
-    let About { name, collection, kind, origin } = query(about)?;
-    let kind = kind_of(kind.as_deref())?;
-    ask::check_collection(Some(&collection))?;
+    let library = require_library(&app)?.clone();
+    let AddDocumentQuery { name, collection, kind, origin } = query_value(about)?;
+    let kind = parse_document_kind(kind.as_deref())?;
+    agent_request::check_collection(Some(&collection))?;
     // A name is shown in lists and on terminals, where such a character would do something.
     if name.chars().any(char::is_control) {
-        return Err(ApiError::because(
-            Code::BadInput,
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
             "`name` holds a control character",
             "`name`에 제어 문자가 있습니다",
         ));
     }
-    check_head(request.headers(), app.limits.document_bytes)?;
-    let room = app.uploads.clone().try_acquire_owned().map_err(|_| Code::Overloaded)?;
-    let reading = to_bytes(request.into_body(), app.limits.document_bytes);
-    let bytes = timeout(app.limits.document_time, reading)
+    check_upload_headers(request.headers(), app.limits.max_document_bytes)?;
+    let room = app.upload_slots.clone().try_acquire_owned().map_err(|_| ApiErrorCode::Overloaded)?;
+    let reading = to_bytes(request.into_body(), app.limits.max_document_bytes);
+    let bytes = timeout(app.limits.upload_timeout, reading)
         .await
-        .map_err(|_| Code::TooSlow)?
-        .map_err(|_| Code::TooLarge)?;
-    once.with(&bytes)
-        .answer(async move {
+        .map_err(|_| ApiErrorCode::TooSlow)?
+        .map_err(|_| ApiErrorCode::TooLarge)?;
+    once.with_body(&bytes)
+        .respond_once(async move {
             let _room = room;
-            let new = NewDocument { tenant: tenant(&caller), name, collection, kind, bytes: bytes.into() };
+            let new = NewDocument {
+                tenant: retrieval_tenant(&caller),
+                name,
+                collection,
+                kind,
+                bytes: bytes.into(),
+            };
             let replaced = library.would_replace(&new);
             // One that is being removed has to be gone first; nobody keeps the room of others waiting for that.
-            let adding = timeout(ADDING, library.add_from(new, origin.as_deref())).await;
-            let status = adding.map_err(|_| Code::Overloaded)?.map_err(sorted)?;
-            let mut shown = shown(&status);
+            let adding = timeout(ADD_DOCUMENT_TIMEOUT, library.add_from(new, origin.as_deref())).await;
+            let status = adding.map_err(|_| ApiErrorCode::Overloaded)?.map_err(library_error)?;
+            let mut shown = document_json(&status);
             shown["replaced"] = replaced.into();
             Ok((StatusCode::ACCEPTED, shown))
         })
@@ -87,51 +93,56 @@ pub(super) async fn add(
 }
 
 /// `GET /api/documents`
-pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
-    let documents: Vec<Value> = library(&app)?.list(&tenant(&caller)).iter().map(shown).collect();
+pub(super) async fn list_documents(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+) -> Result<Response, ApiError> {
+    let documents: Vec<Value> =
+        require_library(&app)?.list(&retrieval_tenant(&caller)).iter().map(document_json).collect();
     let mut list = json!({ "documents": documents });
     // Who has handed in nothing is told what is searched instead.
     if let (true, Some(index)) = (documents.is_empty(), &app.index) {
-        let there = index.list(&tenant(&caller), &Filter::default()).await.map_err(of_index)?;
+        let there =
+            index.list(&retrieval_tenant(&caller), &DocumentFilter::default()).await.map_err(index_error)?;
         list["samples"] = there.len().into();
     }
-    Ok(json(list))
+    Ok(json_response(list))
 }
 
 /// `GET /api/documents/{document}`
-pub(super) async fn one(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn get_document(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let id = DocumentId::new(path(id)?);
-    let status = library(&app)?.status(&tenant(&caller), &id);
-    Ok(json(shown(&status.ok_or(Code::NotFound)?)))
+    let id = DocumentId::new(path_value(id)?);
+    let status = require_library(&app)?.status(&retrieval_tenant(&caller), &id);
+    Ok(json_response(document_json(&status.ok_or(ApiErrorCode::NotFound)?)))
 }
 
 /// `GET /api/documents/{document}/text`: all of it, to show a quote in its place.
-pub(super) async fn text(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn document_text(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let id = DocumentId::new(path(id)?);
-    let tenant = tenant(&caller);
+    let id = DocumentId::new(path_value(id)?);
+    let tenant = retrieval_tenant(&caller);
     let kept = match &app.library {
-        Some(library) => library.document(&tenant, &id).await.map_err(sorted)?,
+        Some(library) => library.document(&tenant, &id).await.map_err(library_error)?,
         None => None,
     };
     // What was not handed in as a file, such as the samples, is in the index alone.
     let document = match (kept, &app.index) {
         (Some(document), _) => Some(document),
-        (None, Some(index)) => index.document(&tenant, &id).await.map_err(of_index)?,
+        (None, Some(index)) => index.document(&tenant, &id).await.map_err(index_error)?,
         (None, None) => None,
     };
     // The samples leave the index when there are documents of one's own; what cited them can still be opened.
-    let document = document.or_else(|| samples::document(id.as_str())).ok_or(Code::NotFound)?;
+    let document = document.or_else(|| samples::document(id.as_str())).ok_or(ApiErrorCode::NotFound)?;
     // Words of strangers: whoever opens the address itself gets a file, and nothing is shown.
     let saved = [(header::CONTENT_DISPOSITION, "attachment; filename=\"document.json\"")];
-    let shown = json(json!({
+    let shown = json_response(json!({
         "id": document.id,
         "title": document.title,
         "version": document.version,
@@ -142,37 +153,38 @@ pub(super) async fn text(
 }
 
 /// `DELETE /api/documents/{document}`: removes the file, its text and what is found of it.
-pub(super) async fn remove(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn delete_document(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let id = DocumentId::new(path(id)?);
-    library(&app)?.remove(&tenant(&caller), &id).await.map_err(sorted)?;
+    let id = DocumentId::new(path_value(id)?);
+    require_library(&app)?.remove(&retrieval_tenant(&caller), &id).await.map_err(library_error)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `POST /api/documents/{document}/{change}`: pause, resume, cancel or retry.
-pub(super) async fn change(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn change_document(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
-    once: Once,
+    once: IdempotentRequest,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (id, change) = path(names)?;
-    let bytes = body::bytes(request, &app.limits).await?;
-    let (library, tenant, id) = (library(&app)?.clone(), tenant(&caller), DocumentId::new(id));
-    once.with(&bytes)
-        .answer(async move {
+    let (id, change) = path_value(names)?;
+    let bytes = request_body::read_bytes(request, &app.limits).await?;
+    let (library, tenant, id) =
+        (require_library(&app)?.clone(), retrieval_tenant(&caller), DocumentId::new(id));
+    once.with_body(&bytes)
+        .respond_once(async move {
             let status = match change.as_str() {
                 "pause" => library.pause(&tenant, &id).await,
                 "resume" => library.resume(&tenant, &id).await,
                 "cancel" => library.cancel(&tenant, &id).await,
                 "retry" => library.retry(&tenant, &id).await,
-                _ => return Err(Code::NotFound.into()),
+                _ => return Err(ApiErrorCode::NotFound.into()),
             };
-            Ok((StatusCode::OK, shown(&status.map_err(sorted)?)))
+            Ok((StatusCode::OK, document_json(&status.map_err(library_error)?)))
         })
         .await
 }
@@ -180,7 +192,7 @@ pub(super) async fn change(
 /// What may follow the path of a search. Documents and kinds may be given more than once.
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "Vec<(String, String)>")]
-pub(super) struct Find {
+pub(super) struct DocumentSearchQuery {
     q: String,
     limit: Option<usize>,
     collection: Option<String>,
@@ -188,7 +200,7 @@ pub(super) struct Find {
     kinds: Vec<String>,
 }
 
-impl TryFrom<Vec<(String, String)>> for Find {
+impl TryFrom<Vec<(String, String)>> for DocumentSearchQuery {
     type Error = String;
 
     fn try_from(pairs: Vec<(String, String)>) -> Result<Self, String> {
@@ -223,24 +235,25 @@ impl TryFrom<Vec<(String, String)>> for Find {
 
 /// `GET /api/search`: passages, best first, with the words of the question that each holds and where in its text.
 pub(super) async fn search(
-    State(app): State<App>,
-    caller: Caller,
-    find: Result<Query<Find>, QueryRejection>,
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    find: Result<Query<DocumentSearchQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let Find { q, limit, collection, documents, kinds } = query(find)?;
-    let kinds = kinds.iter().map(|kind| kind_of(Some(kind))).collect::<Result<_, _>>()?;
-    ask::check_collection(collection.as_deref())?;
-    if q.len() > QUESTION {
-        return Err(ApiError::because(
-            Code::BadInput,
-            format!("`q` has more than {QUESTION} bytes"),
-            format!("`q`가 {QUESTION}바이트를 넘습니다"),
+    let DocumentSearchQuery { q, limit, collection, documents, kinds } = query_value(find)?;
+    let kinds = kinds.iter().map(|kind| parse_document_kind(Some(kind))).collect::<Result<_, _>>()?;
+    agent_request::check_collection(collection.as_deref())?;
+    if q.len() > MAX_QUERY_BYTES {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            format!("`q` has more than {MAX_QUERY_BYTES} bytes"),
+            format!("`q`가 {MAX_QUERY_BYTES}바이트를 넘습니다"),
         ));
     }
-    let index = app.index.as_ref().ok_or(Code::NotFound)?;
-    let mut question = Question::new(tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MOST_HITS));
-    question.filter = Filter { collection, documents, kinds };
-    let hits = index.retrieve(&question).await.map_err(of_index)?;
+    let index = app.index.as_ref().ok_or(ApiErrorCode::NotFound)?;
+    let mut question =
+        SearchQuery::new(retrieval_tenant(&caller), q.clone(), limit.unwrap_or(10).clamp(1, MAX_SEARCH_HITS));
+    question.filter = DocumentFilter { collection, documents, kinds };
+    let hits = index.retrieve(&question).await.map_err(index_error)?;
     let hits: Vec<Value> = hits
         .iter()
         .map(|hit| {
@@ -259,47 +272,47 @@ pub(super) async fn search(
             })
         })
         .collect();
-    Ok(json(json!({ "hits": hits })))
+    Ok(json_response(json!({ "hits": hits })))
 }
 
 /// A form around the file, or one that has to be unpacked first, would be kept as if it were the file.
-fn check_head(headers: &HeaderMap, most: usize) -> Result<(), ApiError> {
+fn check_upload_headers(headers: &HeaderMap, most: usize) -> Result<(), ApiError> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_form = text(header::CONTENT_TYPE).trim_start().to_ascii_lowercase().starts_with("multipart/");
     if is_form || headers.contains_key(header::CONTENT_ENCODING) {
-        return Err(ApiError::because(
-            Code::NotAFile,
+        return Err(ApiError::with_message(
+            ApiErrorCode::NotAFile,
             "`curl --data-binary @FILE` sends a file as it is",
             "`curl --data-binary @파일`은 파일을 그대로 보냅니다",
         ));
     }
     if text(header::CONTENT_LENGTH).parse::<usize>().is_ok_and(|length| length > most) {
-        return Err(Code::TooLarge.into());
+        return Err(ApiErrorCode::TooLarge.into());
     }
     Ok(())
 }
 
-fn library(app: &App) -> Result<&Library, ApiError> {
-    app.library.as_ref().ok_or_else(|| Code::NotFound.into())
+fn require_library(app: &ServerApp) -> Result<&Library, ApiError> {
+    app.library.as_ref().ok_or_else(|| ApiErrorCode::NotFound.into())
 }
 
-fn tenant(caller: &Caller) -> Tenant {
-    Tenant::new(caller.tenant.as_str())
+fn retrieval_tenant(caller: &ApiCaller) -> DocumentTenant {
+    DocumentTenant::new(caller.tenant.as_str())
 }
 
-fn shown(status: &Status) -> Value {
+fn document_json(status: &DocumentStatus) -> Value {
     let mut shown = json!(status);
     shown["status"] = json!(status.state.as_str());
     if let Some(failure) = &status.failure {
         shown["reason"] = json!(failure.kind.as_str());
-        shown["ko"] = json!(failure.kind.ko());
-        shown["en"] = json!(failure.kind.en());
+        shown["ko"] = json!(failure.kind.message_ko());
+        shown["en"] = json!(failure.kind.message_en());
     }
     shown
 }
 
 /// `general`, `contract`, or `standard:KIND`.
-fn kind_of(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
+fn parse_document_kind(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
     match kind {
         None | Some("general" | "") => Ok(DocumentKind::General),
         Some("contract") => Ok(DocumentKind::Contract),
@@ -307,8 +320,8 @@ fn kind_of(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
             Some(kind) if !kind.trim().is_empty() && kind.len() <= 100 => {
                 Ok(DocumentKind::Standard(kind.trim().to_owned()))
             }
-            _ => Err(ApiError::because(
-                Code::BadInput,
+            _ => Err(ApiError::with_message(
+                ApiErrorCode::BadInput,
                 "`kind` is `general`, `contract` or `standard:KIND`",
                 "`kind`는 `general`, `contract`, `standard:종류` 가운데 하나입니다",
             )),
@@ -317,24 +330,24 @@ fn kind_of(kind: Option<&str>) -> Result<DocumentKind, ApiError> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
-fn sorted(error: LibraryError) -> ApiError {
+fn library_error(error: LibraryError) -> ApiError {
     let code = match &error {
-        LibraryError::Empty | LibraryError::BadName | LibraryError::BadCollection => Code::BadInput,
-        LibraryError::TooLarge { .. } => Code::TooLarge,
-        LibraryError::Busy(_) | LibraryError::Leaving => Code::Overloaded,
-        LibraryError::Full(_) => Code::DiskFull,
-        LibraryError::Unknown(_) => Code::NotFound,
+        LibraryError::Empty | LibraryError::BadName | LibraryError::BadCollection => ApiErrorCode::BadInput,
+        LibraryError::TooLarge { .. } => ApiErrorCode::TooLarge,
+        LibraryError::QueueFull(_) | LibraryError::BeingRemoved => ApiErrorCode::Overloaded,
+        LibraryError::StorageFull(_) => ApiErrorCode::DiskFull,
+        LibraryError::Unknown(_) => ApiErrorCode::NotFound,
         LibraryError::Disk { .. } => {
             tracing::error!(error = &error as &dyn std::error::Error, "the library failed a request");
-            return Code::Unavailable.into();
+            return ApiErrorCode::Unavailable.into();
         }
-        LibraryError::Index(_) => return Code::IndexUnavailable.into(),
+        LibraryError::Index(_) => return ApiErrorCode::IndexUnavailable.into(),
     };
-    ApiError::because(code, error.to_string(), error.ko())
+    ApiError::with_message(code, error.to_string(), error.message_ko())
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
-fn of_index(error: RetrieveError) -> ApiError {
+fn index_error(error: RetrieveError) -> ApiError {
     tracing::error!(error = &error as &dyn std::error::Error, "the index failed a request");
-    Code::IndexUnavailable.into()
+    ApiErrorCode::IndexUnavailable.into()
 }

@@ -10,20 +10,20 @@ use doran_engine::{EngineError, StartOptions, ThreadKey};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::path;
-use super::threads::{checked, no_agent, number, row};
-use crate::App;
+use super::path_value;
+use super::threads::{check_seq, check_title, load_thread_row, missing_agent_error};
+use crate::ServerApp;
+use crate::agent_request;
 use crate::api;
-use crate::ask;
-use crate::body;
-use crate::error::{ApiError, Code};
-use crate::identity::Caller;
-use crate::once::Once;
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::idempotency::IdempotentRequest;
+use crate::request_body;
 
 /// What a fork is to be.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Fork {
+pub(super) struct ForkThreadBody {
     /// After this entry of the history; after the newest without it.
     at: Option<Seq>,
     /// What people call it; as the source without it.
@@ -35,29 +35,33 @@ pub(super) struct Fork {
     go_on: bool,
 }
 
-pub(super) async fn fork(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn fork_thread(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
-    once: Once,
+    once: IdempotentRequest,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let name = path(name)?;
-    let (fork, bytes) = body::json::<Fork>(request, &app.limits).await?;
-    let title = fork.title.as_deref().map(checked).transpose()?;
+    let name = path_value(name)?;
+    let (fork, bytes) = request_body::read_json::<ForkThreadBody>(request, &app.limits).await?;
+    let title = fork.title.as_deref().map(check_title).transpose()?;
     let key = once.key().map(str::to_owned);
-    once.with(&bytes)
-        .answer(async move {
-            let source = row(&app, &caller, &name).await?;
-            let at = fork.at.map(|at| number(Some(at))).transpose()?;
+    once.with_body(&bytes)
+        .respond_once(async move {
+            let source = load_thread_row(&app, &caller, &name).await?;
+            let at = fork.at.map(|at| check_seq(Some(at))).transpose()?;
             if let Some(at) = at {
-                check_entry(&app, &source, at).await?;
+                check_fork_entry(&app, &source, at).await?;
             }
             // Whatever can be wrong is found out before anything is made.
-            let agent = if fork.go_on { Some(who(&app, &source, fork.agent.as_deref())?) } else { None };
-            let named = name_of(&app, &caller, key.as_deref(), &source, &bytes).await?;
-            let to = ask::new_thread(&caller, named.as_deref());
-            let mut made = match row_of(&app, &to).await? {
+            let agent = if fork.go_on {
+                Some(resolve_fork_agent(&app, &source, fork.agent.as_deref())?)
+            } else {
+                None
+            };
+            let named = fork_thread_name(&app, &caller, key.as_deref(), &source, &bytes).await?;
+            let to = agent_request::new_thread_key(&caller, named.as_deref());
+            let mut made = match find_thread(&app, &to).await? {
                 Some(made) => made,
                 None => {
                     let to = app.runtime.fork(&source.key, at, &to.thread).await?;
@@ -72,32 +76,32 @@ pub(super) async fn fork(
                 made = app.runtime.store().put_thread(&to, &metadata).await.map_err(EngineError::from)?;
             }
             let made = match agent {
-                Some(agent) => go_on(&app, agent, made).await?,
+                Some(agent) => start_due_nodes(&app, agent, made).await?,
                 None => made,
             };
-            Ok((StatusCode::CREATED, json!(api::Thread::of(&made))))
+            Ok((StatusCode::CREATED, json!(api::ThreadInfo::from_row(&made))))
         })
         .await
 }
 
 /// What the thread of a request that may be sent again is named by: its key and all that it says. So it is known for what
 /// it is from the moment it is there, which is one write, and another request under the key never comes upon it.
-async fn name_of(
-    app: &App,
-    caller: &Caller,
+async fn fork_thread_name(
+    app: &ServerApp,
+    caller: &ApiCaller,
     key: Option<&str>,
     source: &ThreadRow,
     bytes: &[u8],
 ) -> Result<Option<String>, ApiError> {
     let Some(key) = key else { return Ok(None) };
     // A thread that was made or asked under the key itself is another request's.
-    if row_of(app, &ask::new_thread(caller, Some(key))).await?.is_some() {
+    if find_thread(app, &agent_request::new_thread_key(caller, Some(key))).await?.is_some() {
         return Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into());
     }
-    Ok(Some(format!("{key} {}", ask::hash("", &source.key, bytes))))
+    Ok(Some(format!("{key} {}", agent_request::request_hash("", &source.key, bytes))))
 }
 
-async fn row_of(app: &App, thread: &ThreadKey) -> Result<Option<ThreadRow>, ApiError> {
+async fn find_thread(app: &ServerApp, thread: &ThreadKey) -> Result<Option<ThreadRow>, ApiError> {
     match app.runtime.store().thread(thread).await {
         Ok(row) => Ok(Some(row)),
         Err(StoreError::NotFound { .. }) => Ok(None),
@@ -106,33 +110,41 @@ async fn row_of(app: &App, thread: &ThreadKey) -> Result<Option<ThreadRow>, ApiE
 }
 
 /// Only what stands between two steps can be gone on from: what a node does inside is its own.
-async fn check_entry(app: &App, source: &ThreadRow, at: Seq) -> Result<(), ApiError> {
+async fn check_fork_entry(app: &ServerApp, source: &ThreadRow, at: Seq) -> Result<(), ApiError> {
     let before = at.checked_sub(1).filter(|_| at <= source.head);
-    let before = before.ok_or_else(no_entry)?;
+    let before = before.ok_or_else(unknown_entry_error)?;
     let found = app.runtime.store().entries(&source.key, before, 1).await.map_err(EngineError::from)?;
     match found.first() {
         Some(entry) if entry.seq == at && entry.kind != EntryKind::Inner => Ok(()),
-        Some(entry) if entry.seq == at => Err(ApiError::because(
-            Code::BadInput,
+        Some(entry) if entry.seq == at => Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
             "that is a step inside a node; fork after the node's own",
             "노드 안의 단계입니다. 그 노드 자신의 단계 뒤에서 나누세요",
         )),
-        Some(_) | None => Err(no_entry()),
+        Some(_) | None => Err(unknown_entry_error()),
     }
 }
 
-fn no_entry() -> ApiError {
-    ApiError::because(Code::BadInput, "the thread has no such entry", "이 대화에 그런 기록이 없습니다")
+fn unknown_entry_error() -> ApiError {
+    ApiError::with_message(
+        ApiErrorCode::BadInput,
+        "the thread has no such entry",
+        "이 대화에 그런 기록이 없습니다",
+    )
 }
 
 /// Whose state is gone on with.
-fn who<'a>(app: &'a App, source: &ThreadRow, named: Option<&str>) -> Result<&'a Agent, ApiError> {
+fn resolve_fork_agent<'a>(
+    app: &'a ServerApp,
+    source: &ThreadRow,
+    named: Option<&str>,
+) -> Result<&'a Agent, ApiError> {
     let known = source.metadata.get("agent").and_then(Value::as_str);
-    ask::agent(app, named.or(known).ok_or_else(no_agent)?)
+    agent_request::find_agent(app, named.or(known).ok_or_else(missing_agent_error)?)
 }
 
 /// Does what is due where the thread stands, if anything is and it was not done before.
-async fn go_on(app: &App, agent: &Agent, made: ThreadRow) -> Result<ThreadRow, ApiError> {
+async fn start_due_nodes(app: &ServerApp, agent: &Agent, made: ThreadRow) -> Result<ThreadRow, ApiError> {
     let thread = &made.key;
     let filter = RunFilter { thread: Some(thread.thread.clone()), limit: 1, ..RunFilter::default() };
     let runs = app.runtime.store().runs(&thread.tenant, &filter).await.map_err(EngineError::from)?;
@@ -145,7 +157,7 @@ async fn go_on(app: &App, agent: &Agent, made: ThreadRow) -> Result<ThreadRow, A
         return Ok(made);
     }
     let run = app.runtime.start(&agent.name, thread, None, StartOptions::default()).await?;
-    app.metrics.run_started();
+    app.metrics.count_run_started();
     tracing::info!(run = %run.id(), agent = %agent.name, "run started on a fork");
     // A quick run may be over already; who asked wants to know which one it was.
     Ok(ThreadRow { active: Some(run.id()), ..made })

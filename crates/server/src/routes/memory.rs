@@ -4,74 +4,76 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use doran_agents::memory::{Fact, MOST_FACTS, Memories, MemoryError, Owner, SPACE};
+use doran_agents::memory::{
+    DEFAULT_SPACE, MAX_FACTS_PER_OWNER, MemoryError, MemoryFact, MemoryOwner, MemoryStore,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{json, path, query};
-use crate::App;
-use crate::error::{ApiError, Code};
-use crate::identity::Caller;
+use super::{json_response, path_value, query_value};
+use crate::ServerApp;
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
 
 /// What may follow the path.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Of {
+pub(super) struct MemoryListQuery {
     q: Option<String>,
 }
 
 /// `GET /api/memory`: every fact of the tenant, newest first; with `?q=` those that share words with it, best first.
-pub(super) async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    of: Result<Query<Of>, QueryRejection>,
+pub(super) async fn list_memory(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    of: Result<Query<MemoryListQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (memories, owner) = (memories(&app)?, owner(&caller));
-    let facts = match query(of)?.q.as_deref().map(str::trim) {
-        Some(words) if !words.is_empty() => memories.find(&owner, words, MOST_FACTS).await,
+    let (memories, owner) = (require_memories(&app)?, owner(&caller));
+    let facts = match query_value(of)?.q.as_deref().map(str::trim) {
+        Some(words) if !words.is_empty() => memories.find(&owner, words, MAX_FACTS_PER_OWNER).await,
         Some(_) | None => memories.list(&owner).await,
     };
-    let facts: Vec<Value> = facts.map_err(sorted)?.iter().map(shown).collect();
-    Ok(json(json!({ "facts": facts })))
+    let facts: Vec<Value> = facts.map_err(memory_error)?.iter().map(fact_json).collect();
+    Ok(json_response(json!({ "facts": facts })))
 }
 
 /// `DELETE /api/memory/{fact}`: forgets one.
-pub(super) async fn forget(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn forget_fact(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let id = path(id)?;
-    if memories(&app)?.forget(&owner(&caller), &id).await.map_err(sorted)? {
+    let id = path_value(id)?;
+    if require_memories(&app)?.forget(&owner(&caller), &id).await.map_err(memory_error)? {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let (en, ko) = (format!("nothing is remembered as `{id}`"), format!("`{id}`(으)로 기억한 것이 없습니다"));
-    Err(ApiError::because(Code::NotFound, en, ko))
+    Err(ApiError::with_message(ApiErrorCode::NotFound, en, ko))
 }
 
-fn memories(app: &App) -> Result<&dyn Memories, ApiError> {
+fn require_memories(app: &ServerApp) -> Result<&dyn MemoryStore, ApiError> {
     app.memories.as_deref().ok_or_else(|| {
-        ApiError::because(
-            Code::NotFound,
+        ApiError::with_message(
+            ApiErrorCode::NotFound,
             "there is no memory here; switch it on with `memory = true` in `[tools]`",
             "여기에는 기억이 없습니다. `[tools]`에 `memory = true`를 적어 켜세요",
         )
     })
 }
 
-fn owner(caller: &Caller) -> Owner {
-    Owner::new(caller.tenant.as_str(), SPACE)
+fn owner(caller: &ApiCaller) -> MemoryOwner {
+    MemoryOwner::new(caller.tenant.as_str(), DEFAULT_SPACE)
 }
 
-fn shown(fact: &Fact) -> Value {
+fn fact_json(fact: &MemoryFact) -> Value {
     json!({ "id": fact.id, "text": fact.text, "at": fact.at_ms })
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]
-fn sorted(error: MemoryError) -> ApiError {
+fn memory_error(error: MemoryError) -> ApiError {
     tracing::error!(%error, "the memories cannot be used");
-    ApiError::because(
-        Code::Unavailable,
+    ApiError::with_message(
+        ApiErrorCode::Unavailable,
         "the memories could not be written or read",
         "기억에 쓰거나 읽지 못했습니다",
     )

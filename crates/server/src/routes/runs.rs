@@ -7,55 +7,59 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use doran_engine::log::AskKind;
-use doran_engine::store::{IfBusy, RunFilter, RunRow, Status, StoreError};
-use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, Until};
+use doran_engine::log::QuestionKind;
+use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, StoreError};
+use doran_engine::{EngineError, RunHandle, RunId, RunKey, ThreadKey, WatchUntil};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{json, path, query};
-use crate::App;
+use super::{json_response, path_value, query_value};
+use crate::ServerApp;
+use crate::agent_request::{self, AgentRequest};
 use crate::api::{self, StartRun};
-use crate::ask::{self, Ask};
-use crate::error::{ApiError, Code};
-use crate::identity::Caller;
-use crate::once::{self, Once};
-use crate::{body, sse};
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::idempotency::{self, IdempotentRequest};
+use crate::{request_body, sse};
 
 /// No run has more events; a larger number is a mistake.
-const MOST_EVENTS: u64 = 1 << 40;
+const MAX_EVENT_NUMBER: u64 = 1 << 40;
 /// The most bytes of a note beside an answer.
-const NOTE: usize = 4096;
+const MAX_NOTE_BYTES: usize = 4096;
 /// The most runs a list gives.
-const MOST: usize = 200;
+const MAX_RUNS_PER_PAGE: usize = 200;
 /// How long the end of a cancelled run is waited for.
-const CANCEL: Duration = Duration::from_secs(2);
+const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
 /// What may follow the path when a run is started.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wait {
+pub(super) struct StartRunQuery {
     #[serde(default)]
     wait: bool,
 }
 
 /// `POST /api/threads/{thread}/runs`: asks an agent. The input is on disk before the first byte of the answer, which is
 /// a stream of events or, with `?wait=true`, what came of the run.
-pub(super) async fn start(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn start_run(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
-    wait: Result<Query<Wait>, QueryRejection>,
+    wait: Result<Query<StartRunQuery>, QueryRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let thread = ask::thread(&caller, &path(name)?)?;
-    let Wait { wait } = query(wait)?;
-    let key = once::key(request.headers())?;
-    let (asked, bytes) = body::json::<StartRun>(request, &app.limits).await?;
+    let thread = agent_request::thread_key(&caller, &path_value(name)?)?;
+    let StartRunQuery { wait } = query_value(wait)?;
+    let key = idempotency::idempotency_key(request.headers())?;
+    let (asked, bytes) = request_body::read_json::<StartRun>(request, &app.limits).await?;
     if asked.message.trim().is_empty() {
-        return Err(ApiError::because(Code::BadInput, "`message` is empty", "`message`가 비어 있습니다"));
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            "`message` is empty",
+            "`message`가 비어 있습니다",
+        ));
     }
-    let ask = Ask {
+    let ask = AgentRequest {
         agent: &asked.agent,
         thread: thread.clone(),
         message: &asked.message,
@@ -63,19 +67,19 @@ pub(super) async fn start(
         if_busy: asked.if_busy.unwrap_or(IfBusy::Reject),
         idempotency: key.map(|key| (key, &bytes[..])),
     };
-    let run = ask::start(&app, &ask).await?;
+    let run = agent_request::start_agent_run(&app, &ask).await?;
     let name = thread.thread.as_str();
     let told = if wait {
-        outcome(&app, &asked.agent, &run).await
+        run_outcome_response(&app, &asked.agent, &run).await
     } else {
-        match app.runtime.watch(&run.key(), 0, Until::Rest).await {
-            Ok(watch) => sse::stream(&app, caller, name, watch),
+        match app.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await {
+            Ok(watch) => sse::stream_run_events(&app, caller, name, watch),
             Err(error) => Err(error.into()),
         }
     };
     // Also with an error: the run is there, and can be watched.
-    let mut response = told.unwrap_or_else(|error| error.of_run(name).into_response());
-    let place = format!("/api/threads/{}/runs/{}/events", encoded(name), run.id());
+    let mut response = told.unwrap_or_else(|error| error.for_started_run(name).into_response());
+    let place = format!("/api/threads/{}/runs/{}/events", percent_encode(name), run.id());
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -83,44 +87,44 @@ pub(super) async fn start(
 }
 
 /// What came of a run, as JSON.
-async fn outcome(app: &App, agent: &str, run: &RunHandle) -> Result<Response, ApiError> {
-    let came = ask::wait(app, agent, run).await?;
-    let mut shown = json!(api::Run::of(&came.row));
+async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> Result<Response, ApiError> {
+    let came = agent_request::wait_for_run(app, agent, run).await?;
+    let mut shown = json!(api::RunInfo::from_row(&came.row));
     if let (Some(turn), Some(shown)) = (came.turn, shown.as_object_mut())
         && let Ok(Value::Object(turn)) = serde_json::to_value(turn)
     {
         shown.extend(turn);
     }
-    if let Some(waits) = came.waits {
+    if let Some(waits) = came.blocked_by {
         shown["questions"] = json!(waits.questions);
     }
-    if came.row.status == Status::Paused {
-        let asked = app.runtime.questions(&came.row.thread).await?;
-        shown["questions"] = json!(api::Question::all(&asked));
+    if came.row.status == RunStatus::Paused {
+        let asked = app.runtime.open_questions(&came.row.thread).await?;
+        shown["questions"] = json!(api::QuestionInfo::from_log_all(&asked));
     }
-    Ok(json(shown))
+    Ok(json_response(shown))
 }
 
 /// What may follow the path of the list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct List {
+pub(super) struct RunListQuery {
     limit: Option<usize>,
     before: Option<String>,
 }
 
 /// `GET /api/threads/{thread}/runs`: newest first.
-pub(super) async fn list(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn list_runs(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     name: Result<Path<String>, PathRejection>,
-    list: Result<Query<List>, QueryRejection>,
+    list: Result<Query<RunListQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let thread = ask::thread(&caller, &path(name)?)?;
-    let List { limit, before } = query(list)?;
+    let thread = agent_request::thread_key(&caller, &path_value(name)?)?;
+    let RunListQuery { limit, before } = query_value(list)?;
     let before = before.map(|before| before.parse()).transpose().map_err(|_| {
-        ApiError::because(
-            Code::BadInput,
+        ApiError::with_message(
+            ApiErrorCode::BadInput,
             "`before` is not the id of a run",
             "`before`가 실행의 id가 아닙니다",
         )
@@ -130,103 +134,107 @@ pub(super) async fn list(
     let filter = RunFilter {
         thread: Some(thread.thread),
         before,
-        limit: limit.unwrap_or(50).clamp(1, MOST),
+        limit: limit.unwrap_or(50).clamp(1, MAX_RUNS_PER_PAGE),
         ..RunFilter::default()
     };
     let runs = store.runs(&caller.tenant, &filter).await.map_err(EngineError::from)?;
-    let runs: Vec<api::Run> = runs.iter().map(api::Run::of).collect();
-    Ok(json(json!({ "runs": runs })))
+    let runs: Vec<api::RunInfo> = runs.iter().map(api::RunInfo::from_row).collect();
+    Ok(json_response(json!({ "runs": runs })))
 }
 
 /// `GET /api/threads/{thread}/runs/{run}`
-pub(super) async fn one(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn get_run(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let (_, row) = run(&app, &caller, &path(names)?).await?;
-    let mut shown = json!(api::Run::of(&row));
-    if row.status == Status::Paused {
-        let asked = app.runtime.questions(&row.thread).await?;
-        shown["questions"] = json!(api::Question::all(&asked));
+    let (_, row) = load_run(&app, &caller, &path_value(names)?).await?;
+    let mut shown = json!(api::RunInfo::from_row(&row));
+    if row.status == RunStatus::Paused {
+        let asked = app.runtime.open_questions(&row.thread).await?;
+        shown["questions"] = json!(api::QuestionInfo::from_log_all(&asked));
     }
-    Ok(json(shown))
+    Ok(json_response(shown))
 }
 
 /// What may follow the path of the events.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct After {
+pub(super) struct RunEventsQuery {
     after: Option<u64>,
 }
 
 /// `GET /api/threads/{thread}/runs/{run}/events`: the events of a run, from the beginning or after a number.
 /// `Last-Event-ID`, which a browser sends when it comes back, beats `?after=`.
-pub(super) async fn events(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn run_events(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
-    after: Result<Query<After>, QueryRejection>,
+    after: Result<Query<RunEventsQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let After { after } = query(after)?;
+    let RunEventsQuery { after } = query_value(after)?;
     let after = last_event_id(&headers)?.or(after).unwrap_or(0);
-    if after > MOST_EVENTS {
-        return Err(ApiError::because(
-            Code::BadInput,
+    if after > MAX_EVENT_NUMBER {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
             "no run has that many events",
             "이벤트가 그렇게 많은 실행은 없습니다",
         ));
     }
-    let (key, row) = run(&app, &caller, &path(names)?).await?;
-    let watch = app.runtime.watch(&key, after, Until::Rest).await?;
-    sse::stream(&app, caller, row.thread.thread.as_str(), watch)
+    let (key, row) = load_run(&app, &caller, &path_value(names)?).await?;
+    let watch = app.runtime.watch(&key, after, WatchUntil::RunEndedOrPaused).await?;
+    sse::stream_run_events(&app, caller, row.thread.thread.as_str(), watch)
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/resume`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Resume {
+pub(super) struct ResumeRunBody {
     answers: BTreeMap<String, Value>,
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/resume`: answers what the run asks. Each question is answered once.
-pub(super) async fn resume(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn resume_run(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
-    once: Once,
+    once: IdempotentRequest,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let names = path(names)?;
-    let (Resume { answers }, bytes) = body::json(request, &app.limits).await?;
+    let names = path_value(names)?;
+    let (ResumeRunBody { answers }, bytes) = request_body::read_json(request, &app.limits).await?;
     if answers.is_empty() {
-        return Err(ApiError::because(Code::BadInput, "`answers` is empty", "`answers`가 비어 있습니다"));
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            "`answers` is empty",
+            "`answers`가 비어 있습니다",
+        ));
     }
-    once.with(&bytes)
-        .answer(async move {
-            let (key, row) = run(&app, &caller, &names).await?;
-            let answers = fitting(&app, &row, answers).await?;
+    once.with_body(&bytes)
+        .respond_once(async move {
+            let (key, row) = load_run(&app, &caller, &names).await?;
+            let answers = validate_answers(&app, &row, answers).await?;
             app.runtime.answer(&key, &answers).await?;
-            changed(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
+            run_response(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
         })
         .await
 }
 
 /// The answers as the questions want them. Inside, whatever is not a clear yes is a no for good, so what fits no question
 /// of the kind is refused at the door, and the question stays open.
-async fn fitting(
-    app: &App,
+async fn validate_answers(
+    app: &ServerApp,
     row: &RunRow,
     mut answers: BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, Value>, ApiError> {
-    for (of, asked) in app.runtime.questions(&row.thread).await? {
+    for (of, asked) in app.runtime.open_questions(&row.thread).await? {
         if of.run != row.run {
             continue;
         }
         let Some(answer) = answers.get_mut(&asked.id) else { continue };
-        if asked.kind == AskKind::EffectUnknown {
-            settles(&asked.id, answer)?;
+        if asked.kind == QuestionKind::EffectUnknown {
+            check_effect_answer(&asked.id, answer)?;
             continue;
         }
         if asked.question["type"] != "approve_tool" {
@@ -235,15 +243,15 @@ async fn fitting(
         let approves = match answer {
             Value::Bool(approves) => Some(*approves),
             Value::Object(fields)
-                if fields.iter().all(|(name, value)| name == "approve" || is_note(name, value)) =>
+                if fields.iter().all(|(name, value)| name == "approve" || is_answer_note(name, value)) =>
             {
                 fields.get("approve").and_then(Value::as_bool)
             }
             _ => None,
         };
         let Some(approves) = approves else {
-            return Err(ApiError::because(
-                Code::BadInput,
+            return Err(ApiError::with_message(
+                ApiErrorCode::BadInput,
                 format!(
                     "`{}` takes `{{\"approve\": true}}` or `{{\"approve\": false}}`, or `true` or `false` alone; it is still open",
                     asked.id
@@ -265,7 +273,7 @@ async fn fitting(
 }
 
 /// Whether it says what became of a call.
-fn settles(id: &str, answer: &Value) -> Result<(), ApiError> {
+fn check_effect_answer(id: &str, answer: &Value) -> Result<(), ApiError> {
     let fields = answer.as_object().filter(|fields| fields.len() == 1);
     let clear = fields.is_some_and(|fields| {
         fields.contains_key("result") || fields.get("retry") == Some(&Value::Bool(true))
@@ -273,8 +281,8 @@ fn settles(id: &str, answer: &Value) -> Result<(), ApiError> {
     if clear {
         return Ok(());
     }
-    Err(ApiError::because(
-        Code::BadInput,
+    Err(ApiError::with_message(
+        ApiErrorCode::BadInput,
         format!(
             "`{id}` takes `{{\"result\": …}}` if the call happened, or `{{\"retry\": true}}` if it did not and may be made; it is still open"
         ),
@@ -285,32 +293,32 @@ fn settles(id: &str, answer: &Value) -> Result<(), ApiError> {
 }
 
 /// Whether this field of an answer is what a person wrote beside it, as the page lets them.
-fn is_note(name: &str, value: &Value) -> bool {
-    name == "note" && value.as_str().is_some_and(|note| note.len() <= NOTE)
+fn is_answer_note(name: &str, value: &Value) -> bool {
+    name == "note" && value.as_str().is_some_and(|note| note.len() <= MAX_NOTE_BYTES)
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/cancel`: ends the run. Durable when answered.
-pub(super) async fn cancel(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn cancel_run(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
-    once: Once,
+    once: IdempotentRequest,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let names = path(names)?;
-    let bytes = body::bytes(request, &app.limits).await?;
-    once.with(&bytes)
-        .answer(async move {
-            let (key, _) = run(&app, &caller, &names).await?;
+    let names = path_value(names)?;
+    let bytes = request_body::read_bytes(request, &app.limits).await?;
+    once.with_body(&bytes)
+        .respond_once(async move {
+            let (key, _) = load_run(&app, &caller, &names).await?;
             let mut row = app.runtime.cancel(&key).await?;
             if !row.status.is_end() {
                 // Whoever works on it hears of it at once, or when its lease is over.
-                let run = app.runtime.run(&key).await?;
-                if let Ok(ended) = tokio::time::timeout(CANCEL, run.wait()).await {
+                let run = app.runtime.run_handle(&key).await?;
+                if let Ok(ended) = tokio::time::timeout(CANCEL_WAIT, run.wait()).await {
                     row = ended?;
                 }
             }
-            let (status, mut shown) = changed(&row)?;
+            let (status, mut shown) = run_response(&row)?;
             if !row.status.is_end() {
                 shown["cancel_requested"] = true.into();
             }
@@ -320,34 +328,38 @@ pub(super) async fn cancel(
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/retry`: goes on with a failed run where it stopped.
-pub(super) async fn retry(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn retry_run(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     names: Result<Path<(String, String)>, PathRejection>,
-    once: Once,
+    once: IdempotentRequest,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let names = path(names)?;
-    let bytes = body::bytes(request, &app.limits).await?;
-    once.with(&bytes)
-        .answer(async move {
-            let (key, _) = run(&app, &caller, &names).await?;
+    let names = path_value(names)?;
+    let bytes = request_body::read_bytes(request, &app.limits).await?;
+    once.with_body(&bytes)
+        .respond_once(async move {
+            let (key, _) = load_run(&app, &caller, &names).await?;
             app.runtime.retry(&key).await?;
-            changed(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
+            run_response(&app.runtime.store().run(&key).await.map_err(EngineError::from)?)
         })
         .await
 }
 
 /// What a change of a run is answered with.
-fn changed(row: &RunRow) -> Result<(StatusCode, Value), ApiError> {
-    Ok((StatusCode::OK, json!(api::Run::of(row))))
+fn run_response(row: &RunRow) -> Result<(StatusCode, Value), ApiError> {
+    Ok((StatusCode::OK, json!(api::RunInfo::from_row(row))))
 }
 
 /// The run of this name on the thread of that name, both the caller's.
-async fn run(app: &App, caller: &Caller, names: &(String, String)) -> Result<(RunKey, RunRow), ApiError> {
+async fn load_run(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    names: &(String, String),
+) -> Result<(RunKey, RunRow), ApiError> {
     let (thread_name, run) = names;
-    let thread: ThreadKey = ask::thread(caller, thread_name)?;
-    let run: RunId = run.parse().map_err(|_| Code::BadPath)?;
+    let thread: ThreadKey = agent_request::thread_key(caller, thread_name)?;
+    let run: RunId = run.parse().map_err(|_| ApiErrorCode::BadPath)?;
     let key = thread.run(run);
     let row = app.runtime.store().run(&key).await.map_err(EngineError::from)?;
     if row.thread != thread {
@@ -361,8 +373,8 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
     number.map(Some).ok_or_else(|| {
-        ApiError::because(
-            Code::BadHeader,
+        ApiError::with_message(
+            ApiErrorCode::BadHeader,
             "`Last-Event-ID` is not a number",
             "`Last-Event-ID`가 숫자가 아닙니다",
         )
@@ -370,7 +382,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 }
 
 /// A name as a part of a path.
-pub(super) fn encoded(name: &str) -> String {
+pub(super) fn percent_encode(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     name.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })

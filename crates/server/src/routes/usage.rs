@@ -5,45 +5,45 @@ use std::collections::BTreeMap;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use doran_engine::store::{RunFilter, Usage};
+use doran_engine::store::{RunFilter, RunUsage};
 use doran_engine::{EngineError, ThreadKey, log};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{json, query};
-use crate::App;
-use crate::ask;
-use crate::error::{ApiError, Code};
-use crate::identity::Caller;
+use super::{json_response, query_value};
+use crate::ServerApp;
+use crate::agent_request;
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
 
 /// Runs or steps read in one go, and how often.
-const PAGE: usize = 500;
-const PAGES: usize = 40;
+const PAGE_SIZE: usize = 500;
+const MAX_PAGES: usize = 40;
 
 /// What may follow the path.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Of {
+pub(super) struct UsageQuery {
     thread: Option<String>,
 }
 
 /// `GET /api/usage`: tokens and money of a thread, also by model, or of the newest runs of all.
-pub(super) async fn usage(
-    State(app): State<App>,
-    caller: Caller,
-    of: Result<Query<Of>, QueryRejection>,
+pub(super) async fn get_usage(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
+    of: Result<Query<UsageQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let store = app.runtime.store();
-    let thread = query(of)?.thread.map(|name| ask::thread(&caller, &name)).transpose()?;
+    let thread = query_value(of)?.thread.map(|name| agent_request::thread_key(&caller, &name)).transpose()?;
     if let Some(thread) = &thread {
         store.thread(thread).await.map_err(EngineError::from)?;
     }
-    let (mut total, mut runs, mut before, mut all) = (Usage::default(), 0, None, false);
-    for _ in 0..PAGES {
+    let (mut total, mut runs, mut before, mut all) = (RunUsage::default(), 0, None, false);
+    for _ in 0..MAX_PAGES {
         let filter = RunFilter {
             thread: thread.as_ref().map(|thread| thread.thread.clone()),
             before,
-            limit: PAGE,
+            limit: PAGE_SIZE,
             ..RunFilter::default()
         };
         let page = store.runs(&caller.tenant, &filter).await.map_err(EngineError::from)?;
@@ -52,12 +52,12 @@ pub(super) async fn usage(
             runs += 1;
         }
         before = page.last().map(|run| run.run);
-        all = page.len() < PAGE;
+        all = page.len() < PAGE_SIZE;
         if all {
             break;
         }
     }
-    let Usage { input_tokens, output_tokens, cost_micros } = total;
+    let RunUsage { input_tokens, output_tokens, cost_micros } = total;
     let mut shown = json!({
         "runs": runs,
         "complete": all,
@@ -66,14 +66,14 @@ pub(super) async fn usage(
         "cost_micros": cost_micros,
     });
     if let Some(thread) = &thread {
-        shown["by_model"] = by_model(&app, thread).await?;
+        shown["by_model"] = usage_by_model(&app, thread).await?;
     }
-    Ok(json(shown))
+    Ok(json_response(shown))
 }
 
 /// What one model was asked and took.
 #[derive(Debug, PartialEq, Eq)]
-struct Took {
+struct ModelUsage {
     calls: u64,
     input_tokens: u64,
     output_tokens: u64,
@@ -81,15 +81,15 @@ struct Took {
     cost_micros: Option<u64>,
 }
 
-impl Default for Took {
+impl Default for ModelUsage {
     fn default() -> Self {
         Self { calls: 0, input_tokens: 0, output_tokens: 0, cost_micros: Some(0) }
     }
 }
 
-impl Took {
+impl ModelUsage {
     /// Adds a call, as the node that made it noted it.
-    fn add(&mut self, call: &Value) {
+    fn add_call(&mut self, call: &Value) {
         let number = |name: &str| call.get(name).and_then(Value::as_u64);
         self.calls += 1;
         self.input_tokens += number("input_tokens").unwrap_or(0);
@@ -99,36 +99,37 @@ impl Took {
 }
 
 /// What each model took, as the steps of the thread noted it.
-async fn by_model(app: &App, thread: &ThreadKey) -> Result<Value, ApiError> {
-    let (mut took, mut after) = (BTreeMap::<String, Took>::new(), 0);
-    for _ in 0..PAGES {
-        let page = app.runtime.store().entries(thread, after, PAGE).await.map_err(EngineError::from)?;
+async fn usage_by_model(app: &ServerApp, thread: &ThreadKey) -> Result<Value, ApiError> {
+    let (mut took, mut after) = (BTreeMap::<String, ModelUsage>::new(), 0);
+    for _ in 0..MAX_PAGES {
+        let page = app.runtime.store().entries(thread, after, PAGE_SIZE).await.map_err(EngineError::from)?;
         for entry in &page {
-            let body = entry.read().map_err(|error| {
+            let body = entry.parse_body().map_err(|error| {
                 tracing::error!(%error, seq = entry.seq, "an entry cannot be read");
-                ApiError::from(Code::Internal)
+                ApiError::from(ApiErrorCode::Internal)
             })?;
-            let (log::Body::Step(step) | log::Body::Inner(step)) = body else { continue };
+            let (log::EntryBody::Step(step) | log::EntryBody::Inner(step)) = body else { continue };
             let calls = step.tasks.iter().filter_map(|task| task.notes.get("models")?.as_array());
             for call in calls.flatten() {
                 let name = call.get("name").and_then(Value::as_str).unwrap_or_default();
-                took.entry(name.to_owned()).or_default().add(call);
+                took.entry(name.to_owned()).or_default().add_call(call);
             }
         }
         match page.last() {
-            Some(last) if page.len() == PAGE => after = last.seq,
+            Some(last) if page.len() == PAGE_SIZE => after = last.seq,
             Some(_) | None => break,
         }
     }
-    let rows = took.into_iter().map(|(name, Took { calls, input_tokens, output_tokens, cost_micros })| {
-        json!({
-            "name": name,
-            "calls": calls,
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-            "cost_micros": cost_micros,
-        })
-    });
+    let rows =
+        took.into_iter().map(|(name, ModelUsage { calls, input_tokens, output_tokens, cost_micros })| {
+            json!({
+                "name": name,
+                "calls": calls,
+                "input_tokens": input_tokens,
+                "output_tokens": output_tokens,
+                "cost_micros": cost_micros,
+            })
+        });
     Ok(rows.collect())
 }
 
@@ -138,11 +139,11 @@ mod tests {
 
     #[test]
     fn a_call_without_a_known_price_makes_the_sum_unknown_and_not_smaller() {
-        let mut took = Took::default();
-        took.add(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": 20 }));
-        assert_eq!(took, Took { calls: 1, input_tokens: 7, output_tokens: 3, cost_micros: Some(20) });
-        took.add(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": null }));
-        took.add(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": 20 }));
-        assert_eq!(took, Took { calls: 3, input_tokens: 21, output_tokens: 9, cost_micros: None });
+        let mut took = ModelUsage::default();
+        took.add_call(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": 20 }));
+        assert_eq!(took, ModelUsage { calls: 1, input_tokens: 7, output_tokens: 3, cost_micros: Some(20) });
+        took.add_call(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": null }));
+        took.add_call(&json!({ "input_tokens": 7, "output_tokens": 3, "cost_micros": 20 }));
+        assert_eq!(took, ModelUsage { calls: 3, input_tokens: 21, output_tokens: 9, cost_micros: None });
     }
 }

@@ -6,7 +6,7 @@ use doran_agents::retrieval::ingest;
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
-        Some(ingest::WORKER) => ingest::worker_main(),
+        Some(ingest::EXTRACT_WORKER_ARG) => ingest::extract_worker_main(),
         Some(_) | None => ExitCode::from(2),
     }
 }

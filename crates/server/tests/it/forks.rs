@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use doran_engine::store::RamStore;
-use doran_engine::{Runtime, Tenant, ThreadId, ThreadKey};
+use doran_engine::{Runtime, TenantId, ThreadId, ThreadKey};
 use serde_json::{Value, json};
 
-use crate::{app, app_on, get, json, post, problem, send, text, with};
+use crate::{app, app_with_store, get, json, post, problem, send, text, with_header};
 
-const ASK: &str = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
+const ASK_BODY: &str = r#"{"agent":"assistant","message":"연차휴가는 며칠인가요?"}"#;
 
 /// The steps of a thread, as `seq kind nodes`.
-fn told(history: &Value) -> String {
+fn history_lines(history: &Value) -> String {
     let steps = history["steps"].as_array().expect("a list");
     let line = |step: &Value| {
         let nodes: Vec<&str> =
@@ -21,18 +21,18 @@ fn told(history: &Value) -> String {
     steps.iter().map(|step| line(step).trim().to_owned()).collect::<Vec<_>>().join("; ")
 }
 
-async fn asked() -> doran_server::App {
+async fn app_with_asked_thread() -> doran_server::ServerApp {
     let app = app();
-    json(&app, post("/api/threads/t/runs?wait=true", ASK)).await;
+    json(&app, post("/api/threads/t/runs?wait=true", ASK_BODY)).await;
     app
 }
 
 #[tokio::test]
 async fn a_fork_goes_on_from_a_step_and_leaves_its_source_alone() {
-    let app = asked().await;
+    let app = app_with_asked_thread().await;
     let before = json(&app, get("/api/threads/t/history")).await;
     assert_eq!(
-        told(&before),
+        history_lines(&before),
         "1 started; 2 step router; 3 step rag; 4 step memory; 5 step agent; 6 finished",
         "{before}"
     );
@@ -56,7 +56,7 @@ async fn a_fork_goes_on_from_a_step_and_leaves_its_source_alone() {
 
 #[tokio::test]
 async fn a_fork_without_a_step_is_a_copy_that_can_be_asked() {
-    let app = asked().await;
+    let app = app_with_asked_thread().await;
     let fork = json(&app, post("/api/threads/t/fork", r#"{"go_on":true}"#)).await;
     assert_eq!(fork["active"], Value::Null, "nothing was due");
     let id = fork["id"].as_str().expect("an id");
@@ -71,7 +71,7 @@ async fn a_fork_without_a_step_is_a_copy_that_can_be_asked() {
 
 #[tokio::test]
 async fn what_cannot_be_forked_is_refused() {
-    let app = asked().await;
+    let app = app_with_asked_thread().await;
     for (path, body, expected) in [
         ("t", r#"{"at":0}"#, "400 bad_input"),
         ("t", r#"{"at":7}"#, "400 bad_input"),
@@ -89,10 +89,10 @@ async fn what_cannot_be_forked_is_refused() {
 
 #[tokio::test]
 async fn a_fork_that_is_refused_makes_nothing_and_may_be_sent_again() {
-    let app = asked().await;
+    let app = app_with_asked_thread().await;
     let wrong = || {
         let body = r#"{"at":2,"go_on":true,"agent":"nobody"}"#;
-        with(post("/api/threads/t/fork", body), "idempotency-key", "fk")
+        with_header(post("/api/threads/t/fork", body), "idempotency-key", "fk")
     };
     for _ in 0..2 {
         assert_eq!(problem(&app, wrong()).await, "404 unknown_agent");
@@ -103,11 +103,11 @@ async fn a_fork_that_is_refused_makes_nothing_and_may_be_sent_again() {
 #[tokio::test]
 async fn a_fork_that_a_crash_cut_off_is_gone_on_with_under_its_key() {
     let body = r#"{"at":3,"title":"다른 길","go_on":true}"#;
-    let fork = || with(post("/api/threads/t/fork", body), "idempotency-key", "fk");
+    let fork = || with_header(post("/api/threads/t/fork", body), "idempotency-key", "fk");
     let asked = async || {
         let store = Arc::new(RamStore::new());
-        let app = app_on(store.clone());
-        json(&app, post("/api/threads/t/runs?wait=true", ASK)).await;
+        let app = app_with_store(store.clone());
+        json(&app, post("/api/threads/t/runs?wait=true", ASK_BODY)).await;
         (app, Runtime::new(store))
     };
     let (app, _) = asked().await;
@@ -115,7 +115,7 @@ async fn a_fork_that_a_crash_cut_off_is_gone_on_with_under_its_key() {
     // The same request on another server, which died after its first write.
     let (app, died) = asked().await;
     let to = ThreadId::new(whole["id"].as_str().expect("an id")).expect("a name");
-    let source = ThreadKey { tenant: Tenant::local(), thread: ThreadId::new("t").expect("a name") };
+    let source = ThreadKey { tenant: TenantId::local(), thread: ThreadId::new("t").expect("a name") };
     died.fork(&source, Some(3), &to).await.expect("forked");
     let again = json(&app, fork()).await;
     assert_eq!((&again["id"], &again["title"]), (&whole["id"], &json!("다른 길")));
@@ -127,18 +127,19 @@ async fn a_fork_that_a_crash_cut_off_is_gone_on_with_under_its_key() {
 
 #[tokio::test]
 async fn a_key_of_a_question_forks_nothing() {
-    let app = asked().await;
+    let app = app_with_asked_thread().await;
     let question = r#"{"message":"안녕?","agent":"assistant"}"#;
-    json(&app, with(post("/api/chat", question), "idempotency-key", "qk")).await;
-    let fork = with(post("/api/threads/t/fork", "{}"), "idempotency-key", "qk");
+    json(&app, with_header(post("/api/chat", question), "idempotency-key", "qk")).await;
+    let fork = with_header(post("/api/threads/t/fork", "{}"), "idempotency-key", "qk");
     assert_eq!(problem(&app, fork).await, "422 key_reused");
 }
 
 #[tokio::test]
 async fn the_same_key_makes_one_thread() {
-    let app = asked().await;
+    let app = app_with_asked_thread().await;
     for path in ["/api/threads", "/api/threads/t/fork"] {
-        let keyed = |body: &str| with(post(path, body), "idempotency-key", &format!("key-{}", path.len()));
+        let keyed =
+            |body: &str| with_header(post(path, body), "idempotency-key", &format!("key-{}", path.len()));
         let first = json(&app, keyed(r#"{"title":"하나"}"#)).await;
         let count = json(&app, get("/api/threads")).await["threads"].as_array().map(Vec::len);
         let again = json(&app, keyed(r#"{"title":"하나"}"#)).await;

@@ -4,28 +4,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_llm::OfflineModel;
-use doran_server::Limits;
+use doran_server::ServerLimits;
 use expect_test::expect;
 use serde_json::json as object;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::socket::{listening, told};
-use crate::{app, app_with, get, json, post, problem, send, sent, text, with};
+use crate::socket::{send_raw, start_server_with};
+use crate::{app, app_with, get, json, json_request, post, problem, send, text, with_header};
 
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The first line of every answer in what came back, and whether the connection was closed (it always is: `told`
 /// reads to the end).
-fn answers(told: &str) -> String {
+fn statuses(told: &str) -> String {
     let lines: Vec<&str> = told.split("HTTP/1.1 ").skip(1).map(|one| &one[..3]).collect();
     if lines.is_empty() { "closed".to_owned() } else { lines.join(" then ") }
 }
 
 #[tokio::test]
 async fn what_is_not_sound_http_is_refused_and_hides_nothing() {
-    let limits = Limits { head_time: SHORT, body_time: SHORT, ..Limits::default() };
-    let (address, _stop, _serving) = listening(app_with(Arc::new(OfflineModel), limits)).await;
+    let limits = ServerLimits {
+        header_timeout: SHORT_TIMEOUT,
+        body_timeout: SHORT_TIMEOUT,
+        ..ServerLimits::default()
+    };
+    let (address, _stop, _serving) = start_server_with(app_with(Arc::new(OfflineModel), limits)).await;
     let hidden = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let ask = "POST /api/threads/t/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let mut table = String::new();
@@ -60,7 +64,7 @@ async fn what_is_not_sound_http_is_refused_and_hides_nothing() {
         ("a space before the colon", format!("{ask}Content-Length : 2\r\n\r\n{{}}{hidden}")),
         ("a wish for h2c", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n".into()),
     ] {
-        table.push_str(&format!("{} ← {name}\n", answers(&told(address, &bytes).await)));
+        table.push_str(&format!("{} ← {name}\n", statuses(&send_raw(address, &bytes).await)));
     }
     expect![[r#"
         closed ← half a head
@@ -98,15 +102,16 @@ async fn what_is_not_sound_http_is_refused_and_hides_nothing() {
 
 #[tokio::test]
 async fn many_half_requests_do_not_keep_others_out() {
-    let limits = Limits { head_time: SHORT, ..Limits::default() };
-    let (address, _stop, _serving) = listening(app_with(Arc::new(OfflineModel), limits)).await;
+    let limits = ServerLimits { header_timeout: SHORT_TIMEOUT, ..ServerLimits::default() };
+    let (address, _stop, _serving) = start_server_with(app_with(Arc::new(OfflineModel), limits)).await;
     let mut held = Vec::new();
     for _ in 0..500 {
         let mut socket = TcpStream::connect(address).await.expect("connected");
         socket.write_all(b"GET / HTTP/1.1\r\nHost: ").await.expect("sent");
         held.push(socket);
     }
-    let well = told(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let well =
+        send_raw(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(well.starts_with("HTTP/1.1 200 "), "{well}");
     for mut socket in held {
         let mut rest = Vec::new();
@@ -179,14 +184,17 @@ async fn pages_of_other_sites_can_do_nothing() {
         ("a form that says text", typed("text/plain")),
         ("a form", typed("application/x-www-form-urlencoded")),
         ("a form with files", typed("multipart/form-data; boundary=x")),
-        ("packed JSON", with(post("/api/threads/t/runs", asked), "content-encoding", "gzip")),
-        ("a page elsewhere", with(post("/api/threads/t/runs", asked), "origin", "https://evil.example")),
-        ("a page in a sandbox", with(get("/api/threads"), "origin", "null")),
+        ("packed JSON", with_header(post("/api/threads/t/runs", asked), "content-encoding", "gzip")),
+        (
+            "a page elsewhere",
+            with_header(post("/api/threads/t/runs", asked), "origin", "https://evil.example"),
+        ),
+        ("a page in a sandbox", with_header(get("/api/threads"), "origin", "null")),
         (
             "another method in a header",
-            with(post("/api/threads/t", "{}"), "x-http-method-override", "DELETE"),
+            with_header(post("/api/threads/t", "{}"), "x-http-method-override", "DELETE"),
         ),
-        ("a question before a request", sent("options", "/api/threads", "")),
+        ("a question before a request", json_request("options", "/api/threads", "")),
         ("a path that climbs", get("/api/../healthz")),
         ("a path that climbs, encoded", get("/api/%2e%2e/healthz")),
         ("a doubled slash", get("//api/threads")),
@@ -236,7 +244,7 @@ async fn every_answer_says_what_it_is_and_not_who_made_it() {
 
 #[tokio::test]
 async fn a_document_is_taken_as_the_file_itself_or_not_at_all() {
-    let app = crate::shared("files").await;
+    let app = crate::two_tenant_app("files").await;
     let mut table = String::new();
     for (query, header) in [
         ("name=a.md", ("content-type", "multipart/form-data; boundary=x")),
@@ -248,7 +256,7 @@ async fn a_document_is_taken_as_the_file_itself_or_not_at_all() {
         ("name=a.md&kind=standard:", ("x", "y")),
         ("name=a.md&tenant=b", ("x", "y")),
     ] {
-        let mut request = crate::by("a", post(&format!("/api/documents?{query}"), "글"));
+        let mut request = crate::with_key_of("a", post(&format!("/api/documents?{query}"), "글"));
         request.headers_mut().insert(header.0, header.1.parse().expect("a header"));
         table.push_str(&format!("{} ← {query} {header:?}\n", problem(&app, request).await));
     }
@@ -267,7 +275,7 @@ async fn a_document_is_taken_as_the_file_itself_or_not_at_all() {
 
 #[tokio::test]
 async fn http2_is_not_spoken_however_it_is_asked_for() {
-    let (address, _stop, _serving) = listening(app()).await;
+    let (address, _stop, _serving) = start_server_with(app()).await;
     // The beginning of HTTP/2, its settings, and streams that are opened and reset at once, over and over.
     let mut attack = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     for stream in (1_u32..20_001).step_by(2) {
@@ -288,20 +296,23 @@ async fn http2_is_not_spoken_however_it_is_asked_for() {
         assert!(!rest.starts_with(b"\0"), "it spoke HTTP/2");
     });
     futures_util::future::join_all(attacks).await;
-    let well = told(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let well =
+        send_raw(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(well.starts_with("HTTP/1.1 200 "), "{well}");
 }
 
 #[tokio::test]
 async fn sockets_that_do_nothing_are_waited_out_and_then_others_are_served() {
-    let limits = Limits { connections: 50, head_time: SHORT, ..Limits::default() };
-    let (address, _stop, _serving) = listening(app_with(Arc::new(OfflineModel), limits)).await;
+    let limits =
+        ServerLimits { max_connections: 50, header_timeout: SHORT_TIMEOUT, ..ServerLimits::default() };
+    let (address, _stop, _serving) = start_server_with(app_with(Arc::new(OfflineModel), limits)).await;
     let mut idle = Vec::new();
     for _ in 0..200 {
         idle.push(TcpStream::connect(address).await.expect("connected"));
     }
     // It stands behind them all, and its turn comes.
-    let well = told(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let well =
+        send_raw(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(well.starts_with("HTTP/1.1 200 "), "{well}");
     drop(idle);
 }
@@ -314,7 +325,7 @@ async fn a_method_is_what_it_says_and_a_path_is_taken_as_it_stands() {
     let before = json(&app, get("/api/threads")).await;
     for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
         for path in ["/api/threads", "/api/threads/t"] {
-            drop(send(&app, with(get(path), name, "DELETE")).await);
+            drop(send(&app, with_header(get(path), name, "DELETE")).await);
         }
     }
     assert_eq!(json(&app, get("/api/threads")).await, before);
@@ -326,7 +337,7 @@ async fn a_method_is_what_it_says_and_a_path_is_taken_as_it_stands() {
 }
 
 /// The tests that a page of the book names, as `file::test`.
-fn named(page: &str) -> Vec<(String, String)> {
+fn tests_named_in_page(page: &str) -> Vec<(String, String)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("docs/src").join(page)).expect("a page");
     let rows = text.lines().filter(|line| line.starts_with("| C"));
@@ -358,9 +369,9 @@ fn the_book_leaves_out_no_case() {
 #[test]
 fn every_test_that_the_book_names_is_there() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let found = named("en/reliability.md");
+    let found = tests_named_in_page("en/reliability.md");
     assert!(found.len() >= 30, "{found:?}");
-    assert_eq!(found, named("ko/reliability.md"));
+    assert_eq!(found, tests_named_in_page("ko/reliability.md"));
     for (file, test) in found {
         let places = ["server/tests/it", "cli/tests/it", "server/src", "retrieval/tests/it", "retrieval/src"];
         let names = [".rs", "/tests.rs", "/index.rs"].map(|end| format!("{file}{end}"));

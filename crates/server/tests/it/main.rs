@@ -2,115 +2,120 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it relies on")]
 
-mod begun;
-mod clients;
-mod crowds;
-mod cuts;
-mod failures;
+mod authorization;
 mod forks;
-mod handed_in;
+mod history_views;
 mod hostile;
-mod identity;
-mod looking;
-mod once;
+mod idempotency;
+mod many_clients;
+mod model_failures;
 mod openai;
-mod page;
+mod paused_runs;
 mod races;
-mod requests;
+mod rejected_requests;
+mod retry_after_start;
 mod runs;
-mod slow;
+mod slow_clients;
 mod socket;
-mod spoken;
-mod waiting;
+mod stream_resume;
+mod streamed_answers;
+mod third_party_clients;
+mod untrusted_input;
+mod web_page;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, header};
-use doran_agents::memory::{Fact, Memories, Owner, RamMemories, SPACE};
+use doran_agents::memory::{DEFAULT_SPACE, MemoryFact, MemoryOwner, MemoryStore, RamMemoryStore};
 use doran_agents::retrieval::{Library, LibraryOptions};
-use doran_agents::tools::{Calculator, Policy};
-use doran_agents::{Parts, all, samples};
+use doran_agents::tools::{Calculator, ToolPolicy};
+use doran_agents::{AgentParts, build_default_agents, samples};
 use doran_engine::store::RamStore;
-use doran_engine::{Runtime, Tenant};
-use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, OfflineModel, Purpose};
-use doran_retrieval::RamKeyword;
-use doran_retrieval::ingest::{ReadLimits, Reader};
-use doran_server::{App, Key, KeyHash, Keys, Limits, router};
+use doran_engine::{Runtime, TenantId};
+use doran_llm::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo, OfflineModel, RequestPurpose};
+use doran_retrieval::RamKeywordIndex;
+use doran_retrieval::ingest::{JailedFileReader, ReadLimits};
+use doran_server::{ApiKey, ApiKeys, KeyHash, ServerApp, ServerLimits, router};
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
-fn app() -> App {
-    app_with(Arc::new(OfflineModel), Limits::default())
+fn app() -> ServerApp {
+    app_with(Arc::new(OfflineModel), ServerLimits::default())
 }
 
 /// A server whose things are kept here.
-fn app_on(store: Arc<RamStore>) -> App {
-    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new("local"), &samples::all()));
-    let agents = all(&Parts::new(Arc::new(OfflineModel), index.clone())).expect("sound graphs");
+fn app_with_store(store: Arc<RamStore>) -> ServerApp {
+    let index = Arc::new(RamKeywordIndex::from_documents(
+        &doran_retrieval::DocumentTenant::new("local"),
+        &samples::rule_books(),
+    ));
+    let agents =
+        build_default_agents(&AgentParts::new(Arc::new(OfflineModel), index.clone())).expect("sound graphs");
     let runtime = Runtime::new(store);
     for agent in &agents {
         agent.register(&runtime).expect("registered");
     }
-    App::new(runtime, agents).index(index)
+    ServerApp::new(runtime, agents).index(index)
 }
 
-fn app_with(model: Arc<dyn ChatModel>, limits: Limits) -> App {
-    let (app, _) = app_of(model, "local");
+fn app_with(model: Arc<dyn ChatModel>, limits: ServerLimits) -> ServerApp {
+    let (app, _) = app_for_tenant(model, "local");
     app.limits(limits)
 }
 
 /// A server whose samples belong to this tenant. Before it calculates, it asks a person.
-fn app_of(model: Arc<dyn ChatModel>, tenant: &str) -> (App, Arc<RamKeyword>) {
-    let documents = [samples::all(), samples::contracts()].concat();
-    let index = Arc::new(RamKeyword::of(&doran_retrieval::Tenant::new(tenant), &documents));
-    let mut parts = Parts::new(model, index.clone());
-    parts.tools.add(Arc::new(Calculator::new()), Policy::Ask).expect("a sound tool");
-    let agents = all(&parts).expect("sound graphs");
+fn app_for_tenant(model: Arc<dyn ChatModel>, tenant: &str) -> (ServerApp, Arc<RamKeywordIndex>) {
+    let documents = [samples::rule_books(), samples::contracts()].concat();
+    let index =
+        Arc::new(RamKeywordIndex::from_documents(&doran_retrieval::DocumentTenant::new(tenant), &documents));
+    let mut parts = AgentParts::new(model, index.clone());
+    parts.tools.add(Arc::new(Calculator::new()), ToolPolicy::Ask).expect("a sound tool");
+    let agents = build_default_agents(&parts).expect("sound graphs");
     let runtime = Runtime::new(Arc::new(RamStore::new()));
     for agent in &agents {
         agent.register(&runtime).expect("registered");
     }
-    (App::new(runtime, agents).index(index.clone()), index)
+    (ServerApp::new(runtime, agents).index(index.clone()), index)
 }
 
 /// Keys of two tenants, each opened by its own name: `key-a` and `key-b`.
-fn two_keys() -> Keys {
-    let key = |tenant: &str| Key {
+fn two_keys() -> ApiKeys {
+    let key = |tenant: &str| ApiKey {
         name: format!("of {tenant}"),
-        tenant: Tenant::new(tenant).expect("a name"),
-        hash: KeyHash::of(&format!("key-{tenant}")),
+        tenant: TenantId::new(tenant).expect("a name"),
+        hash: KeyHash::from_secret(&format!("key-{tenant}")),
     };
-    Keys::new(vec![key("a"), key("b")])
+    ApiKeys::new(vec![key("a"), key("b")])
 }
 
 /// A server of two tenants that takes documents; the samples belong to `a`.
-async fn shared(name: &str) -> App {
-    shared_with(name, Arc::new(OfflineModel)).await
+async fn two_tenant_app(name: &str) -> ServerApp {
+    two_tenant_app_with_model(name, Arc::new(OfflineModel)).await
 }
 
 /// The same with this model.
-async fn shared_with(name: &str, model: Arc<dyn ChatModel>) -> App {
-    let (app, index) = app_of(model, "a");
+async fn two_tenant_app_with_model(name: &str, model: Arc<dyn ChatModel>) -> ServerApp {
+    let (app, index) = app_for_tenant(model, "a");
     let path =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::remove_dir_all(&path).ok();
     let limits = ReadLimits::default();
-    let reader = Reader::of_program(env!("CARGO_BIN_EXE_document-reader"), limits, 1);
+    let reader = JailedFileReader::with_program(env!("CARGO_BIN_EXE_document-reader"), limits, 1);
     let options = LibraryOptions { reader, ..LibraryOptions::default() };
     let library = Library::open(&path, index, options).await.expect("a library");
     // What is counted here is who gets in, not how often.
-    let rate = doran_server::Rate { per_minute: 1e9, burst: 1e9 };
-    let memories = RamMemories::new();
-    let fact = Fact { id: "a1b2c3d4e5f6".into(), text: "비밀 수당은 25일".into(), at_ms: 1 };
-    memories.keep(&Owner::new("a", SPACE), fact).await.expect("kept");
+    let rate = doran_server::RateLimit { per_minute: 1e9, burst: 1e9 };
+    let memories = RamMemoryStore::new();
+    let fact = MemoryFact { id: "a1b2c3d4e5f6".into(), text: "비밀 수당은 25일".into(), at_ms: 1 };
+    memories.keep(&MemoryOwner::new("a", DEFAULT_SPACE), fact).await.expect("kept");
     app.keys(two_keys())
         .library(library)
         .memories(Arc::new(memories))
-        .limits(Limits { rate, ..Limits::default() })
+        .limits(ServerLimits { rate_limit: rate, ..ServerLimits::default() })
 }
 
 fn get(path: &str) -> Request<Body> {
@@ -118,11 +123,11 @@ fn get(path: &str) -> Request<Body> {
 }
 
 fn post(path: &str, body: &str) -> Request<Body> {
-    sent("post", path, body)
+    json_request("post", path, body)
 }
 
 /// A request with a body of JSON.
-fn sent(method: &str, path: &str, body: &str) -> Request<Body> {
+fn json_request(method: &str, path: &str, body: &str) -> Request<Body> {
     Request::builder()
         .method(method.to_uppercase().as_str())
         .uri(path)
@@ -133,34 +138,34 @@ fn sent(method: &str, path: &str, body: &str) -> Request<Body> {
 }
 
 /// The same with a header more.
-fn with(mut request: Request<Body>, name: &'static str, value: &str) -> Request<Body> {
+fn with_header(mut request: Request<Body>, name: &'static str, value: &str) -> Request<Body> {
     request.headers_mut().append(name, value.parse().expect("a header"));
     request
 }
 
 /// The same from the tenant with this name.
-fn by(tenant: &str, request: Request<Body>) -> Request<Body> {
-    with(request, "authorization", &format!("Bearer key-{tenant}"))
+fn with_key_of(tenant: &str, request: Request<Body>) -> Request<Body> {
+    with_header(request, "authorization", &format!("Bearer key-{tenant}"))
 }
 
 /// What answers requests: a server, or its routes when they are made once for many requests.
-trait Answers {
+trait TestRoutes {
     fn routes(&self) -> axum::Router;
 }
 
-impl Answers for App {
+impl TestRoutes for ServerApp {
     fn routes(&self) -> axum::Router {
         router(self)
     }
 }
 
-impl Answers for axum::Router {
+impl TestRoutes for axum::Router {
     fn routes(&self) -> axum::Router {
         self.clone()
     }
 }
 
-async fn send(app: &impl Answers, request: Request<Body>) -> Response<Body> {
+async fn send(app: &impl TestRoutes, request: Request<Body>) -> Response<Body> {
     app.routes().oneshot(request).await.expect("an answer")
 }
 
@@ -169,7 +174,7 @@ async fn text(response: Response<Body>) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-async fn json(app: &impl Answers, request: Request<Body>) -> Value {
+async fn json(app: &impl TestRoutes, request: Request<Body>) -> Value {
     let response = send(app, request).await;
     let status = response.status();
     let body = text(response).await;
@@ -178,7 +183,7 @@ async fn json(app: &impl Answers, request: Request<Body>) -> Value {
 }
 
 /// Status and code of an answer that says what went wrong.
-async fn problem(app: &impl Answers, request: Request<Body>) -> String {
+async fn problem(app: &impl TestRoutes, request: Request<Body>) -> String {
     let response = send(app, request).await;
     let status = response.status().as_u16();
     let kind = response.headers().get(header::CONTENT_TYPE).expect("a type").clone();
@@ -186,12 +191,12 @@ async fn problem(app: &impl Answers, request: Request<Body>) -> String {
     assert_eq!(kind, "application/problem+json", "{body}");
     let json: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!(json["status"], status);
-    speaks_both(&json);
+    check_both_languages(&json);
     format!("{status} {}", json["code"].as_str().expect("a code"))
 }
 
 /// What went wrong is told in English and in Korean, and so is what is special about it.
-fn speaks_both(problem: &Value) {
+fn check_both_languages(problem: &Value) {
     let of_openai = problem.get("error");
     let pairs = match of_openai {
         Some(_) => &[("message", "message_ko")][..],
@@ -209,20 +214,20 @@ fn speaks_both(problem: &Value) {
 }
 
 /// Where the events of a run are.
-fn place(response: &Response<Body>) -> String {
+fn run_location(response: &Response<Body>) -> String {
     response.headers()[header::LOCATION].to_str().expect("text").to_owned()
 }
 
 /// Says one word, waits for leave, and says the rest. What is not for the person it says at once.
-struct Halting(Arc<Notify>);
+struct PausingModel(Arc<Notify>);
 
-impl ChatModel for Halting {
-    fn about(&self) -> About {
-        OfflineModel.about()
+impl ChatModel for PausingModel {
+    fn info(&self) -> ModelInfo {
+        OfflineModel.info()
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        if request.purpose != Purpose::Answer {
+        if request.purpose != RequestPurpose::Answer {
             return OfflineModel.stream(request);
         }
         let leave = self.0.clone();
@@ -234,9 +239,9 @@ impl ChatModel for Halting {
 }
 
 /// Numbers that look random and are the same in every run.
-struct Dice(u64);
+struct ServerTestRandom(u64);
 
-impl Dice {
+impl ServerTestRandom {
     fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -4,14 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, ModelError, OfflineModel, Purpose};
-use doran_server::{App, Limits};
+use doran_llm::{
+    ChatModel, ChatRequest, Delta, DeltaStream, ModelError, ModelInfo, OfflineModel, RequestPurpose,
+};
+use doran_server::{ServerApp, ServerLimits};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::{app, app_with, get, json as fetched, post, send, text, with};
+use crate::{app, app_with, get, json as fetched, post, send, text, with_header};
 
-async fn completed(app: &App, model: &str, messages: Value) -> String {
+async fn completion_text(app: &ServerApp, model: &str, messages: Value) -> String {
     let asked = json!({ "model": model, "messages": messages });
     let answer = fetched(app, post("/v1/chat/completions", &asked.to_string())).await;
     assert_eq!(answer["choices"][0]["finish_reason"], "stop", "{answer}");
@@ -19,7 +21,11 @@ async fn completed(app: &App, model: &str, messages: Value) -> String {
 }
 
 /// The words of a stream, the word it ended with, and whether it was done.
-async fn streamed(app: &App, model: &str, question: &str) -> (String, Option<String>, String) {
+async fn streamed_completion(
+    app: &ServerApp,
+    model: &str,
+    question: &str,
+) -> (String, Option<String>, String) {
     let messages = json!([{ "role": "user", "content": question }]);
     let asked = json!({ "model": model, "messages": messages, "stream": true });
     let frames = text(send(app, post("/v1/chat/completions", &asked.to_string())).await).await;
@@ -34,7 +40,7 @@ async fn streamed(app: &App, model: &str, question: &str) -> (String, Option<Str
 }
 
 /// The reasoning of an answer under the name that most clients know, once it is the same under both.
-fn reasoning(said: &Value) -> String {
+fn reasoning_text(said: &Value) -> String {
     assert_eq!(said.get("reasoning_content"), said.get("reasoning"), "{said}");
     assert!(said.get("tool_calls").is_none(), "the tools are the agent's: {said}");
     said["reasoning_content"].as_str().unwrap_or_default().to_owned()
@@ -48,16 +54,16 @@ async fn what_an_agent_does_on_the_way_is_told_as_reasoning_in_the_language_of_t
         ("docqa", "When must receipts be uploaded?", "looking documents up"),
         ("contract", "중도에 해지하면 위약금은 얼마인가요?", "hybrid_search {"),
     ] {
-        let (_, finish, frames) = streamed(&app, agent, question).await;
+        let (_, finish, frames) = streamed_completion(&app, agent, question).await;
         assert_eq!(finish.as_deref(), Some("stop"), "{frames}");
         let mut live = String::new();
         for frame in frames.lines().filter_map(|line| line.strip_prefix("data: {")) {
             let chunk: Value = serde_json::from_str(&format!("{{{frame}")).expect("JSON");
-            live.push_str(&reasoning(&chunk["choices"][0]["delta"]));
+            live.push_str(&reasoning_text(&chunk["choices"][0]["delta"]));
         }
         let asked = json!({ "model": agent, "messages": [{ "role": "user", "content": question }] });
         let whole = fetched(&app, post("/v1/chat/completions", &asked.to_string())).await;
-        assert_eq!(reasoning(&whole["choices"][0]["message"]), live, "{agent}");
+        assert_eq!(reasoning_text(&whole["choices"][0]["message"]), live, "{agent}");
         assert!(live.contains(thought) && live.ends_with('\n'), "{agent}: {live}");
     }
 }
@@ -68,11 +74,11 @@ async fn open_webui_is_told_steps_and_sources_when_it_asks_and_nobody_else_is() 
     let messages = json!([{ "role": "user", "content": "연차휴가는 며칠인가요?" }]);
     let asked = json!({ "model": "assistant", "messages": messages, "stream": true }).to_string();
     let ask = || post("/v1/chat/completions", &asked);
-    let told = text(send(&app, with(ask(), "x-doran-events", "open-webui")).await).await;
+    let told = text(send(&app, with_header(ask(), "x-doran-events", "open-webui")).await).await;
     let (mut kinds, mut words) = (Vec::new(), String::new());
     for line in told.lines().filter_map(|line| line.strip_prefix("data: {")) {
         let line: Value = serde_json::from_str(&format!("{{{line}")).expect("JSON");
-        assert_eq!(reasoning(&line["choices"][0]["delta"]), "", "it is told once");
+        assert_eq!(reasoning_text(&line["choices"][0]["delta"]), "", "it is told once");
         words.push_str(line["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
         let event = &line["event"];
         match event["type"].as_str() {
@@ -93,7 +99,7 @@ async fn open_webui_is_told_steps_and_sources_when_it_asks_and_nobody_else_is() 
     assert!(kinds.ends_with(&["source".into(), "status true".into()]), "{kinds:?}");
     let plain = text(send(&app, ask()).await).await;
     assert!(!plain.contains(r#"{"event":"#), "{plain}");
-    let wrong = send(&app, with(ask(), "x-doran-events", "all")).await;
+    let wrong = send(&app, with_header(ask(), "x-doran-events", "all")).await;
     assert_eq!(wrong.status(), 400);
 }
 
@@ -101,7 +107,7 @@ async fn open_webui_is_told_steps_and_sources_when_it_asks_and_nobody_else_is() 
 async fn a_second_question_is_answered_like_a_first() {
     let app = app();
     let first = json!([{ "role": "user", "content": "When must receipts be uploaded?" }]);
-    let alone = completed(&app, "assistant", first).await;
+    let alone = completion_text(&app, "assistant", first).await;
     assert!(alone.contains("seven days"), "{alone}");
     let second = json!([
         { "role": "system", "content": "짧게 답하세요." },
@@ -109,14 +115,14 @@ async fn a_second_question_is_answered_like_a_first() {
         { "role": "assistant", "content": "15일입니다." },
         { "role": "user", "content": "When must receipts be uploaded?" },
     ]);
-    assert_eq!(completed(&app, "assistant", second).await, alone, "in its language, and nothing else");
+    assert_eq!(completion_text(&app, "assistant", second).await, alone, "in its language, and nothing else");
     for agent in ["assistant", "react", "docqa", "contract"] {
         let names = json!([
             { "role": "user", "content": "내 이름은 민준이야." },
             { "role": "assistant", "content": "반갑습니다." },
             { "role": "user", "content": "연차휴가는 며칠인가요?" },
         ]);
-        let said = completed(&app, agent, names).await;
+        let said = completion_text(&app, agent, names).await;
         assert!(
             !said.is_empty() && !said.contains("민준") && !said.contains("[이전 대화"),
             "{agent}: {said}"
@@ -127,7 +133,7 @@ async fn a_second_question_is_answered_like_a_first() {
         { "role": "assistant", "content": "반갑습니다." },
         { "role": "user", "content": "내 이름이 뭐야?" },
     ]);
-    assert!(completed(&app, "assistant", known).await.contains("철수"));
+    assert!(completion_text(&app, "assistant", known).await.contains("철수"));
 }
 
 #[tokio::test]
@@ -170,7 +176,8 @@ async fn what_a_client_keeps_becomes_messages_and_what_it_says_as_the_system_one
 
 #[tokio::test]
 async fn a_conversation_is_as_long_as_one_message_may_be() {
-    let app = app_with(Arc::new(OfflineModel), Limits { message_bytes: 100, ..Limits::default() });
+    let app =
+        app_with(Arc::new(OfflineModel), ServerLimits { max_message_bytes: 100, ..ServerLimits::default() });
     let long = "가".repeat(20);
     for role in ["system", "user", "assistant"] {
         let messages = json!([{ "role": role, "content": long }, { "role": "user", "content": long }]);
@@ -184,19 +191,19 @@ async fn a_conversation_is_as_long_as_one_message_may_be() {
 }
 
 /// Breaks off after some words, once, then says these.
-struct Stumbling {
+struct BreaksOffOnceModel {
     first: &'static str,
     then: &'static str,
     asked: AtomicUsize,
 }
 
-impl ChatModel for Stumbling {
-    fn about(&self) -> About {
-        OfflineModel.about()
+impl ChatModel for BreaksOffOnceModel {
+    fn info(&self) -> ModelInfo {
+        OfflineModel.info()
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        if request.purpose != Purpose::Answer {
+        if request.purpose != RequestPurpose::Answer {
             return OfflineModel.stream(request);
         }
         let say = |text: &str| Ok(Delta::Text { text: text.to_owned() });
@@ -204,7 +211,7 @@ impl ChatModel for Stumbling {
             let broken = ModelError::Broken { reason: "it broke off".into() };
             return stream::iter([say(self.first), Err(broken)]).boxed();
         }
-        let end = Delta::Done { usage: doran_llm::Usage::default(), finish: doran_llm::Finish::Stop };
+        let end = Delta::Done { usage: doran_llm::Usage::default(), finish: doran_llm::FinishReason::Stop };
         stream::iter([say(self.then), Ok(end)]).boxed()
     }
 }
@@ -212,9 +219,9 @@ impl ChatModel for Stumbling {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_begins_anew_with_the_same_words_goes_on() {
     let told = async |first, then| {
-        let model = Stumbling { first, then, asked: AtomicUsize::new(0) };
-        let app = app_with(Arc::new(model), Limits::default());
-        streamed(&app, "assistant", "안녕?").await
+        let model = BreaksOffOnceModel { first, then, asked: AtomicUsize::new(0) };
+        let app = app_with(Arc::new(model), ServerLimits::default());
+        streamed_completion(&app, "assistant", "안녕?").await
     };
     let (words, finish, frames) = told("안녕하", "안녕하세요.").await;
     assert_eq!((words.as_str(), finish.as_deref()), ("안녕하세요.", Some("stop")), "{frames}");
@@ -227,10 +234,11 @@ async fn an_answer_that_begins_anew_with_the_same_words_goes_on() {
 #[tokio::test]
 async fn a_run_that_asks_back_says_where_to_answer() {
     let app = app();
-    let (words, finish, frames) = streamed(&app, "react", "15 * 4").await;
+    let (words, finish, frames) = streamed_completion(&app, "react", "15 * 4").await;
     assert_eq!(finish.as_deref(), Some("stop"), "{frames}");
     assert!(words.contains("waits for an approval") && words.contains("/t/"), "{words}");
     assert!(words.contains("calculator") && frames.ends_with("data: [DONE]\n\n"), "{frames}");
-    let whole = completed(&app, "react", json!([{ "role": "user", "content": "15 * 4는 얼마야?" }])).await;
+    let whole =
+        completion_text(&app, "react", json!([{ "role": "user", "content": "15 * 4는 얼마야?" }])).await;
     assert!(whole.contains("승인을 기다립니다") && whole.contains("`calculator "), "{whole}");
 }

@@ -3,35 +3,40 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use doran_llm::{About, ChatModel, ChatRequest, Delta, DeltaStream, Finish, OfflineModel, Purpose, Usage};
-use doran_server::{Limits, router};
+use doran_llm::{
+    ChatModel, ChatRequest, Delta, DeltaStream, FinishReason, ModelInfo, OfflineModel, RequestPurpose, Usage,
+};
+use doran_server::{ServerLimits, router};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::{Halting, app, app_with, get, json, place, post, problem, send, sent, text, until, with};
+use crate::{
+    PausingModel, app, app_with, get, json, json_request, post, problem, run_location, send, text, until,
+    with_header,
+};
 
-const CURT: &str = r#"{"agent":"react","message":"안녕?"}"#;
+const SHORT_ASK_BODY: &str = r#"{"agent":"react","message":"안녕?"}"#;
 
-fn asked(message: &str) -> String {
+fn ask_body(message: &str) -> String {
     json!({ "agent": "assistant", "message": message }).to_string()
 }
 
 /// Says these words whatever it is asked.
-struct Says(String);
+struct FixedReplyModel(String);
 
-impl ChatModel for Says {
-    fn about(&self) -> About {
-        OfflineModel.about()
+impl ChatModel for FixedReplyModel {
+    fn info(&self) -> ModelInfo {
+        OfflineModel.info()
     }
 
     fn stream(&self, request: ChatRequest) -> DeltaStream {
-        if request.purpose != Purpose::Answer {
+        if request.purpose != RequestPurpose::Answer {
             return OfflineModel.stream(request);
         }
         let words: Vec<String> = self.0.split_inclusive(' ').map(str::to_owned).collect();
-        let last = Ok(Delta::Done { usage: Usage::default(), finish: Finish::Stop });
+        let last = Ok(Delta::Done { usage: Usage::default(), finish: FinishReason::Stop });
         let words = words.into_iter().map(|text| Ok(Delta::Text { text }));
         stream::iter(words.chain([last]).collect::<Vec<_>>()).boxed()
     }
@@ -46,12 +51,13 @@ async fn fifty_requests_with_one_key_start_one_run() {
             "/v1/chat/completions" => {
                 json!({ "model": "react", "messages": [{ "role": "user", "content": "안녕?" }] }).to_string()
             }
-            _ => asked("안녕?"),
+            _ => ask_body("안녕?"),
         };
         let key = format!("key-{}", path.len());
         let before = json(&app, get("/api/usage")).await["runs"].as_u64().expect("a number");
         let answers =
-            join_all((0..50).map(|_| json(&app, with(post(path, &body), "idempotency-key", &key)))).await;
+            join_all((0..50).map(|_| json(&app, with_header(post(path, &body), "idempotency-key", &key))))
+                .await;
         let ids: std::collections::BTreeSet<String> = answers
             .iter()
             .map(|answer| {
@@ -62,7 +68,7 @@ async fn fifty_requests_with_one_key_start_one_run() {
         let runs = json(&app, get("/api/usage")).await["runs"].as_u64().expect("a number");
         assert_eq!(runs - before, 1, "{path}");
         let other = body.replace("안녕?", "다른 말");
-        let told = send(&app, with(post(path, &other), "idempotency-key", &key)).await;
+        let told = send(&app, with_header(post(path, &other), "idempotency-key", &key)).await;
         assert_eq!(told.status(), 422, "{path}");
     }
 }
@@ -71,18 +77,18 @@ async fn fifty_requests_with_one_key_start_one_run() {
 const RACES: usize = 1000;
 
 /// A server whose models say one word, so that a thousand runs take a moment.
-fn curt() -> axum::Router {
-    router(&app_with(Arc::new(Says("네.".into())), Limits::default()))
+fn short_reply_router() -> axum::Router {
+    router(&app_with(Arc::new(FixedReplyModel("네.".into())), ServerLimits::default()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_works_on_one_run_at_a_time() {
-    let app = curt();
+    let app = short_reply_router();
     for round in 0..RACES {
         let runs = format!("/api/threads/t{round}/runs");
         let ask = || {
             let (app, runs) = (app.clone(), runs.clone());
-            tokio::spawn(async move { send(&app, post(&runs, CURT)).await })
+            tokio::spawn(async move { send(&app, post(&runs, SHORT_ASK_BODY)).await })
         };
         let both = join_all([ask(), ask()]).await.into_iter().map(|answer| answer.expect("no panic"));
         let mut accepted = 0;
@@ -107,7 +113,7 @@ async fn an_answer_is_taken_once() {
     for round in 0..RACES {
         let body = r#"{"agent":"react","message":"3450000 * 0.125는?"}"#;
         let answer = send(&app, post(&format!("/api/threads/t{round}/runs"), body)).await;
-        let run = place(&answer).trim_end_matches("/events").to_owned();
+        let run = run_location(&answer).trim_end_matches("/events").to_owned();
         assert!(text(answer).await.contains("event: paused"));
         let question = json(&app, get(&run)).await["questions"][0]["id"].as_str().expect("an id").to_owned();
         let body = json!({ "answers": { question: { "approve": true } } }).to_string();
@@ -128,11 +134,11 @@ async fn an_answer_is_taken_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_ends_once_however_it_ends() {
-    let app = curt();
+    let app = short_reply_router();
     let mut ends = std::collections::BTreeMap::new();
     for round in 0..RACES {
-        let answer = send(&app, post(&format!("/api/threads/t{round}/runs"), CURT)).await;
-        let run = place(&answer).trim_end_matches("/events").to_owned();
+        let answer = send(&app, post(&format!("/api/threads/t{round}/runs"), SHORT_ASK_BODY)).await;
+        let run = run_location(&answer).trim_end_matches("/events").to_owned();
         // From at once to well after the end.
         tokio::time::sleep(Duration::from_micros(40 * (round % 100) as u64)).await;
         let cancelled = send(&app, post(&format!("{run}/cancel"), "{}")).await;
@@ -154,9 +160,9 @@ async fn a_run_ends_once_however_it_ends() {
 #[tokio::test]
 async fn what_is_deleted_in_the_middle_does_not_come_back() {
     let leave = Arc::new(Notify::new());
-    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
-    let answer = send(&app, post("/api/threads/t/runs", &asked("안녕?"))).await;
-    let run = place(&answer).trim_end_matches("/events").to_owned();
+    let app = app_with(Arc::new(PausingModel(leave.clone())), ServerLimits::default());
+    let answer = send(&app, post("/api/threads/t/runs", &ask_body("안녕?"))).await;
+    let run = run_location(&answer).trim_end_matches("/events").to_owned();
     let mut frames = answer.into_body().into_data_stream();
     let mut seen = String::new();
     while !seen.contains("event: delta") {
@@ -164,7 +170,7 @@ async fn what_is_deleted_in_the_middle_does_not_come_back() {
             std::str::from_utf8(&frames.next().await.expect("more").expect("bytes")).expect("text"),
         );
     }
-    assert_eq!(send(&app, sent("delete", "/api/threads/t", "")).await.status(), 204);
+    assert_eq!(send(&app, json_request("delete", "/api/threads/t", "")).await.status(), 204);
     leave.notify_waiters();
     let rest = async { while frames.next().await.is_some() {} };
     tokio::time::timeout(Duration::from_secs(20), rest).await.expect("the stream ends");
@@ -178,8 +184,8 @@ async fn what_is_deleted_in_the_middle_does_not_come_back() {
 #[tokio::test]
 async fn words_of_a_model_cannot_end_a_frame_or_make_one() {
     let words = "가\n\nevent: finished\ndata: {}\n\nid: 99\r\rdata: [DONE]\r\n\r\n끝";
-    let app = app_with(Arc::new(Says(words.into())), Limits::default());
-    let frames = text(send(&app, post("/api/threads/t/runs", &asked("안녕?"))).await).await;
+    let app = app_with(Arc::new(FixedReplyModel(words.into())), ServerLimits::default());
+    let frames = text(send(&app, post("/api/threads/t/runs", &ask_body("안녕?"))).await).await;
     assert_eq!(frames.matches("\nevent: finished\n").count(), 1, "{frames}");
     assert!(!frames.contains("\nid: 99") && !frames.contains('\r'), "{frames}");
     let body =
@@ -197,9 +203,9 @@ async fn words_of_a_model_cannot_end_a_frame_or_make_one() {
 #[tokio::test]
 async fn three_hundred_watchers_see_the_same() {
     let leave = Arc::new(Notify::new());
-    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
-    let answer = send(&app, post("/api/threads/t/runs", &asked("안녕?"))).await;
-    let place = place(&answer);
+    let app = app_with(Arc::new(PausingModel(leave.clone())), ServerLimits::default());
+    let answer = send(&app, post("/api/threads/t/runs", &ask_body("안녕?"))).await;
+    let place = run_location(&answer);
     let watching: Vec<_> = (0..300)
         .map(|_| {
             let (app, place) = (app.clone(), place.clone());

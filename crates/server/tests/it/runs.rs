@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use axum::http::header;
-use doran_server::{App, Limits, api};
+use doran_server::{ServerApp, ServerLimits, api};
 use expect_test::expect;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
 
-use crate::{Halting, app, app_with, get, place, post, problem, send, text};
+use crate::{PausingModel, app, app_with, get, post, problem, run_location, send, text};
 
 const RUNS: &str = "/api/threads/%EB%8C%80%ED%99%94%201/runs";
 
-fn asked(message: &str) -> String {
+fn ask_body(message: &str) -> String {
     serde_json::json!({ "agent": "assistant", "message": message }).to_string()
 }
 
 /// The events of a stream that have a number, with what differs between two runs of the test taken out.
-fn numbered(frames: &str) -> String {
+fn numbered_events(frames: &str) -> String {
     let mut lines = String::new();
     for frame in frames.split_terminator("\n\n").filter(|frame| frame.starts_with("id: ")) {
         let (head, data) = frame.split_once("\ndata: ").expect("a data line");
@@ -51,11 +51,11 @@ fn after_retry(frames: &str) -> &str {
 #[tokio::test]
 async fn a_run_is_a_stream_of_numbered_frames() {
     let app = app();
-    let response = send(&app, post(RUNS, &asked("When must receipts be uploaded?"))).await;
+    let response = send(&app, post(RUNS, &ask_body("When must receipts be uploaded?"))).await;
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream; charset=utf-8");
     assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
-    let place = place(&response);
+    let place = run_location(&response);
     let frames = text(response).await;
     expect![[r#"
         id: 1
@@ -82,11 +82,11 @@ async fn a_run_is_a_stream_of_numbered_frames() {
         event: finished
         data: {"at":0,"n":6,"type":"finished"}
 
-    "#]].assert_eq(&numbered(&frames));
+    "#]].assert_eq(&numbered_events(&frames));
     assert!(frames.contains("Upload every receipt within seven days"), "{frames}");
 
     let again = text(send(&app, get(&place)).await).await;
-    assert_eq!(numbered(&again), numbered(&frames), "a late watcher gets everything");
+    assert_eq!(numbered_events(&again), numbered_events(&frames), "a late watcher gets everything");
     let rest = text(send(&app, get(&format!("{place}?after=2"))).await).await;
     assert!(after_retry(&rest).starts_with("id: 3\nevent: step\n"), "{rest}");
     let mut request = get(&format!("{place}?after=1"));
@@ -105,12 +105,12 @@ async fn a_run_is_a_stream_of_numbered_frames() {
 #[tokio::test]
 async fn every_event_reads_back_as_it_was_written() {
     let app = app();
-    let frames = text(send(&app, post(RUNS, &asked("연차휴가는 며칠인가요?"))).await).await;
+    let frames = text(send(&app, post(RUNS, &ask_body("연차휴가는 며칠인가요?"))).await).await;
     for frame in after_retry(&frames).split_terminator("\n\n") {
         let (_, data) = frame.split_once("data: ").expect("a data line");
-        let event: api::Event = serde_json::from_str(data).expect("an event");
+        let event: api::RunEvent = serde_json::from_str(data).expect("an event");
         assert_eq!(serde_json::to_string(&event).expect("JSON"), data);
-        assert!(frame.contains(&format!("event: {}\n", event.name())));
+        assert!(frame.contains(&format!("event: {}\n", event.frame_name())));
     }
 }
 
@@ -122,19 +122,19 @@ async fn the_same_key_starts_one_run() {
         request.headers_mut().insert("idempotency-key", "k1".parse().expect("a header"));
         request
     };
-    let first = send(&app, with_key(RUNS, &asked("안녕?"))).await;
-    let second = send(&app, with_key(RUNS, &asked("안녕?"))).await;
-    assert_eq!(place(&first), place(&second));
+    let first = send(&app, with_key(RUNS, &ask_body("안녕?"))).await;
+    let second = send(&app, with_key(RUNS, &ask_body("안녕?"))).await;
+    assert_eq!(run_location(&first), run_location(&second));
     let (first, second) = (text(first).await, text(second).await);
-    assert_eq!(numbered(&first), numbered(&second));
-    assert_eq!(problem(&app, with_key(RUNS, &asked("뭐?"))).await, "422 key_reused");
-    assert_eq!(problem(&app, with_key("/api/threads/u/runs", &asked("안녕?"))).await, "422 key_reused");
+    assert_eq!(numbered_events(&first), numbered_events(&second));
+    assert_eq!(problem(&app, with_key(RUNS, &ask_body("뭐?"))).await, "422 key_reused");
+    assert_eq!(problem(&app, with_key("/api/threads/u/runs", &ask_body("안녕?"))).await, "422 key_reused");
 }
 
 /// Starts a run that waits in the middle, and reads its stream up to the first words.
-async fn halfway(app: &App) -> (String, axum::body::BodyDataStream, String) {
-    let response = send(app, post(RUNS, &asked("안녕?"))).await;
-    let place = place(&response);
+async fn start_paused_run(app: &ServerApp) -> (String, axum::body::BodyDataStream, String) {
+    let response = send(app, post(RUNS, &ask_body("안녕?"))).await;
+    let place = run_location(&response);
     let mut frames = response.into_body().into_data_stream();
     let mut seen = String::new();
     while !seen.contains("event: delta") {
@@ -147,15 +147,15 @@ async fn halfway(app: &App) -> (String, axum::body::BodyDataStream, String) {
 #[tokio::test]
 async fn words_have_no_number_and_come_before_their_step() {
     let leave = Arc::new(Notify::new());
-    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
-    let (_, mut frames, mut seen) = halfway(&app).await;
+    let app = app_with(Arc::new(PausingModel(leave.clone())), ServerLimits::default());
+    let (_, mut frames, mut seen) = start_paused_run(&app).await;
     assert!(
         seen.split("\n\n")
             .filter(|frame| frame.contains("event: delta"))
             .all(|frame| !frame.contains("id: ")),
         "{seen}"
     );
-    assert_eq!(problem(&app, post(RUNS, &asked("또?"))).await, "409 thread_busy");
+    assert_eq!(problem(&app, post(RUNS, &ask_body("또?"))).await, "409 thread_busy");
     leave.notify_one();
     while let Some(bytes) = frames.next().await {
         seen.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
@@ -166,8 +166,8 @@ async fn words_have_no_number_and_come_before_their_step() {
 #[tokio::test]
 async fn a_client_that_leaves_does_not_stop_its_run() {
     let leave = Arc::new(Notify::new());
-    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
-    let (place, frames, _) = halfway(&app).await;
+    let app = app_with(Arc::new(PausingModel(leave.clone())), ServerLimits::default());
+    let (place, frames, _) = start_paused_run(&app).await;
     drop(frames);
     leave.notify_one();
     let frames = text(send(&app, get(&place)).await).await;
@@ -177,24 +177,25 @@ async fn a_client_that_leaves_does_not_stop_its_run() {
 #[tokio::test]
 async fn a_stream_says_that_the_server_stops_and_can_be_gone_on_with() {
     let leave = Arc::new(Notify::new());
-    let app = app_with(Arc::new(Halting(leave.clone())), Limits::default());
-    let (place, mut frames, mut seen) = halfway(&app).await;
+    let app = app_with(Arc::new(PausingModel(leave.clone())), ServerLimits::default());
+    let (place, mut frames, mut seen) = start_paused_run(&app).await;
     app.draining().cancel();
     while let Some(bytes) = frames.next().await {
         seen.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
     }
     assert!(seen.ends_with("event: draining\ndata: {\"type\":\"draining\"}\n\n"), "{seen}");
     leave.notify_one();
-    let next = app.stopped_by(tokio_util::sync::CancellationToken::new());
+    let next = app.shutdown_token(tokio_util::sync::CancellationToken::new());
     let frames = text(send(&next, get(&format!("{place}?after=2"))).await).await;
     assert!(frames.contains("id: 3\nevent: step") && frames.contains("event: finished"), "{frames}");
 }
 
 #[tokio::test]
 async fn a_silent_stream_gives_signs_of_life() {
-    let limits = Limits { heartbeat: std::time::Duration::from_millis(20), ..Limits::default() };
-    let app = app_with(Arc::new(Halting(Arc::new(Notify::new()))), limits);
-    let (_, mut frames, _) = halfway(&app).await;
+    let limits =
+        ServerLimits { heartbeat_interval: std::time::Duration::from_millis(20), ..ServerLimits::default() };
+    let app = app_with(Arc::new(PausingModel(Arc::new(Notify::new()))), limits);
+    let (_, mut frames, _) = start_paused_run(&app).await;
     for _ in 0..2 {
         let bytes = frames.next().await.expect("more").expect("bytes");
         assert_eq!(&bytes[..], b": alive\n\n");
@@ -219,9 +220,9 @@ async fn a_silent_stream_gives_signs_of_life() {
 async fn threads_are_named_by_clients_and_told_apart() {
     let app = app();
     let name = "/api/threads/a%2Fb/runs";
-    text(send(&app, post(name, &asked("내 이름은 철수야."))).await).await;
-    let known = text(send(&app, post(name, &asked("내 이름이 뭐야?"))).await).await;
+    text(send(&app, post(name, &ask_body("내 이름은 철수야."))).await).await;
+    let known = text(send(&app, post(name, &ask_body("내 이름이 뭐야?"))).await).await;
     assert!(known.contains("철수입니다"), "{known}");
-    let other = text(send(&app, post("/api/threads/a/runs", &asked("내 이름이 뭐야?"))).await).await;
+    let other = text(send(&app, post("/api/threads/a/runs", &ask_body("내 이름이 뭐야?"))).await).await;
     assert!(!other.contains("철수입니다"), "{other}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_llm::OfflineModel;
-use doran_server::{App, BindError, Keys, Limits, bind, serve};
+use doran_server::{ApiKeys, BindError, ServerApp, ServerLimits, bind, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -12,70 +12,77 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app_with;
 
-const ASK: &str = "POST /api/threads/t/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 44\r\n\r\n";
-const SHORT: Duration = Duration::from_millis(200);
-const LONG: Duration = Duration::from_secs(10);
+const RUN_REQUEST_HEAD: &str = "POST /api/threads/t/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 44\r\n\r\n";
+const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
+const LONG_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Started = (std::net::SocketAddr, CancellationToken, tokio::task::JoinHandle<()>);
+type RunningTestServer = (std::net::SocketAddr, CancellationToken, tokio::task::JoinHandle<()>);
 
-async fn started(limits: Limits) -> Started {
-    listening(app_with(Arc::new(OfflineModel), limits)).await
+async fn start_server(limits: ServerLimits) -> RunningTestServer {
+    start_server_with(app_with(Arc::new(OfflineModel), limits)).await
 }
 
 /// Puts a server on a socket of its own.
-pub async fn listening(app: App) -> Started {
-    let listener = bind("127.0.0.1:0".parse().expect("an address"), &Keys::default()).await.expect("a port");
+pub async fn start_server_with(app: ServerApp) -> RunningTestServer {
+    let listener =
+        bind("127.0.0.1:0".parse().expect("an address"), &ApiKeys::default()).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let stop = CancellationToken::new();
     (address, stop.clone(), tokio::spawn(serve(listener, app, stop)))
 }
 
 /// Sends some bytes and reads until the other side closes.
-pub async fn told(address: std::net::SocketAddr, bytes: &str) -> String {
+pub async fn send_raw(address: std::net::SocketAddr, bytes: &str) -> String {
     let mut socket = TcpStream::connect(address).await.expect("connected");
     socket.write_all(bytes.as_bytes()).await.expect("sent");
     let mut answer = Vec::new();
-    let read = timeout(LONG, socket.read_to_end(&mut answer)).await.expect("closed in time");
+    let read = timeout(LONG_TIMEOUT, socket.read_to_end(&mut answer)).await.expect("closed in time");
     drop(read);
     String::from_utf8_lossy(&answer).into_owned()
 }
 
 #[tokio::test]
 async fn half_a_head_and_half_a_body_are_closed_in_time() {
-    let limits = Limits { head_time: SHORT, body_time: SHORT, ..Limits::default() };
-    let (address, _stop, _serving) = started(limits).await;
-    assert_eq!(told(address, "GET / HTTP/1.1\r\nHost: localh").await, "");
-    let answer = told(address, &format!("{ASK}{{")).await;
+    let limits = ServerLimits {
+        header_timeout: SHORT_TIMEOUT,
+        body_timeout: SHORT_TIMEOUT,
+        ..ServerLimits::default()
+    };
+    let (address, _stop, _serving) = start_server(limits).await;
+    assert_eq!(send_raw(address, "GET / HTTP/1.1\r\nHost: localh").await, "");
+    let answer = send_raw(address, &format!("{RUN_REQUEST_HEAD}{{")).await;
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("too_slow"), "{answer}");
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
-    let (address, _stop, _serving) = started(Limits::default()).await;
+    let (address, _stop, _serving) = start_server(ServerLimits::default()).await;
     let answer =
-        told(address, &format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(20_000)))
+        send_raw(address, &format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(20_000)))
             .await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
 }
 
 #[tokio::test]
 async fn a_server_that_stops_lets_go_of_connections_that_do_nothing() {
-    let (address, stop, serving) = started(Limits { connections: 1, ..Limits::default() }).await;
+    let (address, stop, serving) =
+        start_server(ServerLimits { max_connections: 1, ..ServerLimits::default() }).await;
     let idle = TcpStream::connect(address).await.expect("connected");
     // The one connection there may be is taken: the next one waits until the server stops.
     let waits = TcpStream::connect(address).await.expect("in the queue of the system");
     stop.cancel();
-    timeout(LONG, serving).await.expect("in time").expect("no panic");
+    timeout(LONG_TIMEOUT, serving).await.expect("in time").expect("no panic");
     drop((idle, waits));
     assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]
 async fn an_address_that_others_can_reach_is_refused() {
-    let error = bind("0.0.0.0:0".parse().expect("an address"), &Keys::default()).await.expect_err("refused");
+    let error =
+        bind("0.0.0.0:0".parse().expect("an address"), &ApiKeys::default()).await.expect_err("refused");
     assert!(matches!(error, BindError::NotLoopback(_)), "{error}");
     bind("0.0.0.0:0".parse().expect("an address"), &crate::two_keys()).await.expect("there are keys");
-    let taken = bind("127.0.0.1:0".parse().expect("an address"), &Keys::default()).await.expect("a port");
-    let error = bind(taken.local_addr().expect("an address"), &Keys::default()).await.expect_err("taken");
+    let taken = bind("127.0.0.1:0".parse().expect("an address"), &ApiKeys::default()).await.expect("a port");
+    let error = bind(taken.local_addr().expect("an address"), &ApiKeys::default()).await.expect_err("taken");
     assert!(matches!(error, BindError::InUse(_)), "{error}");
 }

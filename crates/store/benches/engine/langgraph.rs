@@ -5,88 +5,96 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::Fail;
-use crate::homes::{Ground, Home};
-use crate::meter::Slice;
+use crate::EngineBenchError;
+use crate::bench_stores::{EngineBenchDatabases, EngineBenchStoreKind};
+use crate::measurement::EngineBenchSlice;
 use crate::peer::{Program, script};
 
-pub(crate) struct LangGraph {
+pub(crate) struct LangGraphEnginePeer {
     program: Program,
     pub name: String,
     pub python: String,
 }
 
 #[derive(Deserialize)]
-struct Ready {
+struct LangGraphVersions {
     langgraph: String,
     python: String,
 }
 
 #[derive(Deserialize)]
-struct Nodes {
+struct LangGraphNodeTimes {
     wall_us_per_node: f64,
     best_us_per_node: f64,
     cpu_us_per_node: f64,
 }
 
 #[derive(Deserialize)]
-struct Thread {
-    marks: Vec<Mark>,
+struct LangGraphThreadReply {
+    marks: Vec<LangGraphThreadMark>,
 }
 
 /// A conversation after so many turns.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(crate) struct Mark {
+pub(crate) struct LangGraphThreadMark {
     pub turns: usize,
     pub bytes: u64,
     #[serde(rename = "ms_per_turn_last10")]
     pub ms: f64,
 }
 
-impl LangGraph {
-    pub(crate) fn start() -> Result<Self, Fail> {
-        let (program, ready): (_, Ready) = Program::ready(script("engine")?)?;
+impl LangGraphEnginePeer {
+    pub(crate) fn start() -> Result<Self, EngineBenchError> {
+        let (program, ready): (_, LangGraphVersions) = Program::ready(script("engine")?)?;
         Ok(Self { program, name: format!("langgraph {}", ready.langgraph), python: ready.python })
     }
 
     /// Microseconds per node.
-    pub(crate) fn nodes(
+    pub(crate) fn measure_nodes(
         &mut self,
         case: &str,
-        home: Home,
-        ground: &Ground,
+        home: EngineBenchStoreKind,
+        ground: &EngineBenchDatabases,
         time: Duration,
-    ) -> Result<Slice, Fail> {
+    ) -> Result<EngineBenchSlice, EngineBenchError> {
         let mut request = json!({ "case": case, "store": home.name(), "seconds": time.as_secs_f64() });
-        place(&mut request, home, ground)?;
-        let nodes: Nodes = self.program.ask(&request)?;
-        Ok(Slice { wall: nodes.wall_us_per_node, best: nodes.best_us_per_node, cpu: nodes.cpu_us_per_node })
+        set_store_path(&mut request, home, ground)?;
+        let nodes: LangGraphNodeTimes = self.program.ask(&request)?;
+        Ok(EngineBenchSlice {
+            wall: nodes.wall_us_per_node,
+            best: nodes.best_us_per_node,
+            cpu: nodes.cpu_us_per_node,
+        })
     }
 
     /// A conversation, looked at after these numbers of turns, or where `most` ended it.
-    pub(crate) fn thread(
+    pub(crate) fn measure_thread(
         &mut self,
-        home: Home,
-        ground: &Ground,
+        home: EngineBenchStoreKind,
+        ground: &EngineBenchDatabases,
         turns: &[usize],
         most: Duration,
-    ) -> Result<Vec<Mark>, Fail> {
+    ) -> Result<Vec<LangGraphThreadMark>, EngineBenchError> {
         let mut request = json!({
             "case": "thread",
             "store": home.name(),
             "turns": turns,
             "max_seconds": most.as_secs_f64(),
         });
-        place(&mut request, home, ground)?;
-        Ok(self.program.ask::<Thread>(&request)?.marks)
+        set_store_path(&mut request, home, ground)?;
+        Ok(self.program.ask::<LangGraphThreadReply>(&request)?.marks)
     }
 }
 
-fn place(request: &mut Value, home: Home, ground: &Ground) -> Result<(), Fail> {
+fn set_store_path(
+    request: &mut Value,
+    home: EngineBenchStoreKind,
+    ground: &EngineBenchDatabases,
+) -> Result<(), EngineBenchError> {
     match home {
-        Home::None | Home::Ram => {}
-        Home::Sqlite => request["path"] = json!(ground.file()),
-        Home::Postgres => request["path"] = json!(ground.server()?),
+        EngineBenchStoreKind::None | EngineBenchStoreKind::Ram => {}
+        EngineBenchStoreKind::Sqlite => request["path"] = json!(ground.new_file_path()),
+        EngineBenchStoreKind::Postgres => request["path"] = json!(ground.postgres_url()?),
     }
     Ok(())
 }

@@ -9,76 +9,77 @@
 #[allow(dead_code, reason = "each bench uses a part")]
 mod shared;
 
-mod cases;
-mod floor;
-mod homes;
+mod bench_stores;
+mod database_floor;
+mod growing_thread;
 mod langgraph;
-mod meter;
-mod thread;
+mod measurement;
+mod node_cases;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::asked::Asked;
-use crate::cases::Case;
-use crate::homes::{Ground, Home, connect};
-use crate::langgraph::LangGraph;
-use crate::meter::Side;
+use crate::bench_stores::{EngineBenchDatabases, EngineBenchStoreKind, connect_plain};
+use crate::langgraph::LangGraphEnginePeer;
+use crate::measurement::EngineBenchSlices;
+use crate::node_cases::NodeBenchCase;
 use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 use crate::times::median;
 
-pub(crate) type Fail = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type EngineBenchError = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    asked::start("engine", &[], bench)
+    asked::start("engine", &[], run_benches)
 }
 
 /// How long to look.
-struct Pace {
+struct EngineBenchPace {
     rounds: usize,
-    doran: Duration,
-    peer: Duration,
+    doran_time: Duration,
+    peer_time: Duration,
     /// A log that is written to for the first time is slower than one that is written over, so a disk needs longer.
-    doran_disk: Duration,
-    peer_disk: Duration,
-    floor: Duration,
-    crowds: usize,
+    doran_disk_time: Duration,
+    peer_disk_time: Duration,
+    floor_time: Duration,
+    crowd_rounds: usize,
     peer_turns: &'static [usize],
-    peer_thread: Duration,
-    thread_homes: &'static [Home],
+    peer_thread_time: Duration,
+    thread_stores: &'static [EngineBenchStoreKind],
 }
 
-impl Pace {
-    const WHOLE: Self = Self {
+impl EngineBenchPace {
+    const FULL: Self = Self {
         rounds: 5,
-        doran: Duration::from_millis(300),
-        peer: Duration::from_millis(600),
-        doran_disk: Duration::from_millis(600),
-        peer_disk: Duration::from_millis(1000),
-        floor: Duration::from_secs(8),
-        crowds: 5,
+        doran_time: Duration::from_millis(300),
+        peer_time: Duration::from_millis(600),
+        doran_disk_time: Duration::from_millis(600),
+        peer_disk_time: Duration::from_millis(1000),
+        floor_time: Duration::from_secs(8),
+        crowd_rounds: 5,
         peer_turns: &[10, 100, 400],
-        peer_thread: Duration::from_secs(60),
-        thread_homes: &[Home::Sqlite, Home::Postgres],
+        peer_thread_time: Duration::from_secs(60),
+        thread_stores: &[EngineBenchStoreKind::Sqlite, EngineBenchStoreKind::Postgres],
     };
     const QUICK: Self = Self {
         rounds: 2,
-        doran: Duration::from_millis(100),
-        peer: Duration::from_millis(100),
-        doran_disk: Duration::from_millis(200),
-        peer_disk: Duration::from_millis(100),
-        floor: Duration::from_millis(1500),
-        crowds: 2,
+        doran_time: Duration::from_millis(100),
+        peer_time: Duration::from_millis(100),
+        doran_disk_time: Duration::from_millis(200),
+        peer_disk_time: Duration::from_millis(100),
+        floor_time: Duration::from_millis(1500),
+        crowd_rounds: 2,
         peer_turns: &[10, 100],
-        peer_thread: Duration::from_secs(5),
-        thread_homes: &[Home::Sqlite],
+        peer_thread_time: Duration::from_secs(5),
+        thread_stores: &[EngineBenchStoreKind::Sqlite],
     };
 }
 
-async fn bench(asked: Asked) -> Result<(), Fail> {
-    let ground = Ground::new(std::env::var("DORAN_TEST_POSTGRES").ok().filter(|url| !url.is_empty()))?;
-    let peer = LangGraph::start()
+async fn run_benches(asked: Asked) -> Result<(), EngineBenchError> {
+    let ground =
+        EngineBenchDatabases::new(std::env::var("DORAN_TEST_POSTGRES").ok().filter(|url| !url.is_empty()))?;
+    let peer = LangGraphEnginePeer::start()
         .inspect_err(|error| {
             eprintln!("bench: LANGGRAPH IS MISSING, its figures are left out: {error}");
             eprintln!("bench: LangGraph 를 실행할 수 없어 그 수치는 비워 둡니다.");
@@ -88,22 +89,25 @@ async fn bench(asked: Asked) -> Result<(), Fail> {
         eprintln!("bench: POSTGRESQL IS MISSING, its rows are left out. ./x bench engine starts one.");
         eprintln!("bench: PostgreSQL 이 없어 그 줄은 빠집니다. ./x bench engine 이 서버를 띄웁니다.");
     }
-    let about = machine::about(&measured(peer.as_ref(), &ground).await?);
-    let pace = if asked.quick { Pace::QUICK } else { Pace::WHOLE };
+    let about = machine::about(&measured_versions(peer.as_ref(), &ground).await?);
+    let pace = if asked.quick { EngineBenchPace::QUICK } else { EngineBenchPace::FULL };
     let report = Report::begin("engine", asked.json, &about);
-    let mut bench = Bench { asked, pace, ground, peer, report };
-    bench.nodes().await?;
-    bench.floors().await?;
-    bench.threads().await?;
+    let mut bench = EngineBench { options: asked, pace, databases: ground, peer, report };
+    bench.bench_nodes().await?;
+    bench.bench_floors().await?;
+    bench.bench_threads().await?;
     bench.report.end();
     Ok(())
 }
 
 /// What is measured, with versions.
-async fn measured(peer: Option<&LangGraph>, ground: &Ground) -> Result<Vec<String>, Fail> {
+async fn measured_versions(
+    peer: Option<&LangGraphEnginePeer>,
+    ground: &EngineBenchDatabases,
+) -> Result<Vec<String>, EngineBenchError> {
     let mut versions = vec![format!("SQLite {}", rusqlite::version())];
     if let Some(url) = &ground.postgres {
-        let row = connect(url).await?.query_one("SHOW server_version", &[]).await?;
+        let row = connect_plain(url).await?.query_one("SHOW server_version", &[]).await?;
         let version: String = row.get(0);
         versions.push(format!("PostgreSQL {}", version.split(' ').next().unwrap_or_default()));
     }
@@ -114,29 +118,29 @@ async fn measured(peer: Option<&LangGraph>, ground: &Ground) -> Result<Vec<Strin
     Ok(versions)
 }
 
-struct Bench {
-    asked: Asked,
-    pace: Pace,
-    ground: Ground,
-    peer: Option<LangGraph>,
+struct EngineBench {
+    options: Asked,
+    pace: EngineBenchPace,
+    databases: EngineBenchDatabases,
+    peer: Option<LangGraphEnginePeer>,
     report: Report,
 }
 
-impl Bench {
-    fn has(&self, home: Home) -> bool {
-        home != Home::Postgres || self.ground.postgres.is_some()
+impl EngineBench {
+    fn has_store(&self, home: EngineBenchStoreKind) -> bool {
+        home != EngineBenchStoreKind::Postgres || self.databases.postgres.is_some()
     }
 
     fn peer_name(&self) -> String {
         self.peer.as_ref().map(|peer| peer.name.clone()).unwrap_or_default()
     }
 
-    async fn nodes(&mut self) -> Result<(), Fail> {
-        for home in Home::ALL {
-            for case in Case::ALL {
+    async fn bench_nodes(&mut self) -> Result<(), EngineBenchError> {
+        for home in EngineBenchStoreKind::ALL {
+            for case in NodeBenchCase::ALL {
                 let name = format!("{}/{}", case.name(), home.name());
-                if self.has(home) && self.asked.wants(&name) {
-                    self.node_case(case, home, name).await?;
+                if self.has_store(home) && self.options.wants(&name) {
+                    self.bench_node_case(case, home, name).await?;
                 }
             }
         }
@@ -144,49 +148,61 @@ impl Bench {
     }
 
     /// Both sides in turns, so that a busy moment of the machine slows both.
-    async fn node_case(&mut self, case: Case, home: Home, name: String) -> Result<(), Fail> {
+    async fn bench_node_case(
+        &mut self,
+        case: NodeBenchCase,
+        home: EngineBenchStoreKind,
+        name: String,
+    ) -> Result<(), EngineBenchError> {
         eprintln!("bench: {name}");
         let pace = &self.pace;
-        let (doran_time, peer_time) =
-            if home.on_disk() { (pace.doran_disk, pace.peer_disk) } else { (pace.doran, pace.peer) };
-        let (mut doran, mut peer) = (Side::default(), Side::default());
+        let (doran_time, peer_time) = if home.on_disk() {
+            (pace.doran_disk_time, pace.peer_disk_time)
+        } else {
+            (pace.doran_time, pace.peer_time)
+        };
+        let (mut doran, mut peer) = (EngineBenchSlices::default(), EngineBenchSlices::default());
         for _ in 0..pace.rounds {
-            doran.push(cases::slice(case, home, &self.ground, doran_time).await?);
+            doran.push(node_cases::measure_case(case, home, &self.databases, doran_time).await?);
             if let Some(other) = &mut self.peer {
-                match other.nodes(case.name(), home, &self.ground, peer_time) {
+                match other.measure_nodes(case.name(), home, &self.databases, peer_time) {
                     Ok(slice) => peer.push(slice),
                     Err(error) => eprintln!("bench: {name}: LANGGRAPH WAS NOT MEASURED: {error}"),
                 }
             }
         }
-        let Some(doran) = doran.total() else { return Ok(()) };
-        let (peer, langgraph) = (peer.total(), self.peer_name());
+        let Some(doran) = doran.median_slice() else { return Ok(()) };
+        let (peer, langgraph) = (peer.median_slice(), self.peer_name());
         let mut wall = Row::less(name.clone(), "us/node", doran.wall)
             .peer(&langgraph, peer.map(|peer| peer.wall))
             .best(doran.best, peer.map(|peer| peer.best));
         let mut cpu = Row::less(format!("{name}-cpu"), "cpu us/node", doran.cpu)
             .peer(&langgraph, peer.map(|peer| peer.cpu));
         match home {
-            Home::None | Home::Ram => wall = wall.target(Target::RatioAtLeast(200.0)),
-            Home::Sqlite => cpu = cpu.target(Target::RatioAtLeast(10.0)),
-            Home::Postgres => {}
+            EngineBenchStoreKind::None | EngineBenchStoreKind::Ram => {
+                wall = wall.target(Target::RatioAtLeast(200.0))
+            }
+            EngineBenchStoreKind::Sqlite => cpu = cpu.target(Target::RatioAtLeast(10.0)),
+            EngineBenchStoreKind::Postgres => {}
         }
         self.report.push(wall);
         self.report.push(cpu);
         Ok(())
     }
 
-    async fn floors(&mut self) -> Result<(), Fail> {
+    async fn bench_floors(&mut self) -> Result<(), EngineBenchError> {
         let floors = [
-            (Home::Sqlite, "loop100/sqlite-floor", "bare sqlite commit", 1.3),
-            (Home::Postgres, "loop100/postgres-floor", "bare postgres insert", 1.5),
+            (EngineBenchStoreKind::Sqlite, "loop100/sqlite-floor", "bare sqlite commit", 1.3),
+            (EngineBenchStoreKind::Postgres, "loop100/postgres-floor", "bare postgres insert", 1.5),
         ];
         for (home, name, beside, most) in floors {
-            if !self.has(home) || !self.asked.wants(name) {
+            if !self.has_store(home) || !self.options.wants(name) {
                 continue;
             }
             eprintln!("bench: {name}");
-            if let Some(found) = floor::beside(home, &self.ground, self.pace.floor).await? {
+            if let Some(found) =
+                database_floor::compare_with_floor(home, &self.databases, self.pace.floor_time).await?
+            {
                 let row = Row::less(name, "us/step", found.doran.wall)
                     .floor(beside, found.floor.wall)
                     .best(found.doran.best, Some(found.floor.best))
@@ -197,16 +213,17 @@ impl Bench {
                 eprintln!("bench: {name}: {} bytes a step", found.bytes);
             }
         }
-        for home in [Home::Sqlite, Home::Postgres] {
+        for home in [EngineBenchStoreKind::Sqlite, EngineBenchStoreKind::Postgres] {
             let name = format!("steps64/{}", home.name());
-            if !self.has(home) || !self.asked.wants(&name) {
+            if !self.has_store(home) || !self.options.wants(&name) {
                 continue;
             }
             eprintln!("bench: {name}");
-            let rates = floor::steps_at_once(home, &self.ground, 64, self.pace.crowds).await?;
+            let rates =
+                database_floor::steps_at_once(home, &self.databases, 64, self.pace.crowd_rounds).await?;
             let best = rates.iter().copied().fold(0.0, f64::max);
             let mut row = Row::more(name, "steps/s", median(rates).unwrap_or_default()).best(best, None);
-            if home == Home::Sqlite {
+            if home == EngineBenchStoreKind::Sqlite {
                 row = row.target(Target::ValueAtLeast(2000.0));
             }
             self.report.push(row);
@@ -214,24 +231,26 @@ impl Bench {
         Ok(())
     }
 
-    async fn threads(&mut self) -> Result<(), Fail> {
-        for home in self.pace.thread_homes {
-            if self.has(*home) && self.asked.wants("thread") {
-                self.thread(*home).await?;
+    async fn bench_threads(&mut self) -> Result<(), EngineBenchError> {
+        for home in self.pace.thread_stores {
+            if self.has_store(*home) && self.options.wants("thread") {
+                self.bench_thread(*home).await?;
             }
         }
         Ok(())
     }
 
-    async fn thread(&mut self, home: Home) -> Result<(), Fail> {
+    async fn bench_thread(&mut self, home: EngineBenchStoreKind) -> Result<(), EngineBenchError> {
         let store = home.name();
         eprintln!("bench: thread/{store}");
-        let Some(grown) = thread::grow(home, &self.ground, &[10, 100, 1000]).await? else { return Ok(()) };
+        let Some(grown) = growing_thread::grow_thread(home, &self.databases, &[10, 100, 1000]).await? else {
+            return Ok(());
+        };
         let pace = &self.pace;
         let mut peers = Vec::new();
         if let Some(other) = &mut self.peer {
             eprintln!("bench: thread/{store}, LangGraph");
-            match other.thread(home, &self.ground, pace.peer_turns, pace.peer_thread) {
+            match other.measure_thread(home, &self.databases, pace.peer_turns, pace.peer_thread_time) {
                 Ok(marks) => peers = marks,
                 Err(error) => eprintln!("bench: thread/{store}: LANGGRAPH WAS NOT MEASURED: {error}"),
             }
@@ -255,7 +274,7 @@ impl Bench {
         }
         let Some(last) = last else { return Ok(()) };
         let name = |what: &str| format!("thread{}/{store}-{what}", last.turns);
-        let raw = (last.turns as u64 * thread::TURN) as f64;
+        let raw = (last.turns as u64 * growing_thread::TURN_BYTES) as f64;
         let disk = Row::less(name("disk"), "bytes", last.bytes as f64).floor("raw message bytes", raw);
         self.report.push(disk.target(Target::RatioAtMost(2.0)));
         let flat = Row::less(name("flat"), "ms/turn", grown.late).floor("doran, first 10 turns", grown.early);

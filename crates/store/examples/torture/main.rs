@@ -4,26 +4,23 @@
 //! One program, two roles. The driver owns what must survive a kill: what was done to the world, what was
 //! acknowledged, what was shown. The victim opens a store, runs a graph, and talks to the driver line by line.
 
-mod book;
-mod check;
-mod child;
-mod clients;
-mod disk;
-mod graph;
-mod io;
-mod kill;
-mod mutants;
-#[path = "../../tests/it/pg.rs"]
+mod consistency_check;
+mod disk_full;
+mod fault_proxy;
+mod io_faults;
+mod kill_loop;
+mod ledger;
+#[path = "../../tests/it/postgres_server.rs"]
 #[allow(dead_code, reason = "the tests use all of it")]
-mod pg;
-mod proxy;
+mod postgres_server;
 mod replicas;
 mod report;
-mod rng;
-mod seeds;
-#[path = "../../../engine/tests/it/sim/mod.rs"]
+mod seeded_bugs;
+mod seeded_rng;
+mod simulation_seeds;
+#[path = "../../../engine/tests/it/simulator/mod.rs"]
 #[allow(clippy::expect_used, reason = "written as a test, which fails by panicking; each seed is caught")]
-mod sim;
+mod simulator;
 #[path = "../../../engine/tests/it/support.rs"]
 #[allow(
     dead_code,
@@ -32,16 +29,19 @@ mod sim;
     reason = "the engine's tests use all of it"
 )]
 mod support;
+mod torture_clients;
+mod torture_graph;
 mod victim;
-mod wire;
+mod victim_process;
+mod victim_protocol;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use report::Figures;
+use report::TortureReport;
 
 /// The first argument of a process that is a victim.
-pub const VICTIM: &str = "--victim";
+pub const VICTIM_ARGUMENT: &str = "--victim";
 
 const USAGE: &str = "\
 torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults or seeds)
@@ -55,7 +55,7 @@ torture NAME [--quick] [--json] [--seed N] [--kills N]      (N kills, faults or 
 
 /// What was asked for.
 #[derive(Clone)]
-pub struct Options {
+pub struct TortureOptions {
     pub quick: bool,
     pub json: bool,
     pub seed: u64,
@@ -64,34 +64,34 @@ pub struct Options {
     pub mutant: Option<&'static str>,
 }
 
-impl Options {
+impl TortureOptions {
     /// What victims find in their environment.
     pub fn mutant_env(&self) -> Vec<(String, String)> {
         self.mutant.iter().map(|mutant| ("DORAN_MUTANT".to_owned(), (*mutant).to_owned())).collect()
     }
 }
 
-pub type Torture = fn(&Options) -> Result<Figures, String>;
+pub type TortureFunction = fn(&TortureOptions) -> Result<TortureReport, String>;
 
-const TORTURES: [(&str, Torture); 6] = [
-    ("sim", seeds::run),
-    ("kill", kill::run),
-    ("io", io::run),
-    ("disk", disk::run),
+const TORTURES: [(&str, TortureFunction); 6] = [
+    ("sim", simulation_seeds::run),
+    ("kill", kill_loop::run),
+    ("io", io_faults::run),
+    ("disk", disk_full::run),
     ("replicas", replicas::run),
-    ("mutants", mutants::run),
+    ("mutants", seeded_bugs::run),
 ];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|first| first == VICTIM) {
-        return match orders(&args[1..]) {
-            Some(orders) => victim::main(&orders),
+    if args.first().is_some_and(|first| first == VICTIM_ARGUMENT) {
+        return match parse_victim_options(&args[1..]) {
+            Some(orders) => victim::victim_main(&orders),
             None => ExitCode::FAILURE,
         };
     }
-    if args.first().is_some_and(|first| first == disk::INSIDE) {
-        return match disk::inside(&args[1..]) {
+    if args.first().is_some_and(|first| first == disk_full::INSIDE_MOUNT_ARGUMENT) {
+        return match disk_full::run_inside_mount(&args[1..]) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("{why}");
@@ -99,8 +99,8 @@ fn main() -> ExitCode {
             }
         };
     }
-    match parse(&args) {
-        Ok((name, options)) => drive(&name, &options),
+    match parse_arguments(&args) {
+        Ok((name, options)) => run_tortures(&name, &options),
         Err(why) => {
             eprintln!("{why}\n{USAGE}");
             ExitCode::FAILURE
@@ -108,15 +108,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn orders(args: &[String]) -> Option<victim::Orders> {
+fn parse_victim_options(args: &[String]) -> Option<victim::VictimOptions> {
     let [url, lease, end] = args else { return None };
     let lease = Duration::from_millis(lease.parse().ok()?);
-    Some(victim::Orders { url: url.clone(), lease, hard: end == "hard" })
+    Some(victim::VictimOptions { url: url.clone(), lease, abort_on_failure: end == "hard" })
 }
 
-fn parse(args: &[String]) -> Result<(String, Options), String> {
+fn parse_arguments(args: &[String]) -> Result<(String, TortureOptions), String> {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let mut options = Options {
+    let mut options = TortureOptions {
         quick: false,
         json: false,
         seed: u64::from(clock.subsec_nanos()),
@@ -142,10 +142,10 @@ fn parse(args: &[String]) -> Result<(String, Options), String> {
     Ok((name.ok_or("which torture?")?, options))
 }
 
-fn drive(name: &str, options: &Options) -> ExitCode {
+fn run_tortures(name: &str, options: &TortureOptions) -> ExitCode {
     // Whether a seeded bug shows is a matter of timing, so the short version, which guards every change, leaves them out.
     let in_all = |known: &str| name == "all" && !(options.quick && known == "mutants");
-    let chosen: Vec<&(&str, Torture)> =
+    let chosen: Vec<&(&str, TortureFunction)> =
         TORTURES.iter().filter(|(known, _)| in_all(known) || *known == name).collect();
     if chosen.is_empty() {
         eprintln!("there is no torture called `{name}`\n{USAGE}");
@@ -157,10 +157,10 @@ fn drive(name: &str, options: &Options) -> ExitCode {
         match torture(options) {
             Ok(figures) => {
                 let required = std::env::var("DORAN_REQUIRE_PARTS").as_deref() == Ok("1");
-                holds &= figures.holds() && !(figures.is_skipped() && required);
-                eprintln!("{}", figures.table());
+                holds &= figures.has_no_violations() && !(figures.is_skipped() && required);
+                eprintln!("{}", figures.render_table());
                 if options.json {
-                    println!("{}", figures.json());
+                    println!("{}", figures.render_json());
                 }
             }
             Err(why) => {

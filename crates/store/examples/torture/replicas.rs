@@ -8,188 +8,207 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::book::{Book, Broken, Outcome, RUSH, SLOW};
-use crate::child::{Birth, Told, Victim, lock};
-use crate::clients::{Crowd, Settles, answer_all, outcome};
-use crate::pg::{self, Server};
-use crate::proxy::{Mode, Proxy};
-use crate::report::Figures;
-use crate::rng::Rng;
-use crate::wire::{Act, Dump, Start, What};
-use crate::{Options, check};
+use crate::fault_proxy::{FaultProxy, FaultProxyMode};
+use crate::ledger::{RequestOutcome, SLOW_POST_TOKEN_PREFIX, SLOW_TOKEN_PREFIX, TortureLedger, Violation};
+use crate::postgres_server::{self, TestPostgresServer};
+use crate::report::TortureReport;
+use crate::seeded_rng::SeededRng;
+use crate::torture_clients::{TortureClients, UnknownCallPolicy, answer_open_questions, request_outcome};
+use crate::victim_process::{VictimLaunch, VictimProcess, VictimReply, lock_ignoring_poison};
+use crate::victim_protocol::{PlannedAction, ThreadDump, VictimRequest, VictimStartRequest};
+use crate::{TortureOptions, consistency_check};
 
 /// Faults between two looks.
-const BATCH: u64 = 6;
+const FAULTS_PER_BATCH: u64 = 6;
 
 /// What is done to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum ReplicaFault {
     Kill,
     Sleep,
-    Cut,
-    CutAfter(u64),
+    CutConnections,
+    CutConnectionsAfterBytes(u64),
     Delay,
     BlackHole,
-    Stop,
+    RestartDatabase,
 }
 
 /// The place where a replica lives, one after another.
-struct Slot {
-    proxy: Proxy,
-    victim: Mutex<Option<Arc<Victim>>>,
+struct ReplicaSlot {
+    proxy: FaultProxy,
+    victim: Mutex<Option<Arc<VictimProcess>>>,
     /// Nobody starts it again for now.
     down: AtomicBool,
 }
 
-struct Field<'a> {
-    book: Arc<Book>,
-    slots: Vec<Slot>,
-    server: Option<&'a Server>,
-    url: Url,
+struct ReplicaCluster<'a> {
+    book: Arc<TortureLedger>,
+    slots: Vec<ReplicaSlot>,
+    server: Option<&'a TestPostgresServer>,
+    url: TortureDatabaseUrl,
     lease: Duration,
     /// Runs in a hurry before a replica falls asleep.
-    rushes: u64,
+    runs_before_sleep: u64,
     env: Vec<(String, String)>,
     dir: tempfile::TempDir,
     takeovers: Mutex<Vec<Duration>>,
-    over: AtomicBool,
+    finished: AtomicBool,
 }
 
 /// The parts of a database's address.
 #[derive(Clone)]
-struct Url {
+struct TortureDatabaseUrl {
     user: String,
     host: String,
     rest: String,
 }
 
 /// Runs the torture.
-pub fn run(options: &Options) -> Result<Figures, String> {
+pub fn run(options: &TortureOptions) -> Result<TortureReport, String> {
     let all = [
-        Fault::Kill,
-        Fault::Sleep,
-        Fault::Cut,
-        Fault::CutAfter(0),
-        Fault::Delay,
-        Fault::BlackHole,
-        Fault::Stop,
+        ReplicaFault::Kill,
+        ReplicaFault::Sleep,
+        ReplicaFault::CutConnections,
+        ReplicaFault::CutConnectionsAfterBytes(0),
+        ReplicaFault::Delay,
+        ReplicaFault::BlackHole,
+        ReplicaFault::RestartDatabase,
     ];
     if options.quick {
-        return series(options, &all, &[(12, 2000)]);
+        return run_series(options, &all, &[(12, 2000)]);
     }
     // The second series has the lease of a real replica, for the time of a takeover.
     let faults = options.kills.unwrap_or(300);
     let slow = (faults / 10).max(1);
-    series(options, &all, &[(faults - slow, 1500), (slow, 10_000)])
+    run_series(options, &all, &[(faults - slow, 1500), (slow, 10_000)])
 }
 
 /// Only replicas that sleep and wake up.
-pub fn run_zombies(options: &Options) -> Result<Figures, String> {
-    series(options, &[Fault::Sleep], &[(12, 1000)])
+pub fn run_sleeping_replicas(options: &TortureOptions) -> Result<TortureReport, String> {
+    run_series(options, &[ReplicaFault::Sleep], &[(12, 1000)])
 }
 
-fn series(options: &Options, faults: &[Fault], parts: &[(u64, u64)]) -> Result<Figures, String> {
+fn run_series(
+    options: &TortureOptions,
+    faults: &[ReplicaFault],
+    parts: &[(u64, u64)],
+) -> Result<TortureReport, String> {
     let begun = Instant::now();
-    let server = Server::start();
+    let server = TestPostgresServer::start();
     let base = match (&server, std::env::var("DORAN_TEST_POSTGRES")) {
-        (Ok(server), _) => server.tcp_url(pg::PASSWORD),
+        (Ok(server), _) => server.tcp_url(postgres_server::PASSWORD),
         (Err(_), Ok(url)) => url,
         (Err(why), Err(_)) => {
             let why = format!("no PostgreSQL: {why}");
-            return Ok(Figures::skipped("replicas", options.seed, why));
+            return Ok(TortureReport::skipped("replicas", options.seed, why));
         }
     };
-    let mut figures = Figures::new("replicas", options.seed);
+    let mut figures = TortureReport::new("replicas", options.seed);
     let mut takeovers = [Vec::new(), Vec::new()];
     for (part, (count, lease)) in parts.iter().enumerate() {
-        let field = Field::new(options, server.as_ref().ok(), &base, Duration::from_millis(*lease))?;
-        let done = field.torture(options, faults, *count, part as u64)?;
-        figures.add("faults", done);
-        figures.add("kills", done);
-        figures.take(&field.book);
-        takeovers[usize::from(*lease > 5000)].extend(lock(&field.takeovers).iter().copied());
-        if !field.book.is_clean() {
+        let field = ReplicaCluster::new(options, server.as_ref().ok(), &base, Duration::from_millis(*lease))?;
+        let done = field.run_faults(options, faults, *count, part as u64)?;
+        figures.add_number("faults", done);
+        figures.add_number("kills", done);
+        figures.take_violations(&field.book);
+        takeovers[usize::from(*lease > 5000)].extend(lock_ignoring_poison(&field.takeovers).iter().copied());
+        if !field.book.has_no_violations() {
             break;
         }
     }
     for (name, times) in ["", "_10s_lease"].into_iter().zip(&mut takeovers) {
         times.sort();
-        if times.is_empty() && !options.quick && figures.holds() {
-            figures.wrong(Broken::Stuck, format!("no takeover was measured{name}"));
+        if times.is_empty() && !options.quick && figures.has_no_violations() {
+            figures.record_violation(Violation::Stuck, format!("no takeover was measured{name}"));
         }
         if let Some(last) = times.last() {
             let at = |share: usize| times.get(times.len() * share / 100).unwrap_or(last).as_millis();
-            figures.add(&format!("takeovers{name}"), times.len());
-            figures.add(&format!("takeover{name}_p50_ms"), at(50));
-            figures.add(&format!("takeover{name}_p99_ms"), at(99));
-            figures.add(&format!("takeover{name}_max_ms"), last.as_millis());
+            figures.add_number(&format!("takeovers{name}"), times.len());
+            figures.add_number(&format!("takeover{name}_p50_ms"), at(50));
+            figures.add_number(&format!("takeover{name}_p99_ms"), at(99));
+            figures.add_number(&format!("takeover{name}_max_ms"), last.as_millis());
             // A lease of 10 s or less, the look for runs that nobody holds, and some time on a busy machine.
             if last.as_secs() >= 15 {
-                figures.wrong(Broken::Stuck, format!("a takeover took {last:?}"));
+                figures.record_violation(Violation::Stuck, format!("a takeover took {last:?}"));
             }
         }
     }
-    figures.add("seconds", begun.elapsed().as_secs());
+    figures.add_number("seconds", begun.elapsed().as_secs());
     Ok(figures)
 }
 
-impl<'a> Field<'a> {
+impl<'a> ReplicaCluster<'a> {
     fn new(
-        options: &Options,
-        server: Option<&'a Server>,
+        options: &TortureOptions,
+        server: Option<&'a TestPostgresServer>,
         base: &str,
         lease: Duration,
     ) -> Result<Self, String> {
-        let url = Url::parse(&pg::with_schema(base, &pg::fresh_name()))?;
+        let url = TortureDatabaseUrl::parse(&postgres_server::with_schema(
+            base,
+            &postgres_server::fresh_schema_name(),
+        ))?;
         let to: SocketAddr =
             url.host.parse().map_err(|_| format!("`{}` is no address and port", url.host))?;
         let slot = || {
-            let proxy = Proxy::start(to)?;
-            Ok::<_, String>(Slot { proxy, victim: Mutex::default(), down: AtomicBool::new(false) })
+            let proxy = FaultProxy::start(to)?;
+            Ok::<_, String>(ReplicaSlot { proxy, victim: Mutex::default(), down: AtomicBool::new(false) })
         };
         Ok(Self {
-            book: Arc::new(Book::new(options.seed, false, Duration::from_millis(8))),
+            book: Arc::new(TortureLedger::new(options.seed, false, Duration::from_millis(8))),
             slots: vec![slot()?, slot()?],
             server,
             url,
             lease,
-            rushes: if options.mutant.is_some() { 20 } else { 4 },
+            runs_before_sleep: if options.mutant.is_some() { 20 } else { 4 },
             env: options.mutant_env(),
             dir: tempfile::Builder::new()
                 .prefix("doran-torture-")
                 .tempdir()
                 .map_err(|error| error.to_string())?,
             takeovers: Mutex::default(),
-            over: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
         })
     }
 
     /// Gives the number of faults done.
-    fn torture(&self, options: &Options, faults: &[Fault], count: u64, part: u64) -> Result<u64, String> {
+    fn run_faults(
+        &self,
+        options: &TortureOptions,
+        faults: &[ReplicaFault],
+        count: u64,
+        part: u64,
+    ) -> Result<u64, String> {
         std::thread::scope(|scope| {
             for slot in &self.slots {
-                scope.spawn(|| self.keep_alive(slot));
+                scope.spawn(|| self.restart_when_dead(slot));
             }
-            let done = self.batches(options, faults, count, part);
-            self.over.store(true, Ordering::SeqCst);
+            let done = self.run_batches(options, faults, count, part);
+            self.finished.store(true, Ordering::SeqCst);
             done
         })
     }
 
-    fn batches(&self, options: &Options, faults: &[Fault], count: u64, part: u64) -> Result<u64, String> {
-        let mut rng = Rng::part(options.seed, 900 + part);
+    fn run_batches(
+        &self,
+        options: &TortureOptions,
+        faults: &[ReplicaFault],
+        count: u64,
+        part: u64,
+    ) -> Result<u64, String> {
+        let mut rng = SeededRng::for_part(options.seed, 900 + part);
         let mut done = 0;
         let mut batch = part * 10_000;
-        while done < count && self.book.is_clean() {
+        while done < count && self.book.has_no_violations() {
             batch += 1;
-            self.everybody()?;
-            let size = BATCH.min(count - done);
-            let chosen: Vec<Fault> = (0..size)
+            self.wait_for_all_replicas()?;
+            let size = FAULTS_PER_BATCH.min(count - done);
+            let chosen: Vec<ReplicaFault> = (0..size)
                 .filter_map(|n| {
                     faults.get(usize::try_from((done + n) % faults.len() as u64).unwrap_or(0)).copied()
                 })
                 .collect();
-            self.batch(options.seed, batch, &chosen, &mut rng)?;
+            self.run_batch(options.seed, batch, &chosen, &mut rng)?;
             done += size;
             if done.is_multiple_of(60) {
                 eprintln!("replicas  {done} of {count}");
@@ -199,19 +218,25 @@ impl<'a> Field<'a> {
     }
 
     /// Clients at work on both replicas, faults meanwhile; then all is healed and looked at.
-    fn batch(&self, seed: u64, batch: u64, faults: &[Fault], rng: &mut Rng) -> Result<(), String> {
+    fn run_batch(
+        &self,
+        seed: u64,
+        batch: u64,
+        faults: &[ReplicaFault],
+        rng: &mut SeededRng,
+    ) -> Result<(), String> {
         let threads: Vec<String> = (0..4).map(|n| format!("b{batch}-{n}")).collect();
-        let mut crowd = Crowd::new(&self.book, threads.clone());
-        (crowd.pause, crowd.settles) = (Duration::from_millis(40), Settles::No);
+        let mut crowd = TortureClients::new(&self.book, threads.clone());
+        (crowd.pause, crowd.unknown_calls) = (Duration::from_millis(40), UnknownCallPolicy::LeaveOpen);
         let busy = AtomicBool::new(true);
         let mut all = threads;
         let did: Result<(), String> = std::thread::scope(|scope| {
-            let pick = |rng: &mut Rng| loop {
+            let pick = |rng: &mut SeededRng| loop {
                 if !busy.load(Ordering::SeqCst) {
                     return None;
                 }
                 let slot = rng.pick(&self.slots)?;
-                if let Some(victim) = lock(&slot.victim).clone()
+                if let Some(victim) = lock_ignoring_poison(&slot.victim).clone()
                     && !slot.down.load(Ordering::SeqCst)
                 {
                     return Some(victim);
@@ -222,8 +247,8 @@ impl<'a> Field<'a> {
             let clients = scope.spawn(move || crowd.run_on(&pick, seed, batch));
             let mut did = Ok(());
             for (n, fault) in faults.iter().enumerate() {
-                did = self.fault(*fault, &format!("{batch}-{n}"), rng, &mut all);
-                if did.is_err() || !self.book.is_clean() {
+                did = self.inject_fault(*fault, &format!("{batch}-{n}"), rng, &mut all);
+                if did.is_err() || !self.book.has_no_violations() {
                     break;
                 }
             }
@@ -232,54 +257,60 @@ impl<'a> Field<'a> {
             did
         });
         did?;
-        self.settle(batch, rng, &all)
+        self.heal_and_check(batch, rng, &all)
     }
 
-    fn fault(&self, fault: Fault, name: &str, rng: &mut Rng, all: &mut Vec<String>) -> Result<(), String> {
+    fn inject_fault(
+        &self,
+        fault: ReplicaFault,
+        name: &str,
+        rng: &mut SeededRng,
+        all: &mut Vec<String>,
+    ) -> Result<(), String> {
         let place = usize::try_from(rng.below(2)).unwrap_or_default();
         let slot = &self.slots[place];
-        let Some(victim) = self.living(slot) else { return Err("a replica does not start".into()) };
+        let Some(victim) = self.wait_for_replica(slot) else { return Err("a replica does not start".into()) };
         std::thread::sleep(Duration::from_millis(rng.below(200)));
         match fault {
-            Fault::Kill | Fault::Sleep => {
-                if fault == Fault::Sleep {
-                    self.rush(&victim, name, all);
+            ReplicaFault::Kill | ReplicaFault::Sleep => {
+                if fault == ReplicaFault::Sleep {
+                    self.start_runs_before_sleep(&victim, name, all);
                 }
-                let probes = self.probe(&victim, name, all);
+                let probes = self.start_slow_runs(&victim, name, all);
                 slot.down.store(true, Ordering::SeqCst);
                 let begun = Instant::now();
-                if fault == Fault::Kill {
+                if fault == ReplicaFault::Kill {
                     victim.kill();
                 } else {
                     victim.signal("STOP")?;
                 }
                 let longest = self.lease + Duration::from_secs(5);
-                self.measure(&probes, victim.life, begun, longest);
-                if fault == Fault::Sleep {
+                self.measure_takeovers(&probes, victim.life, begun, longest);
+                if fault == ReplicaFault::Sleep {
                     let rest = (self.lease * 3 / 2).saturating_sub(begun.elapsed());
                     std::thread::sleep(rest);
                     victim.signal("CONT")?;
                 }
                 slot.down.store(false, Ordering::SeqCst);
             }
-            Fault::Cut => slot.proxy.cut(),
-            Fault::CutAfter(_) => slot.proxy.cut_after(1 + rng.below(20_000)),
-            Fault::Delay => {
-                slot.proxy.set(Mode::Delay(Duration::from_millis(20 + rng.below(200))));
+            ReplicaFault::CutConnections => slot.proxy.cut(),
+            ReplicaFault::CutConnectionsAfterBytes(_) => slot.proxy.cut_after(1 + rng.below(20_000)),
+            ReplicaFault::Delay => {
+                slot.proxy.set(FaultProxyMode::Delay(Duration::from_millis(20 + rng.below(200))));
                 std::thread::sleep(self.lease / 2);
-                slot.proxy.set(Mode::Pass);
+                slot.proxy.set(FaultProxyMode::Pass);
             }
-            Fault::BlackHole => {
-                slot.proxy.set(Mode::BlackHole);
+            ReplicaFault::BlackHole => {
+                slot.proxy.set(FaultProxyMode::BlackHole);
                 std::thread::sleep(self.lease * 3 / 2);
                 slot.proxy.cut();
-                slot.proxy.set(Mode::Pass);
+                slot.proxy.set(FaultProxyMode::Pass);
             }
-            Fault::Stop => match self.server {
+            ReplicaFault::RestartDatabase => match self.server {
                 Some(server) => {
-                    server.stop()?;
+                    server.stop_immediately()?;
                     std::thread::sleep(Duration::from_millis(300));
-                    server.go()?;
+                    server.start_process()?;
                 }
                 // Somebody else's server is left alone.
                 None => self.slots.iter().for_each(|slot| slot.proxy.cut()),
@@ -290,108 +321,111 @@ impl<'a> Field<'a> {
     }
 
     /// Starts runs that are about to pay when the replica falls asleep. When it wakes up, the other one has paid.
-    fn rush(&self, victim: &Victim, name: &str, all: &mut Vec<String>) {
-        let starts: Vec<Start> = (0..self.rushes)
-            .map(|n| Start {
+    fn start_runs_before_sleep(&self, victim: &VictimProcess, name: &str, all: &mut Vec<String>) {
+        let starts: Vec<VictimStartRequest> = (0..self.runs_before_sleep)
+            .map(|n| VictimStartRequest {
                 thread: format!("q{name}-{n}"),
-                token: format!("{RUSH}{name}-{n}"),
-                plan: [Act::Mix].repeat(6),
+                token: format!("{SLOW_POST_TOKEN_PREFIX}{name}-{n}"),
+                plan: [PlannedAction::Mix].repeat(6),
                 if_busy: 0,
                 key: None,
                 load: 0,
             })
             .collect();
-        let pending: Vec<_> = starts.iter().map(|start| victim.send(What::Start(start.clone()))).collect();
+        let pending: Vec<_> =
+            starts.iter().map(|start| victim.send(VictimRequest::Start(start.clone()))).collect();
         for (start, pending) in starts.into_iter().zip(pending) {
-            self.book.started(&start, outcome(pending.wait()));
+            self.book.record_start(&start, request_outcome(pending.wait()));
             all.push(start.thread);
         }
     }
 
     /// Starts slow runs on a replica, so that there is something to take over.
-    fn probe(&self, victim: &Victim, name: &str, all: &mut Vec<String>) -> Vec<String> {
+    fn start_slow_runs(&self, victim: &VictimProcess, name: &str, all: &mut Vec<String>) -> Vec<String> {
         let mut probes = Vec::new();
         for n in 0..2 {
-            let start = Start {
+            let start = VictimStartRequest {
                 thread: format!("p{name}-{n}"),
-                token: format!("{SLOW}{name}-{n}"),
-                plan: [Act::Read].repeat(60),
+                token: format!("{SLOW_TOKEN_PREFIX}{name}-{n}"),
+                plan: [PlannedAction::Read].repeat(60),
                 if_busy: 0,
                 key: None,
                 load: 0,
             };
-            let told = outcome(victim.ask(What::Start(start.clone())));
-            self.book.started(&start, told.clone());
+            let told = request_outcome(victim.ask(VictimRequest::Start(start.clone())));
+            self.book.record_start(&start, told.clone());
             all.push(start.thread.clone());
-            if matches!(told, Outcome::Acknowledged(_)) {
+            if matches!(told, RequestOutcome::Acknowledged(_)) {
                 probes.push(start.thread);
             }
         }
         std::thread::sleep(Duration::from_millis(150));
-        probes.retain(|thread| self.book.moves(thread, victim.life));
+        probes.retain(|thread| self.book.has_slow_run_calls(thread, victim.life));
         probes
     }
 
     /// Waits until other lives move the probes.
-    fn measure(&self, probes: &[String], life: u32, begun: Instant, longest: Duration) {
+    fn measure_takeovers(&self, probes: &[String], life: u32, begun: Instant, longest: Duration) {
         for thread in probes {
             let taken = loop {
-                match self.book.taken_over(thread, life, begun) {
+                match self.book.first_takeover(thread, life, begun) {
                     Some(at) => break Some(at - begun),
                     None if begun.elapsed() > longest => break None,
                     None => std::thread::sleep(Duration::from_millis(5)),
                 }
             };
             match taken {
-                Some(time) => lock(&self.takeovers).push(time),
-                None => self.book.wrong(Broken::Stuck, format!("nobody took {thread} over in {longest:?}")),
+                Some(time) => lock_ignoring_poison(&self.takeovers).push(time),
+                None => self
+                    .book
+                    .record_violation(Violation::Stuck, format!("nobody took {thread} over in {longest:?}")),
             }
         }
     }
 
     /// Everything is healed: all comes to rest, what is unknown is settled, and the logs are read.
-    fn settle(&self, batch: u64, rng: &mut Rng, threads: &[String]) -> Result<(), String> {
-        self.everybody()?;
+    fn heal_and_check(&self, batch: u64, rng: &mut SeededRng, threads: &[String]) -> Result<(), String> {
+        self.wait_for_all_replicas()?;
         let patience = self.lease * 2 + Duration::from_secs(8);
         let ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         for turn in 0..3 {
-            let moving = self.must(&What::Rest { threads: threads.to_vec(), ms })?;
+            let moving = self.ask_any_replica(&VictimRequest::Rest { threads: threads.to_vec(), ms })?;
             for run in moving.as_array().into_iter().flatten() {
-                self.book.wrong(Broken::Stuck, format!("{run} does not move"));
+                self.book.record_violation(Violation::Stuck, format!("{run} does not move"));
             }
-            if let Some(victim) = self.living(&self.slots[0]) {
+            if let Some(victim) = self.wait_for_replica(&self.slots[0]) {
                 for thread in threads {
                     let name = format!("{batch}-s{turn}");
-                    answer_all(&victim, &self.book, thread, rng, &name, Settles::Yes);
+                    answer_open_questions(&victim, &self.book, thread, rng, &name, UnknownCallPolicy::Settle);
                 }
             }
         }
-        self.must(&What::Rest { threads: threads.to_vec(), ms })?;
+        self.ask_any_replica(&VictimRequest::Rest { threads: threads.to_vec(), ms })?;
         for thread in threads {
-            let dump = self.must(&What::Dump { thread: thread.clone() });
-            let dump: Dump = match dump {
+            let dump = self.ask_any_replica(&VictimRequest::Dump { thread: thread.clone() });
+            let dump: ThreadDump = match dump {
                 Ok(dump) => serde_json::from_value(dump).map_err(|error| error.to_string())?,
-                Err(why) if why.contains("not_found") => Dump::empty(),
+                Err(why) if why.contains("not_found") => ThreadDump::empty(),
                 Err(why) => return Err(why),
             };
-            check::thread(thread, &dump, &self.book);
-            self.book.forget(thread);
+            consistency_check::check_thread(thread, &dump, &self.book);
+            self.book.forget_thread(thread);
         }
         Ok(())
     }
 
     /// Asks any replica until one answers.
-    fn must(&self, what: &What) -> Result<serde_json::Value, String> {
+    fn ask_any_replica(&self, what: &VictimRequest) -> Result<serde_json::Value, String> {
         let begun = Instant::now();
         loop {
             let mut why = "no replica".to_owned();
             for slot in &self.slots {
-                let Some(victim) = self.living(slot) else { continue };
+                let Some(victim) = self.wait_for_replica(slot) else { continue };
                 match victim.ask(what.clone()) {
-                    Told::Ok(value) => return Ok(value),
-                    Told::Refused(refusal) if refusal.code == "not_found" => return Err(refusal.code),
-                    Told::Refused(refusal) => why = format!("{}: {}", refusal.code, refusal.message),
-                    Told::Nothing => why = "it is gone".into(),
+                    VictimReply::Ok(value) => return Ok(value),
+                    VictimReply::Refused(refusal) if refusal.code == "not_found" => return Err(refusal.code),
+                    VictimReply::Refused(refusal) => why = format!("{}: {}", refusal.code, refusal.message),
+                    VictimReply::NoAnswer => why = "it is gone".into(),
                 }
             }
             if begun.elapsed() > Duration::from_secs(40) {
@@ -401,9 +435,9 @@ impl<'a> Field<'a> {
     }
 
     /// Waits until both replicas live.
-    fn everybody(&self) -> Result<(), String> {
+    fn wait_for_all_replicas(&self) -> Result<(), String> {
         for slot in &self.slots {
-            if self.living(slot).is_none() {
+            if self.wait_for_replica(slot).is_none() {
                 let log = std::fs::read_to_string(self.dir.path().join("victims.log")).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().rev().take(5).collect();
                 return Err(format!("a replica does not start: {lines:?}"));
@@ -413,11 +447,11 @@ impl<'a> Field<'a> {
     }
 
     /// The replica in a slot, once it is ready.
-    fn living(&self, slot: &Slot) -> Option<Arc<Victim>> {
+    fn wait_for_replica(&self, slot: &ReplicaSlot) -> Option<Arc<VictimProcess>> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(40) {
-            if let Some(victim) = lock(&slot.victim).clone()
-                && !victim.is_over()
+            if let Some(victim) = lock_ignoring_poison(&slot.victim).clone()
+                && !victim.has_exited()
             {
                 return Some(victim);
             }
@@ -427,32 +461,32 @@ impl<'a> Field<'a> {
     }
 
     /// Starts a replica again whenever it is gone, as a supervisor does.
-    fn keep_alive(&self, slot: &Slot) {
-        while !self.over.load(Ordering::SeqCst) {
+    fn restart_when_dead(&self, slot: &ReplicaSlot) {
+        while !self.finished.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(10));
-            let gone = lock(&slot.victim).as_ref().is_none_or(|victim| victim.is_over());
+            let gone = lock_ignoring_poison(&slot.victim).as_ref().is_none_or(|victim| victim.has_exited());
             if !gone || slot.down.load(Ordering::SeqCst) {
                 continue;
             }
-            let birth = Birth {
-                url: self.url.through(slot.proxy.port),
+            let birth = VictimLaunch {
+                url: self.url.through_proxy_port(slot.proxy.port),
                 lease: self.lease,
-                hard: true,
+                abort_on_failure: true,
                 log: &self.dir.path().join("victims.log"),
                 env: self.env.clone(),
             };
             // A replica that cannot reach the database ends by itself and is started again.
-            if let Ok(victim) = Victim::start(&birth, &self.book)
-                && victim.ready().is_ok()
+            if let Ok(victim) = VictimProcess::start(&birth, &self.book)
+                && victim.wait_until_ready().is_ok()
             {
-                *lock(&slot.victim) = Some(Arc::new(victim));
+                *lock_ignoring_poison(&slot.victim) = Some(Arc::new(victim));
             }
         }
-        *lock(&slot.victim) = None;
+        *lock_ignoring_poison(&slot.victim) = None;
     }
 }
 
-impl Url {
+impl TortureDatabaseUrl {
     fn parse(url: &str) -> Result<Self, String> {
         let bad =
             || "the address of PostgreSQL must be postgres://USER:PASSWORD@ADDRESS:PORT/DATABASE".to_owned();
@@ -462,7 +496,7 @@ impl Url {
         Ok(Self { user: user.into(), host: host.replace("localhost", "127.0.0.1"), rest: rest.into() })
     }
 
-    fn through(&self, port: u16) -> String {
+    fn through_proxy_port(&self, port: u16) -> String {
         format!("postgres://{}@127.0.0.1:{port}/{}", self.user, self.rest)
     }
 }

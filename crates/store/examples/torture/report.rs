@@ -5,28 +5,28 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use crate::book::{Book, Broken};
+use crate::ledger::{TortureLedger, Violation};
 
 /// What one torture found.
-pub struct Figures {
+pub struct TortureReport {
     name: &'static str,
     seed: u64,
-    broken: BTreeMap<Broken, u64>,
+    violation_counts: BTreeMap<Violation, u64>,
     numbers: Vec<(String, Value)>,
     notes: Vec<String>,
-    wrong: Vec<String>,
+    violations: Vec<String>,
     skipped: Option<String>,
 }
 
-impl Figures {
+impl TortureReport {
     pub fn new(name: &'static str, seed: u64) -> Self {
         Self {
             name,
             seed,
-            broken: BTreeMap::new(),
+            violation_counts: BTreeMap::new(),
             numbers: Vec::new(),
             notes: Vec::new(),
-            wrong: Vec::new(),
+            violations: Vec::new(),
             skipped: None,
         }
     }
@@ -36,7 +36,7 @@ impl Figures {
         Self { skipped: Some(why), ..Self::new(name, seed) }
     }
 
-    pub fn add(&mut self, name: &str, number: impl TryInto<u64>) {
+    pub fn add_number(&mut self, name: &str, number: impl TryInto<u64>) {
         let number = number.try_into().unwrap_or(u64::MAX);
         match self.numbers.iter_mut().find(|(known, _)| known == name) {
             Some((_, value)) => *value = json!(value.as_u64().unwrap_or_default().saturating_add(number)),
@@ -44,29 +44,29 @@ impl Figures {
         }
     }
 
-    pub fn note(&mut self, note: String) {
+    pub fn add_note(&mut self, note: String) {
         self.notes.push(note);
     }
 
     /// Counts what a book found wrong.
-    pub fn take(&mut self, book: &Book) {
-        for (broken, what) in book.verdict() {
-            self.wrong(broken, what);
+    pub fn take_violations(&mut self, book: &TortureLedger) {
+        for (broken, what) in book.violations() {
+            self.record_violation(broken, what);
         }
-        let (seen, acknowledged) = book.counts();
-        self.add("acknowledged", acknowledged);
-        self.add("deeds", book.deeds());
-        self.add("events_seen", seen);
+        let (seen, acknowledged) = book.observed_and_acknowledged_counts();
+        self.add_number("acknowledged", acknowledged);
+        self.add_number("deeds", book.call_count());
+        self.add_number("events_seen", seen);
     }
 
-    pub fn wrong(&mut self, broken: Broken, what: impl std::fmt::Display) {
-        *self.broken.entry(broken).or_default() += 1;
-        self.wrong.push(format!("{broken:?}: {what}"));
+    pub fn record_violation(&mut self, broken: Violation, what: impl std::fmt::Display) {
+        *self.violation_counts.entry(broken).or_default() += 1;
+        self.violations.push(format!("{broken:?}: {what}"));
     }
 
     /// Nothing is broken.
-    pub fn holds(&self) -> bool {
-        self.broken.is_empty()
+    pub fn has_no_violations(&self) -> bool {
+        self.violation_counts.is_empty()
     }
 
     pub fn is_skipped(&self) -> bool {
@@ -74,8 +74,8 @@ impl Figures {
     }
 
     /// The first thing that is broken.
-    pub fn first(&self) -> Option<&str> {
-        self.wrong.first().map(String::as_str)
+    pub fn first_violation(&self) -> Option<&str> {
+        self.violations.first().map(String::as_str)
     }
 
     /// A number that was added, 0 if it never was.
@@ -85,7 +85,7 @@ impl Figures {
     }
 
     /// Every torture says how many processes it killed. What one that was skipped did not look at is `null`, not 0.
-    pub fn json(&self) -> String {
+    pub fn render_json(&self) -> String {
         let mut line = Map::new();
         line.insert("torture".into(), json!(self.name));
         line.insert("seed".into(), json!(self.seed));
@@ -96,47 +96,47 @@ impl Figures {
         for (name, number) in &self.numbers {
             line.insert(name.clone(), number.clone());
         }
-        for broken in ALL {
+        for broken in ALL_VIOLATIONS {
             let name = format!("{broken:?}").to_lowercase();
-            let count = self.broken.get(&broken).copied().unwrap_or_default();
+            let count = self.violation_counts.get(&broken).copied().unwrap_or_default();
             line.insert(name, if self.is_skipped() { Value::Null } else { json!(count) });
         }
         Value::Object(line).to_string()
     }
 
     /// A few lines for people.
-    pub fn table(&self) -> String {
+    pub fn render_table(&self) -> String {
         let mut text = format!("{:<9}", self.name);
         if let Some(why) = &self.skipped {
             return format!("{text} SKIPPED: {why}");
         }
-        text.push_str(if self.holds() { " holds " } else { " BROKEN" });
+        text.push_str(if self.has_no_violations() { " holds " } else { " BROKEN" });
         for (name, number) in &self.numbers {
             write!(text, "  {name} {number}").ok();
         }
-        for broken in ALL {
-            let count = self.broken.get(&broken).copied().unwrap_or_default();
+        for broken in ALL_VIOLATIONS {
+            let count = self.violation_counts.get(&broken).copied().unwrap_or_default();
             write!(text, "  {} {count}", format!("{broken:?}").to_lowercase()).ok();
         }
         for note in &self.notes {
             write!(text, "\n          {note}").ok();
         }
-        for what in self.wrong.iter().take(12) {
+        for what in self.violations.iter().take(12) {
             write!(text, "\n          {what}").ok();
         }
-        if !self.holds() {
+        if !self.has_no_violations() {
             write!(text, "\n          the same operations again: --seed {}", self.seed).ok();
         }
         text
     }
 }
 
-const ALL: [Broken; 7] = [
-    Broken::Lost,
-    Broken::Doubled,
-    Broken::Stuck,
-    Broken::Torn,
-    Broken::Events,
-    Broken::Ends,
-    Broken::Damaged,
+const ALL_VIOLATIONS: [Violation; 7] = [
+    Violation::Lost,
+    Violation::Doubled,
+    Violation::Stuck,
+    Violation::Torn,
+    Violation::Events,
+    Violation::Ends,
+    Violation::Damaged,
 ];

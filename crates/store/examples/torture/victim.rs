@@ -7,67 +7,70 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use doran_engine::store::{Entry, Idempotency, IfBusy, RunFilter, RunRow, Status, Store, StoreError};
-use doran_engine::{
-    Bot, EngineError, Event, NodeError, RunId, RunKey, Runtime, RuntimeOptions, StartOptions, Tenant,
-    ThreadKey, Until,
+use doran_engine::store::{
+    IfBusy, LogEntry, RunFilter, RunIdempotencyKey, RunRow, RunStatus, Store, StoreError,
 };
-use doran_store::{Keeper, Opened};
+use doran_engine::{
+    EngineError, Event, GraphHandle, NodeError, RunId, RunKey, Runtime, RuntimeOptions, StartOptions,
+    TenantId, ThreadKey, WatchUntil,
+};
+use doran_store::{FileStoreMaintenance, OpenedStore};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::graph::{Tale, torture};
-use crate::wire::{
-    Deed, Dump, DumpEntry, DumpRun, FromVictim, Refusal, Seen, Start, ToVictim, What, digest, links_in,
+use crate::torture_graph::{TortureState, build_torture_graph};
+use crate::victim_protocol::{
+    ExternalCall, FromVictim, ObservedEntry, ThreadDump, ThreadDumpEntry, ThreadDumpRun, ToVictim,
+    VictimRefusal, VictimRequest, VictimStartRequest, fnv1a_hex, links_in_step_body,
 };
 
 /// How a victim is told to live.
-pub struct Orders {
+pub struct VictimOptions {
     pub url: String,
     pub lease: Duration,
     /// End without closing anything when a write failed for good.
-    pub hard: bool,
+    pub abort_on_failure: bool,
 }
 
 /// Everything outside the process, as a node sees it: the driver.
 #[derive(Clone)]
-pub struct World(Arc<Outside>);
+pub struct DriverConnection(Arc<DriverConnectionInner>);
 
-struct Outside {
+struct DriverConnectionInner {
     out: Mutex<std::io::Stdout>,
     calls: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     next: AtomicU64,
 }
 
-impl World {
+impl DriverConnection {
     fn new() -> Self {
         let (out, next) = (Mutex::new(std::io::stdout()), AtomicU64::new(1));
-        Self(Arc::new(Outside { out, calls: Mutex::default(), next }))
+        Self(Arc::new(DriverConnectionInner { out, calls: Mutex::default(), next }))
     }
 
     /// Makes a call and waits for its answer.
-    pub async fn call(&self, mut deed: Deed) -> Result<String, NodeError> {
+    pub async fn call(&self, mut deed: ExternalCall) -> Result<String, NodeError> {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = oneshot::channel();
         self.0.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(id, tell);
         deed.call = Some(id);
-        self.say(&FromVictim::Deed(deed));
+        self.send_line(&FromVictim::Deed(deed));
         told.await?;
         Ok("done".to_owned())
     }
 
     /// Tells the driver something. When this returns, killing the process cannot take it back.
-    pub fn note(&self, deed: Deed) {
-        self.say(&FromVictim::Deed(deed));
+    pub fn report_call(&self, deed: ExternalCall) {
+        self.send_line(&FromVictim::Deed(deed));
     }
 
-    fn called(&self, id: u64) {
+    fn complete_call(&self, id: u64) {
         let call = self.0.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         // A call whose node was dropped meanwhile has nobody to tell.
         call.map(|call| call.send(()).ok());
     }
 
-    fn say(&self, line: &FromVictim) {
+    fn send_line(&self, line: &FromVictim) {
         let mut text = serde_json::to_vec(line).unwrap_or_default();
         text.push(b'\n');
         let mut out = self.0.out.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +82,7 @@ impl World {
 }
 
 /// Runs the victim until it is told to leave, killed, or in trouble.
-pub fn main(orders: &Orders) -> ExitCode {
+pub fn victim_main(orders: &VictimOptions) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -87,7 +90,7 @@ pub fn main(orders: &Orders) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(live(orders));
+    let ended = runtime.block_on(run_victim(orders));
     runtime.shutdown_timeout(Duration::from_secs(2));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -98,54 +101,61 @@ pub fn main(orders: &Orders) -> ExitCode {
     }
 }
 
-struct Life {
+struct VictimSession {
     runtime: Runtime,
-    bot: Bot<Tale>,
+    bot: GraphHandle<TortureState>,
     store: Arc<dyn Store>,
-    keeper: Option<Arc<dyn Keeper>>,
-    world: World,
+    file_maintenance: Option<Arc<dyn FileStoreMaintenance>>,
+    world: DriverConnection,
 }
 
-async fn live(orders: &Orders) -> Result<(), String> {
-    let world = World::new();
-    let Opened { store, keeper } = doran_store::open(&orders.url).await.map_err(|error| told(&error))?;
-    let graph = torture(&world).map_err(|error| error.to_string())?;
+async fn run_victim(orders: &VictimOptions) -> Result<(), String> {
+    let world = DriverConnection::new();
+    let OpenedStore { store, file_maintenance: keeper } =
+        doran_store::open(&orders.url).await.map_err(|error| error_with_sources(&error))?;
+    let graph = build_torture_graph(&world).map_err(|error| error.to_string())?;
     let options = RuntimeOptions {
         lease: orders.lease,
         scan: (orders.lease / 5).min(Duration::from_millis(200)),
         ..RuntimeOptions::default()
     };
-    let runtime = Runtime::with(store.clone(), options);
-    let bot = runtime.graph("torture", &graph).map_err(|error| error.to_string())?;
-    let mut lines = listen();
-    runtime.work().await.map_err(|error| told(&error))?;
-    world.say(&FromVictim::Ready);
-    let life = Arc::new(Life { runtime: runtime.clone(), bot, store, keeper, world: world.clone() });
-    let mut trouble = runtime.trouble();
+    let runtime = Runtime::with_options(store.clone(), options);
+    let bot = runtime.register_graph("torture", &graph).map_err(|error| error.to_string())?;
+    let mut lines = read_driver_lines();
+    runtime.start_worker().await.map_err(|error| error_with_sources(&error))?;
+    world.send_line(&FromVictim::Ready);
+    let life = Arc::new(VictimSession {
+        runtime: runtime.clone(),
+        bot,
+        store,
+        file_maintenance: keeper,
+        world: world.clone(),
+    });
+    let mut trouble = runtime.unknown_write_reason();
     loop {
         let why = tokio::select! {
             line = lines.recv() => match line {
                 Some(ToVictim::Called { id }) => {
-                    world.called(id);
+                    world.complete_call(id);
                     continue;
                 }
-                Some(ToVictim::Do { what: What::Leave, .. }) | None => break,
+                Some(ToVictim::Do { what: VictimRequest::Leave, .. }) | None => break,
                 Some(ToVictim::Do { id, what }) => {
                     let life = life.clone();
                     tokio::spawn(async move {
-                        let answer = life.answer(what).await.map_err(|error| refusal(&error));
-                        life.world.say(&FromVictim::Answer { id, answer });
+                        let answer = life.handle_request(what).await.map_err(|error| refusal_from_error(&error));
+                        life.world.send_line(&FromVictim::Answer { id, answer });
                     });
                     continue;
                 }
             },
-            why = in_trouble(&mut trouble) => why,
-            why = failed(life.keeper.as_ref()) => why,
+            why = wait_for_runtime_trouble(&mut trouble) => why,
+            why = wait_for_store_failure(life.file_maintenance.as_ref()) => why,
         };
         // What was told to callers before the failure is on its way out by now.
         tokio::time::sleep(Duration::from_millis(20)).await;
-        world.say(&FromVictim::Trouble { why });
-        if orders.hard {
+        world.send_line(&FromVictim::Trouble { why });
+        if orders.abort_on_failure {
             std::process::abort();
         }
         return Ok(());
@@ -154,22 +164,22 @@ async fn live(orders: &Orders) -> Result<(), String> {
     Ok(())
 }
 
-async fn in_trouble(trouble: &mut tokio::sync::watch::Receiver<Option<String>>) -> String {
+async fn wait_for_runtime_trouble(trouble: &mut tokio::sync::watch::Receiver<Option<String>>) -> String {
     match trouble.wait_for(Option::is_some).await {
         Ok(why) => why.clone().unwrap_or_default(),
         Err(_) => std::future::pending().await,
     }
 }
 
-async fn failed(keeper: Option<&Arc<dyn Keeper>>) -> String {
+async fn wait_for_store_failure(keeper: Option<&Arc<dyn FileStoreMaintenance>>) -> String {
     match keeper {
-        Some(keeper) => keeper.failed().await.to_string(),
+        Some(keeper) => keeper.wait_for_fatal_error().await.to_string(),
         None => std::future::pending().await,
     }
 }
 
 /// Reads what the driver says in a thread of its own; the end of the input is the end of the channel.
-fn listen() -> mpsc::UnboundedReceiver<ToVictim> {
+fn read_driver_lines() -> mpsc::UnboundedReceiver<ToVictim> {
     let (send, lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -186,41 +196,43 @@ fn listen() -> mpsc::UnboundedReceiver<ToVictim> {
     lines
 }
 
-impl Life {
-    async fn answer(&self, what: What) -> Result<Value, EngineError> {
+impl VictimSession {
+    async fn handle_request(&self, what: VictimRequest) -> Result<Value, EngineError> {
         match what {
-            What::Start(start) => self.start(start).await,
-            What::Answer { run, answers } => {
-                let handle = self.runtime.answer(&key(&run)?, &answers).await?;
+            VictimRequest::Start(start) => self.start(start).await,
+            VictimRequest::Answer { run, answers } => {
+                let handle = self.runtime.answer(&run_key(&run)?, &answers).await?;
                 Ok(json!(handle.id().to_string()))
             }
-            What::Cancel { run } => {
-                let row = self.runtime.cancel(&key(&run)?).await?;
-                Ok(json!(status(row.status)))
+            VictimRequest::Cancel { run } => {
+                let row = self.runtime.cancel(&run_key(&run)?).await?;
+                Ok(json!(status_name(row.status)))
             }
-            What::Watch { run, after } => self.watch(&run, after).await,
-            What::Questions { thread } => {
-                let questions = self.runtime.questions(&ThreadKey::local(&thread)?).await?;
+            VictimRequest::Watch { run, after } => self.watch(&run, after).await,
+            VictimRequest::Questions { thread } => {
+                let questions = self.runtime.open_questions(&ThreadKey::local(&thread)?).await?;
                 Ok(json!(questions.iter().map(|(run, ask)| (run.run.to_string(), ask)).collect::<Vec<_>>()))
             }
-            What::Rest { threads, ms } => self.rest(&threads, Duration::from_millis(ms)).await,
-            What::Dump { thread } => self.dump(&thread).await,
-            What::Delete { thread } => {
+            VictimRequest::Rest { threads, ms } => {
+                self.wait_until_idle(&threads, Duration::from_millis(ms)).await
+            }
+            VictimRequest::Dump { thread } => self.dump_thread(&thread).await,
+            VictimRequest::Delete { thread } => {
                 Ok(json!(self.store.delete_thread(&ThreadKey::local(&thread)?).await?))
             }
-            What::Whole => {
-                if let Some(keeper) = &self.keeper {
+            VictimRequest::Whole => {
+                if let Some(keeper) = &self.file_maintenance {
                     keeper.integrity_check().await?;
                 }
                 Ok(Value::Null)
             }
-            What::Leave => Ok(Value::Null),
+            VictimRequest::Leave => Ok(Value::Null),
         }
     }
 
-    async fn start(&self, start: Start) -> Result<Value, EngineError> {
+    async fn start(&self, start: VictimStartRequest) -> Result<Value, EngineError> {
         let thread = ThreadKey::local(&start.thread)?;
-        let input = Tale::update().token(start.token.clone()).plan(start.plan.clone()).place(0);
+        let input = TortureState::update().token(start.token.clone()).plan(start.plan.clone()).place(0);
         let input = if start.load > 0 { input.text("y".repeat(start.load)) } else { input };
         let options = StartOptions {
             if_busy: match start.if_busy {
@@ -229,7 +241,7 @@ impl Life {
                 2 => IfBusy::Interrupt,
                 _ => IfBusy::Rollback,
             },
-            idempotency: start.key.map(|key| Idempotency { key, hash: start.token.clone() }),
+            idempotency: start.key.map(|key| RunIdempotencyKey { key, hash: start.token.clone() }),
             metadata: [("token".to_owned(), json!(start.token))].into_iter().collect(),
             ..StartOptions::default()
         };
@@ -240,32 +252,32 @@ impl Life {
     async fn watch(&self, run: &str, after: u64) -> Result<Value, EngineError> {
         static WATCHES: AtomicU64 = AtomicU64::new(1);
         let id = WATCHES.fetch_add(1, Ordering::Relaxed);
-        let mut watch = self.runtime.watch(&key(run)?, after, Until::End).await?;
+        let mut watch = self.runtime.watch(&run_key(run)?, after, WatchUntil::RunEnded).await?;
         while let Some(event) = watch.next().await? {
             if let Event::Entry(number, entry) = event {
-                let seen = Seen {
+                let seen = ObservedEntry {
                     watch: id,
                     run: run.to_owned(),
                     number,
                     seq: entry.seq,
-                    kind: kind(&entry),
-                    digest: digest([entry.body.as_slice()]),
+                    kind: entry_kind_name(&entry),
+                    digest: fnv1a_hex([entry.body.as_slice()]),
                     links: serde_json::from_slice(&entry.body)
-                        .map(|body| links_in(&body))
+                        .map(|body| links_in_step_body(&body))
                         .unwrap_or_default(),
                 };
-                self.world.say(&FromVictim::Seen(seen));
+                self.world.send_line(&FromVictim::Seen(seen));
             }
         }
         Ok(Value::Null)
     }
 
-    async fn rest(&self, threads: &[String], patience: Duration) -> Result<Value, EngineError> {
+    async fn wait_until_idle(&self, threads: &[String], patience: Duration) -> Result<Value, EngineError> {
         let begun = Instant::now();
         loop {
             let mut moving = Vec::new();
             for thread in threads {
-                moving.extend(self.moving(thread).await?);
+                moving.extend(self.unsettled_runs(thread).await?);
             }
             if moving.is_empty() || begun.elapsed() > patience {
                 return Ok(json!(moving));
@@ -275,21 +287,21 @@ impl Life {
     }
 
     /// Runs of a thread that should be moving.
-    async fn moving(&self, thread: &str) -> Result<Vec<String>, EngineError> {
+    async fn unsettled_runs(&self, thread: &str) -> Result<Vec<String>, EngineError> {
         let thread = ThreadKey::local(thread)?;
-        let runs = match self.runs(&thread).await {
+        let runs = match self.all_runs_of_thread(&thread).await {
             Err(EngineError::Store(StoreError::NotFound { .. })) => return Ok(Vec::new()),
             runs => runs?,
         };
-        let paused = runs.iter().any(|run| run.status == Status::Paused);
+        let paused = runs.iter().any(|run| run.status == RunStatus::Paused);
         Ok(runs
             .iter()
-            .filter(|run| run.status == Status::Running || run.status == Status::Queued && !paused)
-            .map(|run| format!("{} {} {}", thread.thread, run.run, status(run.status)))
+            .filter(|run| run.status == RunStatus::Running || run.status == RunStatus::Queued && !paused)
+            .map(|run| format!("{} {} {}", thread.thread, run.run, status_name(run.status)))
             .collect())
     }
 
-    async fn runs(&self, thread: &ThreadKey) -> Result<Vec<RunRow>, EngineError> {
+    async fn all_runs_of_thread(&self, thread: &ThreadKey) -> Result<Vec<RunRow>, EngineError> {
         let mut all = Vec::new();
         loop {
             let before = all.last().map(|run: &RunRow| run.run);
@@ -305,48 +317,48 @@ impl Life {
     }
 
     /// Reads until nothing was written meanwhile.
-    async fn dump(&self, thread: &str) -> Result<Value, EngineError> {
+    async fn dump_thread(&self, thread: &str) -> Result<Value, EngineError> {
         let thread = ThreadKey::local(thread)?;
         let mut tries = 50;
         loop {
             tries -= 1;
             let before = self.store.thread(&thread).await?;
-            let dump = self.dump_once(&thread).await?;
+            let dump = self.dump_thread_once(&thread).await?;
             if tries == 0 || self.store.thread(&thread).await? == before {
                 return Ok(json!(dump));
             }
         }
     }
 
-    async fn dump_once(&self, thread: &ThreadKey) -> Result<Dump, EngineError> {
+    async fn dump_thread_once(&self, thread: &ThreadKey) -> Result<ThreadDump, EngineError> {
         let row = self.store.thread(thread).await?;
-        let mut entries: Vec<DumpEntry> = Vec::new();
+        let mut entries: Vec<ThreadDumpEntry> = Vec::new();
         loop {
             let after = entries.last().map_or(0, |entry| entry.seq);
             let page = self.store.entries(thread, after, 500).await?;
             if page.is_empty() {
                 break;
             }
-            entries.extend(page.iter().map(|entry| DumpEntry {
+            entries.extend(page.iter().map(|entry| ThreadDumpEntry {
                 seq: entry.seq,
                 parent: entry.parent,
                 run: entry.run.map(|run| run.to_string()),
-                kind: kind(entry),
-                digest: digest([entry.body.as_slice()]),
+                kind: entry_kind_name(entry),
+                digest: fnv1a_hex([entry.body.as_slice()]),
                 body: serde_json::from_slice(&entry.body).unwrap_or(Value::Null),
             }));
         }
-        let runs = self.runs(thread).await?.into_iter().map(|run| DumpRun {
+        let runs = self.all_runs_of_thread(thread).await?.into_iter().map(|run| ThreadDumpRun {
             run: run.run.to_string(),
             token: run.metadata.get("token").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            status: status(run.status).to_owned(),
+            status: status_name(run.status).to_owned(),
             first: run.first_seq,
             last: run.last_seq,
             error: run.error.map(|error| format!("{}: {}", error.code, error.message)),
         });
         let view = self.runtime.view("torture", thread, None).await?;
-        let questions = self.runtime.questions(thread).await?;
-        Ok(Dump {
+        let questions = self.runtime.open_questions(thread).await?;
+        Ok(ThreadDump {
             head: row.head,
             entries,
             runs: runs.collect(),
@@ -356,29 +368,29 @@ impl Life {
     }
 }
 
-fn key(run: &str) -> Result<RunKey, EngineError> {
-    Ok(RunKey { tenant: Tenant::local(), run: run.parse::<RunId>()? })
+fn run_key(run: &str) -> Result<RunKey, EngineError> {
+    Ok(RunKey { tenant: TenantId::local(), run: run.parse::<RunId>()? })
 }
 
-fn kind(entry: &Entry) -> String {
+fn entry_kind_name(entry: &LogEntry) -> String {
     serde_json::to_value(entry.kind)
         .ok()
         .and_then(|kind| kind.as_str().map(str::to_owned))
         .unwrap_or_default()
 }
 
-fn status(status: Status) -> &'static str {
+fn status_name(status: RunStatus) -> &'static str {
     match status {
-        Status::Queued => "queued",
-        Status::Running => "running",
-        Status::Paused => "paused",
-        Status::Finished => "finished",
-        Status::Failed => "failed",
-        Status::Cancelled => "cancelled",
+        RunStatus::Queued => "queued",
+        RunStatus::Running => "running",
+        RunStatus::Paused => "paused",
+        RunStatus::Finished => "finished",
+        RunStatus::Failed => "failed",
+        RunStatus::Cancelled => "cancelled",
     }
 }
 
-fn refusal(error: &EngineError) -> Refusal {
+fn refusal_from_error(error: &EngineError) -> VictimRefusal {
     let code = match error {
         EngineError::Store(error) => match error {
             StoreError::Fenced => "fenced",
@@ -397,11 +409,11 @@ fn refusal(error: &EngineError) -> Refusal {
         EngineError::NotPaused(_) => "conflict",
         _ => "other",
     };
-    Refusal { code: code.into(), message: told(error) }
+    VictimRefusal { code: code.into(), message: error_with_sources(error) }
 }
 
 /// An error and its sources in one line.
-fn told(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_with_sources(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {

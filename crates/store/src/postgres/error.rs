@@ -7,14 +7,14 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// Whether the failed statement would have changed something.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum StatementAccess {
     Reading,
     Writing,
 }
 
 /// What a statement was about, to name it when the database says no.
 #[derive(Clone, Copy)]
-pub(super) enum About<'a> {
+pub(super) enum StatementSubject<'a> {
     Thread(&'a ThreadKey),
     Run(&'a RunKey),
     Submit(&'a ThreadKey, &'a str),
@@ -22,15 +22,15 @@ pub(super) enum About<'a> {
 }
 
 /// The connection is gone or was refused, as opposed to a statement that failed on a connection that works.
-pub(super) fn is_lost(error: &Error) -> bool {
+pub(super) fn is_connection_lost(error: &Error) -> bool {
     match error.as_db_error() {
         Some(db) => matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic)),
         // An answer that could not be read or a value that could not be sent leaves the connection as it was.
-        None => error.is_closed() || is_io(error),
+        None => error.is_closed() || has_io_source(error),
     }
 }
 
-fn is_io(error: &Error) -> bool {
+fn has_io_source(error: &Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
         if inner.is::<std::io::Error>() {
@@ -42,28 +42,32 @@ fn is_io(error: &Error) -> bool {
 }
 
 /// A statement was sent and this came back.
-pub(super) fn of_statement(error: Error, doing: Doing, about: About<'_>) -> StoreError {
-    if is_lost(&error) {
+pub(super) fn statement_error(
+    error: Error,
+    doing: StatementAccess,
+    about: StatementSubject<'_>,
+) -> StoreError {
+    if is_connection_lost(&error) {
         return match doing {
-            Doing::Reading => StoreError::Unavailable(error.into()),
+            StatementAccess::Reading => StoreError::Unavailable(error.into()),
             // The statement may have been committed before the connection broke.
-            Doing::Writing => StoreError::Unknown(error.into()),
+            StatementAccess::Writing => StoreError::Unknown(error.into()),
         };
     }
     let Some(db) = error.as_db_error() else { return StoreError::Other(error.into()) };
-    match own(db, about) {
+    match error_from_doran_code(db, about) {
         Some(own) => own,
-        None => of_code(error),
+        None => error_from_sql_state(error),
     }
 }
 
 /// Nothing was sent yet but the wish to connect or to prepare.
-pub(super) fn of_connecting(error: Error) -> StoreError {
+pub(super) fn connection_error(error: Error) -> StoreError {
     match error.as_db_error().map(|db| db.code().code()) {
         // Wrong user, password or database: waiting does not help.
         Some(code) if code.starts_with("28") || code == "3D000" => StoreError::Other(error.into()),
-        Some(code) if !code.starts_with("53") && !code.starts_with("57") && !is_lost(&error) => {
-            of_code(error)
+        Some(code) if !code.starts_with("53") && !code.starts_with("57") && !is_connection_lost(&error) => {
+            error_from_sql_state(error)
         }
         _ => StoreError::Unavailable(error.into()),
     }
@@ -73,7 +77,7 @@ pub(super) fn unavailable(message: &'static str) -> StoreError {
     StoreError::Unavailable(message.into())
 }
 
-pub(super) fn refused(message: &'static str) -> StoreError {
+pub(super) fn configuration_error(message: &'static str) -> StoreError {
     StoreError::Other(message.into())
 }
 
@@ -82,27 +86,29 @@ pub(super) fn damaged(error: impl std::fmt::Display) -> StoreError {
 }
 
 /// The answers that our own functions give. See `functions.sql`.
-fn own(db: &DbError, about: About<'_>) -> Option<StoreError> {
+fn error_from_doran_code(db: &DbError, about: StatementSubject<'_>) -> Option<StoreError> {
     let message = db.message();
     Some(match (db.code().code(), about) {
         ("DR001", _) => StoreError::Fenced,
-        ("DR002", About::Thread(key) | About::Submit(key, _)) => match message.parse::<RunId>() {
-            Ok(run) => StoreError::Busy { thread: key.thread.clone(), run },
-            Err(error) => damaged(error),
-        },
+        ("DR002", StatementSubject::Thread(key) | StatementSubject::Submit(key, _)) => {
+            match message.parse::<RunId>() {
+                Ok(run) => StoreError::Busy { thread: key.thread.clone(), run },
+                Err(error) => damaged(error),
+            }
+        }
         ("DR003", _) => StoreError::Conflict(message.to_owned()),
-        ("DR004", About::Submit(_, key)) => StoreError::KeyReused(key.to_owned()),
-        ("DR005", About::Thread(key)) => StoreError::no_thread(key),
-        ("DR006", About::Run(key)) => StoreError::no_run(key),
+        ("DR004", StatementSubject::Submit(_, key)) => StoreError::KeyReused(key.to_owned()),
+        ("DR005", StatementSubject::Thread(key)) => StoreError::no_thread(key),
+        ("DR006", StatementSubject::Run(key)) => StoreError::no_run(key),
         ("DR007", _) => StoreError::NotFound { what: "entry", id: message.to_owned() },
-        ("23505", About::Submit(..)) => StoreError::Conflict("this run exists already".into()),
+        ("23505", StatementSubject::Submit(..)) => StoreError::Conflict("this run exists already".into()),
         ("23505", _) => StoreError::Conflict("somebody else wrote the same entry".into()),
         _ => return None,
     })
 }
 
 /// The database undid the statement and said why.
-fn of_code(error: Error) -> StoreError {
+fn error_from_sql_state(error: Error) -> StoreError {
     let Some(code) = error.code() else { return StoreError::Other(error.into()) };
     if *code == SqlState::DISK_FULL {
         return StoreError::Full(error.into());

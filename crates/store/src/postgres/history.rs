@@ -1,20 +1,23 @@
 //! Reading back. Each is one statement, and so one view of the database; none takes a lock.
 
 use async_trait::async_trait;
-use doran_engine::id::{RunKey, Tenant, ThreadKey};
+use doran_engine::id::{RunKey, TenantId, ThreadKey};
 use doran_engine::store::{
-    Entry, History, Loaded, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata,
-    lineage,
+    HistoryStore, LoadedLog, LogEntry, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow,
+    check_metadata, entries_leading_to,
 };
 
 use super::PostgresStore;
-use super::error::About;
-use super::pool::Params;
-use super::row::{canonical, count, entry, get, int, number, run_row, thread_columns, thread_row};
+use super::error::StatementSubject;
+use super::pool::SqlParams;
+use super::row::{
+    canonical_json, entry_from_row, get_column, limit_to_i64, run_row, thread_columns, thread_row, to_i64,
+    to_u64,
+};
 
 #[async_trait]
-impl History for PostgresStore {
-    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<Loaded, StoreError> {
+impl HistoryStore for PostgresStore {
+    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
         // Three kinds of rows: the thread (head and asked entry), the snapshot, the entries after it.
         let sql = "
             with t as (
@@ -38,19 +41,19 @@ impl History for PostgresStore {
             where e.number = w.number and e.seq > coalesce((select s.seq from s), w.base)
                 and e.seq <= w.seq
             order by e.seq)";
-        let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str(), &at.map(int)];
-        let rows = self.pool.read(About::Thread(thread), sql, params).await?;
-        let mut loaded = Loaded::default();
+        let params: SqlParams<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str(), &at.map(to_i64)];
+        let rows = self.pool.read(StatementSubject::Thread(thread), sql, params).await?;
+        let mut loaded = LoadedLog::default();
         let mut found = None;
         for row in &rows {
-            match get::<i32>(row, "part")? {
+            match get_column::<i32>(row, "part")? {
                 1 => {
-                    loaded.head = number(get(row, "seq")?)?;
-                    let base: Option<i64> = get(row, "base")?;
-                    found = Some((number(get(row, "parent")?)?, base.map(number).transpose()?));
+                    loaded.head = to_u64(get_column(row, "seq")?)?;
+                    let base: Option<i64> = get_column(row, "base")?;
+                    found = Some((to_u64(get_column(row, "parent")?)?, base.map(to_u64).transpose()?));
                 }
-                2 => loaded.snapshot = Some((number(get(row, "seq")?)?, get(row, "body")?)),
-                _ => loaded.entries.push(entry(row)?),
+                2 => loaded.snapshot = Some((to_u64(get_column(row, "seq")?)?, get_column(row, "body")?)),
+                _ => loaded.entries.push(entry_from_row(row)?),
             }
         }
         let (wanted, base) = found.ok_or_else(|| StoreError::no_thread(thread))?;
@@ -59,7 +62,7 @@ impl History for PostgresStore {
         }
         let base = base.ok_or_else(|| StoreError::no_entry(wanted))?;
         loaded.entries.sort_by_key(|entry| entry.seq);
-        loaded.entries = lineage(loaded.entries, wanted);
+        loaded.entries = entries_leading_to(loaded.entries, wanted);
         // `gc` may have cleared a part of the way to an entry of a branch that was left.
         let whole = match loaded.snapshot.as_ref().map(|(seq, _)| *seq) {
             Some(seq) if seq == wanted => true,
@@ -69,7 +72,12 @@ impl History for PostgresStore {
         if whole { Ok(loaded) } else { Err(StoreError::no_entry(wanted)) }
     }
 
-    async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn entries(
+        &self,
+        thread: &ThreadKey,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<LogEntry>, StoreError> {
         // The thread comes with every row, and alone when there is no entry, to tell an empty one from none.
         let sql = "
             select e.seq::int8, coalesce(e.parent, e.seq - 1)::int8 as parent, e.base::int8, e.run, e.at, e.kind, e.body
@@ -77,16 +85,16 @@ impl History for PostgresStore {
                 select * from entries e where e.number = t.number and e.seq > $3::int8 order by e.seq limit $4
             ) e on true
             where t.tenant = $1 and t.thread = $2 order by e.seq";
-        let params: Params<'_> =
-            &[&thread.tenant.as_str(), &thread.thread.as_str(), &int(after), &count(limit)];
-        let rows = self.pool.read(About::Thread(thread), sql, params).await?;
+        let params: SqlParams<'_> =
+            &[&thread.tenant.as_str(), &thread.thread.as_str(), &to_i64(after), &limit_to_i64(limit)];
+        let rows = self.pool.read(StatementSubject::Thread(thread), sql, params).await?;
         if rows.is_empty() {
             return Err(StoreError::no_thread(thread));
         }
         let mut entries = Vec::with_capacity(rows.len());
         for row in &rows {
-            if get::<Option<i64>>(row, "seq")?.is_some() {
-                entries.push(entry(row)?);
+            if get_column::<Option<i64>>(row, "seq")?.is_some() {
+                entries.push(entry_from_row(row)?);
             }
         }
         Ok(entries)
@@ -94,11 +102,14 @@ impl History for PostgresStore {
 
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
         let sql = "select * from runs where tenant = $1 and run = $2";
-        let rows = self.pool.read(About::Run(run), sql, &[&run.tenant.as_str(), &run.run.as_uuid()]).await?;
+        let rows = self
+            .pool
+            .read(StatementSubject::Run(run), sql, &[&run.tenant.as_str(), &run.run.as_uuid()])
+            .await?;
         rows.first().map(run_row).unwrap_or_else(|| Err(StoreError::no_run(run)))
     }
 
-    async fn runs(&self, tenant: &Tenant, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+    async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let sql = match filter.thread {
             None => {
                 "select * from runs where tenant = $1 and ($2::text is null or thread = $2)
@@ -112,21 +123,22 @@ impl History for PostgresStore {
         let thread = filter.thread.as_ref().map(|thread| thread.as_str());
         let status = filter.status.map(|status| i16::from(status.code()));
         let before = filter.before.map(|run| run.as_uuid());
-        let params: Params<'_> = &[&tenant.as_str(), &thread, &status, &before, &count(filter.limit)];
-        let rows = self.pool.read(About::Everything, sql, params).await?;
+        let params: SqlParams<'_> =
+            &[&tenant.as_str(), &thread, &status, &before, &limit_to_i64(filter.limit)];
+        let rows = self.pool.read(StatementSubject::Everything, sql, params).await?;
         rows.iter().map(run_row).collect()
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
         let sql = concat!("select ", thread_columns!(), " from threads t where tenant = $1 and thread = $2");
-        let params: Params<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
-        let rows = self.pool.read(About::Thread(thread), sql, params).await?;
+        let params: SqlParams<'_> = &[&thread.tenant.as_str(), &thread.thread.as_str()];
+        let rows = self.pool.read(StatementSubject::Thread(thread), sql, params).await?;
         rows.first().map(thread_row).unwrap_or_else(|| Err(StoreError::no_thread(thread)))
     }
 
-    async fn threads(&self, tenant: &Tenant, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
+    async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
         check_metadata(&filter.metadata)?;
-        let (offset, limit) = (count(filter.offset), count(filter.limit));
+        let (offset, limit) = (limit_to_i64(filter.offset), limit_to_i64(filter.limit));
         let rows = if filter.metadata.is_empty() {
             // The index knows the minute; within one of them the threads are few.
             let sql = concat!(
@@ -135,8 +147,8 @@ impl History for PostgresStore {
                 " from threads t where tenant = $1
                 order by changed_in desc, updated_at desc, thread offset $2 limit $3"
             );
-            let params: Params<'_> = &[&tenant.as_str(), &offset, &limit];
-            self.pool.read(About::Everything, sql, params).await?
+            let params: SqlParams<'_> = &[&tenant.as_str(), &offset, &limit];
+            self.pool.read(StatementSubject::Everything, sql, params).await?
         } else {
             let sql = concat!(
                 "select ",
@@ -149,9 +161,9 @@ impl History for PostgresStore {
             );
             let keys: Vec<&[u8]> = filter.metadata.keys().map(String::as_bytes).collect();
             let values: Vec<Vec<u8>> =
-                filter.metadata.values().map(|value| canonical(value).into_bytes()).collect();
-            let params: Params<'_> = &[&tenant.as_str(), &offset, &limit, &keys, &values];
-            self.pool.read(About::Everything, sql, params).await?
+                filter.metadata.values().map(|value| canonical_json(value).into_bytes()).collect();
+            let params: SqlParams<'_> = &[&tenant.as_str(), &offset, &limit, &keys, &values];
+            self.pool.read(StatementSubject::Everything, sql, params).await?
         };
         rows.iter().map(thread_row).collect()
     }

@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 use doran_engine::store::StoreError;
 use tokio_postgres::{Client, Transaction};
 
-use super::error::{About, Doing, damaged, of_connecting, of_statement, unavailable};
-use super::pool::Pool;
-use super::row::get;
-use super::url::Target;
+use super::error::{
+    StatementAccess, StatementSubject, connection_error, damaged, statement_error, unavailable,
+};
+use super::pool::PostgresPool;
+use super::row::get_column;
+use super::url::PostgresTarget;
 
 /// How long a start may take, another program's migration included.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What each step did to the tables, in order; the format of a store is the number of steps it has seen.
-const STEPS: &[&str] = &[
+const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_tables.sql"),
     "", // functions alone
     "", // functions alone
@@ -27,31 +29,31 @@ const STEPS: &[&str] = &[
 ];
 
 /// The functions of the newest format. They hold nothing, so after a step they are all made anew.
-const FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");
+const SQL_FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");
 
 /// How often a program that runs looks whether a newer one has brought the schema further.
-const LOOK: Duration = Duration::from_secs(5);
+const FORMAT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// When a program that runs looked last.
 #[derive(Default)]
-pub(super) struct Looked(Mutex<Option<Instant>>);
+pub(super) struct FormatCheck(Mutex<Option<Instant>>);
 
-impl Looked {
+impl FormatCheck {
     /// Refuses, now and then, to go on with a schema that a newer program has brought further: what this one writes
     /// may not be what that one reads.
-    pub(super) async fn at(&self, pool: &Pool) -> Result<(), StoreError> {
+    pub(super) async fn refuse_newer_format(&self, pool: &PostgresPool) -> Result<(), StoreError> {
         let now = Instant::now();
         {
             let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.is_some_and(|last| now.duration_since(last) < LOOK) {
+            if last.is_some_and(|last| now.duration_since(last) < FORMAT_CHECK_INTERVAL) {
                 return Ok(());
             }
             *last = Some(now);
         }
         let sql = "select value from doran_meta where name = 'format'";
-        let rows = pool.read(About::Everything, sql, &[]).await?;
+        let rows = pool.read(StatementSubject::Everything, sql, &[]).await?;
         let Some(row) = rows.first() else { return Err(damaged("`doran_meta` names no format")) };
-        let (found, known) = (get::<i64>(row, "value")?, STEPS.len());
+        let (found, known) = (get_column::<i64>(row, "value")?, MIGRATIONS.len());
         match (u32::try_from(found), u32::try_from(known)) {
             (Ok(found), Ok(known)) if found > known => {
                 // Every look says it again until this program is gone.
@@ -64,41 +66,47 @@ impl Looked {
 }
 
 /// What was found out about the server on the way.
-pub(super) struct Seen {
+pub(super) struct PostgresServerInfo {
     /// The server answers before a commit is on disk, unless asked not to.
-    pub loses_commits: bool,
+    pub asynchronous_commit: bool,
 }
 
-pub(super) async fn migrate(target: &Target) -> Result<Seen, StoreError> {
+pub(super) async fn migrate(target: &PostgresTarget) -> Result<PostgresServerInfo, StoreError> {
     // A server that takes the connection and then says nothing must not hold up the start.
-    let connect = target.config.get_connect_timeout().copied().unwrap_or(PATIENCE);
+    let connect = target.config.get_connect_timeout().copied().unwrap_or(MIGRATION_TIMEOUT);
     let (mut client, driver) = match tokio::time::timeout(connect, target.tls.connect(&target.config)).await {
-        Ok(connected) => connected.map_err(of_connecting)?,
+        Ok(connected) => connected.map_err(connection_error)?,
         Err(_) => return Err(unavailable("the database did not answer in time")),
     };
-    let seen = bring_up(&mut client, &target.schema).await;
+    let seen = migrate_schema(&mut client, &target.schema).await;
     drop(client);
     driver.abort();
     seen
 }
 
-async fn bring_up(client: &mut Client, schema: &str) -> Result<Seen, StoreError> {
-    let transaction = client.transaction().await.map_err(of_connecting)?;
-    apply(&transaction, schema).await.map_err(|error| match error {
-        Failed::Statement(error) => of_statement(error, Doing::Reading, About::Everything),
-        Failed::Store(error) => error,
+async fn migrate_schema(client: &mut Client, schema: &str) -> Result<PostgresServerInfo, StoreError> {
+    let transaction = client.transaction().await.map_err(connection_error)?;
+    apply_migrations(&transaction, schema).await.map_err(|error| match error {
+        MigrationError::Statement(error) => {
+            statement_error(error, StatementAccess::Reading, StatementSubject::Everything)
+        }
+        MigrationError::Store(error) => error,
     })?;
-    transaction.commit().await.map_err(|error| of_statement(error, Doing::Writing, About::Everything))?;
+    transaction
+        .commit()
+        .await
+        .map_err(|error| statement_error(error, StatementAccess::Writing, StatementSubject::Everything))?;
     let row = client.query_one("select current_setting('synchronous_commit')", &[]).await;
-    let row = row.map_err(|error| of_statement(error, Doing::Reading, About::Everything))?;
+    let row =
+        row.map_err(|error| statement_error(error, StatementAccess::Reading, StatementSubject::Everything))?;
     let setting: String = row.try_get(0).map_err(damaged)?;
-    Ok(Seen { loses_commits: setting == "off" })
+    Ok(PostgresServerInfo { asynchronous_commit: setting == "off" })
 }
 
-async fn apply(transaction: &Transaction<'_>, schema: &str) -> Result<(), Failed> {
+async fn apply_migrations(transaction: &Transaction<'_>, schema: &str) -> Result<(), MigrationError> {
     let limits = format!(
         "set local statement_timeout = {limit}; set local lock_timeout = {limit}; set local synchronous_commit = on",
-        limit = PATIENCE.as_millis()
+        limit = MIGRATION_TIMEOUT.as_millis()
     );
     transaction.batch_execute(&limits).await?;
     transaction
@@ -118,29 +126,31 @@ async fn apply(transaction: &Transaction<'_>, schema: &str) -> Result<(), Failed
     }
     let row = transaction.query_one("select value from doran_meta where name = 'format'", &[]).await?;
     let found = u32::try_from(row.try_get::<_, i64>(0)?).map_err(|_| {
-        Failed::Store(StoreError::Damaged("`doran_meta` holds a format that is no number of ours".into()))
+        MigrationError::Store(StoreError::Damaged(
+            "`doran_meta` holds a format that is no number of ours".into(),
+        ))
     })?;
-    let known = u32::try_from(STEPS.len()).unwrap_or(u32::MAX);
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
     if found > known {
-        return Err(Failed::Store(StoreError::Newer { found, known }));
+        return Err(MigrationError::Store(StoreError::Newer { found, known }));
     }
-    for step in STEPS.iter().skip(found as usize) {
+    for step in MIGRATIONS.iter().skip(found as usize) {
         transaction.batch_execute(step).await?;
     }
     if found < known {
-        transaction.batch_execute(FUNCTIONS).await?;
+        transaction.batch_execute(SQL_FUNCTIONS).await?;
         let update = "update doran_meta set value = $1 where name = 'format'";
         transaction.execute(update, &[&i64::from(known)]).await?;
     }
     Ok(())
 }
 
-enum Failed {
+enum MigrationError {
     Statement(tokio_postgres::Error),
     Store(StoreError),
 }
 
-impl From<tokio_postgres::Error> for Failed {
+impl From<tokio_postgres::Error> for MigrationError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Statement(error)
     }

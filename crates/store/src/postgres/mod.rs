@@ -14,17 +14,17 @@
 //! | `lane`, `together` | writes of several runs in one statement |
 //! | `runs`, `history`, `upkeep` | the traits |
 
+mod batched_writes;
 mod error;
 mod history;
-mod lane;
 mod migrate;
 mod pool;
 mod row;
 mod runs;
+mod thread_maintenance;
 mod tls;
-mod together;
-mod upkeep;
 mod url;
+mod write_batcher;
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,19 +32,19 @@ use std::time::Duration;
 
 use doran_engine::store::StoreError;
 
-use self::lane::Lane;
-use self::pool::Pool;
-use self::together::{Ends, Starts, Steps};
-use self::url::Target;
+use self::batched_writes::{RunEndBatchWriter, RunStartBatchWriter, StepBatchWriter};
+use self::pool::PostgresPool;
+use self::url::PostgresTarget;
+use self::write_batcher::WriteBatcher;
 
 /// Keeps everything in a schema of a PostgreSQL database (13 or newer). Clones share their connections.
 #[derive(Clone)]
 pub struct PostgresStore {
-    pool: Pool,
-    starts: Arc<Lane<Starts>>,
-    steps: Arc<Lane<Steps>>,
-    ends: Arc<Lane<Ends>>,
-    looked: Arc<migrate::Looked>,
+    pool: PostgresPool,
+    start_batcher: Arc<WriteBatcher<RunStartBatchWriter>>,
+    step_batcher: Arc<WriteBatcher<StepBatchWriter>>,
+    end_batcher: Arc<WriteBatcher<RunEndBatchWriter>>,
+    format_check: Arc<migrate::FormatCheck>,
 }
 
 /// How to reach the database.
@@ -54,7 +54,7 @@ pub struct PostgresOptions {
     /// slashes as `%2F`, or left out and given as `?host=/folder`.
     pub url: String,
     /// Most connections at a time.
-    pub connections: usize,
+    pub max_connections: usize,
     /// How long to wait for a connection before the database counts as unreachable.
     pub connect_timeout: Duration,
     /// How long the database may work on one call. Upkeep of whole threads has a longer time of its own.
@@ -66,7 +66,7 @@ impl PostgresOptions {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            connections: 8,
+            max_connections: 8,
             connect_timeout: Duration::from_secs(4),
             statement_timeout: Duration::from_secs(8),
         }
@@ -77,7 +77,7 @@ impl PostgresOptions {
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
-            .field("connections", &self.connections)
+            .field("connections", &self.max_connections)
             .field("connect_timeout", &self.connect_timeout)
             .field("statement_timeout", &self.statement_timeout)
             .finish_non_exhaustive()
@@ -92,19 +92,19 @@ impl PostgresStore {
 
     /// Opens the store and brings its schema up to date. Several programs may do so at the same time.
     pub async fn open_with(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let mut target = Target::parse(options)?;
-        let ready = tokio::time::timeout(migrate::PATIENCE, migrate::migrate(&target)).await;
+        let mut target = PostgresTarget::parse(options)?;
+        let ready = tokio::time::timeout(migrate::MIGRATION_TIMEOUT, migrate::migrate(&target)).await;
         let seen = ready.map_err(|_| error::unavailable("the database did not become ready in time"))??;
-        if seen.loses_commits {
-            target.set("synchronous_commit", "on");
+        if seen.asynchronous_commit {
+            target.set_session_option("synchronous_commit", "on");
         }
-        let pool = Pool::new(&target, options)?;
+        let pool = PostgresPool::new(&target, options)?;
         Ok(Self {
-            starts: Lane::new(Starts(pool.clone())),
-            steps: Lane::new(Steps(pool.clone())),
-            ends: Lane::new(Ends(pool.clone())),
+            start_batcher: WriteBatcher::new(RunStartBatchWriter(pool.clone())),
+            step_batcher: WriteBatcher::new(StepBatchWriter(pool.clone())),
+            end_batcher: WriteBatcher::new(RunEndBatchWriter(pool.clone())),
             pool,
-            looked: Arc::default(),
+            format_check: Arc::default(),
         })
     }
 }

@@ -14,65 +14,67 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
 use super::PostgresOptions;
-use super::error::{About, Doing, is_lost, of_connecting, of_statement, unavailable};
-use super::url::Target;
+use super::error::{
+    StatementAccess, StatementSubject, connection_error, is_connection_lost, statement_error, unavailable,
+};
+use super::url::PostgresTarget;
 
 /// How often a statement is sent at most.
-const TRIES: usize = 5;
+const MAX_STATEMENT_ATTEMPTS: usize = 5;
 
 /// How long the upkeep of a whole thread may take.
-const LONG: Duration = Duration::from_secs(600);
+const MAINTENANCE_TIMEOUT: Duration = Duration::from_secs(600);
 
-pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+pub(super) type SqlParams<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 #[derive(Clone)]
-pub(super) struct Pool {
+pub(super) struct PostgresPool {
     pool: deadpool_postgres::Pool,
-    connect: Duration,
+    connect_timeout: Duration,
     /// After this the answer is not waited for: the network has swallowed the question or the answer.
-    answer: Duration,
+    answer_timeout: Duration,
 }
 
-impl Pool {
-    pub(super) fn new(target: &Target, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let pool = deadpool_postgres::Pool::builder(target.tls.manager(&target.config))
-            .max_size(options.connections.max(1))
+impl PostgresPool {
+    pub(super) fn new(target: &PostgresTarget, options: &PostgresOptions) -> Result<Self, StoreError> {
+        let pool = deadpool_postgres::Pool::builder(target.tls.connection_manager(&target.config))
+            .max_size(options.max_connections.max(1))
             // The one that was used last: a lone caller keeps to one, whose statements are prepared.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| StoreError::Other(error.into()))?;
         let answer = options.statement_timeout + Duration::from_secs(2);
-        Ok(Self { pool, connect: options.connect_timeout, answer })
+        Ok(Self { pool, connect_timeout: options.connect_timeout, answer_timeout: answer })
     }
 
     pub(super) async fn read(
         &self,
-        about: About<'_>,
+        about: StatementSubject<'_>,
         sql: &'static str,
-        params: Params<'_>,
+        params: SqlParams<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        let mut left = TRIES;
+        let mut left = MAX_STATEMENT_ATTEMPTS;
         loop {
             left -= 1;
-            let (client, statement) = self.prepared(sql).await?;
-            let error = match self.ask(&client, &statement, params).await {
+            let (client, statement) = self.prepare_on_connection(sql).await?;
+            let error = match self.execute_statement(&client, &statement, params).await {
                 Ok(rows) => return Ok(rows),
-                Err(Broken::Said(error)) if !is_stale(&error) => {
-                    return Err(of_statement(error, Doing::Reading, about));
+                Err(StatementError::Rejected(error)) if !is_stale_prepared_statement(&error) => {
+                    return Err(statement_error(error, StatementAccess::Reading, about));
                 }
-                Err(Broken::Said(error)) => {
-                    self.renounce(client);
-                    of_statement(error, Doing::Reading, about)
+                Err(StatementError::Rejected(error)) => {
+                    self.discard_connections(client);
+                    statement_error(error, StatementAccess::Reading, about)
                 }
-                Err(Broken::Lost(error)) => {
-                    self.renounce(client);
+                Err(StatementError::ConnectionLost(error)) => {
+                    self.discard_connections(client);
                     StoreError::Unavailable(error.into())
                 }
                 // To wait as long once more would help nobody.
-                Err(Broken::Silent) => {
-                    self.renounce(client);
-                    return Err(unavailable(SILENT));
+                Err(StatementError::TimedOut) => {
+                    self.discard_connections(client);
+                    return Err(unavailable(ANSWER_TIMEOUT_MESSAGE));
                 }
             };
             if left == 0 {
@@ -84,87 +86,90 @@ impl Pool {
     /// Calls one of the functions that write.
     pub(super) async fn write(
         &self,
-        about: About<'_>,
+        about: StatementSubject<'_>,
         sql: &'static str,
-        params: Params<'_>,
+        params: SqlParams<'_>,
     ) -> Result<Row, StoreError> {
-        let rows = self.write_all(about, sql, params).await?;
+        let rows = self.write_returning_rows(about, sql, params).await?;
         rows.into_iter().next().ok_or_else(|| StoreError::Damaged("a function gave no row".into()))
     }
 
-    pub(super) async fn write_all(
+    pub(super) async fn write_returning_rows(
         &self,
-        about: About<'_>,
+        about: StatementSubject<'_>,
         sql: &'static str,
-        params: Params<'_>,
+        params: SqlParams<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        let mut left = TRIES;
+        let mut left = MAX_STATEMENT_ATTEMPTS;
         loop {
-            let (client, statement) = self.prepared(sql).await?;
+            let (client, statement) = self.prepare_on_connection(sql).await?;
             left -= 1;
-            let error = match self.ask(&client, &statement, params).await {
+            let error = match self.execute_statement(&client, &statement, params).await {
                 Ok(rows) => return Ok(rows),
-                Err(Broken::Said(error)) => error,
-                Err(Broken::Lost(error)) => {
-                    self.renounce(client);
+                Err(StatementError::Rejected(error)) => error,
+                Err(StatementError::ConnectionLost(error)) => {
+                    self.discard_connections(client);
                     return Err(StoreError::Unknown(error.into()));
                 }
-                Err(Broken::Silent) => {
-                    self.renounce(client);
-                    return Err(StoreError::Unknown(SILENT.into()));
+                Err(StatementError::TimedOut) => {
+                    self.discard_connections(client);
+                    return Err(StoreError::Unknown(ANSWER_TIMEOUT_MESSAGE.into()));
                 }
             };
-            let stale = is_stale(&error);
-            if left == 0 || !(stale || asks_again(&error)) {
-                return Err(of_statement(error, Doing::Writing, about));
+            let stale = is_stale_prepared_statement(&error);
+            if left == 0 || !(stale || is_serialization_failure_or_deadlock(&error)) {
+                return Err(statement_error(error, StatementAccess::Writing, about));
             }
             if stale {
-                self.renounce(client);
+                self.discard_connections(client);
             }
         }
     }
 
     /// As [`Pool::write`], for what may take minutes.
-    pub(super) async fn write_long(
+    pub(super) async fn write_with_maintenance_timeout(
         &self,
-        about: About<'_>,
+        about: StatementSubject<'_>,
         sql: &'static str,
-        params: Params<'_>,
+        params: SqlParams<'_>,
     ) -> Result<Row, StoreError> {
-        let mut client = self.get_until(Instant::now() + self.connect).await?;
+        let mut client = self.get_connection_until(Instant::now() + self.connect_timeout).await?;
         let work = async {
-            let transaction = client.transaction().await.map_err(of_connecting)?;
-            let limit = format!("set local statement_timeout = {}", LONG.as_millis());
-            transaction.batch_execute(&limit).await.map_err(of_connecting)?;
-            let statement = transaction.prepare_cached(sql).await.map_err(of_connecting)?;
+            let transaction = client.transaction().await.map_err(connection_error)?;
+            let limit = format!("set local statement_timeout = {}", MAINTENANCE_TIMEOUT.as_millis());
+            transaction.batch_execute(&limit).await.map_err(connection_error)?;
+            let statement = transaction.prepare_cached(sql).await.map_err(connection_error)?;
             // Nothing is kept before the commit, so a connection lost here has changed nothing.
             let row = transaction.query_one(&statement, params).await;
-            let row = row.map_err(|error| of_statement(error, Doing::Reading, about))?;
-            transaction.commit().await.map_err(|error| of_statement(error, Doing::Writing, about))?;
+            let row = row.map_err(|error| statement_error(error, StatementAccess::Reading, about))?;
+            transaction
+                .commit()
+                .await
+                .map_err(|error| statement_error(error, StatementAccess::Writing, about))?;
             Ok(row)
         };
-        match timeout(LONG + self.answer, work).await {
+        match timeout(MAINTENANCE_TIMEOUT + self.answer_timeout, work).await {
             Ok(done) => done,
             Err(_) => {
-                self.renounce(client);
-                Err(StoreError::Unknown(SILENT.into()))
+                self.discard_connections(client);
+                Err(StoreError::Unknown(ANSWER_TIMEOUT_MESSAGE.into()))
             }
         }
     }
 
     /// A connection that knows the statement. A dead one is replaced, for nothing was asked of it yet.
-    async fn prepared(&self, sql: &'static str) -> Result<(Object, Statement), StoreError> {
-        let deadline = Instant::now() + self.connect;
+    async fn prepare_on_connection(&self, sql: &'static str) -> Result<(Object, Statement), StoreError> {
+        let deadline = Instant::now() + self.connect_timeout;
         let mut replaced = false;
         loop {
-            let client = self.get_until(deadline).await?;
+            let client = self.get_connection_until(deadline).await?;
             let error = match timeout_at(deadline, client.prepare_cached(sql)).await {
                 Ok(Ok(statement)) => return Ok((client, statement)),
-                Ok(Err(error)) if !is_lost(&error) => return Err(of_connecting(error)),
-                Ok(Err(error)) => of_connecting(error),
-                Err(_) => unavailable(SILENT),
+                Ok(Err(error)) if !is_connection_lost(&error) => return Err(connection_error(error)),
+                Ok(Err(error)) => connection_error(error),
+                Err(_) => unavailable(ANSWER_TIMEOUT_MESSAGE),
             };
-            self.renounce(client);
+            self.discard_connections(client);
             if replaced {
                 return Err(error);
             }
@@ -173,30 +178,30 @@ impl Pool {
     }
 
     /// Gives up a connection, and the idle ones with it: what befell one has seldom spared the others.
-    fn renounce(&self, client: Object) {
+    fn discard_connections(&self, client: Object) {
         drop(Object::take(client));
         self.pool.retain(|_, _| false);
     }
 
-    async fn ask(
+    async fn execute_statement(
         &self,
         client: &Object,
         statement: &Statement,
-        params: Params<'_>,
-    ) -> Result<Vec<Row>, Broken> {
-        match timeout(self.answer, client.query(statement, params)).await {
+        params: SqlParams<'_>,
+    ) -> Result<Vec<Row>, StatementError> {
+        match timeout(self.answer_timeout, client.query(statement, params)).await {
             Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) if is_lost(&error) => Err(Broken::Lost(error)),
-            Ok(Err(error)) => Err(Broken::Said(error)),
-            Err(_) => Err(Broken::Silent),
+            Ok(Err(error)) if is_connection_lost(&error) => Err(StatementError::ConnectionLost(error)),
+            Ok(Err(error)) => Err(StatementError::Rejected(error)),
+            Err(_) => Err(StatementError::TimedOut),
         }
     }
 
-    async fn get_until(&self, deadline: Instant) -> Result<Object, StoreError> {
+    async fn get_connection_until(&self, deadline: Instant) -> Result<Object, StoreError> {
         let got = timeout_at(deadline, self.pool.get()).await;
         match got.unwrap_or(Err(PoolError::Timeout(TimeoutType::Wait))) {
             Ok(client) => Ok(client),
-            Err(PoolError::Backend(error)) => Err(of_connecting(error)),
+            Err(PoolError::Backend(error)) => Err(connection_error(error)),
             Err(PoolError::Timeout(_)) => {
                 Err(unavailable("no connection to the database became free in time"))
             }
@@ -206,25 +211,25 @@ impl Pool {
 }
 
 /// How a statement came to nothing.
-enum Broken {
+enum StatementError {
     /// The database answered with this error, and undid the statement.
-    Said(Error),
+    Rejected(Error),
     /// The connection ended before an answer came.
-    Lost(Error),
+    ConnectionLost(Error),
     /// No answer came.
-    Silent,
+    TimedOut,
 }
 
-const SILENT: &str = "the database did not answer in time";
+const ANSWER_TIMEOUT_MESSAGE: &str = "the database did not answer in time";
 
 /// The database undid the statement for the sake of another one that ran at the same time.
-fn asks_again(error: &Error) -> bool {
+fn is_serialization_failure_or_deadlock(error: &Error) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
     })
 }
 
 /// A newer program changed a table under a statement that was prepared before. Nothing of it was done.
-fn is_stale(error: &Error) -> bool {
+fn is_stale_prepared_statement(error: &Error) -> bool {
     error.code().is_some_and(|code| *code == SqlState::FEATURE_NOT_SUPPORTED)
 }

@@ -6,30 +6,33 @@ use async_trait::async_trait;
 use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, Commit, Committed, Fence, History, IfBusy, NewRun, Record, Renewed, RunRow, Runs, Signal,
-    Status, StoreError, Submitted, check_metadata,
+    ClaimedRun, Commit, CommitOutcome, Fence, HistoryStore, IfBusy, LeaseRenewal, NewRun, Record, RunRow,
+    RunSignal, RunStatus, RunStore, StoreError, SubmitOutcome, WorkerLease, check_metadata,
 };
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::error::{About, damaged};
-use super::row::{canonical, get, int, millis, number, records, run_row, span, stage_code};
-use super::together::{Begun, End, Step, is_plain_start};
+use super::batched_writes::{BatchedRunStart, RunEndWrite, StepWrite, is_plain_start};
+use super::error::{StatementSubject, damaged};
+use super::row::{
+    canonical_json, get_column, records_from_row, run_row, stage_code, to_bounded_millis, to_i64, to_u64,
+    unix_millis,
+};
 
 #[async_trait]
-impl Runs for PostgresStore {
-    async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError> {
+impl RunStore for PostgresStore {
+    async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError> {
         check_metadata(&run.metadata)?;
         check_metadata(&run.thread_metadata)?;
-        self.looked.at(&self.pool).await?;
+        self.format_check.refuse_newer_format(&self.pool).await?;
         hit("api.before_accept_commit");
         let run = if is_plain_start(&run) {
-            let row = run.row(0);
-            match self.starts.write(run).await? {
-                Ok(Begun { head, at }) => {
+            let row = run.queued_row(0);
+            match self.start_batcher.write(run).await? {
+                Ok(BatchedRunStart { head, at }) => {
                     hit("api.after_accept_commit");
                     let run = RunRow {
-                        status: Status::Running,
+                        status: RunStatus::Running,
                         epoch: 1,
                         created_at: at,
                         started_at: Some(at),
@@ -37,7 +40,7 @@ impl Runs for PostgresStore {
                         parent_seq: Some(head - 1),
                         ..row
                     };
-                    return Ok(Submitted::Started(Claimed { run, head, records: Vec::new() }));
+                    return Ok(SubmitOutcome::Started(ClaimedRun { run, head, records: Vec::new() }));
                 }
                 Err(back) => back,
             }
@@ -53,12 +56,14 @@ impl Runs for PostgresStore {
         let key = run.idempotency.as_ref().map(|named| named.key.as_str());
         let hash = run.idempotency.as_ref().map(|named| named.hash.as_bytes());
         let metadata = serde_json::to_vec(&run.metadata).map_err(|error| StoreError::Other(error.into()))?;
-        let (names, values): (Vec<&[u8]>, Vec<Vec<u8>>) =
-            run.thread_pairs().map(|(name, value)| (name.as_bytes(), canonical(value).into_bytes())).unzip();
+        let (names, values): (Vec<&[u8]>, Vec<Vec<u8>>) = run
+            .thread_pairs()
+            .map(|(name, value)| (name.as_bytes(), canonical_json(value).into_bytes()))
+            .unzip();
         let row = self
             .pool
             .write(
-                About::Submit(&run.thread, key.unwrap_or_default()),
+                StatementSubject::Submit(&run.thread, key.unwrap_or_default()),
                 "select o_outcome, (o_run).*, o_head, o_stop from submit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
                  $11, $12, $13, $14, $15, $16, $17, $18)",
                 &[
@@ -69,7 +74,7 @@ impl Runs for PostgresStore {
                     &run.fingerprint.as_bytes(),
                     &i16::from(run.first.kind.code()),
                     &run.first.body,
-                    &run.first.parent.map(int),
+                    &run.first.parent.map(to_i64),
                     &if_busy,
                     &key.map(str::as_bytes),
                     &hash,
@@ -77,7 +82,7 @@ impl Runs for PostgresStore {
                     &run.options,
                     &run.stop_body,
                     &run.claim.as_ref().map(|claim| claim.worker.as_bytes()),
-                    &run.claim.as_ref().map_or(0, |claim| span(claim.lease)),
+                    &run.claim.as_ref().map_or(0, |claim| to_bounded_millis(claim.lease)),
                     &names,
                     &values,
                 ],
@@ -85,41 +90,41 @@ impl Runs for PostgresStore {
             .await?;
         hit("api.after_accept_commit");
         let accepted = run_row(&row)?;
-        Ok(match get::<i16>(&row, "o_outcome")? {
-            1 => Submitted::Started(Claimed {
+        Ok(match get_column::<i16>(&row, "o_outcome")? {
+            1 => SubmitOutcome::Started(ClaimedRun {
                 run: accepted,
-                head: number(get(&row, "o_head")?)?,
+                head: to_u64(get_column(&row, "o_head")?)?,
                 records: Vec::new(),
             }),
-            2 => Submitted::Queued {
+            2 => SubmitOutcome::Queued {
                 run: accepted,
-                stop: get::<Option<Uuid>>(&row, "o_stop")?.map(RunId::from_uuid),
+                stop: get_column::<Option<Uuid>>(&row, "o_stop")?.map(RunId::from_uuid),
             },
-            3 => Submitted::Repeated(accepted),
+            3 => SubmitOutcome::Repeated(accepted),
             other => return Err(damaged(format!("outcome {other}"))),
         })
     }
 
     async fn claim(
         &self,
-        claim: &Claim,
+        claim: &WorkerLease,
         only: Option<&ThreadKey>,
         limit: usize,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedRun>, StoreError> {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        self.looked.at(&self.pool).await?;
+        self.format_check.refuse_newer_format(&self.pool).await?;
         // More at once would hold the locks of that many threads for as long as it takes to write them all.
         let limit = i32::try_from(limit.min(1000)).unwrap_or(1000);
         let rows = self
             .pool
-            .write_all(
-                About::Everything,
+            .write_returning_rows(
+                StatementSubject::Everything,
                 "select (o_run).*, o_head, o_paths, o_keys, o_stages, o_bodies from claim_runs($1, $2, $3, $4, $5)",
                 &[
                     &claim.worker.as_bytes(),
-                    &span(claim.lease),
+                    &to_bounded_millis(claim.lease),
                     &only.map(|key| key.tenant.as_str()),
                     &only.map(|key| key.thread.as_str()),
                     &limit,
@@ -130,55 +135,63 @@ impl Runs for PostgresStore {
             hit("sched.after_claim");
         }
         let claimed = |row| {
-            Ok(Claimed { run: run_row(row)?, head: number(get(row, "o_head")?)?, records: records(row)? })
+            Ok(ClaimedRun {
+                run: run_row(row)?,
+                head: to_u64(get_column(row, "o_head")?)?,
+                records: records_from_row(row)?,
+            })
         };
         rows.iter().map(claimed).collect()
     }
 
-    async fn renew(&self, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError> {
+    async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> Result<Vec<LeaseRenewal>, StoreError> {
         if fences.is_empty() {
             return Ok(Vec::new());
         }
         let tenants: Vec<&str> = fences.iter().map(|fence| fence.thread.tenant.as_str()).collect();
         let threads: Vec<&str> = fences.iter().map(|fence| fence.thread.thread.as_str()).collect();
         let runs: Vec<Uuid> = fences.iter().map(|fence| fence.run.as_uuid()).collect();
-        let epochs: Vec<i64> = fences.iter().map(|fence| int(fence.epoch)).collect();
+        let epochs: Vec<i64> = fences.iter().map(|fence| to_i64(fence.epoch)).collect();
         hit("sched.before_renew");
         let sql = "select renew_leases($1, $2, $3, $4, $5) as answers";
         let row = self
             .pool
-            .write(About::Everything, sql, &[&span(claim.lease), &tenants, &threads, &runs, &epochs])
+            .write(
+                StatementSubject::Everything,
+                sql,
+                &[&to_bounded_millis(claim.lease), &tenants, &threads, &runs, &epochs],
+            )
             .await?;
         let answer = |code| match code {
-            1 => Ok(Renewed::Held),
-            2 => Ok(Renewed::CancelAsked),
-            3 => Ok(Renewed::Lost),
+            1 => Ok(LeaseRenewal::Held),
+            2 => Ok(LeaseRenewal::CancelAsked),
+            3 => Ok(LeaseRenewal::Lost),
             other => Err(damaged(format!("answer {other}"))),
         };
-        get::<Vec<i16>>(&row, "answers")?.into_iter().map(answer).collect()
+        get_column::<Vec<i16>>(&row, "answers")?.into_iter().map(answer).collect()
     }
 
-    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
-        let commit = match self.commit_together(fence, commit).await? {
+    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
+        let commit = match self.commit_in_batch(fence, commit).await? {
             Ok(committed) => return Ok(committed),
             Err(commit) => commit,
         };
         let kinds: Vec<i16> = commit.entries.iter().map(|entry| i16::from(entry.kind.code())).collect();
         let bodies: Vec<&[u8]> = commit.entries.iter().map(|entry| entry.body.as_slice()).collect();
-        let parents: Vec<Option<i64>> = commit.entries.iter().map(|entry| entry.parent.map(int)).collect();
-        let bases: Vec<i64> = commit.entries.iter().map(|entry| int(entry.base)).collect();
+        let parents: Vec<Option<i64>> = commit.entries.iter().map(|entry| entry.parent.map(to_i64)).collect();
+        let bases: Vec<i64> = commit.entries.iter().map(|entry| to_i64(entry.base)).collect();
         let kept = (commit.head + 1..).zip(&commit.entries);
         let (snapshot_seqs, snapshots): (Vec<i64>, Vec<&[u8]>) =
-            kept.filter_map(|(seq, entry)| entry.snapshot.as_deref().map(|body| (int(seq), body))).unzip();
-        let notes = newest(&commit.records);
+            kept.filter_map(|(seq, entry)| entry.snapshot.as_deref().map(|body| (to_i64(seq), body))).unzip();
+        let notes = newest_record_per_key(&commit.records);
         let paths: Vec<&[u8]> = notes.iter().map(|record| record.path.as_bytes()).collect();
         let keys: Vec<&[u8]> = notes.iter().map(|record| record.key.as_bytes()).collect();
         let stages: Vec<i16> = notes.iter().map(|record| stage_code(record.stage)).collect();
         let contents: Vec<&[u8]> = notes.iter().map(|record| record.body.as_slice()).collect();
         let error = commit.status.as_ref().and_then(|status| status.error.as_ref());
         let (epoch, head) = if mutant("M4") {
-            let epoch = History::run(self, &fence.thread.run(fence.run)).await?.epoch;
-            (epoch, History::thread(self, &fence.thread).await?.head)
+            let epoch = HistoryStore::run(self, &fence.thread.run(fence.run)).await?.epoch;
+            (epoch, HistoryStore::thread(self, &fence.thread).await?.head)
         } else {
             (fence.epoch, commit.head)
         };
@@ -186,15 +199,15 @@ impl Runs for PostgresStore {
         let row = self
             .pool
             .write(
-                About::Thread(&fence.thread),
+                StatementSubject::Thread(&fence.thread),
                 "select o_head, o_at, o_cancel_asked, o_next_waits from write_step($1, $2, $3, $4, $5, $6, $7, $8, \
                  $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)",
                 &[
                     &fence.thread.tenant.as_str(),
                     &fence.thread.thread.as_str(),
                     &fence.run.as_uuid(),
-                    &int(epoch),
-                    &int(head),
+                    &to_i64(epoch),
+                    &to_i64(head),
                     &kinds,
                     &bodies,
                     &parents,
@@ -206,9 +219,9 @@ impl Runs for PostgresStore {
                     &keys,
                     &stages,
                     &contents,
-                    &int(commit.usage.input_tokens),
-                    &int(commit.usage.output_tokens),
-                    &int(commit.usage.cost_micros),
+                    &to_i64(commit.usage.input_tokens),
+                    &to_i64(commit.usage.output_tokens),
+                    &to_i64(commit.usage.cost_micros),
                     &i64::from(commit.steps),
                     &commit.status.as_ref().map(|status| i16::from(status.status.code())),
                     &error.map(|error| error.code.as_bytes()),
@@ -217,24 +230,24 @@ impl Runs for PostgresStore {
             )
             .await?;
         hit("cp.after_commit");
-        Ok(Committed {
-            head: number(get(&row, "o_head")?)?,
-            at: millis(get(&row, "o_at")?),
-            cancel_asked: get(&row, "o_cancel_asked")?,
-            next_waits: get(&row, "o_next_waits")?,
+        Ok(CommitOutcome {
+            head: to_u64(get_column(&row, "o_head")?)?,
+            at: unix_millis(get_column(&row, "o_at")?),
+            cancel_asked: get_column(&row, "o_cancel_asked")?,
+            next_waits: get_column(&row, "o_next_waits")?,
         })
     }
 
-    async fn signal(&self, run: &RunKey, signal: Signal) -> Result<RunRow, StoreError> {
-        let (about, tenant, id) = (About::Run(run), run.tenant.as_str(), run.run.as_uuid());
+    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
+        let (about, tenant, id) = (StatementSubject::Run(run), run.tenant.as_str(), run.run.as_uuid());
         let row = match &signal {
-            Signal::Cancel { body } => {
+            RunSignal::Cancel { body } => {
                 let sql = "select * from cancel_run($1, $2, $3)";
                 let row = self.pool.write(about, sql, &[&tenant, &id, body]).await?;
                 hit("cancel.after_commit");
                 row
             }
-            Signal::Answer { answers, body } => {
+            RunSignal::Answer { answers, body } => {
                 let paths: Vec<&[u8]> = answers.iter().map(|(path, _, _)| path.as_bytes()).collect();
                 let keys: Vec<&[u8]> = answers.iter().map(|(_, key, _)| key.as_bytes()).collect();
                 let given: Vec<&[u8]> = answers.iter().map(|(_, _, answer)| answer.as_slice()).collect();
@@ -244,7 +257,7 @@ impl Runs for PostgresStore {
                 hit("resume.after_consume");
                 row
             }
-            Signal::Retry { body, fingerprint } => {
+            RunSignal::Retry { body, fingerprint } => {
                 let sql = "select * from retry_run($1, $2, $3, $4)";
                 self.pool.write(about, sql, &[&tenant, &id, body, &fingerprint.as_bytes()]).await?
             }
@@ -255,21 +268,21 @@ impl Runs for PostgresStore {
 
 impl PostgresStore {
     /// Writes what most commits are by a statement for many. Gives back what that statement does not write.
-    async fn commit_together(
+    async fn commit_in_batch(
         &self,
         fence: &Fence,
         commit: Commit,
-    ) -> Result<Result<Committed, Commit>, StoreError> {
+    ) -> Result<Result<CommitOutcome, Commit>, StoreError> {
         let fence = fence.clone();
-        let came = if let Some(entry) = commit.plain_step()
+        let came = if let Some(entry) = commit.as_plain_step()
             && !mutant("M4")
         {
             hit("cp.before_begin");
-            let step = Step { fence, head: commit.head, entry: entry.clone() };
-            self.steps.write(step).await?.map_err(|_| commit)
-        } else if End::is(&commit) {
+            let step = StepWrite { fence, head: commit.head, entry: entry.clone() };
+            self.step_batcher.write(step).await?.map_err(|_| commit)
+        } else if RunEndWrite::is_plain_end(&commit) {
             hit("cp.before_begin");
-            self.ends.write(End { fence, commit }).await?.map_err(|end| end.commit)
+            self.end_batcher.write(RunEndWrite { fence, commit }).await?.map_err(|end| end.commit)
         } else {
             Err(commit)
         };
@@ -281,7 +294,7 @@ impl PostgresStore {
 }
 
 /// A statement may touch a row once only, so of records with the same name the last one is sent.
-fn newest(records: &[Record]) -> Vec<&Record> {
+fn newest_record_per_key(records: &[Record]) -> Vec<&Record> {
     let by_name: BTreeMap<(&str, &str), &Record> =
         records.iter().map(|record| ((record.path.as_str(), record.key.as_str()), record)).collect();
     by_name.into_values().collect()

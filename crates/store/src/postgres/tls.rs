@@ -16,79 +16,79 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, Error, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::refused;
+use super::error::configuration_error;
 
 /// What a URL asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum TlsRequirement {
     /// `sslmode=disable`, and what `allow` and `prefer` come to: they promise nothing.
     #[default]
-    Plain,
+    Disabled,
     /// `sslmode=require`, `verify-ca` or `verify-full`, with the file of `sslrootcert`.
-    Checked(Option<PathBuf>),
+    VerifyCertificate(Option<PathBuf>),
 }
 
 /// How connections are made.
 #[derive(Clone)]
-pub(super) enum Tls {
-    Plain,
-    Checked(MakeRustlsConnect),
+pub(super) enum PostgresTls {
+    Disabled,
+    VerifyCertificate(MakeRustlsConnect),
 }
 
-impl Tls {
-    pub(super) fn new(asked: &Asked) -> Result<Self, StoreError> {
-        let Asked::Checked(file) = asked else { return Ok(Self::Plain) };
+impl PostgresTls {
+    pub(super) fn new(asked: &TlsRequirement) -> Result<Self, StoreError> {
+        let TlsRequirement::VerifyCertificate(file) = asked else { return Ok(Self::Disabled) };
         let roots = match file {
-            Some(file) => roots_in(file)?,
-            None => roots_of_system()?,
+            Some(file) => load_root_certificates(file)?,
+            None => load_system_root_certificates()?,
         };
         let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| StoreError::Other(error.into()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self::Checked(MakeRustlsConnect::new(config)))
+        Ok(Self::VerifyCertificate(MakeRustlsConnect::new(config)))
     }
 
     /// What the protocol is to ask the server for.
-    pub(super) fn mode(&self) -> SslMode {
+    pub(super) fn ssl_mode(&self) -> SslMode {
         match self {
-            Self::Plain => SslMode::Disable,
-            Self::Checked(_) => SslMode::Require,
+            Self::Disabled => SslMode::Disable,
+            Self::VerifyCertificate(_) => SslMode::Require,
         }
     }
 
-    pub(super) fn manager(&self, config: &Config) -> Manager {
+    pub(super) fn connection_manager(&self, config: &Config) -> Manager {
         let settings = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         match self {
-            Self::Plain => Manager::from_config(config.clone(), NoTls, settings),
-            Self::Checked(tls) => Manager::from_config(config.clone(), tls.clone(), settings),
+            Self::Disabled => Manager::from_config(config.clone(), NoTls, settings),
+            Self::VerifyCertificate(tls) => Manager::from_config(config.clone(), tls.clone(), settings),
         }
     }
 
     /// One connection outside the pool, with the task that drives it.
     pub(super) async fn connect(&self, config: &Config) -> Result<(Client, JoinHandle<()>), Error> {
         match self {
-            Self::Plain => {
+            Self::Disabled => {
                 let (client, connection) = config.connect(NoTls).await?;
-                Ok((client, tokio::spawn(driven(connection))))
+                Ok((client, tokio::spawn(drive_connection(connection))))
             }
-            Self::Checked(tls) => {
+            Self::VerifyCertificate(tls) => {
                 let (client, connection) = config.connect(tls.clone()).await?;
-                Ok((client, tokio::spawn(driven(connection))))
+                Ok((client, tokio::spawn(drive_connection(connection))))
             }
         }
     }
 }
 
-async fn driven(connection: impl Future<Output = Result<(), Error>> + Send) {
+async fn drive_connection(connection: impl Future<Output = Result<(), Error>> + Send) {
     if let Err(error) = connection.await {
         tracing::debug!(%error, "the connection for migrations ended");
     }
 }
 
 /// No message names the file: what was read as its name may hold a part of the password.
-fn roots_in(file: &Path) -> Result<RootCertStore, StoreError> {
+fn load_root_certificates(file: &Path) -> Result<RootCertStore, StoreError> {
     let because = |error: &dyn std::fmt::Display| {
         StoreError::Other(format!("`sslrootcert` must name a file of PEM certificates: {error}").into())
     };
@@ -103,12 +103,12 @@ fn roots_in(file: &Path) -> Result<RootCertStore, StoreError> {
     Ok(roots)
 }
 
-fn roots_of_system() -> Result<RootCertStore, StoreError> {
+fn load_system_root_certificates() -> Result<RootCertStore, StoreError> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        return Err(refused(
+        return Err(configuration_error(
             "the system has no root certificates to check the database by: install them (Debian, Ubuntu: \
              `ca-certificates`) or name a file with `sslrootcert=…`",
         ));

@@ -8,23 +8,23 @@ use doran_engine::store::StoreError;
 use tokio_postgres::Config;
 
 use super::PostgresOptions;
-use super::error::refused;
-use super::tls::{Asked, Tls};
+use super::error::configuration_error;
+use super::tls::{PostgresTls, TlsRequirement};
 
 /// Where the tables live when the URL does not say.
-const SCHEMA: &str = "doran";
+const DEFAULT_SCHEMA: &str = "doran";
 
 /// A database and the schema in it.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct PostgresTarget {
     /// With the session settings in its `options`.
     pub config: Config,
-    pub tls: Tls,
+    pub tls: PostgresTls,
     /// A plain name: letters, digits, underscores.
     pub schema: String,
 }
 
-impl Target {
+impl PostgresTarget {
     pub(super) fn parse(options: &PostgresOptions) -> Result<Self, StoreError> {
         // A password may hold a question mark, so the query is looked for behind it.
         let behind = options.url.find('@').unwrap_or(0);
@@ -32,31 +32,31 @@ impl Target {
         let (address, query) = options.url.split_at(mark);
         let query = query.trim_start_matches('?');
         if !address.starts_with("postgres://") && !address.starts_with("postgresql://") {
-            return Err(refused(SHAPE));
+            return Err(configuration_error(URL_FORMAT_MESSAGE));
         }
-        let mut schema = SCHEMA.to_owned();
+        let mut schema = DEFAULT_SCHEMA.to_owned();
         let (mut checks, mut roots) = (false, None);
         let mut rest = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
-                Some(("schema", name)) => schema = checked(name)?,
+                Some(("schema", name)) => schema = check_schema_name(name)?,
                 Some(("sslmode", "disable" | "allow" | "prefer")) => checks = false,
                 Some(("sslmode", "require" | "verify-ca" | "verify-full")) => checks = true,
                 Some(("sslmode", _)) => {
-                    return Err(refused(
+                    return Err(configuration_error(
                         "`sslmode` is `disable`, or `verify-full` (also spelt `require` or `verify-ca`)",
                     ));
                 }
-                Some(("sslrootcert", name)) => roots = Some(path(name)?),
+                Some(("sslrootcert", name)) => roots = Some(decode_path(name)?),
                 Some(_) => rest.push(pair),
-                None => return Err(refused(SHAPE)),
+                None => return Err(configuration_error(URL_FORMAT_MESSAGE)),
             }
         }
         let plain =
             if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
-        let mut config: Config = plain.parse().map_err(|_| refused(SHAPE))?;
+        let mut config: Config = plain.parse().map_err(|_| configuration_error(URL_FORMAT_MESSAGE))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(refused(SHAPE));
+            return Err(configuration_error(URL_FORMAT_MESSAGE));
         }
         if config.get_application_name().is_none() {
             config.application_name("doran");
@@ -64,49 +64,53 @@ impl Target {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(options.connect_timeout);
         }
-        let tls = Tls::new(&if checks { Asked::Checked(roots) } else { Asked::Plain })?;
+        let tls = PostgresTls::new(&if checks {
+            TlsRequirement::VerifyCertificate(roots)
+        } else {
+            TlsRequirement::Disabled
+        })?;
         config
-            .ssl_mode(tls.mode())
+            .ssl_mode(tls.ssl_mode())
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(3))
             .keepalives_retries(3)
             .tcp_user_timeout(Duration::from_secs(10));
 
         let mut target = Self { config, tls, schema };
-        target.set("search_path", &target.schema.clone());
-        target.set("statement_timeout", &options.statement_timeout.as_millis().to_string());
-        target.set("lock_timeout", &(options.statement_timeout / 2).as_millis().to_string());
-        target.set("idle_in_transaction_session_timeout", "10000");
+        target.set_session_option("search_path", &target.schema.clone());
+        target.set_session_option("statement_timeout", &options.statement_timeout.as_millis().to_string());
+        target.set_session_option("lock_timeout", &(options.statement_timeout / 2).as_millis().to_string());
+        target.set_session_option("idle_in_transaction_session_timeout", "10000");
         // The functions ask by key only, and a plan made while a table was empty must still use the keys later.
-        target.set("plan_cache_mode", "force_generic_plan");
+        target.set_session_option("plan_cache_mode", "force_generic_plan");
         for other in ["seqscan", "hashjoin", "mergejoin", "material"] {
-            target.set(&format!("enable_{other}"), "off");
+            target.set_session_option(&format!("enable_{other}"), "off");
         }
-        target.set("jit", "off");
+        target.set_session_option("jit", "off");
         Ok(target)
     }
 
     /// Adds a setting for the sessions to come. `value` is a plain word or number.
-    pub(super) fn set(&mut self, name: &str, value: &str) {
+    pub(super) fn set_session_option(&mut self, name: &str, value: &str) {
         let before = self.config.get_options().map(|options| format!("{options} ")).unwrap_or_default();
         self.config.options(format!("{before}-c {name}={value}"));
     }
 }
 
-const SHAPE: &str =
+const URL_FORMAT_MESSAGE: &str =
     "the database URL is not of the form `postgres://user:password@host:port/database?schema=name`";
 
-fn path(value: &str) -> Result<PathBuf, StoreError> {
+fn decode_path(value: &str) -> Result<PathBuf, StoreError> {
     let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
-    decoded.map(|path| PathBuf::from(&*path)).map_err(|_| refused(SHAPE))
+    decoded.map(|path| PathBuf::from(&*path)).map_err(|_| configuration_error(URL_FORMAT_MESSAGE))
 }
 
 /// Schema names stand in statements as they are, so only plain ones are taken.
-fn checked(name: &str) -> Result<String, StoreError> {
+fn check_schema_name(name: &str) -> Result<String, StoreError> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     if !begins || name.len() > 63 || !name.chars().all(plain) || name.starts_with("pg_") {
-        return Err(refused("a schema is named with 1 to 63 of `a-z 0-9 _`, and not `pg_…`"));
+        return Err(configuration_error("a schema is named with 1 to 63 of `a-z 0-9 _`, and not `pg_…`"));
     }
     Ok(name.to_owned())
 }
@@ -117,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(url: &str) -> Result<Target, String> {
-        Target::parse(&PostgresOptions::new(url)).map_err(|error| format!("{error:?} {error}"))
+    fn parse(url: &str) -> Result<PostgresTarget, String> {
+        PostgresTarget::parse(&PostgresOptions::new(url)).map_err(|error| format!("{error:?} {error}"))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use doran_engine::store::{BoxError, StoreError};
 use rusqlite::ErrorCode;
 
 /// The error of a statement inside a transaction that is rolled back: nothing was written.
-pub(super) fn sorted(error: rusqlite::Error) -> StoreError {
+pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full(error.into()),
         Some(
@@ -29,36 +29,36 @@ pub(super) fn sorted(error: rusqlite::Error) -> StoreError {
 }
 
 /// Whether the disk itself failed. After that nothing the process believes of the file can be relied on.
-pub(super) fn is_io(error: &rusqlite::Error) -> bool {
+pub(super) fn is_disk_failure(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
 }
 
 /// As [`is_io`], for an error that went through [`sorted`].
-pub(super) fn has_io(error: &StoreError) -> bool {
+pub(super) fn is_disk_failure_of_store(error: &StoreError) -> bool {
     match error {
-        StoreError::Unavailable(source) => source.downcast_ref().is_some_and(is_io),
+        StoreError::Unavailable(source) => source.downcast_ref().is_some_and(is_disk_failure),
         _ => false,
     }
 }
 
 /// A sentence as an error.
-pub(super) fn text(message: impl Into<String>) -> BoxError {
+pub(super) fn message_error(message: impl Into<String>) -> BoxError {
     message.into().into()
 }
 
 /// An error about a file, with its name and cause in one sentence.
-pub(super) fn of_file(path: &Path, what: &str, cause: impl std::fmt::Display) -> BoxError {
-    text(format!("{what} `{}`: {cause}", path.display()))
+pub(super) fn file_error(path: &Path, what: &str, cause: impl std::fmt::Display) -> BoxError {
+    message_error(format!("{what} `{}`: {cause}", path.display()))
 }
 
 /// Result of a statement as result of a store.
-pub(super) trait Sorted<T> {
+pub(super) trait SqliteResultExt<T> {
     /// Sorts the error by what the caller can do.
-    fn sorted(self) -> Result<T, StoreError>;
+    fn or_store_error(self) -> Result<T, StoreError>;
 }
 
-impl<T> Sorted<T> for rusqlite::Result<T> {
-    fn sorted(self) -> Result<T, StoreError> {
-        self.map_err(sorted)
+impl<T> SqliteResultExt<T> for rusqlite::Result<T> {
+    fn or_store_error(self) -> Result<T, StoreError> {
+        self.map_err(to_store_error)
     }
 }

@@ -1,45 +1,50 @@
 //! Reading back.
 
-use doran_engine::id::{Tenant, ThreadKey};
+use doran_engine::id::{TenantId, ThreadKey};
 use doran_engine::store::{
-    Entry, Loaded, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata, lineage,
+    LoadedLog, LogEntry, RunFilter, RunRow, Seq, StoreError, ThreadFilter, ThreadRow, check_metadata,
+    entries_leading_to,
 };
 use rusqlite::{Connection, params};
 
-use super::error::Sorted;
+use super::error::SqliteResultExt;
 use super::rows::{
-    ENTRY, MOST_ENTRIES, RUN, THREAD, all, bound, entry, find_thread, get, int, one, place, run_row,
-    thread_row,
+    ENTRY_COLUMNS, MAX_ENTRIES_PER_THREAD, RUN_COLUMNS, THREAD_COLUMNS, entry_from_row, find_thread,
+    get_column, limit_to_i64, place, query_all, query_optional, run_row, thread_row, to_i64,
 };
 
-pub(super) fn load(conn: &Connection, key: &ThreadKey, at: Option<Seq>) -> Result<Loaded, StoreError> {
+pub(super) fn load(conn: &Connection, key: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
     let head = thread(conn, key)?.head;
     let at = at.unwrap_or(head);
     if at == 0 {
-        return Ok(Loaded { head, ..Loaded::default() });
+        return Ok(LoadedLog { head, ..LoadedLog::default() });
     }
     if at > head {
         return Err(StoreError::no_entry(at));
     }
     let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
     let sql = concat!("SELECT base FROM entries WHERE place = ?3 + ", place!());
-    let base = one(conn, sql, params![tenant, thread, int(at)], |row| get::<Seq>(row, 0))?;
+    let base =
+        query_optional(conn, sql, params![tenant, thread, to_i64(at)], |row| get_column::<Seq>(row, 0))?;
     let base = base.ok_or_else(|| StoreError::no_entry(at))?;
     if let Some(state) = snapshot(conn, key, at)? {
-        return Ok(Loaded { head, snapshot: Some((at, state)), entries: Vec::new() });
+        return Ok(LoadedLog { head, snapshot: Some((at, state)), entries: Vec::new() });
     }
     let snapshot = snapshot(conn, key, base)?.map(|state| (base, state));
     let place = place!();
     let sql = format!(
-        "SELECT {ENTRY} FROM entries WHERE place > ?3 + {place} AND place <= ?4 + {place} ORDER BY place"
+        "SELECT {ENTRY_COLUMNS} FROM entries WHERE place > ?3 + {place} AND place <= ?4 + {place} ORDER BY place"
     );
-    let entries = lineage(all(conn, &sql, params![tenant, thread, int(base), int(at)], entry)?, at);
+    let entries = entries_leading_to(
+        query_all(conn, &sql, params![tenant, thread, to_i64(base), to_i64(at)], entry_from_row)?,
+        at,
+    );
     // `gc` may have cleared a part of the way to an entry of a branch that was left.
     let whole = entries.first().is_some_and(|first| first.parent == base);
     if !whole || (base > 0 && snapshot.is_none()) {
         return Err(StoreError::no_entry(at));
     }
-    Ok(Loaded { head, snapshot, entries })
+    Ok(LoadedLog { head, snapshot, entries })
 }
 
 pub(super) fn entries(
@@ -47,20 +52,25 @@ pub(super) fn entries(
     key: &ThreadKey,
     after: Seq,
     limit: usize,
-) -> Result<Vec<Entry>, StoreError> {
+) -> Result<Vec<LogEntry>, StoreError> {
     thread(conn, key)?;
     let place = place!();
     let sql = format!(
-        "SELECT {ENTRY} FROM entries
-         WHERE place > ?3 + {place} AND place <= {MOST_ENTRIES} + {place} ORDER BY place LIMIT ?4"
+        "SELECT {ENTRY_COLUMNS} FROM entries
+         WHERE place > ?3 + {place} AND place <= {MAX_ENTRIES_PER_THREAD} + {place} ORDER BY place LIMIT ?4"
     );
-    let after = int(after.min(MOST_ENTRIES));
-    all(conn, &sql, params![key.tenant.as_str(), key.thread.as_str(), after, bound(limit)], entry)
+    let after = to_i64(after.min(MAX_ENTRIES_PER_THREAD));
+    query_all(
+        conn,
+        &sql,
+        params![key.tenant.as_str(), key.thread.as_str(), after, limit_to_i64(limit)],
+        entry_from_row,
+    )
 }
 
 pub(super) fn runs(
     conn: &Connection,
-    tenant: &Tenant,
+    tenant: &TenantId,
     filter: &RunFilter,
 ) -> Result<Vec<RunRow>, StoreError> {
     // SQLite takes the index over the open runs only when its condition is part of the text.
@@ -72,11 +82,11 @@ pub(super) fn runs(
     let thread = if filter.thread.is_some() { "AND thread = ?2" } else { "AND ?2 IS NULL" };
     let before = if filter.before.is_some() { "AND run < ?3" } else { "AND ?3 IS NULL" };
     let sql = format!(
-        "SELECT {RUN} FROM runs WHERE tenant = ?1 {thread} {before} {status} ORDER BY run DESC LIMIT ?4"
+        "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 {thread} {before} {status} ORDER BY run DESC LIMIT ?4"
     );
     let thread = filter.thread.as_ref().map(|thread| thread.as_str());
     let before = filter.before.map(|run| run.as_uuid());
-    all(conn, &sql, params![tenant.as_str(), thread, before, bound(filter.limit)], run_row)
+    query_all(conn, &sql, params![tenant.as_str(), thread, before, limit_to_i64(filter.limit)], run_row)
 }
 
 pub(super) fn thread(conn: &Connection, key: &ThreadKey) -> Result<ThreadRow, StoreError> {
@@ -85,17 +95,18 @@ pub(super) fn thread(conn: &Connection, key: &ThreadKey) -> Result<ThreadRow, St
 
 pub(super) fn threads(
     conn: &Connection,
-    tenant: &Tenant,
+    tenant: &TenantId,
     filter: &ThreadFilter,
 ) -> Result<Vec<ThreadRow>, StoreError> {
     check_metadata(&filter.metadata)?;
-    let sql = format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 ORDER BY updated_at DESC, thread");
-    let mut statement = conn.prepare_cached(&sql).sorted()?;
-    let mut rows = statement.query([tenant.as_str()]).sorted()?;
+    let sql =
+        format!("SELECT {THREAD_COLUMNS} FROM threads WHERE tenant = ?1 ORDER BY updated_at DESC, thread");
+    let mut statement = conn.prepare_cached(&sql).or_store_error()?;
+    let mut rows = statement.query([tenant.as_str()]).or_store_error()?;
     let mut skip = filter.offset;
     let mut found = Vec::new();
     while found.len() < filter.limit {
-        let Some(row) = rows.next().sorted()?.map(thread_row).transpose()? else { break };
+        let Some(row) = rows.next().or_store_error()?.map(thread_row).transpose()? else { break };
         // Values are compared here: SQL has no equality of JSON.
         if filter.metadata.iter().any(|(key, value)| row.metadata.get(key) != Some(value)) {
             continue;
@@ -111,5 +122,7 @@ pub(super) fn threads(
 
 fn snapshot(conn: &Connection, key: &ThreadKey, seq: Seq) -> Result<Option<Vec<u8>>, StoreError> {
     let sql = "SELECT state FROM snapshots WHERE tenant = ?1 AND thread = ?2 AND seq = ?3";
-    one(conn, sql, params![key.tenant.as_str(), key.thread.as_str(), int(seq)], |row| get(row, 0))
+    query_optional(conn, sql, params![key.tenant.as_str(), key.thread.as_str(), to_i64(seq)], |row| {
+        get_column(row, 0)
+    })
 }

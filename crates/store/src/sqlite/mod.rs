@@ -8,16 +8,16 @@
 //! The file is locked for the life of the store. So no lease can outlive the process, and leases are kept in memory:
 //! to prolong one costs no write, and after a start every run that was being worked on can be claimed at once.
 
+mod database_file;
 mod error;
-mod file;
 mod history;
 mod queue;
-mod readers;
+mod reader_pool;
 mod rows;
 mod runs;
 #[cfg(test)]
 mod tests;
-mod upkeep;
+mod thread_maintenance;
 mod writer;
 
 use std::fs::File;
@@ -27,31 +27,31 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use doran_engine::failpoint::mutant;
-use doran_engine::id::{RunKey, Tenant, ThreadId, ThreadKey};
+use doran_engine::id::{RunKey, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, Cleared, Commit, Committed, Entry, Fence, History, Loaded, NewEntry, NewRun, NodeCache,
-    Renewed, Retention, RunFilter, RunRow, Runs, Seq, Signal, StoreError, Submitted, ThreadFilter, ThreadRow,
-    Upkeep,
+    ClaimedRun, Commit, CommitOutcome, Fence, GcReport, HistoryStore, LeaseRenewal, LoadedLog, LogEntry,
+    NewEntry, NewRun, NodeCacheStore, Retention, RunFilter, RunRow, RunSignal, RunStore, Seq, StoreError,
+    SubmitOutcome, ThreadFilter, ThreadMaintenance, ThreadRow, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
 
-use self::error::{Sorted, of_file, text};
-use self::readers::Readers;
-use self::writer::{Desk, Points, Tx, Writer};
-use crate::Keeper;
+use self::error::{SqliteResultExt, file_error, message_error};
+use self::reader_pool::ReaderPool;
+use self::writer::{SqliteWriter, TransactionFailPoints, WriteTransaction, WriterState};
+use crate::FileStoreMaintenance;
 
 /// A store in one SQLite file. Clones share it; the file is free again when the last one is gone.
 #[derive(Clone)]
 pub struct SqliteStore {
-    inner: Arc<Inner>,
+    inner: Arc<SqliteStoreInner>,
 }
 
-struct Inner {
+struct SqliteStoreInner {
     // Dropped in this order: the writer is the last connection, which moves its log into the file, and the lock is
     // given back after that.
-    readers: Option<Arc<Readers>>,
-    writer: Writer,
+    readers: Option<Arc<ReaderPool>>,
+    writer: SqliteWriter,
     _lock: Option<File>,
 }
 
@@ -61,19 +61,19 @@ impl SqliteStore {
     /// Refused are: a file another process has open, one on a network file system, one that is not ours, and one of
     /// a newer format. None of them is touched.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        file::check_library()?;
-        let path = file::real_path(path.as_ref())?;
-        file::check_place(&path)?;
-        let lock = file::lock(&path)?;
-        file::check_content(&path)?;
-        let conn = file::writer(&path)?;
-        Self::start(conn, Some(Readers::new(path)), Some(lock))
+        database_file::check_sqlite_version()?;
+        let path = database_file::real_path(path.as_ref())?;
+        database_file::check_file_system(&path)?;
+        let lock = database_file::lock_database(&path)?;
+        database_file::check_existing_file(&path)?;
+        let conn = database_file::open_writer(&path)?;
+        Self::start_writer(conn, Some(ReaderPool::new(path)), Some(lock))
     }
 
     /// A store that ends with the process.
     pub fn in_memory() -> Result<Self, StoreError> {
-        file::check_library()?;
-        Self::start(file::in_memory()?, None, None)
+        database_file::check_sqlite_version()?;
+        Self::start_writer(database_file::open_in_memory()?, None, None)
     }
 
     /// How many transactions this store has put on disk. Many calls may share one.
@@ -84,43 +84,44 @@ impl SqliteStore {
     /// Gives room that was cleared back to the disk. Writes wait meanwhile; the file is written anew.
     pub async fn compact(&self) -> Result<(), StoreError> {
         let vacuum = |conn: &Connection| {
-            conn.execute_batch("VACUUM").sorted()?;
-            conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).sorted()
+            conn.execute_batch("VACUUM").or_store_error()?;
+            conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).or_store_error()
         };
-        self.inner.writer.alone(vacuum).await
+        self.inner.writer.run_outside_transaction(vacuum).await
     }
 
-    fn start(
+    fn start_writer(
         conn: Connection,
-        readers: Option<Arc<Readers>>,
+        readers: Option<Arc<ReaderPool>>,
         lock: Option<File>,
     ) -> Result<Self, StoreError> {
-        release_all(&conn).sorted()?;
+        release_claims_of_earlier_process(&conn).or_store_error()?;
         let sql = "SELECT coalesce(max(ticket), 0) FROM runs WHERE status < 4";
-        let ticket = conn.query_row(sql, [], |row| row.get(0)).sorted()?;
-        let writer = Writer::start(conn, Desk::new(ticket))?;
-        Ok(Self { inner: Arc::new(Inner { readers, writer, _lock: lock }) })
+        let ticket = conn.query_row(sql, [], |row| row.get(0)).or_store_error()?;
+        let writer = SqliteWriter::start(conn, WriterState::new(ticket))?;
+        Ok(Self { inner: Arc::new(SqliteStoreInner { readers, writer, _lock: lock }) })
     }
 
     async fn write<T: Send + 'static>(
         &self,
-        points: Points,
-        work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+        points: TransactionFailPoints,
+        work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.inner.writer.run(points, work).await
+        self.inner.writer.run_in_transaction(points, work).await
     }
 
     /// Clears batch after batch of threads.
-    async fn sweep<F>(&self, clear: F) -> Result<u64, StoreError>
+    async fn clear_thread_batches<F>(&self, clear: F) -> Result<u64, StoreError>
     where
-        F: Fn(&Tx<'_>, Option<&ThreadKey>) -> Result<(u64, Option<ThreadKey>), StoreError>
+        F: Fn(&WriteTransaction<'_>, Option<&ThreadKey>) -> Result<(u64, Option<ThreadKey>), StoreError>
             + Copy
             + Send
             + 'static,
     {
         let (mut total, mut after) = (0, None::<ThreadKey>);
         loop {
-            let (cleared, last) = self.write(Points::default(), move |tx| clear(tx, after.as_ref())).await?;
+            let (cleared, last) =
+                self.write(TransactionFailPoints::default(), move |tx| clear(tx, after.as_ref())).await?;
             total += cleared;
             if last.is_none() {
                 return Ok(total);
@@ -130,15 +131,15 @@ impl SqliteStore {
     }
 
     /// Clears batch after batch until one is not whole.
-    async fn clear<F>(&self, clear: F) -> Result<u64, StoreError>
+    async fn clear_row_batches<F>(&self, clear: F) -> Result<u64, StoreError>
     where
-        F: Fn(&Tx<'_>) -> Result<u64, StoreError> + Copy + Send + 'static,
+        F: Fn(&WriteTransaction<'_>) -> Result<u64, StoreError> + Copy + Send + 'static,
     {
         let mut total = 0;
         loop {
-            let cleared = self.write(Points::default(), move |tx| clear(tx)).await?;
+            let cleared = self.write(TransactionFailPoints::default(), move |tx| clear(tx)).await?;
             total += cleared;
-            if cleared < upkeep::BATCH as u64 {
+            if cleared < thread_maintenance::GC_BATCH_ROWS as u64 {
                 return Ok(total);
             }
         }
@@ -148,22 +149,27 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        if let Some(failure) = self.inner.writer.failure() {
+        if let Some(failure) = self.inner.writer.fatal_error() {
             return Err(failure);
         }
         match &self.inner.readers {
-            Some(readers) => readers.run(work).await,
-            None => self.inner.writer.run(Points::default(), |tx| work(tx.conn)).await,
+            Some(readers) => readers.run_in_snapshot(work).await,
+            None => {
+                self.inner
+                    .writer
+                    .run_in_transaction(TransactionFailPoints::default(), |tx| work(tx.conn))
+                    .await
+            }
         }
     }
 
     /// As [`SqliteStore::read`], for a row or two.
-    async fn look<T: Send + 'static>(
+    async fn read_quick<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         match &self.inner.readers {
-            Some(readers) if self.inner.writer.failure().is_none() => readers.quick(work).await,
+            Some(readers) if self.inner.writer.fatal_error().is_none() => readers.run_quick(work).await,
             _ => self.read(work).await,
         }
     }
@@ -172,7 +178,7 @@ impl SqliteStore {
 /// Nobody holds a run of an earlier process. A start that finds none writes nothing.
 ///
 /// `status < 4` stands there as it does in the index over the open runs: SQLite does not see that it follows.
-fn release_all(conn: &Connection) -> rusqlite::Result<()> {
+fn release_claims_of_earlier_process(conn: &Connection) -> rusqlite::Result<()> {
     let all = conn.unchecked_transaction()?;
     let sql = "UPDATE threads SET ready = (SELECT r.ticket FROM runs r WHERE r.tenant = threads.tenant AND r.run = active)
                WHERE (tenant, thread) IN (SELECT tenant, thread FROM runs WHERE status = 2 AND status < 4 AND held = 1)";
@@ -188,133 +194,140 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 #[async_trait]
-impl Keeper for SqliteStore {
+impl FileStoreMaintenance for SqliteStore {
     async fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let to = to.to_owned();
         let copy = move |conn: &Connection| back_up(conn, &to);
         match &self.inner.readers {
-            Some(readers) => readers.raw(copy).await,
-            None => self.inner.writer.alone(copy).await,
+            Some(readers) => readers.run_without_transaction(copy).await,
+            None => self.inner.writer.run_outside_transaction(copy).await,
         }
     }
 
     async fn integrity_check(&self) -> Result<(), StoreError> {
         let check = |conn: &Connection| {
-            let mut statement = conn.prepare("PRAGMA integrity_check").sorted()?;
-            let lines = statement.query_map([], |row| row.get(0)).sorted()?;
-            let lines: Vec<String> = lines.collect::<Result<_, _>>().sorted()?;
+            let mut statement = conn.prepare("PRAGMA integrity_check").or_store_error()?;
+            let lines = statement.query_map([], |row| row.get(0)).or_store_error()?;
+            let lines: Vec<String> = lines.collect::<Result<_, _>>().or_store_error()?;
             if lines == ["ok"] { Ok(()) } else { Err(StoreError::Damaged(lines.join("; "))) }
         };
         match &self.inner.readers {
-            Some(readers) => readers.run(check).await,
-            None => self.inner.writer.alone(check).await,
+            Some(readers) => readers.run_in_snapshot(check).await,
+            None => self.inner.writer.run_outside_transaction(check).await,
         }
     }
 
-    async fn failed(&self) -> Arc<str> {
-        self.inner.writer.failed().await
+    async fn wait_for_fatal_error(&self) -> Arc<str> {
+        self.inner.writer.wait_for_fatal_error().await
     }
 }
 
-fn remove(path: &Path) -> Result<(), StoreError> {
-    std::fs::remove_file(path).map_err(|cause| StoreError::Other(of_file(path, "cannot remove", cause)))
+fn remove_file_at(path: &Path) -> Result<(), StoreError> {
+    std::fs::remove_file(path).map_err(|cause| StoreError::Other(file_error(path, "cannot remove", cause)))
 }
 
 /// Copies the file at `from`, which another process may have open and in use, to the new file `to`. Blocks on the disk.
 pub fn back_up_file(from: &Path, to: &Path) -> Result<(), StoreError> {
-    back_up(&file::reader(from)?, to)
+    back_up(&database_file::open_reader(from)?, to)
 }
 
 /// Writes the content of one instant to a new file and waits until the disk has it. Never replaces a file.
 fn back_up(conn: &Connection, to: &Path) -> Result<(), StoreError> {
     let exists = || StoreError::Conflict(format!("`{}` exists already", to.display()));
-    if to.try_exists().map_err(|cause| StoreError::Other(of_file(to, "cannot look at", cause)))? {
+    if to.try_exists().map_err(|cause| StoreError::Other(file_error(to, "cannot look at", cause)))? {
         return Err(exists());
     }
     // The copy gets its name when it is whole, so that half of one is never taken for a backup. A backup that was cut
     // off may have left its part.
-    let part = file::beside(to, ".part");
+    let part = database_file::path_with_suffix(to, ".part");
     if part.exists() {
-        remove(&part)?;
+        remove_file_at(&part)?;
     }
-    let done = copy_to(conn, &part).and_then(|()| {
-        named(&part, to).map_err(|cause| match cause.kind() {
+    let done = vacuum_into(conn, &part).and_then(|()| {
+        publish_backup(&part, to).map_err(|cause| match cause.kind() {
             std::io::ErrorKind::AlreadyExists => exists(),
-            _ => StoreError::Other(of_file(to, "cannot make", cause)),
+            _ => StoreError::Other(file_error(to, "cannot make", cause)),
         })
     });
     if part.exists() {
-        remove(&part)?;
+        remove_file_at(&part)?;
     }
     done?;
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let sync = File::open(folder).and_then(|folder| folder.sync_all());
-    sync.map_err(|cause| StoreError::Other(of_file(to, "cannot write", cause)))
+    sync.map_err(|cause| StoreError::Other(file_error(to, "cannot write", cause)))
 }
 
 /// Gives a file its name, unless another has it.
-fn named(part: &Path, to: &Path) -> std::io::Result<()> {
+fn publish_backup(part: &Path, to: &Path) -> std::io::Result<()> {
     // A link, unlike a rename, never takes the place of a file that somebody made meanwhile.
     match std::fs::hard_link(part, to) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => held_and_named(part, to),
+        Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
+            publish_backup_without_links(part, to)
+        }
         linked => linked,
     }
 }
 
 /// The same where there are no links, as on a stick: an empty file holds the name, and the whole one takes its place.
-fn held_and_named(part: &Path, to: &Path) -> std::io::Result<()> {
+fn publish_backup_without_links(part: &Path, to: &Path) -> std::io::Result<()> {
     File::options().write(true).create_new(true).open(to)?;
     std::fs::rename(part, to)
 }
 
-fn copy_to(conn: &Connection, path: &Path) -> Result<(), StoreError> {
-    let name = path.to_str().ok_or_else(|| StoreError::Other(text("the name of a backup must be UTF-8")))?;
-    let cannot = |cause| StoreError::Other(of_file(path, "cannot write", cause));
+fn vacuum_into(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    let name = path
+        .to_str()
+        .ok_or_else(|| StoreError::Other(message_error("the name of a backup must be UTF-8")))?;
+    let cannot = |cause| StoreError::Other(file_error(path, "cannot write", cause));
     // Conversations are nobody else's business: the empty file is there first, with its permissions.
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map_err(cannot)?;
-    conn.execute("VACUUM INTO ?1", [name]).sorted()?;
+    conn.execute("VACUUM INTO ?1", [name]).or_store_error()?;
     File::open(path).and_then(|file| file.sync_all()).map_err(cannot)
 }
 
 #[async_trait]
-impl Runs for SqliteStore {
-    async fn submit(&self, run: NewRun) -> Result<Submitted, StoreError> {
-        let points = Points {
+impl RunStore for SqliteStore {
+    async fn submit(&self, run: NewRun) -> Result<SubmitOutcome, StoreError> {
+        let points = TransactionFailPoints {
             before_commit: Some("api.before_accept_commit"),
             after_commit: Some("api.after_accept_commit"),
-            ..Points::default()
+            ..TransactionFailPoints::default()
         };
         let later = if mutant("M5") { run.idempotency.clone() } else { None };
         let key = run.thread.run(run.run);
         let submitted = self.write(points, |tx| queue::submit(tx, run)).await?;
-        if let (Some(named), false) = (later, matches!(submitted, Submitted::Repeated(_))) {
-            let name = move |tx: &mut Tx<'_>| queue::name_request(tx, &key, &named.key, &named.hash);
-            self.write(Points::default(), name).await?;
+        if let (Some(named), false) = (later, matches!(submitted, SubmitOutcome::Repeated(_))) {
+            let name = move |tx: &mut WriteTransaction<'_>| {
+                queue::insert_idempotency_key(tx, &key, &named.key, &named.hash)
+            };
+            self.write(TransactionFailPoints::default(), name).await?;
         }
         Ok(submitted)
     }
 
     async fn claim(
         &self,
-        claim: &Claim,
+        claim: &WorkerLease,
         only: Option<&ThreadKey>,
         limit: usize,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<Vec<ClaimedRun>, StoreError> {
         let (claim, only) = (claim.clone(), only.cloned());
-        self.write(Points::default(), move |tx| queue::claim(tx, &claim, only.as_ref(), limit)).await
+        self.write(TransactionFailPoints::default(), move |tx| queue::claim(tx, &claim, only.as_ref(), limit))
+            .await
     }
 
-    async fn renew(&self, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError> {
+    async fn renew(&self, claim: &WorkerLease, fences: &[Fence]) -> Result<Vec<LeaseRenewal>, StoreError> {
         let (claim, fences) = (claim.clone(), fences.to_vec());
-        self.write(Points::default(), move |tx| runs::renew(tx, &claim, &fences)).await
+        self.write(TransactionFailPoints::default(), move |tx| runs::renew(tx, &claim, &fences)).await
     }
 
-    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
-        let points = Points {
+    async fn commit(&self, fence: &Fence, commit: Commit) -> Result<CommitOutcome, StoreError> {
+        let points = TransactionFailPoints {
             before_begin: Some("cp.before_begin"),
             before_commit: Some("cp.before_commit"),
             after_commit: Some("cp.after_commit"),
@@ -323,66 +336,82 @@ impl Runs for SqliteStore {
         self.write(points, move |tx| runs::commit(tx, &fence, commit)).await
     }
 
-    async fn signal(&self, run: &RunKey, signal: Signal) -> Result<RunRow, StoreError> {
+    async fn signal(&self, run: &RunKey, signal: RunSignal) -> Result<RunRow, StoreError> {
         let after_commit = match &signal {
-            Signal::Cancel { .. } => Some("cancel.after_commit"),
-            Signal::Answer { .. } => Some("resume.after_consume"),
-            Signal::Retry { .. } => None,
+            RunSignal::Cancel { .. } => Some("cancel.after_commit"),
+            RunSignal::Answer { .. } => Some("resume.after_consume"),
+            RunSignal::Retry { .. } => None,
         };
         let run = run.clone();
-        let points = Points { after_commit, ..Points::default() };
+        let points = TransactionFailPoints { after_commit, ..TransactionFailPoints::default() };
         self.write(points, move |tx| runs::signal(tx, &run, signal)).await
     }
 }
 
 #[async_trait]
-impl History for SqliteStore {
-    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<Loaded, StoreError> {
+impl HistoryStore for SqliteStore {
+    async fn load(&self, thread: &ThreadKey, at: Option<Seq>) -> Result<LoadedLog, StoreError> {
         let thread = thread.clone();
         self.read(move |conn| history::load(conn, &thread, at)).await
     }
 
-    async fn entries(&self, thread: &ThreadKey, after: Seq, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn entries(
+        &self,
+        thread: &ThreadKey,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<LogEntry>, StoreError> {
         let thread = thread.clone();
         let find = move |conn: &Connection| history::entries(conn, &thread, after, limit);
-        if limit == 1 { self.look(find).await } else { self.read(find).await }
+        if limit == 1 { self.read_quick(find).await } else { self.read(find).await }
     }
 
     async fn run(&self, run: &RunKey) -> Result<RunRow, StoreError> {
         let run = run.clone();
-        self.look(move |conn| rows::find_run(conn, &run)).await
+        self.read_quick(move |conn| rows::find_run(conn, &run)).await
     }
 
-    async fn runs(&self, tenant: &Tenant, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+    async fn runs(&self, tenant: &TenantId, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let (tenant, filter) = (tenant.clone(), filter.clone());
         self.read(move |conn| history::runs(conn, &tenant, &filter)).await
     }
 
     async fn thread(&self, thread: &ThreadKey) -> Result<ThreadRow, StoreError> {
         let thread = thread.clone();
-        self.look(move |conn| history::thread(conn, &thread)).await
+        self.read_quick(move |conn| history::thread(conn, &thread)).await
     }
 
-    async fn threads(&self, tenant: &Tenant, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
+    async fn threads(&self, tenant: &TenantId, filter: &ThreadFilter) -> Result<Vec<ThreadRow>, StoreError> {
         let (tenant, filter) = (tenant.clone(), filter.clone());
         self.read(move |conn| history::threads(conn, &tenant, &filter)).await
     }
 }
 
 #[async_trait]
-impl Upkeep for SqliteStore {
+impl ThreadMaintenance for SqliteStore {
     async fn put_thread(
         &self,
         thread: &ThreadKey,
         metadata: &Map<String, Value>,
     ) -> Result<ThreadRow, StoreError> {
         let (thread, metadata) = (thread.clone(), metadata.clone());
-        self.write(Points::default(), move |tx| upkeep::put_thread(tx, &thread, &metadata)).await
+        self.write(TransactionFailPoints::default(), move |tx| {
+            thread_maintenance::put_thread(tx, &thread, &metadata)
+        })
+        .await
     }
 
-    async fn append(&self, thread: &ThreadKey, expect: Seq, entry: NewEntry) -> Result<Seq, StoreError> {
+    async fn append_entry(
+        &self,
+        thread: &ThreadKey,
+        expect: Seq,
+        entry: NewEntry,
+    ) -> Result<Seq, StoreError> {
         let thread = thread.clone();
-        self.write(Points::default(), move |tx| upkeep::append(tx, &thread, expect, &entry)).await
+        self.write(TransactionFailPoints::default(), move |tx| {
+            thread_maintenance::append(tx, &thread, expect, &entry)
+        })
+        .await
     }
 
     async fn copy_thread(
@@ -392,45 +421,60 @@ impl Upkeep for SqliteStore {
         stands: Option<NewEntry>,
     ) -> Result<ThreadRow, StoreError> {
         let (from, to) = (from.clone(), to.clone());
-        self.write(Points::default(), move |tx| upkeep::copy_thread(tx, &from, &to, stands.as_ref())).await
+        self.write(TransactionFailPoints::default(), move |tx| {
+            thread_maintenance::copy_thread(tx, &from, &to, stands.as_ref())
+        })
+        .await
     }
 
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError> {
         let thread = thread.clone();
-        self.write(Points::default(), move |tx| upkeep::delete_thread(tx.conn, &thread)).await
+        self.write(TransactionFailPoints::default(), move |tx| {
+            thread_maintenance::delete_thread(tx.conn, &thread)
+        })
+        .await
     }
 
     /// Goes by small transactions: one that fails leaves what the earlier ones cleared, and the next call goes on.
-    async fn gc(&self, retention: &Retention) -> Result<Cleared, StoreError> {
-        let mut cleared = Cleared::default();
+    async fn gc(&self, retention: &Retention) -> Result<GcReport, StoreError> {
+        let mut cleared = GcReport::default();
         if let Some(age) = retention.idle_threads {
-            cleared.threads = self.sweep(move |tx, after| upkeep::clear_threads(tx, age, after)).await?;
+            cleared.threads = self
+                .clear_thread_batches(move |tx, after| thread_maintenance::clear_threads(tx, age, after))
+                .await?;
         }
         if let Some(age) = retention.old_entries {
-            cleared.entries = self.sweep(move |tx, after| upkeep::clear_entries(tx, age, after)).await?;
+            cleared.entries = self
+                .clear_thread_batches(move |tx, after| thread_maintenance::clear_entries(tx, age, after))
+                .await?;
         }
         let age = retention.idempotency;
-        cleared.keys = self.clear(move |tx| upkeep::clear_keys(tx, age)).await?;
-        cleared.cached = self.clear(upkeep::clear_cache).await?;
+        cleared.keys =
+            self.clear_row_batches(move |tx| thread_maintenance::clear_idempotency_keys(tx, age)).await?;
+        cleared.cached = self.clear_row_batches(thread_maintenance::clear_expired_cache).await?;
         Ok(cleared)
     }
 }
 
 #[async_trait]
-impl NodeCache for SqliteStore {
-    async fn cached(&self, tenant: &Tenant, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+impl NodeCacheStore for SqliteStore {
+    async fn cached_value(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let (tenant, key) = (tenant.clone(), key.to_owned());
-        self.read(move |conn| upkeep::cached(conn, &tenant, &key, writer::wall_clock())).await
+        self.read(move |conn| thread_maintenance::get_cached(conn, &tenant, &key, writer::unix_millis_now()))
+            .await
     }
 
-    async fn keep(
+    async fn cache_value(
         &self,
-        tenant: &Tenant,
+        tenant: &TenantId,
         key: &str,
         value: &[u8],
         lifetime: Option<Duration>,
     ) -> Result<(), StoreError> {
         let (tenant, key, value) = (tenant.clone(), key.to_owned(), value.to_owned());
-        self.write(Points::default(), move |tx| upkeep::keep(tx, &tenant, &key, &value, lifetime)).await
+        self.write(TransactionFailPoints::default(), move |tx| {
+            thread_maintenance::put_cached(tx, &tenant, &key, &value, lifetime)
+        })
+        .await
     }
 }

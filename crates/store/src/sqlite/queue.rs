@@ -5,40 +5,44 @@ use std::time::Instant;
 use doran_engine::failpoint::mutant;
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, EntryKind, Idempotency, IfBusy, NewEntry, NewRun, RunRow, Seq, Status, StoreError,
-    Submitted, check_metadata,
+    ClaimedRun, EntryKind, IfBusy, NewEntry, NewRun, RunIdempotencyKey, RunRow, RunStatus, Seq, StoreError,
+    SubmitOutcome, WorkerLease, check_metadata,
 };
 use rusqlite::params;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::rows::{
-    all, base_after, execute, find_run, find_thread, get, int, one, records, thread_key, to_json,
+    base_after, execute, find_records, find_run, find_thread, get_column, metadata_to_json, query_all,
+    query_optional, thread_key, to_i64,
 };
-use super::runs::{ask_to_cancel, end, lease, make_thread, push, set_active, tell, touch};
-use super::writer::Tx;
+use super::runs::{
+    append_entry, append_status_entry, end_run, grant_lease, insert_thread, request_cancel, set_active_run,
+    touch_thread,
+};
+use super::writer::WriteTransaction;
 
-pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreError> {
+pub(super) fn submit(tx: &mut WriteTransaction<'_>, new: NewRun) -> Result<SubmitOutcome, StoreError> {
     check_metadata(&new.metadata)?;
     check_metadata(&new.thread_metadata)?;
     let tenant = new.thread.tenant.as_str();
-    if let Some(Idempotency { key: name, hash }) = &new.idempotency {
+    if let Some(RunIdempotencyKey { key: name, hash }) = &new.idempotency {
         let sql = "SELECT hash, run FROM idempotency WHERE tenant = ?1 AND key = ?2";
-        let seen = one(tx.conn, sql, params![tenant, name], |row| {
-            Ok((get::<String>(row, 0)?, get::<Uuid>(row, 1)?))
+        let seen = query_optional(tx.conn, sql, params![tenant, name], |row| {
+            Ok((get_column::<String>(row, 0)?, get_column::<Uuid>(row, 1)?))
         })?;
         if let Some((seen, run)) = seen {
             if seen != *hash {
                 return Err(StoreError::KeyReused(name.clone()));
             }
-            return find_run(tx.conn, &new.thread.run(RunId::from_uuid(run))).map(Submitted::Repeated);
+            return find_run(tx.conn, &new.thread.run(RunId::from_uuid(run))).map(SubmitOutcome::Repeated);
         }
         if !mutant("M5") {
-            name_request(tx, &new.thread.run(new.run), name, hash)?;
+            insert_idempotency_key(tx, &new.thread.run(new.run), name, hash)?;
         }
     }
     let used = "SELECT 1 FROM runs WHERE tenant = ?1 AND run = ?2";
-    if one(tx.conn, used, params![tenant, new.run.as_uuid()], |_| Ok(()))?.is_some() {
+    if query_optional(tx.conn, used, params![tenant, new.run.as_uuid()], |_| Ok(()))?.is_some() {
         return Err(StoreError::Conflict(format!("run `{}` exists already", new.run)));
     }
     if let Some(parent) = new.first.parent {
@@ -47,7 +51,7 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
 
     let thread = find_thread(tx.conn, &new.thread)?;
     let (mut active, mut head) = thread.as_ref().map_or((None, 0), |thread| (thread.active, thread.head));
-    name_thread(tx, &new, thread.map(|thread| thread.metadata))?;
+    ensure_thread_with_metadata(tx, &new, thread.map(|thread| thread.metadata))?;
     let waits = next_in_queue(tx, &new.thread)?;
     let mut parent = new.first.parent;
     let mut stop = None;
@@ -64,26 +68,30 @@ pub(super) fn submit(tx: &mut Tx<'_>, new: NewRun) -> Result<Submitted, StoreErr
                 if new.if_busy == IfBusy::Rollback {
                     parent = row.parent_seq;
                 }
-                if row.status == Status::Paused {
-                    head = tell(tx, &row, EntryKind::Cancelled, &new.stop_body)?;
-                    end(tx, &row.key(), &row.thread, head, Status::Cancelled, None)?;
+                if row.status == RunStatus::Paused {
+                    head = append_status_entry(tx, &row, EntryKind::Cancelled, &new.stop_body)?;
+                    end_run(tx, &row.key(), &row.thread, head, RunStatus::Cancelled, None)?;
                     active = None;
                 } else {
-                    ask_to_cancel(tx, &row.key())?;
+                    request_cancel(tx, &row.key())?;
                     stop = Some(run);
                 }
             }
         }
     }
-    tx.desk.ticket += 1;
+    tx.state.ticket += 1;
     match &new.claim {
-        Some(claim) if active.is_none() && waits.is_none() => start_now(tx, &new, claim, head, parent),
-        _ => enqueue(tx, &new, active, parent, stop),
+        Some(claim) if active.is_none() && waits.is_none() => start_run_now(tx, &new, claim, head, parent),
+        _ => enqueue_run(tx, &new, active, parent, stop),
     }
 }
 
 /// Makes the thread of a run if there is none, and gives it the pairs it has not.
-fn name_thread(tx: &Tx<'_>, new: &NewRun, metadata: Option<Map<String, Value>>) -> Result<(), StoreError> {
+fn ensure_thread_with_metadata(
+    tx: &WriteTransaction<'_>,
+    new: &NewRun,
+    metadata: Option<Map<String, Value>>,
+) -> Result<(), StoreError> {
     let exists = metadata.is_some();
     let mut metadata = metadata.unwrap_or_default();
     let had = metadata.len();
@@ -93,49 +101,49 @@ fn name_thread(tx: &Tx<'_>, new: &NewRun, metadata: Option<Map<String, Value>>) 
         }
     }
     if !exists {
-        return make_thread(tx, &new.thread, &to_json(&metadata)?);
+        return insert_thread(tx, &new.thread, &metadata_to_json(&metadata)?);
     }
     if metadata.len() > had {
         let sql = "UPDATE threads SET metadata = ?3 WHERE tenant = ?1 AND thread = ?2";
         let (tenant, thread) = (new.thread.tenant.as_str(), new.thread.thread.as_str());
-        execute(tx.conn, sql, params![tenant, thread, to_json(&metadata)?])?;
+        execute(tx.conn, sql, params![tenant, thread, metadata_to_json(&metadata)?])?;
     }
     Ok(())
 }
 
 /// Starts a run that nobody has to wait for, without a place in the queue.
-fn start_now(
-    tx: &mut Tx<'_>,
+fn start_run_now(
+    tx: &mut WriteTransaction<'_>,
     new: &NewRun,
-    claim: &Claim,
+    claim: &WorkerLease,
     head: Seq,
     parent: Option<Seq>,
-) -> Result<Submitted, StoreError> {
+) -> Result<SubmitOutcome, StoreError> {
     let parent = parent.unwrap_or(head);
     let head = head + 1;
-    first_entry(tx, &new.thread, new.run, head, parent, new.first.kind, new.first.body.clone())?;
+    write_first_entry(tx, &new.thread, new.run, head, parent, new.first.kind, new.first.body.clone())?;
     let run = RunRow {
-        status: Status::Running,
+        status: RunStatus::Running,
         epoch: 1,
         started_at: Some(tx.now),
         first_seq: Some(head),
         parent_seq: Some(parent),
-        ..new.row(tx.now)
+        ..new.queued_row(tx.now)
     };
     insert_run(tx, &run, true)?;
-    lease(tx, claim, &new.thread, new.run);
-    Ok(Submitted::Started(Claimed { run, head, records: Vec::new() }))
+    grant_lease(tx, claim, &new.thread, new.run);
+    Ok(SubmitOutcome::Started(ClaimedRun { run, head, records: Vec::new() }))
 }
 
 /// Lets a run wait, and starts it at once when it is the next all the same.
-fn enqueue(
-    tx: &mut Tx<'_>,
+fn enqueue_run(
+    tx: &mut WriteTransaction<'_>,
     new: &NewRun,
     active: Option<RunId>,
     parent: Option<Seq>,
     stop: Option<RunId>,
-) -> Result<Submitted, StoreError> {
-    let run = new.row(tx.now);
+) -> Result<SubmitOutcome, StoreError> {
+    let run = new.queued_row(tx.now);
     insert_run(tx, &run, false)?;
     let enqueued = matches!(new.if_busy, IfBusy::Reject | IfBusy::Enqueue);
     let sql = "INSERT INTO queue (tenant, thread, enqueued, ticket, run, kind, parent, body)
@@ -147,41 +155,48 @@ fn enqueue(
             new.thread.tenant.as_str(),
             new.thread.thread.as_str(),
             enqueued,
-            tx.desk.ticket,
+            tx.state.ticket,
             new.run.as_uuid(),
             new.first.kind.code(),
-            parent.map(int),
+            parent.map(to_i64),
             new.first.body
         ],
     )?;
-    touch(tx, &new.thread)?;
-    let ready = settle(tx, &new.thread)?;
+    touch_thread(tx, &new.thread)?;
+    let ready = update_ready_ticket(tx, &new.thread)?;
     // A run that was let go on and waits for a worker comes first.
     if let Some(claim) = &new.claim
         && ready
         && active.is_none()
         && next_in_queue(tx, &new.thread)? == Some(new.run)
     {
-        return take(tx, claim, &new.thread)?.map(Submitted::Started).ok_or_else(|| lost(&new.thread));
+        return claim_run_of_thread(tx, claim, &new.thread)?
+            .map(SubmitOutcome::Started)
+            .ok_or_else(|| missing_queued_run(&new.thread));
     }
-    Ok(Submitted::Queued { run, stop })
+    Ok(SubmitOutcome::Queued { run, stop })
 }
 
 /// Remembers the request that a run came from.
-pub(super) fn name_request(tx: &Tx<'_>, run: &RunKey, name: &str, hash: &str) -> Result<(), StoreError> {
+pub(super) fn insert_idempotency_key(
+    tx: &WriteTransaction<'_>,
+    run: &RunKey,
+    name: &str,
+    hash: &str,
+) -> Result<(), StoreError> {
     let sql = "INSERT INTO idempotency (tenant, key, hash, run, at) VALUES (?1, ?2, ?3, ?4, ?5)";
     execute(tx.conn, sql, params![run.tenant.as_str(), name, hash, run.run.as_uuid(), tx.now]).map(drop)
 }
 
 pub(super) fn claim(
-    tx: &mut Tx<'_>,
-    claim: &Claim,
+    tx: &mut WriteTransaction<'_>,
+    claim: &WorkerLease,
     only: Option<&ThreadKey>,
     limit: usize,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> Result<Vec<ClaimedRun>, StoreError> {
     let now = Instant::now();
     // Runs whose worker was lost go first: somebody has been waiting for them for longer.
-    let over = tx.desk.leases.iter().filter(|(_, lease)| lease.until <= now);
+    let over = tx.state.leases.iter().filter(|(_, lease)| lease.until <= now);
     let mut over: Vec<(Instant, RunKey, ThreadKey)> = over
         .filter(|(_, lease)| only.is_none_or(|only| lease.thread == *only))
         .map(|(run, lease)| (lease.until, run.clone(), lease.thread.clone()))
@@ -193,10 +208,12 @@ pub(super) fn claim(
             return Ok(claimed);
         }
         let sql = "SELECT 1 FROM runs WHERE tenant = ?1 AND run = ?2 AND held = 1";
-        if one(tx.conn, sql, params![run.tenant.as_str(), run.run.as_uuid()], |_| Ok(()))?.is_some() {
-            claimed.extend(take(tx, claim, &thread)?);
+        if query_optional(tx.conn, sql, params![run.tenant.as_str(), run.run.as_uuid()], |_| Ok(()))?
+            .is_some()
+        {
+            claimed.extend(claim_run_of_thread(tx, claim, &thread)?);
         } else {
-            tx.desk.spent.push(run);
+            tx.state.ended_leases.push(run);
         }
     }
     let rest = i64::try_from(limit - claimed.len()).unwrap_or(i64::MAX);
@@ -205,20 +222,20 @@ pub(super) fn claim(
             let sql = "SELECT tenant, thread FROM threads
                        WHERE tenant = ?1 AND thread = ?2 AND ready IS NOT NULL LIMIT ?3";
             let key = params![key.tenant.as_str(), key.thread.as_str(), rest];
-            all(tx.conn, sql, key, |row| thread_key(row, 0, 1))?
+            query_all(tx.conn, sql, key, |row| thread_key(row, 0, 1))?
         }
         None => {
             let sql = "SELECT tenant, thread FROM threads WHERE ready IS NOT NULL ORDER BY ready LIMIT ?1";
-            all(tx.conn, sql, [rest], |row| thread_key(row, 0, 1))?
+            query_all(tx.conn, sql, [rest], |row| thread_key(row, 0, 1))?
         }
     };
     for thread in ready {
-        claimed.extend(take(tx, claim, &thread)?);
+        claimed.extend(claim_run_of_thread(tx, claim, &thread)?);
     }
     Ok(claimed)
 }
 
-fn insert_run(tx: &Tx<'_>, run: &RunRow, held: bool) -> Result<(), StoreError> {
+fn insert_run(tx: &WriteTransaction<'_>, run: &RunRow, held: bool) -> Result<(), StoreError> {
     let sql =
         "INSERT INTO runs (tenant, run, thread, status, epoch, held, cancel_asked, ticket, created_at, started_at,
                first_seq, parent_seq, steps, input_tokens, output_tokens, cost_micros, graph, fingerprint, metadata,
@@ -229,24 +246,24 @@ fn insert_run(tx: &Tx<'_>, run: &RunRow, held: bool) -> Result<(), StoreError> {
         run.run.as_uuid(),
         run.thread.thread.as_str(),
         run.status.code(),
-        int(run.epoch),
+        to_i64(run.epoch),
         held,
-        tx.desk.ticket,
+        tx.state.ticket,
         run.created_at,
         run.started_at,
-        run.first_seq.map(int),
-        run.parent_seq.map(int),
+        run.first_seq.map(to_i64),
+        run.parent_seq.map(to_i64),
         run.graph,
         run.fingerprint,
-        to_json(&run.metadata)?,
+        metadata_to_json(&run.metadata)?,
         run.options
     ];
     execute(tx.conn, sql, row).map(drop)
 }
 
 /// Writes the first entry of a run and makes it the active one.
-fn first_entry(
-    tx: &Tx<'_>,
+fn write_first_entry(
+    tx: &WriteTransaction<'_>,
     key: &ThreadKey,
     run: RunId,
     seq: Seq,
@@ -256,26 +273,31 @@ fn first_entry(
 ) -> Result<(), StoreError> {
     let base = base_after(tx.conn, key, parent)?;
     let entry = NewEntry { kind, body, parent: Some(parent), base, snapshot: None };
-    push(tx, key, seq, Some(run), &entry)?;
-    set_active(tx, key, Some(run))
+    append_entry(tx, key, seq, Some(run), &entry)?;
+    set_active_run(tx, key, Some(run))
 }
 
 /// The run that goes next on a thread that is free.
-fn next_in_queue(tx: &Tx<'_>, key: &ThreadKey) -> Result<Option<RunId>, StoreError> {
+fn next_in_queue(tx: &WriteTransaction<'_>, key: &ThreadKey) -> Result<Option<RunId>, StoreError> {
     let sql = "SELECT run FROM queue WHERE tenant = ?1 AND thread = ?2 ORDER BY enqueued, ticket LIMIT 1";
-    let found =
-        one(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str()], |row| get::<Uuid>(row, 0))?;
+    let found = query_optional(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str()], |row| {
+        get_column::<Uuid>(row, 0)
+    })?;
     Ok(found.map(RunId::from_uuid))
 }
 
 /// Gives the run of a thread that waits for a worker to this one. The caller saw that there is one.
-fn take(tx: &mut Tx<'_>, claim: &Claim, key: &ThreadKey) -> Result<Option<Claimed>, StoreError> {
+fn claim_run_of_thread(
+    tx: &mut WriteTransaction<'_>,
+    claim: &WorkerLease,
+    key: &ThreadKey,
+) -> Result<Option<ClaimedRun>, StoreError> {
     let Some(thread) = find_thread(tx.conn, key)? else { return Ok(None) };
     let mut head = thread.head;
     let run = match thread.active {
         Some(run) => run,
         None => {
-            let Some(run) = start(tx, key, thread.head)? else { return Ok(None) };
+            let Some(run) = start_next_queued_run(tx, key, thread.head)? else { return Ok(None) };
             head += 1;
             run
         }
@@ -283,43 +305,48 @@ fn take(tx: &mut Tx<'_>, claim: &Claim, key: &ThreadKey) -> Result<Option<Claime
     let run_key = key.run(run);
     let sql = "UPDATE runs SET epoch = epoch + 1, held = 1 WHERE tenant = ?1 AND run = ?2";
     execute(tx.conn, sql, params![key.tenant.as_str(), run.as_uuid()])?;
-    settle(tx, key)?;
-    lease(tx, claim, key, run);
-    let records = records(tx.conn, &run_key)?;
-    Ok(Some(Claimed { run: find_run(tx.conn, &run_key)?, head, records }))
+    update_ready_ticket(tx, key)?;
+    grant_lease(tx, claim, key, run);
+    let records = find_records(tx.conn, &run_key)?;
+    Ok(Some(ClaimedRun { run: find_run(tx.conn, &run_key)?, head, records }))
 }
 
 /// Starts the next run of a free thread with its first entry.
-fn start(tx: &Tx<'_>, key: &ThreadKey, head: Seq) -> Result<Option<RunId>, StoreError> {
+fn start_next_queued_run(
+    tx: &WriteTransaction<'_>,
+    key: &ThreadKey,
+    head: Seq,
+) -> Result<Option<RunId>, StoreError> {
     let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
     let sql = "SELECT rowid, run, kind, parent, body FROM queue
                WHERE tenant = ?1 AND thread = ?2 ORDER BY enqueued, ticket LIMIT 1";
-    let next = one(tx.conn, sql, params![tenant, thread], |row| {
-        let kind: u8 = get(row, 2)?;
+    let next = query_optional(tx.conn, sql, params![tenant, thread], |row| {
+        let kind: u8 = get_column(row, 2)?;
         let kind = EntryKind::from_code(kind)
             .ok_or_else(|| StoreError::Damaged(format!("{kind} is no kind of entry")))?;
         Ok((
-            get::<i64>(row, 0)?,
-            get::<Uuid>(row, 1)?,
+            get_column::<i64>(row, 0)?,
+            get_column::<Uuid>(row, 1)?,
             kind,
-            get::<Option<Seq>>(row, 3)?,
-            get::<Vec<u8>>(row, 4)?,
+            get_column::<Option<Seq>>(row, 3)?,
+            get_column::<Vec<u8>>(row, 4)?,
         ))
     })?;
     let Some((place, run, kind, parent, body)) = next else { return Ok(None) };
     execute(tx.conn, "DELETE FROM queue WHERE rowid = ?1", [place])?;
     let run = RunId::from_uuid(run);
     let parent = parent.unwrap_or(head);
-    first_entry(tx, key, run, head + 1, parent, kind, body)?;
+    write_first_entry(tx, key, run, head + 1, parent, kind, body)?;
     let sql = "UPDATE runs SET status = ?3, started_at = ?4, first_seq = ?5, parent_seq = ?6
                WHERE tenant = ?1 AND run = ?2";
-    let started = params![tenant, run.as_uuid(), Status::Running.code(), tx.now, int(head + 1), int(parent)];
+    let started =
+        params![tenant, run.as_uuid(), RunStatus::Running.code(), tx.now, to_i64(head + 1), to_i64(parent)];
     execute(tx.conn, sql, started)?;
     Ok(Some(run))
 }
 
 /// Brings `ready` in line with a thread whose runs changed, and tells whether a run waits for a worker.
-pub(super) fn settle(tx: &Tx<'_>, key: &ThreadKey) -> Result<bool, StoreError> {
+pub(super) fn update_ready_ticket(tx: &WriteTransaction<'_>, key: &ThreadKey) -> Result<bool, StoreError> {
     let sql = "UPDATE threads SET ready = CASE WHEN active IS NULL
                    THEN (SELECT q.ticket FROM queue q WHERE q.tenant = ?1 AND q.thread = ?2
                          ORDER BY q.enqueued, q.ticket LIMIT 1)
@@ -327,11 +354,12 @@ pub(super) fn settle(tx: &Tx<'_>, key: &ThreadKey) -> Result<bool, StoreError> {
                          WHERE r.tenant = ?1 AND r.run = active AND r.status = 2 AND r.held = 0) END
                WHERE tenant = ?1 AND thread = ?2
                RETURNING ready IS NOT NULL";
-    let ready =
-        one(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str()], |row| get::<bool>(row, 0))?;
+    let ready = query_optional(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str()], |row| {
+        get_column::<bool>(row, 0)
+    })?;
     Ok(ready.unwrap_or(false))
 }
 
-fn lost(key: &ThreadKey) -> StoreError {
+fn missing_queued_run(key: &ThreadKey) -> StoreError {
     StoreError::Damaged(format!("the run that waits on thread `{}` is missing", key.thread))
 }

@@ -1,32 +1,33 @@
 //! Rows as values, and the small reads that several calls share.
 
-use doran_engine::id::{RunId, RunKey, Tenant, ThreadId, ThreadKey};
+use doran_engine::id::{RunId, RunKey, TenantId, ThreadId, ThreadKey};
 use doran_engine::store::{
-    Entry, EntryKind, Record, RunFailure, RunRow, Seq, Stage, Status, StoreError, ThreadRow, Usage,
+    EntryKind, LogEntry, Record, RecordStage, RunFailure, RunRow, RunStatus, RunUsage, Seq, StoreError,
+    ThreadRow,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::error::Sorted;
+use super::error::SqliteResultExt;
 
 /// SQLite has no unsigned numbers. None of ours comes near the end of the signed ones.
-pub(super) fn int(number: u64) -> i64 {
+pub(super) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// A count as a bound.
-pub(super) fn bound(number: usize) -> i64 {
+pub(super) fn limit_to_i64(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// The columns [`run_row`] reads.
-pub(super) const RUN: &str = "tenant, thread, run, graph, fingerprint, status, epoch, cancel_asked, created_at, \
+pub(super) const RUN_COLUMNS: &str = "tenant, thread, run, graph, fingerprint, status, epoch, cancel_asked, created_at, \
      started_at, ended_at, first_seq, parent_seq, last_seq, steps, input_tokens, output_tokens, cost_micros, \
      error_code, error_message, metadata, options";
 
 /// More entries than this do not fit between a thread and the next one.
-pub(super) const MOST_ENTRIES: Seq = (1 << 28) - 1;
+pub(super) const MAX_ENTRIES_PER_THREAD: Seq = (1 << 28) - 1;
 
 /// SQL for the place that the entries of a thread count from, with its tenant as `?1` and its name as `?2`. Null when
 /// there is no such thread, and so a condition that nothing meets.
@@ -52,100 +53,100 @@ macro_rules! newest {
 pub(super) use newest;
 
 /// The columns [`thread_row`] reads.
-pub(super) const THREAD: &str =
+pub(super) const THREAD_COLUMNS: &str =
     concat!("tenant, thread, ", newest!("threads.number"), ", active, created_at, updated_at, metadata");
 
 /// The columns [`entry`] reads.
-pub(super) const ENTRY: &str = "seq, parent, base, run, at, kind, body";
+pub(super) const ENTRY_COLUMNS: &str = "seq, parent, base, run, at, kind, body";
 
 pub(super) fn thread_row(row: &Row<'_>) -> Result<ThreadRow, StoreError> {
     Ok(ThreadRow {
         key: thread_key(row, 0, 1)?,
-        head: get(row, 2)?,
-        active: get::<Option<Uuid>>(row, 3)?.map(RunId::from_uuid),
-        created_at: get(row, 4)?,
-        updated_at: get(row, 5)?,
-        metadata: metadata(row, 6)?,
+        head: get_column(row, 2)?,
+        active: get_column::<Option<Uuid>>(row, 3)?.map(RunId::from_uuid),
+        created_at: get_column(row, 4)?,
+        updated_at: get_column(row, 5)?,
+        metadata: metadata_column(row, 6)?,
     })
 }
 
 pub(super) fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
-    let code: Option<String> = get(row, 18)?;
-    let message: Option<String> = get(row, 19)?;
-    let status: u8 = get(row, 5)?;
+    let code: Option<String> = get_column(row, 18)?;
+    let message: Option<String> = get_column(row, 19)?;
+    let status: u8 = get_column(row, 5)?;
     Ok(RunRow {
         thread: thread_key(row, 0, 1)?,
-        run: RunId::from_uuid(get(row, 2)?),
-        graph: get(row, 3)?,
-        fingerprint: get(row, 4)?,
-        status: Status::from_code(status).ok_or_else(|| damaged("status", status))?,
-        epoch: get(row, 6)?,
-        cancel_asked: get(row, 7)?,
-        created_at: get(row, 8)?,
-        started_at: get(row, 9)?,
-        ended_at: get(row, 10)?,
-        first_seq: get(row, 11)?,
-        parent_seq: get(row, 12)?,
-        last_seq: get(row, 13)?,
-        steps: get(row, 14)?,
-        usage: Usage {
-            input_tokens: get(row, 15)?,
-            output_tokens: get(row, 16)?,
-            cost_micros: get(row, 17)?,
+        run: RunId::from_uuid(get_column(row, 2)?),
+        graph: get_column(row, 3)?,
+        fingerprint: get_column(row, 4)?,
+        status: RunStatus::from_code(status).ok_or_else(|| invalid_code("status", status))?,
+        epoch: get_column(row, 6)?,
+        cancel_asked: get_column(row, 7)?,
+        created_at: get_column(row, 8)?,
+        started_at: get_column(row, 9)?,
+        ended_at: get_column(row, 10)?,
+        first_seq: get_column(row, 11)?,
+        parent_seq: get_column(row, 12)?,
+        last_seq: get_column(row, 13)?,
+        steps: get_column(row, 14)?,
+        usage: RunUsage {
+            input_tokens: get_column(row, 15)?,
+            output_tokens: get_column(row, 16)?,
+            cost_micros: get_column(row, 17)?,
         },
         error: code.zip(message).map(|(code, message)| RunFailure { code, message }),
-        metadata: metadata(row, 20)?,
-        options: get(row, 21)?,
+        metadata: metadata_column(row, 20)?,
+        options: get_column(row, 21)?,
     })
 }
 
-pub(super) fn entry(row: &Row<'_>) -> Result<Entry, StoreError> {
-    let kind: u8 = get(row, 5)?;
-    Ok(Entry {
-        seq: get(row, 0)?,
-        parent: get(row, 1)?,
-        base: get(row, 2)?,
-        run: get::<Option<Uuid>>(row, 3)?.map(RunId::from_uuid),
-        at: get(row, 4)?,
-        kind: EntryKind::from_code(kind).ok_or_else(|| damaged("kind of entry", kind))?,
-        body: get(row, 6)?,
+pub(super) fn entry_from_row(row: &Row<'_>) -> Result<LogEntry, StoreError> {
+    let kind: u8 = get_column(row, 5)?;
+    Ok(LogEntry {
+        seq: get_column(row, 0)?,
+        parent: get_column(row, 1)?,
+        base: get_column(row, 2)?,
+        run: get_column::<Option<Uuid>>(row, 3)?.map(RunId::from_uuid),
+        at: get_column(row, 4)?,
+        kind: EntryKind::from_code(kind).ok_or_else(|| invalid_code("kind of entry", kind))?,
+        body: get_column(row, 6)?,
     })
 }
 
-pub(super) fn stage_code(stage: Stage) -> u8 {
+pub(super) fn stage_code(stage: RecordStage) -> u8 {
     match stage {
-        Stage::Open => 1,
-        Stage::Begun => 2,
-        Stage::Done => 3,
-        Stage::Failed => 4,
+        RecordStage::Open => 1,
+        RecordStage::Begun => 2,
+        RecordStage::Done => 3,
+        RecordStage::Failed => 4,
     }
 }
 
-fn stage(code: u8) -> Result<Stage, StoreError> {
+fn stage_from_code(code: u8) -> Result<RecordStage, StoreError> {
     Ok(match code {
-        1 => Stage::Open,
-        2 => Stage::Begun,
-        3 => Stage::Done,
-        4 => Stage::Failed,
-        other => return Err(damaged("stage", other)),
+        1 => RecordStage::Open,
+        2 => RecordStage::Begun,
+        3 => RecordStage::Done,
+        4 => RecordStage::Failed,
+        other => return Err(invalid_code("stage", other)),
     })
 }
 
-pub(super) fn to_json(metadata: &Map<String, Value>) -> Result<String, StoreError> {
+pub(super) fn metadata_to_json(metadata: &Map<String, Value>) -> Result<String, StoreError> {
     serde_json::to_string(metadata).map_err(|error| StoreError::Other(error.into()))
 }
 
 /// One run, or `NotFound`.
 pub(super) fn find_run(conn: &Connection, key: &RunKey) -> Result<RunRow, StoreError> {
-    let sql = format!("SELECT {RUN} FROM runs WHERE tenant = ?1 AND run = ?2");
-    let found = one(conn, &sql, params![key.tenant.as_str(), key.run.as_uuid()], run_row)?;
+    let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND run = ?2");
+    let found = query_optional(conn, &sql, params![key.tenant.as_str(), key.run.as_uuid()], run_row)?;
     found.ok_or_else(|| StoreError::no_run(key))
 }
 
 /// One thread, when it exists.
 pub(super) fn find_thread(conn: &Connection, key: &ThreadKey) -> Result<Option<ThreadRow>, StoreError> {
-    let sql = format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 AND thread = ?2");
-    one(conn, &sql, params![key.tenant.as_str(), key.thread.as_str()], thread_row)
+    let sql = format!("SELECT {THREAD_COLUMNS} FROM threads WHERE tenant = ?1 AND thread = ?2");
+    query_optional(conn, &sql, params![key.tenant.as_str(), key.thread.as_str()], thread_row)
 }
 
 /// What an entry that follows `parent` has as its base. An unknown parent is `NotFound`.
@@ -154,7 +155,7 @@ pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Res
         return Ok(0);
     }
     // What lies beyond belongs to another thread.
-    if parent > MOST_ENTRIES {
+    if parent > MAX_ENTRIES_PER_THREAD {
         return Err(StoreError::no_entry(parent));
     }
     let sql = concat!(
@@ -162,42 +163,48 @@ pub(super) fn base_after(conn: &Connection, key: &ThreadKey, parent: Seq) -> Res
          FROM entries WHERE place = ?3 + ",
         place!()
     );
-    let key = params![key.tenant.as_str(), key.thread.as_str(), int(parent)];
-    let found = one(conn, sql, key, |row| Ok((get::<Seq>(row, 0)?, get::<bool>(row, 1)?)))?;
+    let key = params![key.tenant.as_str(), key.thread.as_str(), to_i64(parent)];
+    let found =
+        query_optional(conn, sql, key, |row| Ok((get_column::<Seq>(row, 0)?, get_column::<bool>(row, 1)?)))?;
     let (base, has_snapshot) = found.ok_or_else(|| StoreError::no_entry(parent))?;
     Ok(if has_snapshot { parent } else { base })
 }
 
 /// All records of a run, by task and key.
-pub(super) fn records(conn: &Connection, key: &RunKey) -> Result<Vec<Record>, StoreError> {
+pub(super) fn find_records(conn: &Connection, key: &RunKey) -> Result<Vec<Record>, StoreError> {
     let sql = "SELECT path, key, stage, body FROM records WHERE tenant = ?1 AND run = ?2 ORDER BY path, key";
-    all(conn, sql, params![key.tenant.as_str(), key.run.as_uuid()], |row| {
-        Ok(Record { path: get(row, 0)?, key: get(row, 1)?, stage: stage(get(row, 2)?)?, body: get(row, 3)? })
+    query_all(conn, sql, params![key.tenant.as_str(), key.run.as_uuid()], |row| {
+        Ok(Record {
+            path: get_column(row, 0)?,
+            key: get_column(row, 1)?,
+            stage: stage_from_code(get_column(row, 2)?)?,
+            body: get_column(row, 3)?,
+        })
     })
 }
 
 /// The first row of an answer, when there is one.
-pub(super) fn one<T>(
+pub(super) fn query_optional<T>(
     conn: &Connection,
     sql: &str,
     params: impl rusqlite::Params,
     read: impl FnOnce(&Row<'_>) -> Result<T, StoreError>,
 ) -> Result<Option<T>, StoreError> {
-    let mut statement = conn.prepare_cached(sql).sorted()?;
-    statement.query_row(params, |row| Ok(read(row))).optional().sorted()?.transpose()
+    let mut statement = conn.prepare_cached(sql).or_store_error()?;
+    statement.query_row(params, |row| Ok(read(row))).optional().or_store_error()?.transpose()
 }
 
 /// All rows of an answer.
-pub(super) fn all<T>(
+pub(super) fn query_all<T>(
     conn: &Connection,
     sql: &str,
     params: impl rusqlite::Params,
     mut read: impl FnMut(&Row<'_>) -> Result<T, StoreError>,
 ) -> Result<Vec<T>, StoreError> {
-    let mut statement = conn.prepare_cached(sql).sorted()?;
-    let mut rows = statement.query(params).sorted()?;
+    let mut statement = conn.prepare_cached(sql).or_store_error()?;
+    let mut rows = statement.query(params).or_store_error()?;
     let mut found = Vec::new();
-    while let Some(row) = rows.next().sorted()? {
+    while let Some(row) = rows.next().or_store_error()? {
         found.push(read(row)?);
     }
     Ok(found)
@@ -209,31 +216,40 @@ pub(super) fn execute(
     sql: &str,
     params: impl rusqlite::Params,
 ) -> Result<usize, StoreError> {
-    conn.prepare_cached(sql).sorted()?.execute(params).sorted()
+    conn.prepare_cached(sql).or_store_error()?.execute(params).or_store_error()
 }
 
 /// One column.
-pub(super) fn get<T: rusqlite::types::FromSql>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {
-    row.get(column).sorted()
+pub(super) fn get_column<T: rusqlite::types::FromSql>(row: &Row<'_>, column: usize) -> Result<T, StoreError> {
+    row.get(column).or_store_error()
 }
 
 pub(super) fn thread_key(row: &Row<'_>, tenant: usize, thread: usize) -> Result<ThreadKey, StoreError> {
-    let tenant =
-        row.get_ref(tenant).sorted()?.as_str().map_err(|error| StoreError::Damaged(error.to_string()))?;
-    let thread =
-        row.get_ref(thread).sorted()?.as_str().map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let tenant = row
+        .get_ref(tenant)
+        .or_store_error()?
+        .as_str()
+        .map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let thread = row
+        .get_ref(thread)
+        .or_store_error()?
+        .as_str()
+        .map_err(|error| StoreError::Damaged(error.to_string()))?;
     Ok(ThreadKey {
-        tenant: Tenant::new(tenant).map_err(|error| StoreError::Damaged(error.to_string()))?,
+        tenant: TenantId::new(tenant).map_err(|error| StoreError::Damaged(error.to_string()))?,
         thread: ThreadId::new(thread).map_err(|error| StoreError::Damaged(error.to_string()))?,
     })
 }
 
-fn metadata(row: &Row<'_>, column: usize) -> Result<Map<String, Value>, StoreError> {
-    let text =
-        row.get_ref(column).sorted()?.as_str().map_err(|error| StoreError::Damaged(error.to_string()))?;
+fn metadata_column(row: &Row<'_>, column: usize) -> Result<Map<String, Value>, StoreError> {
+    let text = row
+        .get_ref(column)
+        .or_store_error()?
+        .as_str()
+        .map_err(|error| StoreError::Damaged(error.to_string()))?;
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("metadata: {error}")))
 }
 
-fn damaged(what: &str, code: u8) -> StoreError {
+fn invalid_code(what: &str, code: u8) -> StoreError {
     StoreError::Damaged(format!("{code} is no {what}"))
 }

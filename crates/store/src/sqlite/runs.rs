@@ -5,51 +5,60 @@ use std::time::{Duration, Instant};
 use doran_engine::failpoint::{hit, mutant};
 use doran_engine::id::{RunId, RunKey, ThreadKey};
 use doran_engine::store::{
-    Claim, Commit, Committed, EntryKind, Fence, NewEntry, NewStatus, Renewed, RunFailure, RunRow, Seq,
-    Signal, Stage, Status, StoreError, Usage,
+    Commit, CommitOutcome, EntryKind, Fence, LeaseRenewal, NewEntry, NewStatus, RecordStage, RunFailure,
+    RunRow, RunSignal, RunStatus, RunUsage, Seq, StoreError, WorkerLease,
 };
 use rusqlite::params;
 
-use super::queue::settle;
+use super::queue::update_ready_ticket;
 use super::rows::{
-    MOST_ENTRIES, base_after, execute, find_run, find_thread, get, int, newest, one, stage_code,
+    MAX_ENTRIES_PER_THREAD, base_after, execute, find_run, find_thread, get_column, newest, query_optional,
+    stage_code, to_i64,
 };
-use super::writer::{Lease, Tx};
+use super::writer::{RunLease, WriteTransaction};
 
-pub(super) fn renew(tx: &mut Tx<'_>, claim: &Claim, fences: &[Fence]) -> Result<Vec<Renewed>, StoreError> {
+pub(super) fn renew(
+    tx: &mut WriteTransaction<'_>,
+    claim: &WorkerLease,
+    fences: &[Fence],
+) -> Result<Vec<LeaseRenewal>, StoreError> {
     fences
         .iter()
         .map(|fence| {
-            let Some(held) = held(tx, fence)? else { return Ok(Renewed::Lost) };
-            lease(tx, claim, &fence.thread, fence.run);
-            Ok(if held.cancel_asked { Renewed::CancelAsked } else { Renewed::Held })
+            let Some(held) = find_held_run(tx, fence)? else { return Ok(LeaseRenewal::Lost) };
+            grant_lease(tx, claim, &fence.thread, fence.run);
+            Ok(if held.cancel_asked { LeaseRenewal::CancelAsked } else { LeaseRenewal::Held })
         })
         .collect()
 }
 
-pub(super) fn commit(tx: &mut Tx<'_>, fence: &Fence, commit: Commit) -> Result<Committed, StoreError> {
-    if let (Some(known), Some(entry)) = (tx.desk.known.take(), commit.plain_step())
-        && known.is_of(fence, commit.head)
+pub(super) fn commit(
+    tx: &mut WriteTransaction<'_>,
+    fence: &Fence,
+    commit: Commit,
+) -> Result<CommitOutcome, StoreError> {
+    if let (Some(known), Some(entry)) = (tx.state.verified_fence.take(), commit.as_plain_step())
+        && known.matches_fence(fence, commit.head)
     {
         let head = commit.head + 1;
-        push_to(tx, known.number, head, Some(fence.run), entry)?;
+        insert_entry(tx, known.thread_number, head, Some(fence.run), entry)?;
         hit("cp.mid_write");
-        tx.desk.learnt = Some(Known { head, ..known });
-        return Ok(Committed { head, at: tx.now, cancel_asked: false, next_waits: false });
+        tx.state.next_verified_fence = Some(VerifiedFence { head, ..known });
+        return Ok(CommitOutcome { head, at: tx.now, cancel_asked: false, next_waits: false });
     }
-    let held = held(tx, fence)?.ok_or(StoreError::Fenced)?;
+    let held = find_held_run(tx, fence)?.ok_or(StoreError::Fenced)?;
     if !commit.entries.is_empty() && commit.head != held.head {
         return Err(StoreError::Conflict(format!("the newest entry is {}, not {}", held.head, commit.head)));
     }
-    if commit.status.as_ref().is_some_and(|new| new.status == Status::Queued) {
+    if commit.status.as_ref().is_some_and(|new| new.status == RunStatus::Queued) {
         return Err(StoreError::Conflict("a run that started cannot be queued again".into()));
     }
 
     let mut head = held.head;
     for entry in &commit.entries {
         head += 1;
-        push_to(tx, held.number, head, Some(fence.run), entry)?;
-        keep_snapshot(tx, &fence.thread, head, entry)?;
+        insert_entry(tx, held.thread_number, head, Some(fence.run), entry)?;
+        insert_snapshot(tx, &fence.thread, head, entry)?;
     }
     hit("cp.mid_write");
     let key = fence.thread.run(fence.run);
@@ -72,72 +81,84 @@ pub(super) fn commit(tx: &mut Tx<'_>, fence: &Fence, commit: Commit) -> Result<C
         usage += commit.usage;
         let sql = "UPDATE runs SET steps = ?2, input_tokens = ?3, output_tokens = ?4, cost_micros = ?5
                    WHERE rowid = ?1";
-        let Usage { input_tokens, output_tokens, cost_micros } = usage;
+        let RunUsage { input_tokens, output_tokens, cost_micros } = usage;
         let steps = held.steps.saturating_add(commit.steps);
-        let spent = params![held.run_row, steps, int(input_tokens), int(output_tokens), int(cost_micros)];
+        let spent =
+            params![held.run_rowid, steps, to_i64(input_tokens), to_i64(output_tokens), to_i64(cost_micros)];
         execute(tx.conn, sql, spent)?;
     }
     let ends_claim = commit.status.is_some();
     let next_waits = match commit.status {
         Some(NewStatus { status, error }) if status.is_end() => {
-            end(tx, &key, &fence.thread, head, status, error)?
+            end_run(tx, &key, &fence.thread, head, status, error)?
         }
-        Some(NewStatus { status: Status::Paused, .. }) => pause(tx, &key, &fence.thread, held.cancel_asked)?,
+        Some(NewStatus { status: RunStatus::Paused, .. }) => {
+            pause_run(tx, &key, &fence.thread, held.cancel_asked)?
+        }
         _ => false,
     };
     if ends_claim {
-        tx.desk.spent.push(key);
+        tx.state.ended_leases.push(key);
     } else if !held.cancel_asked {
-        tx.desk.learnt = Some(Known { fence: fence.clone(), number: held.number, head });
+        tx.state.next_verified_fence =
+            Some(VerifiedFence { fence: fence.clone(), thread_number: held.thread_number, head });
     }
-    Ok(Committed { head, at: tx.now, cancel_asked: held.cancel_asked, next_waits })
+    Ok(CommitOutcome { head, at: tx.now, cancel_asked: held.cancel_asked, next_waits })
 }
 
 /// A claim that was found to hold, with where its thread stands. True as long as nobody else writes.
-pub(super) struct Known {
+pub(super) struct VerifiedFence {
     fence: Fence,
-    number: i64,
+    thread_number: i64,
     head: Seq,
 }
 
-impl Known {
-    fn is_of(&self, fence: &Fence, head: Seq) -> bool {
+impl VerifiedFence {
+    fn matches_fence(&self, fence: &Fence, head: Seq) -> bool {
         self.head == head && self.fence == *fence
     }
 }
 
-pub(super) fn signal(tx: &mut Tx<'_>, key: &RunKey, signal: Signal) -> Result<RunRow, StoreError> {
+pub(super) fn signal(
+    tx: &mut WriteTransaction<'_>,
+    key: &RunKey,
+    signal: RunSignal,
+) -> Result<RunRow, StoreError> {
     let row = find_run(tx.conn, key)?;
     match signal {
-        Signal::Cancel { body } => match row.status {
-            Status::Queued => {
+        RunSignal::Cancel { body } => match row.status {
+            RunStatus::Queued => {
                 let run = key.run.as_uuid();
                 let sql = "DELETE FROM queue WHERE tenant = ?1 AND thread = ?2 AND run = ?3";
                 execute(tx.conn, sql, params![key.tenant.as_str(), row.thread.thread.as_str(), run])?;
                 let sql = "UPDATE runs SET status = ?3, ended_at = ?4 WHERE tenant = ?1 AND run = ?2";
-                execute(tx.conn, sql, params![key.tenant.as_str(), run, Status::Cancelled.code(), tx.now])?;
-                touch(tx, &row.thread)?;
+                execute(
+                    tx.conn,
+                    sql,
+                    params![key.tenant.as_str(), run, RunStatus::Cancelled.code(), tx.now],
+                )?;
+                touch_thread(tx, &row.thread)?;
             }
-            Status::Running => ask_to_cancel(tx, key)?,
-            Status::Paused => {
-                let last = tell(tx, &row, EntryKind::Cancelled, &body)?;
-                end(tx, &row.key(), &row.thread, last, Status::Cancelled, None)?;
+            RunStatus::Running => request_cancel(tx, key)?,
+            RunStatus::Paused => {
+                let last = append_status_entry(tx, &row, EntryKind::Cancelled, &body)?;
+                end_run(tx, &row.key(), &row.thread, last, RunStatus::Cancelled, None)?;
             }
-            Status::Finished | Status::Failed | Status::Cancelled => return Ok(row),
+            RunStatus::Finished | RunStatus::Failed | RunStatus::Cancelled => return Ok(row),
         },
-        Signal::Answer { answers, body } => {
+        RunSignal::Answer { answers, body } => {
             hit("resume.before_consume");
-            if row.status != Status::Paused && !mutant("M13") {
+            if row.status != RunStatus::Paused && !mutant("M13") {
                 return Err(StoreError::Conflict(format!("run `{}` is not paused", key.run)));
             }
             for (path, name, answer) in &answers {
-                answer_one(tx, key, path, name, answer)?;
+                answer_question(tx, key, path, name, answer)?;
             }
-            tell(tx, &row, EntryKind::Resumed, &body)?;
-            release(tx, key)?;
+            append_status_entry(tx, &row, EntryKind::Resumed, &body)?;
+            make_claimable(tx, key)?;
         }
-        Signal::Retry { body, fingerprint } => {
-            if row.status != Status::Failed {
+        RunSignal::Retry { body, fingerprint } => {
+            if row.status != RunStatus::Failed {
                 return Err(StoreError::Conflict(format!("run `{}` did not fail", key.run)));
             }
             let thread =
@@ -149,28 +170,32 @@ pub(super) fn signal(tx: &mut Tx<'_>, key: &RunKey, signal: Signal) -> Result<Ru
                     key.run
                 )));
             }
-            tell(tx, &row, EntryKind::Restarted, &body)?;
+            append_status_entry(tx, &row, EntryKind::Restarted, &body)?;
             let sql = "UPDATE runs SET fingerprint = ?3, cancel_asked = 0, ended_at = NULL, last_seq = NULL,
                        error_code = NULL, error_message = NULL WHERE tenant = ?1 AND run = ?2";
             execute(tx.conn, sql, params![key.tenant.as_str(), key.run.as_uuid(), fingerprint])?;
-            set_active(tx, &row.thread, Some(key.run))?;
-            release(tx, key)?;
+            set_active_run(tx, &row.thread, Some(key.run))?;
+            make_claimable(tx, key)?;
         }
     }
-    settle(tx, &row.thread)?;
+    update_ready_ticket(tx, &row.thread)?;
     find_run(tx.conn, key)
 }
 
 /// Makes an empty thread.
-pub(super) fn make_thread(tx: &Tx<'_>, key: &ThreadKey, metadata: &str) -> Result<(), StoreError> {
+pub(super) fn insert_thread(
+    tx: &WriteTransaction<'_>,
+    key: &ThreadKey,
+    metadata: &str,
+) -> Result<(), StoreError> {
     let sql = "INSERT INTO threads (tenant, thread, created_at, updated_at, metadata)
                VALUES (?1, ?2, ?3, ?3, ?4)";
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now, metadata]).map(drop)
 }
 
 /// Writes the entry with the number `seq`, which is the newest from here on.
-pub(super) fn push(
-    tx: &Tx<'_>,
+pub(super) fn append_entry(
+    tx: &WriteTransaction<'_>,
     key: &ThreadKey,
     seq: Seq,
     run: Option<RunId>,
@@ -178,34 +203,39 @@ pub(super) fn push(
 ) -> Result<(), StoreError> {
     let (tenant, thread) = (key.tenant.as_str(), key.thread.as_str());
     let sql = "SELECT number FROM threads WHERE tenant = ?1 AND thread = ?2";
-    let number = one(tx.conn, sql, params![tenant, thread], |row| get::<i64>(row, 0))?;
-    push_to(tx, number.ok_or_else(|| StoreError::no_thread(key))?, seq, run, entry)?;
-    keep_snapshot(tx, key, seq, entry)
+    let number = query_optional(tx.conn, sql, params![tenant, thread], |row| get_column::<i64>(row, 0))?;
+    insert_entry(tx, number.ok_or_else(|| StoreError::no_thread(key))?, seq, run, entry)?;
+    insert_snapshot(tx, key, seq, entry)
 }
 
-fn keep_snapshot(tx: &Tx<'_>, key: &ThreadKey, seq: Seq, entry: &NewEntry) -> Result<(), StoreError> {
+fn insert_snapshot(
+    tx: &WriteTransaction<'_>,
+    key: &ThreadKey,
+    seq: Seq,
+    entry: &NewEntry,
+) -> Result<(), StoreError> {
     let Some(state) = &entry.snapshot else { return Ok(()) };
     let sql = "INSERT INTO snapshots (tenant, thread, seq, state) VALUES (?1, ?2, ?3, ?4)";
-    execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), int(seq), state]).map(drop)
+    execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), to_i64(seq), state]).map(drop)
 }
 
 /// Writes an entry of the thread with this number.
-fn push_to(
-    tx: &Tx<'_>,
+fn insert_entry(
+    tx: &WriteTransaction<'_>,
     number: i64,
     seq: Seq,
     run: Option<RunId>,
     entry: &NewEntry,
 ) -> Result<(), StoreError> {
-    if seq > MOST_ENTRIES {
-        return Err(StoreError::Conflict(format!("a thread holds at most {MOST_ENTRIES} entries")));
+    if seq > MAX_ENTRIES_PER_THREAD {
+        return Err(StoreError::Conflict(format!("a thread holds at most {MAX_ENTRIES_PER_THREAD} entries")));
     }
     let sql =
         "INSERT INTO entries (place, parent, base, run, at, kind, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let row = params![
-        (number << 28) + int(seq),
-        int(entry.parent.unwrap_or(seq - 1)),
-        int(entry.base),
+        (number << 28) + to_i64(seq),
+        to_i64(entry.parent.unwrap_or(seq - 1)),
+        to_i64(entry.base),
         run.map(|run| run.as_uuid()),
         tx.now,
         entry.kind.code(),
@@ -215,17 +245,17 @@ fn push_to(
 }
 
 /// What the check of a fence reads.
-struct Held {
-    run_row: i64,
-    number: i64,
+struct HeldRun {
+    run_rowid: i64,
+    thread_number: i64,
     head: Seq,
     cancel_asked: bool,
     steps: u32,
-    usage: Usage,
+    usage: RunUsage,
 }
 
 /// The run of a fence that still holds, with the newest entry of its thread.
-fn held(tx: &Tx<'_>, fence: &Fence) -> Result<Option<Held>, StoreError> {
+fn find_held_run(tx: &WriteTransaction<'_>, fence: &Fence) -> Result<Option<HeldRun>, StoreError> {
     let sql = concat!(
         "SELECT r.rowid, ",
         newest!("t.number"),
@@ -234,62 +264,72 @@ fn held(tx: &Tx<'_>, fence: &Fence) -> Result<Option<Held>, StoreError> {
          WHERE r.tenant = ?1 AND r.run = ?2 AND r.thread = ?3 AND r.epoch = ?4 AND r.held = 1"
     );
     let (tenant, thread) = (fence.thread.tenant.as_str(), fence.thread.thread.as_str());
-    one(tx.conn, sql, params![tenant, fence.run.as_uuid(), thread, int(fence.epoch)], |row| {
-        Ok(Held {
-            run_row: get(row, 0)?,
-            number: get(row, 7)?,
-            head: get(row, 1)?,
-            cancel_asked: get(row, 2)?,
-            steps: get(row, 3)?,
-            usage: Usage {
-                input_tokens: get(row, 4)?,
-                output_tokens: get(row, 5)?,
-                cost_micros: get(row, 6)?,
+    query_optional(tx.conn, sql, params![tenant, fence.run.as_uuid(), thread, to_i64(fence.epoch)], |row| {
+        Ok(HeldRun {
+            run_rowid: get_column(row, 0)?,
+            thread_number: get_column(row, 7)?,
+            head: get_column(row, 1)?,
+            cancel_asked: get_column(row, 2)?,
+            steps: get_column(row, 3)?,
+            usage: RunUsage {
+                input_tokens: get_column(row, 4)?,
+                output_tokens: get_column(row, 5)?,
+                cost_micros: get_column(row, 6)?,
             },
         })
     })
 }
 
 /// Appends an entry of the store's own making to what a run wrote, and tells its number.
-pub(super) fn tell(tx: &Tx<'_>, run: &RunRow, kind: EntryKind, body: &[u8]) -> Result<Seq, StoreError> {
+pub(super) fn append_status_entry(
+    tx: &WriteTransaction<'_>,
+    run: &RunRow,
+    kind: EntryKind,
+    body: &[u8],
+) -> Result<Seq, StoreError> {
     let thread = find_thread(tx.conn, &run.thread)?.ok_or_else(|| StoreError::no_thread(&run.thread))?;
     let base = base_after(tx.conn, &run.thread, thread.head)?;
     let entry = NewEntry { kind, body: body.to_vec(), parent: None, base, snapshot: None };
-    push(tx, &run.thread, thread.head + 1, Some(run.run), &entry)?;
-    touch(tx, &run.thread)?;
+    append_entry(tx, &run.thread, thread.head + 1, Some(run.run), &entry)?;
+    touch_thread(tx, &run.thread)?;
     Ok(thread.head + 1)
 }
 
 /// Lets a running run rest until it is answered. `true` when it can be claimed instead, because somebody asked to
 /// cancel it.
-fn pause(tx: &mut Tx<'_>, key: &RunKey, thread: &ThreadKey, cancel_asked: bool) -> Result<bool, StoreError> {
-    touch(tx, thread)?;
+fn pause_run(
+    tx: &mut WriteTransaction<'_>,
+    key: &RunKey,
+    thread: &ThreadKey,
+    cancel_asked: bool,
+) -> Result<bool, StoreError> {
+    touch_thread(tx, thread)?;
     if cancel_asked {
-        release(tx, key)?;
-        return settle(tx, thread);
+        make_claimable(tx, key)?;
+        return update_ready_ticket(tx, thread);
     }
     let sql = "UPDATE runs SET status = ?3, held = 0 WHERE tenant = ?1 AND run = ?2";
-    execute(tx.conn, sql, params![key.tenant.as_str(), key.run.as_uuid(), Status::Paused.code()])?;
-    settle(tx, thread)?;
+    execute(tx.conn, sql, params![key.tenant.as_str(), key.run.as_uuid(), RunStatus::Paused.code()])?;
+    update_ready_ticket(tx, thread)?;
     Ok(false)
 }
 
 /// Ends the active run of a thread, whose last entry is `last`. `true` when a queued run waits for the thread, which
 /// is free now. Records stay with a failed run, which may be tried again.
-pub(super) fn end(
-    tx: &Tx<'_>,
+pub(super) fn end_run(
+    tx: &WriteTransaction<'_>,
     key: &RunKey,
     thread: &ThreadKey,
     last: Seq,
-    status: Status,
+    status: RunStatus,
     error: Option<RunFailure>,
 ) -> Result<bool, StoreError> {
     let (code, message) = error.map(|error| (error.code, error.message)).unzip();
     let sql = "UPDATE runs SET status = ?3, held = 0, ended_at = ?4, error_code = ?5, error_message = ?6,
                last_seq = ?7 WHERE tenant = ?1 AND run = ?2";
     let (tenant, run) = (key.tenant.as_str(), key.run.as_uuid());
-    execute(tx.conn, sql, params![tenant, run, status.code(), tx.now, code, message, int(last)])?;
-    if status != Status::Failed {
+    execute(tx.conn, sql, params![tenant, run, status.code(), tx.now, code, message, to_i64(last)])?;
+    if status != RunStatus::Failed {
         clear_records(tx, key)?;
     }
     let sql = "UPDATE threads SET active = NULL, updated_at = ?3,
@@ -297,20 +337,27 @@ pub(super) fn end(
                             ORDER BY q.enqueued, q.ticket LIMIT 1)
                WHERE tenant = ?1 AND thread = ?2
                RETURNING ready IS NOT NULL";
-    let waits =
-        one(tx.conn, sql, params![tenant, thread.thread.as_str(), tx.now], |row| get::<bool>(row, 0))?;
+    let waits = query_optional(tx.conn, sql, params![tenant, thread.thread.as_str(), tx.now], |row| {
+        get_column::<bool>(row, 0)
+    })?;
     Ok(waits.unwrap_or(false))
 }
 
-fn clear_records(tx: &Tx<'_>, key: &RunKey) -> Result<(), StoreError> {
+fn clear_records(tx: &WriteTransaction<'_>, key: &RunKey) -> Result<(), StoreError> {
     let sql = "DELETE FROM records WHERE tenant = ?1 AND run = ?2";
     execute(tx.conn, sql, params![key.tenant.as_str(), key.run.as_uuid()]).map(drop)
 }
 
-fn answer_one(tx: &Tx<'_>, key: &RunKey, path: &str, name: &str, answer: &[u8]) -> Result<(), StoreError> {
+fn answer_question(
+    tx: &WriteTransaction<'_>,
+    key: &RunKey,
+    path: &str,
+    name: &str,
+    answer: &[u8],
+) -> Result<(), StoreError> {
     let sql = "UPDATE records SET stage = ?6, body = ?7
                WHERE tenant = ?1 AND run = ?2 AND path = ?3 AND key = ?4 AND stage = ?5";
-    let (open, done) = (stage_code(Stage::Open), stage_code(Stage::Done));
+    let (open, done) = (stage_code(RecordStage::Open), stage_code(RecordStage::Done));
     let row = params![key.tenant.as_str(), key.run.as_uuid(), path, name, open, done, answer];
     if execute(tx.conn, sql, row)? == 0 && !mutant("M13") {
         return Err(StoreError::Conflict(format!("question `{name}` of task `{path}` is not open")));
@@ -319,35 +366,44 @@ fn answer_one(tx: &Tx<'_>, key: &RunKey, path: &str, name: &str, answer: &[u8]) 
 }
 
 /// Lets a run that stood still be claimed.
-fn release(tx: &mut Tx<'_>, key: &RunKey) -> Result<(), StoreError> {
-    tx.desk.ticket += 1;
+fn make_claimable(tx: &mut WriteTransaction<'_>, key: &RunKey) -> Result<(), StoreError> {
+    tx.state.ticket += 1;
     let sql = "UPDATE runs SET status = ?3, held = 0, ticket = ?4 WHERE tenant = ?1 AND run = ?2";
-    let ticket = tx.desk.ticket;
-    let row = params![key.tenant.as_str(), key.run.as_uuid(), Status::Running.code(), ticket];
+    let ticket = tx.state.ticket;
+    let row = params![key.tenant.as_str(), key.run.as_uuid(), RunStatus::Running.code(), ticket];
     execute(tx.conn, sql, row).map(drop)
 }
 
-pub(super) fn ask_to_cancel(tx: &Tx<'_>, key: &RunKey) -> Result<(), StoreError> {
+pub(super) fn request_cancel(tx: &WriteTransaction<'_>, key: &RunKey) -> Result<(), StoreError> {
     let sql = "UPDATE runs SET cancel_asked = 1 WHERE tenant = ?1 AND run = ?2";
     execute(tx.conn, sql, params![key.tenant.as_str(), key.run.as_uuid()]).map(drop)
 }
 
-pub(super) fn set_active(tx: &Tx<'_>, key: &ThreadKey, run: Option<RunId>) -> Result<(), StoreError> {
+pub(super) fn set_active_run(
+    tx: &WriteTransaction<'_>,
+    key: &ThreadKey,
+    run: Option<RunId>,
+) -> Result<(), StoreError> {
     let sql = "UPDATE threads SET active = ?3, updated_at = ?4 WHERE tenant = ?1 AND thread = ?2";
     let run = run.map(|run| run.as_uuid());
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), run, tx.now]).map(drop)
 }
 
-pub(super) fn touch(tx: &Tx<'_>, key: &ThreadKey) -> Result<(), StoreError> {
+pub(super) fn touch_thread(tx: &WriteTransaction<'_>, key: &ThreadKey) -> Result<(), StoreError> {
     let sql = "UPDATE threads SET updated_at = ?3 WHERE tenant = ?1 AND thread = ?2";
     execute(tx.conn, sql, params![key.tenant.as_str(), key.thread.as_str(), tx.now]).map(drop)
 }
 
-pub(super) fn lease(tx: &mut Tx<'_>, claim: &Claim, thread: &ThreadKey, run: RunId) {
+pub(super) fn grant_lease(
+    tx: &mut WriteTransaction<'_>,
+    claim: &WorkerLease,
+    thread: &ThreadKey,
+    run: RunId,
+) {
     // A lease too long for the clock is as good as one of a year.
     let year = Duration::from_secs(365 * 24 * 3600);
     let until = Instant::now() + claim.lease.min(year);
     let key = thread.run(run);
-    tx.desk.spent.retain(|spent| *spent != key);
-    tx.desk.leases.insert(key, Lease { thread: thread.clone(), until });
+    tx.state.ended_leases.retain(|spent| *spent != key);
+    tx.state.leases.insert(key, RunLease { thread: thread.clone(), until });
 }

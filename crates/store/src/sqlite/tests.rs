@@ -2,38 +2,41 @@
 
 use std::sync::mpsc;
 
-use doran_engine::id::{RunId, Tenant, ThreadKey};
+use doran_engine::id::{RunId, TenantId, ThreadKey};
 use doran_engine::store::{
-    Claim, Commit, EntryKind, History, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, Runs, Status,
-    StoreError, Submitted, ThreadFilter, Upkeep,
+    Commit, EntryKind, HistoryStore, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, RunStatus, RunStore,
+    StoreError, SubmitOutcome, ThreadFilter, ThreadMaintenance, WorkerLease,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
 
-use super::error::Sorted;
-use super::rows::THREAD;
-use super::writer::{Points, Tx};
+use super::error::SqliteResultExt;
+use super::rows::THREAD_COLUMNS;
+use super::writer::{TransactionFailPoints, WriteTransaction};
 use super::{SqliteStore, runs};
-use crate::Keeper;
+use crate::FileStoreMaintenance;
 
-type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send>;
+type TestWriteJob = Box<dyn FnOnce(&mut WriteTransaction<'_>) -> Result<(), StoreError> + Send>;
 
-fn make(name: &str) -> Work {
+fn insert_thread_job(name: &str) -> TestWriteJob {
     let key = ThreadKey::local(name).expect("name");
-    Box::new(move |tx| runs::make_thread(tx, &key, "{}"))
+    Box::new(move |tx| runs::insert_thread(tx, &key, "{}"))
 }
 
 /// Lets all jobs wait behind one, so that they share the next transaction. Gives their answers in order.
-async fn together(store: &SqliteStore, jobs: Vec<Work>) -> Vec<Result<(), StoreError>> {
+async fn write_in_one_transaction(
+    store: &SqliteStore,
+    jobs: Vec<TestWriteJob>,
+) -> Vec<Result<(), StoreError>> {
     let (entered, started) = mpsc::channel();
     let (open, gate) = mpsc::channel();
     let holder = store.clone();
     let first = tokio::spawn(async move {
-        let hold = move |_: &mut Tx<'_>| {
+        let hold = move |_: &mut WriteTransaction<'_>| {
             entered.send(()).expect("the test waits");
             gate.recv().map_err(|error| StoreError::Other(error.into()))
         };
-        holder.write(Points::default(), hold).await
+        holder.write(TransactionFailPoints::default(), hold).await
     });
     while started.try_recv().is_err() {
         tokio::task::yield_now().await;
@@ -41,8 +44,8 @@ async fn together(store: &SqliteStore, jobs: Vec<Work>) -> Vec<Result<(), StoreE
     let mut tasks = Vec::new();
     for (number, job) in (1..).zip(jobs) {
         let (store, waiting) = (store.clone(), store);
-        tasks.push(tokio::spawn(async move { store.write(Points::default(), job).await }));
-        while waiting.inner.writer.waiting() < number {
+        tasks.push(tokio::spawn(async move { store.write(TransactionFailPoints::default(), job).await }));
+        while waiting.inner.writer.queued_jobs() < number {
             tokio::task::yield_now().await;
         }
     }
@@ -55,9 +58,9 @@ async fn together(store: &SqliteStore, jobs: Vec<Work>) -> Vec<Result<(), StoreE
     answers
 }
 
-async fn names(store: &SqliteStore) -> Vec<String> {
+async fn thread_names(store: &SqliteStore) -> Vec<String> {
     let filter = ThreadFilter { limit: 1000, ..ThreadFilter::default() };
-    let rows = store.threads(&Tenant::local(), &filter).await.expect("threads");
+    let rows = store.threads(&TenantId::local(), &filter).await.expect("threads");
     let mut names: Vec<String> = rows.into_iter().map(|row| row.key.thread.to_string()).collect();
     names.sort();
     names
@@ -67,77 +70,88 @@ async fn names(store: &SqliteStore) -> Vec<String> {
 async fn jobs_that_wait_share_one_transaction() {
     let store = SqliteStore::in_memory().expect("open");
     let before = store.transactions();
-    let jobs = (0..64).map(|number| make(&format!("{number:02}"))).collect();
-    let answers = together(&store, jobs).await;
+    let jobs = (0..64).map(|number| insert_thread_job(&format!("{number:02}"))).collect();
+    let answers = write_in_one_transaction(&store, jobs).await;
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(store.transactions() - before, 2, "one for the job in front, one for all that waited");
-    assert_eq!(names(&store).await.len(), 64);
+    assert_eq!(thread_names(&store).await.len(), 64);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_alone_writes_on_the_spot_and_a_crowd_loses_nothing() {
     let store = SqliteStore::in_memory().expect("open");
-    let by = |name: &str| -> Box<dyn FnOnce(&mut Tx<'_>) -> Result<String, StoreError> + Send> {
-        let make = make(name);
+    let by = |name: &str| -> Box<dyn FnOnce(&mut WriteTransaction<'_>) -> Result<String, StoreError> + Send> {
+        let make = insert_thread_job(name);
         Box::new(move |tx| make(tx).map(|()| std::thread::current().name().unwrap_or_default().to_owned()))
     };
     let alone = tokio::spawn({
         let (store, work) = (store.clone(), by("alone"));
-        async move { store.write(Points::default(), work).await }
+        async move { store.write(TransactionFailPoints::default(), work).await }
     });
     assert_ne!(alone.await.expect("task").expect("write"), "sqlite-writer");
     let tasks: Vec<_> = (0..200)
         .map(|number| {
             let (store, work) = (store.clone(), by(&format!("{number:03}")));
-            tokio::spawn(async move { store.write(Points::default(), work).await })
+            tokio::spawn(async move { store.write(TransactionFailPoints::default(), work).await })
         })
         .collect();
     for task in tasks {
         task.await.expect("task").expect("write");
     }
-    assert_eq!(names(&store).await.len(), 201);
+    assert_eq!(thread_names(&store).await.len(), 201);
 }
 
 #[tokio::test]
 async fn a_refused_job_takes_back_nothing_but_itself() {
     let store = SqliteStore::in_memory().expect("open");
-    let refused: Work = Box::new(|tx| {
-        make("gone")(tx)?;
+    let refused: TestWriteJob = Box::new(|tx| {
+        insert_thread_job("gone")(tx)?;
         Err(StoreError::Fenced)
     });
-    let broken: Work = Box::new(|tx| {
-        make("gone too")(tx)?;
+    let broken: TestWriteJob = Box::new(|tx| {
+        insert_thread_job("gone too")(tx)?;
         panic!("a bug");
     });
-    let answers = together(&store, vec![make("a"), refused, make("b"), broken, make("a"), make("c")]).await;
+    let answers = write_in_one_transaction(
+        &store,
+        vec![
+            insert_thread_job("a"),
+            refused,
+            insert_thread_job("b"),
+            broken,
+            insert_thread_job("a"),
+            insert_thread_job("c"),
+        ],
+    )
+    .await;
     let told: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().map_err(|error| error.to_string())).collect();
     assert_eq!(told[1], Err("run was taken over, ended or deleted".to_owned()));
     assert_eq!(told.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true, false, false, true]);
-    assert_eq!(names(&store).await, ["a", "b", "c"]);
+    assert_eq!(thread_names(&store).await, ["a", "b", "c"]);
 }
 
 #[tokio::test]
 async fn a_job_that_is_refused_alone_leaves_nothing() {
     let store = SqliteStore::in_memory().expect("open");
-    let refused = store.write(Points::default(), |tx| {
-        make("gone")(tx)?;
+    let refused = store.write(TransactionFailPoints::default(), |tx| {
+        insert_thread_job("gone")(tx)?;
         Err::<(), _>(StoreError::Fenced)
     });
     assert!(matches!(refused.await, Err(StoreError::Fenced)));
-    store.write(Points::default(), make("a")).await.expect("next");
-    assert_eq!(names(&store).await, ["a"]);
+    store.write(TransactionFailPoints::default(), insert_thread_job("a")).await.expect("next");
+    assert_eq!(thread_names(&store).await, ["a"]);
 }
 
 async fn allow_pages(store: &SqliteStore, more: i64) {
     let limit = move |conn: &Connection| {
-        let pages: i64 = conn.query_row("PRAGMA page_count", [], |row| row.get(0)).sorted()?;
-        conn.query_row(&format!("PRAGMA max_page_count = {}", pages + more), [], |_| Ok(())).sorted()
+        let pages: i64 = conn.query_row("PRAGMA page_count", [], |row| row.get(0)).or_store_error()?;
+        conn.query_row(&format!("PRAGMA max_page_count = {}", pages + more), [], |_| Ok(())).or_store_error()
     };
-    store.inner.writer.alone(limit).await.expect("limit");
+    store.inner.writer.run_outside_transaction(limit).await.expect("limit");
 }
 
-fn big() -> Map<String, Value> {
+fn large_metadata() -> Map<String, Value> {
     Map::from_iter([("text".to_owned(), Value::String("x".repeat(100_000)))])
 }
 
@@ -148,25 +162,27 @@ async fn a_full_file_refuses_and_goes_on_when_there_is_room() {
     let key = ThreadKey::local("a").expect("name");
     store.put_thread(&key, &Map::new()).await.expect("small");
     allow_pages(&store, 5).await;
-    let error = store.put_thread(&key, &big()).await.expect_err("full");
+    let error = store.put_thread(&key, &large_metadata()).await.expect_err("full");
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
     assert!(store.thread(&key).await.expect("reading works").metadata.is_empty());
     store.integrity_check().await.expect("whole");
     allow_pages(&store, 1000).await;
-    store.put_thread(&key, &big()).await.expect("room again");
+    store.put_thread(&key, &large_metadata()).await.expect("room again");
 }
 
 #[tokio::test]
 async fn a_job_that_finds_no_room_answers_full_and_its_neighbours_truly() {
     let folder = tempfile::tempdir().expect("folder");
     let store = SqliteStore::open(folder.path().join("doran.db")).expect("open");
-    store.write(Points::default(), make("first")).await.expect("first");
+    store.write(TransactionFailPoints::default(), insert_thread_job("first")).await.expect("first");
     allow_pages(&store, 5).await;
     let key = ThreadKey::local("big").expect("name");
-    let large: Work = Box::new(move |tx| super::upkeep::put_thread(tx, &key, &big()).map(drop));
-    let answers = together(&store, vec![make("a"), large, make("b")]).await;
+    let large: TestWriteJob =
+        Box::new(move |tx| super::thread_maintenance::put_thread(tx, &key, &large_metadata()).map(drop));
+    let answers =
+        write_in_one_transaction(&store, vec![insert_thread_job("a"), large, insert_thread_job("b")]).await;
     assert!(matches!(answers[1], Err(StoreError::Full(_))), "{:?}", answers[1]);
-    let there = names(&store).await;
+    let there = thread_names(&store).await;
     for (answer, name) in [(&answers[0], "a"), (&answers[2], "b")] {
         assert_eq!(answer.is_ok(), there.iter().any(|there| there == name), "{name}: {answer:?}");
     }
@@ -181,20 +197,20 @@ async fn a_reader_sees_nothing_of_an_open_transaction_and_does_not_wait_for_it()
     let (open, gate) = mpsc::channel::<()>();
     let writer = store.clone();
     let slow = tokio::spawn(async move {
-        let work = move |tx: &mut Tx<'_>| {
-            make("late")(tx)?;
+        let work = move |tx: &mut WriteTransaction<'_>| {
+            insert_thread_job("late")(tx)?;
             entered.send(()).expect("the test waits");
             gate.recv().map_err(|error| StoreError::Other(error.into()))
         };
-        writer.write(Points::default(), work).await
+        writer.write(TransactionFailPoints::default(), work).await
     });
     while started.try_recv().is_err() {
         tokio::task::yield_now().await;
     }
-    assert!(names(&store).await.is_empty());
+    assert!(thread_names(&store).await.is_empty());
     open.send(()).expect("it waits");
     slow.await.expect("task").expect("write");
-    assert_eq!(names(&store).await, ["late"]);
+    assert_eq!(thread_names(&store).await, ["late"]);
 }
 
 #[tokio::test]
@@ -204,15 +220,15 @@ async fn the_log_is_moved_into_the_file_before_it_grows_long() {
     let store = SqliteStore::open(&path).expect("open");
     let key = ThreadKey::local("a").expect("name");
     for _ in 0..120 {
-        store.put_thread(&key, &big()).await.expect("write");
+        store.put_thread(&key, &large_metadata()).await.expect("write");
     }
-    let log = super::file::beside(&path, "-wal").metadata().expect("log").len();
+    let log = super::database_file::path_with_suffix(&path, "-wal").metadata().expect("log").len();
     assert!(log < 8 << 20, "the log has {log} bytes after 12 MB were written");
 }
 
 #[test]
 fn what_is_asked_often_goes_by_an_index() {
-    let conn = super::file::in_memory().expect("open");
+    let conn = super::database_file::open_in_memory().expect("open");
     let check = |sql: &str, index: &str| {
         let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("sql");
         let count = statement.parameter_count();
@@ -224,11 +240,11 @@ fn what_is_asked_often_goes_by_an_index() {
     };
     check("SELECT 1 FROM threads WHERE ready IS NOT NULL ORDER BY ready LIMIT ?1", "threads_ready");
     check(
-        &format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 ORDER BY updated_at DESC, thread"),
+        &format!("SELECT {THREAD_COLUMNS} FROM threads WHERE tenant = ?1 ORDER BY updated_at DESC, thread"),
         "threads_by_change",
     );
     check(
-        &format!("SELECT {THREAD} FROM threads WHERE tenant = ?1 AND thread = ?2"),
+        &format!("SELECT {THREAD_COLUMNS} FROM threads WHERE tenant = ?1 AND thread = ?2"),
         "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     );
     check("SELECT tenant FROM runs WHERE status = 2 AND status < 4 AND held = 1", "runs_open (status=?)");
@@ -243,7 +259,7 @@ fn what_is_asked_often_goes_by_an_index() {
 async fn a_claim_that_ended_leaves_no_lease_behind() {
     let store = SqliteStore::in_memory().expect("open");
     let entry = |kind| NewEntry { kind, body: b"{}".to_vec(), parent: None, base: 0, snapshot: None };
-    for (name, status) in [("a", Status::Finished), ("b", Status::Failed), ("c", Status::Paused)] {
+    for (name, status) in [("a", RunStatus::Finished), ("b", RunStatus::Failed), ("c", RunStatus::Paused)] {
         let new = NewRun {
             thread: ThreadKey::local(name).expect("name"),
             run: RunId::random(),
@@ -256,12 +272,14 @@ async fn a_claim_that_ended_leaves_no_lease_behind() {
             thread_metadata: Map::new(),
             options: b"{}".to_vec(),
             stop_body: b"{}".to_vec(),
-            claim: Some(Claim { worker: "w".into(), lease: std::time::Duration::from_secs(30) }),
+            claim: Some(WorkerLease { worker: "w".into(), lease: std::time::Duration::from_secs(30) }),
         };
-        let Submitted::Started(claimed) = store.submit(new).await.expect("submit") else { panic!("queued") };
+        let SubmitOutcome::Started(claimed) = store.submit(new).await.expect("submit") else {
+            panic!("queued")
+        };
         let leases = async || {
-            let count = |tx: &mut Tx<'_>| Ok(tx.desk.leases.len());
-            store.write(Points::default(), count).await.expect("count")
+            let count = |tx: &mut WriteTransaction<'_>| Ok(tx.state.leases.len());
+            store.write(TransactionFailPoints::default(), count).await.expect("count")
         };
         assert_eq!(leases().await, 1, "{name}");
         let ended = Commit {
@@ -280,10 +298,10 @@ fn a_backup_gets_its_name_where_there_are_no_links_and_takes_no_other_files_plac
     let folder = tempfile::tempdir().expect("folder");
     let (part, to) = (folder.path().join("b.part"), folder.path().join("b"));
     std::fs::write(&part, "whole").expect("a part");
-    super::held_and_named(&part, &to).expect("named");
+    super::publish_backup_without_links(&part, &to).expect("named");
     assert_eq!(std::fs::read_to_string(&to).expect("read"), "whole");
     std::fs::write(&part, "another").expect("a part");
-    let taken = super::held_and_named(&part, &to).expect_err("taken");
+    let taken = super::publish_backup_without_links(&part, &to).expect_err("taken");
     assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read_to_string(&to).expect("read"), "whole");
 }

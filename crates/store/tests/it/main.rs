@@ -3,8 +3,8 @@
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 #[cfg(feature = "postgres")]
-mod pg;
-#[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_server;
 #[cfg(feature = "sqlite")]
 mod sqlite;

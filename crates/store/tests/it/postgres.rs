@@ -1,6 +1,6 @@
 //! The store in PostgreSQL: the suite of the engine, two replicas, and a database that goes away.
 
-mod together;
+mod batched_writes;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -9,36 +9,37 @@ use std::time::{Duration, Instant};
 
 use doran_engine::id::{RunId, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, Commit, EntryKind, History, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, Record,
-    Renewed, RunFilter, Runs, Seq, Signal, Stage, Status, StoreError, Submitted, conformance,
+    ClaimedRun, Commit, EntryKind, HistoryStore, IfBusy, LeaseRenewal, NewEntry, NewRun, NewRunEntry,
+    NewStatus, Record, RecordStage, RunFilter, RunSignal, RunStatus, RunStore, Seq, StoreError,
+    SubmitOutcome, WorkerLease, conformance,
 };
 use doran_store::postgres::{PostgresOptions, PostgresStore};
 use serde_json::Map;
 use tokio_postgres::{Client, NoTls};
 
-use crate::pg;
+use crate::postgres_server;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_keeps_the_contract() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let store = open(&url).await;
     conformance::check(async || store.clone()).await;
 }
 
 #[tokio::test]
 async fn a_run_is_taken_over_and_its_old_writer_fenced() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let (left, right) = (open(&url).await, open(&url).await);
-    let thread = key("t");
+    let thread = local_thread("t");
     let old = start(&left, NewRun { claim: Some(worker("left")), ..new_run(&thread) }).await;
     let open_question =
-        Record { path: "1.0".into(), key: "ask#1".into(), stage: Stage::Open, body: b"?".to_vec() };
+        Record { path: "1.0".into(), key: "ask#1".into(), stage: RecordStage::Open, body: b"?".to_vec() };
     let step = Commit { records: vec![open_question], ..step(1, "one") };
     left.commit(&old.fence(), step).await.expect("commit");
     let held = right.claim(&worker("right"), None, 10).await.expect("claim");
     assert!(held.is_empty(), "the lease still holds");
 
-    let gone = Claim { lease: Duration::ZERO, ..worker("left") };
+    let gone = WorkerLease { lease: Duration::ZERO, ..worker("left") };
     left.renew(&gone, &[old.fence()]).await.expect("renew");
     let new =
         right.claim(&worker("right"), None, 10).await.expect("claim").pop().expect("a run without a lease");
@@ -47,17 +48,17 @@ async fn a_run_is_taken_over_and_its_old_writer_fenced() {
     assert!(matches!(refused, Err(StoreError::Fenced)), "{refused:?}");
     let fences = [old.fence(), new.fence()];
     let renewed = right.renew(&worker("right"), &fences).await.expect("renew");
-    assert_eq!(renewed, [Renewed::Lost, Renewed::Held]);
+    assert_eq!(renewed, [LeaseRenewal::Lost, LeaseRenewal::Held]);
     right.commit(&new.fence(), self::step(2, "two")).await.expect("commit");
-    assert_eq!(bodies(&right, &thread).await, "in one two");
+    assert_eq!(entry_bodies(&right, &thread).await, "in one two");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_never_claim_the_same_run() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let stores = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
     for i in 0..60 {
-        queue(&stores[0], &key(&format!("t{i}"))).await;
+        enqueue_run(&stores[0], &local_thread(&format!("t{i}"))).await;
     }
     let claimers = (0..8).map(|i| {
         let store = Arc::clone(&stores[i % 2]);
@@ -67,8 +68,8 @@ async fn two_replicas_never_claim_the_same_run() {
             while mine.len() < 60 {
                 let claimed = store.claim(&worker(&format!("w{i}")), None, 3).await.expect("claim");
                 mine.extend(claimed.iter().map(|claimed| (claimed.run.run, claimed.run.epoch)));
-                let queued = RunFilter { status: Some(Status::Queued), limit: 1, ..RunFilter::default() };
-                if store.runs(&key("t").tenant, &queued).await.expect("runs").is_empty() {
+                let queued = RunFilter { status: Some(RunStatus::Queued), limit: 1, ..RunFilter::default() };
+                if store.runs(&local_thread("t").tenant, &queued).await.expect("runs").is_empty() {
                     break;
                 }
             }
@@ -86,9 +87,9 @@ async fn two_replicas_never_claim_the_same_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_never_activate_two_runs_of_a_thread() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let stores = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
-    let thread = key("t");
+    let thread = local_thread("t");
     for _ in 0..10 {
         let run = NewRun { claim: None, if_busy: IfBusy::Enqueue, ..new_run(&thread) };
         stores[0].submit(run).await.expect("submit");
@@ -106,7 +107,7 @@ async fn two_replicas_never_activate_two_runs_of_a_thread() {
             claimed.extend(claimer.await.expect("task"));
         }
         assert_eq!(claimed.len(), 1, "one run of a thread is active");
-        let end = NewStatus { status: Status::Finished, error: None };
+        let end = NewStatus { status: RunStatus::Finished, error: None };
         let commit = Commit { status: Some(end), ..step(claimed[0].head, "end") };
         stores[1].commit(&claimed[0].fence(), commit).await.expect("commit");
         order.push(claimed[0].run.run);
@@ -116,7 +117,7 @@ async fn two_replicas_never_activate_two_runs_of_a_thread() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_may_start_at_once() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let starts: Vec<_> = (0..6)
         .map(|_| {
             let url = url.clone();
@@ -125,24 +126,28 @@ async fn replicas_may_start_at_once() {
         .collect();
     for start in starts {
         let store = start.await.expect("task").expect("open");
-        queue(&store, &key(&pg::fresh_name())).await;
+        enqueue_run(&store, &local_thread(&postgres_server::fresh_schema_name())).await;
     }
 }
 
 #[tokio::test]
 async fn schemas_do_not_mix() {
-    let (Some(here), Some(there)) = (pg::fresh(), pg::fresh()) else { return };
+    let (Some(here), Some(there)) =
+        (postgres_server::fresh_schema_url(), postgres_server::fresh_schema_url())
+    else {
+        return;
+    };
     let (here, there) = (open(&here).await, open(&there).await);
-    queue(&here, &key("t")).await;
-    assert!(matches!(there.thread(&key("t")).await, Err(StoreError::NotFound { .. })));
+    enqueue_run(&here, &local_thread("t")).await;
+    assert!(matches!(there.thread(&local_thread("t")).await, Err(StoreError::NotFound { .. })));
     assert!(there.claim(&worker("w"), None, 10).await.expect("claim").is_empty());
 }
 
 #[tokio::test]
 async fn a_newer_format_is_refused() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     drop(open(&url).await);
-    admin(&url)
+    connect_plain(&url)
         .await
         .batch_execute("update doran_meta set value = 999 where name = 'format'")
         .await
@@ -154,18 +159,18 @@ async fn a_newer_format_is_refused() {
 /// What a program finds that still runs when a newer one has started: it takes up no work any more and says why.
 #[tokio::test]
 async fn a_program_that_has_become_too_old_takes_up_no_more_runs() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let (store, old) = (open(&url).await, open(&url).await);
-    queue(&store, &key("t")).await;
+    enqueue_run(&store, &local_thread("t")).await;
     let newer = "update doran_meta set value = 999 where name = 'format'";
-    admin(&url).await.batch_execute(newer).await.expect("update");
+    connect_plain(&url).await.batch_execute(newer).await.expect("update");
     for _ in 0..2 {
         let refused = old.claim(&worker("w"), None, 10).await;
         assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 7 })), "{refused:?}");
-        let refused = old.submit(new_run(&key("u"))).await;
+        let refused = old.submit(new_run(&local_thread("u"))).await;
         assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 7 })), "{refused:?}");
     }
-    assert!(old.thread(&key("u")).await.is_err(), "nothing was begun");
+    assert!(old.thread(&local_thread("u")).await.is_err(), "nothing was begun");
 }
 
 /// A file of a format that stores out there already have must not change: what it did to them is done. A change is a
@@ -213,24 +218,24 @@ async fn a_store_of_an_older_format_is_brought_up_and_its_runs_go_on() {
         (6, vec![second, third, places, fourth, minutes, fifth, sixth]),
     ];
     for (format, functions) in formats {
-        let Some(url) = pg::fresh() else { return };
-        older(&url, format, &functions).await;
+        let Some(url) = postgres_server::fresh_schema_url() else { return };
+        create_older_store(&url, format, &functions).await;
         let store = open(&url).await;
         let claimed = store.claim(&worker("w"), None, 10).await.expect("claim");
         assert_eq!(claimed.len(), 1, "the run that waited");
         assert_eq!(claimed[0].head, 3);
-        assert_eq!(bodies(&store, &key("t")).await, "one two first");
-        let loaded = store.load(&key("t"), None).await.expect("load");
+        assert_eq!(entry_bodies(&store, &local_thread("t")).await, "one two first");
+        let loaded = store.load(&local_thread("t"), None).await.expect("load");
         assert_eq!(loaded.snapshot, Some((2, b"state".to_vec())));
-        start(&store, new_run(&key("other"))).await;
+        start(&store, new_run(&local_thread("other"))).await;
     }
 }
 
 /// A thread with two entries, the second with a snapshot, and a run that waits.
-async fn older(url: &str, format: u32, functions: &[&str]) {
+async fn create_older_store(url: &str, format: u32, functions: &[&str]) {
     let admin = {
         let (_, schema) = url.split_once("schema=").expect("a schema");
-        let admin = admin(url).await;
+        let admin = connect_plain(url).await;
         admin.batch_execute(&format!("create schema {schema}")).await.expect("schema");
         admin
     };
@@ -253,7 +258,7 @@ async fn older(url: &str, format: u32, functions: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_whose_certificate_is_not_known_is_not_spoken_to() {
-    let Some(server) = pg::own() else { return };
+    let Some(server) = postgres_server::start_own_server() else { return };
     let made = || rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("certificate");
     let (shown, other) = (made(), made());
     let folder = tempfile::tempdir().expect("folder");
@@ -264,14 +269,14 @@ async fn a_database_whose_certificate_is_not_known_is_not_spoken_to() {
     };
     let (known, unknown) = (roots("known.pem", shown.cert.pem()), roots("unknown.pem", other.cert.pem()));
     let url = |roots: &std::path::Path| {
-        let tcp = server.tcp_url(pg::PASSWORD);
+        let tcp = server.tcp_url(postgres_server::PASSWORD);
         format!("{tcp}?sslmode=verify-full&sslrootcert={}", roots.display())
     };
 
     let refused = PostgresStore::open(&url(&known)).await.expect_err("no TLS yet");
     assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
 
-    let admin = admin(&pg::with_schema(&server.url(), "public")).await;
+    let admin = connect_plain(&postgres_server::with_schema(&server.socket_url(), "public")).await;
     for (file, pem) in [("server.crt", shown.cert.pem()), ("server.key", shown.signing_key.serialize_pem())] {
         let lines = format!("select unnest(string_to_array('{pem}', e'\\n'))");
         let sql = format!("copy ({lines}) to program 'umask 077 && cat > {file}'");
@@ -289,7 +294,7 @@ async fn a_database_whose_certificate_is_not_known_is_not_spoken_to() {
         opened = PostgresStore::open(&url(&known)).await;
     }
     let store = opened.expect("a certificate that is known");
-    start(&store, new_run(&key("t"))).await;
+    start(&store, new_run(&local_thread("t"))).await;
     let sql = "select bool_and(s.ssl) from pg_stat_ssl s join pg_stat_activity a using (pid)
                where a.application_name = 'doran'";
     let row = admin.query_one(sql, &[]).await.expect("who is there");
@@ -299,15 +304,15 @@ async fn a_database_whose_certificate_is_not_known_is_not_spoken_to() {
     assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
     let told = format!("{refused:?}");
     assert!(told.contains("InvalidCertificate"), "{told}");
-    assert!(!told.contains(pg::PASSWORD), "{told}");
+    assert!(!told.contains(postgres_server::PASSWORD), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_comes_back_is_used_again() {
-    let Some(server) = pg::own() else { return };
-    let url = pg::with_schema(&server.url(), "doran");
+    let Some(server) = postgres_server::start_own_server() else { return };
+    let url = postgres_server::with_schema(&server.socket_url(), "doran");
     let store = Arc::new(open(&url).await);
-    let thread = key("t");
+    let thread = local_thread("t");
     let run = start(&store, new_run(&thread)).await;
 
     // One writer goes on while the plug is pulled, and counts what it was told.
@@ -324,7 +329,7 @@ async fn a_database_that_comes_back_is_used_again() {
         }
     });
     tokio::time::sleep(Duration::from_millis(200)).await;
-    server.stop().expect("stop");
+    server.stop_immediately().expect("stop");
     let (told, error) = writer.await.expect("task");
     assert!(matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_)), "{error:?}");
     assert!(told > 1, "something was written before");
@@ -336,22 +341,24 @@ async fn a_database_that_comes_back_is_used_again() {
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
 
-    server.go().expect("start");
+    server.start_process().expect("start");
     let head = store.thread(&thread).await.expect("thread").head;
     assert!(head == told || head == told + 1, "acknowledged up to {told}, found {head}");
     store.commit(&run.fence(), step(head, "again")).await.expect("commit");
-    assert!(bodies(&store, &thread).await.ends_with(" x again"));
+    assert!(entry_bodies(&store, &thread).await.ends_with(" x again"));
 }
 
 #[tokio::test]
 async fn a_dead_connection_is_replaced() {
-    let Some(url) = pg::fresh() else { return };
-    let name = pg::fresh_name();
-    let options =
-        PostgresOptions { connections: 1, ..PostgresOptions::new(format!("{url}&application_name={name}")) };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let name = postgres_server::fresh_schema_name();
+    let options = PostgresOptions {
+        max_connections: 1,
+        ..PostgresOptions::new(format!("{url}&application_name={name}"))
+    };
     let store = PostgresStore::open_with(&options).await.expect("open");
-    let admin = admin(&url).await;
-    let thread = key("t");
+    let admin = connect_plain(&url).await;
+    let thread = local_thread("t");
     let run = start(&store, new_run(&thread)).await;
     for round in 0..20 {
         end_backends(&admin, &name, "true").await;
@@ -362,12 +369,12 @@ async fn a_dead_connection_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_cut_off_half_way_is_unknown() {
-    let Some(url) = pg::fresh() else { return };
-    let name = pg::fresh_name();
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let name = postgres_server::fresh_schema_name();
     let store = Arc::new(open(&format!("{url}&application_name={name}")).await);
-    let thread = key("t");
+    let thread = local_thread("t");
     let run = start(&store, new_run(&thread)).await;
-    let (holder, killer) = (admin(&url).await, admin(&url).await);
+    let (holder, killer) = (connect_plain(&url).await, connect_plain(&url).await);
     holder.batch_execute("begin; select 1 from runs for update").await.expect("lock");
     let writer = tokio::spawn({
         let (store, fence) = (Arc::clone(&store), run.fence());
@@ -385,33 +392,33 @@ async fn a_write_cut_off_half_way_is_unknown() {
 
 #[tokio::test]
 async fn a_write_that_waits_too_long_is_undone() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let options = PostgresOptions {
         statement_timeout: Duration::from_millis(400),
         ..PostgresOptions::new(url.clone())
     };
     let store = PostgresStore::open_with(&options).await.expect("open");
-    let thread = key("t");
+    let thread = local_thread("t");
     let run = start(&store, new_run(&thread)).await;
-    let holder = admin(&url).await;
+    let holder = connect_plain(&url).await;
     holder.batch_execute("begin; select 1 from runs for update").await.expect("lock");
     let late = store.commit(&run.fence(), step(1, "x")).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
-    assert_eq!(bodies(&store, &thread).await, "in", "reading waits for nobody");
+    assert_eq!(entry_bodies(&store, &thread).await, "in", "reading waits for nobody");
     holder.batch_execute("rollback").await.expect("unlock");
     store.commit(&run.fence(), step(1, "x")).await.expect("commit");
 }
 
 #[tokio::test]
 async fn a_full_disk_is_told_and_changes_nothing() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let store = open(&url).await;
-    let thread = key("t");
+    let thread = local_thread("t");
     let run = start(&store, new_run(&thread)).await;
     let full = "create function full_disk() returns trigger language plpgsql as
         $$ begin raise exception 'no room' using errcode = '53100'; end $$;
         create trigger full_disk before insert on entries execute function full_disk()";
-    let admin = admin(&url).await;
+    let admin = connect_plain(&url).await;
     admin.batch_execute(full).await.expect("trigger");
     let refused = store.commit(&run.fence(), step(1, "x")).await;
     assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
@@ -435,59 +442,65 @@ async fn a_database_that_says_nothing_is_unavailable_soon() {
 
 #[tokio::test]
 async fn the_password_is_in_no_error() {
-    let Some(server) = pg::own() else { return };
-    let store = open(&server.tcp_url(pg::PASSWORD)).await;
+    let Some(server) = postgres_server::start_own_server() else { return };
+    let store = open(&server.tcp_url(postgres_server::PASSWORD)).await;
     assert_eq!(format!("{store:?}"), "PostgresStore");
     let wrong = PostgresStore::open(&server.tcp_url("hunter2-canary")).await.expect_err("wrong password");
     assert!(matches!(wrong, StoreError::Other(_)), "{wrong:?}");
-    silent_about(&wrong, "hunter2-canary");
-    server.stop().expect("stop");
-    silent_about(&store.thread(&key("t")).await.expect_err("down"), pg::PASSWORD);
-    silent_about(&PostgresStore::open(&server.tcp_url(pg::PASSWORD)).await.expect_err("down"), pg::PASSWORD);
+    assert_hides_secret(&wrong, "hunter2-canary");
+    server.stop_immediately().expect("stop");
+    assert_hides_secret(
+        &store.thread(&local_thread("t")).await.expect_err("down"),
+        postgres_server::PASSWORD,
+    );
+    assert_hides_secret(
+        &PostgresStore::open(&server.tcp_url(postgres_server::PASSWORD)).await.expect_err("down"),
+        postgres_server::PASSWORD,
+    );
 }
 
 #[tokio::test]
 async fn a_table_that_grew_under_a_running_program_is_still_used() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let store = open(&url).await;
-    let thread = key("t");
+    let thread = local_thread("t");
     let run = start(&store, new_run(&thread)).await;
     let known = run.run.key();
     store.run(&known).await.expect("run");
     let newer = "alter table runs add column extra int8; alter table threads add column extra int8";
-    admin(&url).await.batch_execute(newer).await.expect("alter");
+    connect_plain(&url).await.batch_execute(newer).await.expect("alter");
     assert_eq!(store.run(&known).await.expect("run").run, known.run);
-    store.signal(&known, Signal::Cancel { body: Vec::new() }).await.expect("signal");
+    store.signal(&known, RunSignal::Cancel { body: Vec::new() }).await.expect("signal");
     assert!(store.commit(&run.fence(), step(1, "x")).await.expect("commit").cancel_asked);
-    start(&store, new_run(&key("u"))).await;
+    start(&store, new_run(&local_thread("u"))).await;
 }
 
 #[tokio::test]
 async fn a_server_that_answers_before_it_wrote_is_told_not_to() {
-    let Some(url) = pg::fresh() else { return };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
     let store = open(&format!("{url}&options=-c%20synchronous_commit%3Doff")).await;
     let spy = "create table seen (setting text);
         create function spy() returns trigger language plpgsql as
         $$ begin insert into seen values (current_setting('synchronous_commit')); return new; end $$;
         create trigger spy before insert on entries for each row execute function spy()";
-    let admin = admin(&url).await;
+    let admin = connect_plain(&url).await;
     admin.batch_execute(spy).await.expect("trigger");
-    start(&store, new_run(&key("t"))).await;
+    start(&store, new_run(&local_thread("t"))).await;
     let seen: String = admin.query_one("select setting from seen", &[]).await.expect("seen").get(0);
     assert_eq!(seen, "on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_that_lose_their_connections_leave_one_whole_log() {
-    let Some(url) = pg::fresh() else { return };
-    let name = pg::fresh_name();
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let name = postgres_server::fresh_schema_name();
     let named = format!("{url}&application_name={name}");
     let stores = [Arc::new(open(&named).await), Arc::new(open(&named).await)];
-    let admin = admin(&url).await;
+    let admin = connect_plain(&url).await;
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let mut writers = Vec::new();
     for i in 0..4 {
-        let thread = key(&format!("t{i}"));
+        let thread = local_thread(&format!("t{i}"));
         let run = start(&stores[i % 2], new_run(&thread)).await;
         let (store, stopped) = (Arc::clone(&stores[i % 2]), stopped.clone());
         let writer = tokio::spawn(async move {
@@ -519,7 +532,7 @@ async fn writers_that_lose_their_connections_leave_one_whole_log() {
         cut_off += unknown;
         let expected: Vec<String> =
             std::iter::once("in".into()).chain((1..head).map(|number| number.to_string())).collect();
-        assert_eq!(bodies(&stores[0], &thread).await, expected.join(" "));
+        assert_eq!(entry_bodies(&stores[0], &thread).await, expected.join(" "));
     }
     assert!(cut_off > 0, "no write was cut off");
 }
@@ -528,15 +541,15 @@ async fn writers_that_lose_their_connections_leave_one_whole_log() {
 #[tokio::test]
 #[ignore = "measures, and needs a quiet machine"]
 async fn a_commit_beside_a_bare_insert() {
-    let Some(url) = pg::fresh() else { return };
-    let options = PostgresOptions { connections: 1, ..PostgresOptions::new(url.clone()) };
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let options = PostgresOptions { max_connections: 1, ..PostgresOptions::new(url.clone()) };
     let store = PostgresStore::open_with(&options).await.expect("open");
-    let run = start(&store, new_run(&key("t"))).await;
-    let bare = admin(&url).await;
+    let run = start(&store, new_run(&local_thread("t"))).await;
+    let bare = connect_plain(&url).await;
     bare.batch_execute("create table bare (id int8 primary key, body bytea not null)").await.expect("table");
     let insert = bare.prepare("insert into bare values ($1, $2)").await.expect("prepare");
     let body = vec![b'x'; 400];
-    let record = Record { path: "1.0".into(), key: "k".into(), stage: Stage::Done, body: body.clone() };
+    let record = Record { path: "1.0".into(), key: "k".into(), stage: RecordStage::Done, body: body.clone() };
     let (mut head, mut inserts, mut steps, mut fulls) = (1, Vec::new(), Vec::new(), Vec::new());
     for round in 0..1500_i64 {
         let since = Instant::now();
@@ -569,7 +582,7 @@ async fn open(url: &str) -> PostgresStore {
 }
 
 /// A plain connection to the database and schema of a URL.
-async fn admin(url: &str) -> Client {
+async fn connect_plain(url: &str) -> Client {
     let (plain, schema) = url.split_once("schema=").expect("a schema");
     let schema = schema.split('&').next().expect("a name");
     let (client, connection) =
@@ -587,7 +600,7 @@ async fn end_backends(admin: &Client, program: &str, which: &str) -> usize {
     admin.query(&sql, &[]).await.expect("terminate").len()
 }
 
-fn silent_about(error: &StoreError, secret: &str) {
+fn assert_hides_secret(error: &StoreError, secret: &str) {
     let mut told = format!("{error:?} {error}");
     let mut source = error.source();
     while let Some(inner) = source {
@@ -597,12 +610,12 @@ fn silent_about(error: &StoreError, secret: &str) {
     assert!(!told.contains(secret), "{told}");
 }
 
-fn key(name: &str) -> ThreadKey {
+fn local_thread(name: &str) -> ThreadKey {
     ThreadKey::local(name).expect("name")
 }
 
-fn worker(name: &str) -> Claim {
-    Claim { worker: name.into(), lease: Duration::from_secs(60) }
+fn worker(name: &str) -> WorkerLease {
+    WorkerLease { worker: name.into(), lease: Duration::from_secs(60) }
 }
 
 fn new_run(thread: &ThreadKey) -> NewRun {
@@ -622,16 +635,16 @@ fn new_run(thread: &ThreadKey) -> NewRun {
     }
 }
 
-async fn start(store: &PostgresStore, run: NewRun) -> Claimed {
+async fn start(store: &PostgresStore, run: NewRun) -> ClaimedRun {
     match store.submit(run).await.expect("submit") {
-        Submitted::Started(claimed) => claimed,
+        SubmitOutcome::Started(claimed) => claimed,
         other => panic!("should start, not {other:?}"),
     }
 }
 
-async fn queue(store: &PostgresStore, thread: &ThreadKey) {
+async fn enqueue_run(store: &PostgresStore, thread: &ThreadKey) {
     let queued = store.submit(NewRun { claim: None, ..new_run(thread) }).await.expect("submit");
-    assert!(matches!(queued, Submitted::Queued { .. }), "{queued:?}");
+    assert!(matches!(queued, SubmitOutcome::Queued { .. }), "{queued:?}");
 }
 
 fn step(head: Seq, body: &str) -> Commit {
@@ -639,7 +652,7 @@ fn step(head: Seq, body: &str) -> Commit {
     Commit { head, entries: vec![entry], ..Commit::default() }
 }
 
-async fn bodies(store: &PostgresStore, thread: &ThreadKey) -> String {
+async fn entry_bodies(store: &PostgresStore, thread: &ThreadKey) -> String {
     let entries = store.entries(thread, 0, 100_000).await.expect("entries");
     let bodies: Vec<String> =
         entries.into_iter().map(|entry| String::from_utf8(entry.body).expect("text")).collect();

@@ -2,17 +2,17 @@
 
 mod backup;
 mod disk;
-mod files;
-mod format;
-mod size;
+mod disk_usage;
+mod file_format;
+mod file_opening;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::id::{RunId, ThreadKey};
 use doran_engine::store::{
-    Claim, Claimed, Commit, Committed, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus, Runs,
-    Status, StoreError, Submitted, conformance,
+    ClaimedRun, Commit, CommitOutcome, EntryKind, IfBusy, NewEntry, NewRun, NewRunEntry, NewStatus,
+    RunStatus, RunStore, StoreError, SubmitOutcome, WorkerLease, conformance,
 };
 use doran_store::sqlite::SqliteStore;
 
@@ -28,8 +28,8 @@ async fn a_sqlite_file_keeps_the_contract() {
     conformance::check(async || store.clone()).await;
 }
 
-fn worker() -> Claim {
-    Claim { worker: Arc::from("worker"), lease: Duration::from_secs(3600) }
+fn worker() -> WorkerLease {
+    WorkerLease { worker: Arc::from("worker"), lease: Duration::from_secs(3600) }
 }
 
 fn thread(name: &str) -> ThreadKey {
@@ -53,9 +53,9 @@ fn new_run(thread: &ThreadKey, body: &[u8]) -> NewRun {
     }
 }
 
-async fn start(store: &SqliteStore, thread: &ThreadKey, body: &[u8]) -> Result<Claimed, StoreError> {
+async fn start(store: &SqliteStore, thread: &ThreadKey, body: &[u8]) -> Result<ClaimedRun, StoreError> {
     match store.submit(new_run(thread, body)).await? {
-        Submitted::Started(claimed) => Ok(claimed),
+        SubmitOutcome::Started(claimed) => Ok(claimed),
         other => panic!("the run did not start: {other:?}"),
     }
 }
@@ -64,19 +64,29 @@ fn entry(kind: EntryKind, body: &[u8]) -> NewEntry {
     NewEntry { kind, body: body.to_vec(), parent: None, base: 0, snapshot: None }
 }
 
-async fn step(store: &SqliteStore, run: &Claimed, head: u64, body: &[u8]) -> Result<Committed, StoreError> {
+async fn step(
+    store: &SqliteStore,
+    run: &ClaimedRun,
+    head: u64,
+    body: &[u8],
+) -> Result<CommitOutcome, StoreError> {
     let entries = vec![entry(EntryKind::Step, body)];
     store.commit(&run.fence(), Commit { head, entries, ..Commit::default() }).await
 }
 
-async fn finish(store: &SqliteStore, run: &Claimed, head: u64, body: &[u8]) -> Result<Committed, StoreError> {
-    let status = Some(NewStatus { status: Status::Finished, error: None });
+async fn finish(
+    store: &SqliteStore,
+    run: &ClaimedRun,
+    head: u64,
+    body: &[u8],
+) -> Result<CommitOutcome, StoreError> {
+    let status = Some(NewStatus { status: RunStatus::Finished, error: None });
     let entries = vec![entry(EntryKind::Finished, body)];
     store.commit(&run.fence(), Commit { head, entries, status, ..Commit::default() }).await
 }
 
 /// An error with all its causes.
-fn told(error: &StoreError) -> String {
+fn error_with_sources(error: &StoreError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

@@ -12,11 +12,11 @@ mod state;
 use std::sync::Arc;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
-use doran_retrieval::Index;
+use doran_retrieval::DocumentIndex;
 
-use super::{Agent, AgentError, Parts};
-use crate::language::Language;
-use crate::nodes::{CONTEXT_LENGTH, Finder, Models, NEIGHBOURS, with};
+use super::{Agent, AgentError, AgentParts};
+use crate::language::UserLanguage;
+use crate::nodes::{DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, Models, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
@@ -24,20 +24,20 @@ use crate::tools::Toolbox;
 pub use state::{AssistantState, AssistantStateUpdate, NextAction};
 
 /// What the nodes of the assistant work with.
-pub(crate) struct Assistant {
+pub(crate) struct AssistantAgent {
     models: Models,
-    index: Arc<dyn Index>,
-    finder: Finder,
+    index: Arc<dyn DocumentIndex>,
+    finder: DocumentFinder,
     tools: Toolbox,
     prompts: Prompts,
-    limits: Limits,
-    language: Option<Language>,
+    limits: AssistantLimits,
+    language: Option<UserLanguage>,
     collection: Option<String>,
 }
 
 /// How far the assistant goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limits {
+struct AssistantLimits {
     /// More messages than this, the question included, are summed up.
     max_messages: usize,
     /// So many of the newest stay as they are.
@@ -55,7 +55,7 @@ struct Limits {
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Step {
+enum AssistantNode {
     Router,
     Rag,
     Memory,
@@ -63,31 +63,39 @@ enum Step {
     Tools,
 }
 
-pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Result<Agent, AgentError> {
+pub(crate) fn build_agent(
+    name: &str,
+    settings: &AgentSettings,
+    parts: &AgentParts,
+) -> Result<Agent, AgentError> {
     let prompts = settings.prompts(name)?;
-    let limits = Limits {
+    let limits = AssistantLimits {
         max_messages: settings.max_messages.unwrap_or(10),
         keep_recent: settings.keep_recent.unwrap_or(5),
         max_summaries: settings.max_summaries.unwrap_or(3),
         max_tool_rounds: settings.max_tool_rounds.unwrap_or(8),
         summary_tokens: settings.summary_tokens.unwrap_or(800),
-        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
+        context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
         passages: settings.passages.unwrap_or(4),
     };
-    let own = Arc::new(Assistant {
+    let own = Arc::new(AssistantAgent {
         models: parts.models(),
         index: parts.index.clone(),
-        finder: Finder::new(parts, settings.prompts(name)?, settings.neighbours.unwrap_or(NEIGHBOURS)),
+        finder: DocumentFinder::new(
+            parts,
+            settings.prompts(name)?,
+            settings.neighbours.unwrap_or(DEFAULT_NEIGHBOURS),
+        ),
         tools: parts.tools.clone(),
         prompts,
         limits,
         language: settings.language,
         collection: settings.collection.clone(),
     });
-    let graph = graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
+    let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
     let explain = Arc::new(move |node: &str, state: &AssistantState| own.explain(node, state));
-    Ok(Agent::of(name, &models, graph, explain).described(
+    Ok(Agent::from_graph(name, &models, graph, explain).with_descriptions(
         "이야기하고, 도구를 쓰고, 문서에서 찾아 인용하며, 긴 대화도 요약으로 기억합니다",
         "talks, uses tools, answers from documents with citations, and remembers long conversations",
         (
@@ -97,28 +105,33 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
     ))
 }
 
-fn graph(own: &Arc<Assistant>) -> Result<Graph<AssistantState>, BuildError> {
+fn build_graph(own: &Arc<AssistantAgent>) -> Result<Graph<AssistantState>, BuildError> {
     Graph::define(|step| match step {
-        Step::Router => node(with(own, nodes::router)).branch([Step::Rag, Step::Memory], after_router),
-        Step::Rag => node(with(own, nodes::rag)).then(Step::Memory),
-        Step::Memory => node(with(own, nodes::memory)).then(Step::Agent),
-        Step::Agent => node(with(own, nodes::agent)).branch_or_end([Step::Tools], after_agent),
-        Step::Tools => node(with(own, nodes::tools)).then(Step::Agent),
+        AssistantNode::Router => node(bind_parts(own, nodes::router))
+            .branch([AssistantNode::Rag, AssistantNode::Memory], after_router),
+        AssistantNode::Rag => node(bind_parts(own, nodes::rag)).then(AssistantNode::Memory),
+        AssistantNode::Memory => node(bind_parts(own, nodes::memory)).then(AssistantNode::Agent),
+        AssistantNode::Agent => {
+            node(bind_parts(own, nodes::agent)).branch_or_end([AssistantNode::Tools], after_agent)
+        }
+        AssistantNode::Tools => node(bind_parts(own, nodes::tools)).then(AssistantNode::Agent),
     })
-    .start(Step::Router)
+    .start(AssistantNode::Router)
     .build()
 }
 
-fn after_router(state: &AssistantState) -> To<Step> {
+fn after_router(state: &AssistantState) -> To<AssistantNode> {
     match state.next_action {
-        Some(NextAction::Rag) => To::Node(Step::Rag),
-        Some(NextAction::Agent | NextAction::Tools | NextAction::End) | None => To::Node(Step::Memory),
+        Some(NextAction::Rag) => To::Node(AssistantNode::Rag),
+        Some(NextAction::Agent | NextAction::Tools | NextAction::End) | None => {
+            To::Node(AssistantNode::Memory)
+        }
     }
 }
 
-fn after_agent(state: &AssistantState) -> To<Step> {
+fn after_agent(state: &AssistantState) -> To<AssistantNode> {
     match state.next_action {
-        Some(NextAction::Tools) => To::Node(Step::Tools),
+        Some(NextAction::Tools) => To::Node(AssistantNode::Tools),
         Some(NextAction::Rag | NextAction::Agent | NextAction::End) | None => To::End,
     }
 }

@@ -6,9 +6,9 @@ use doran_engine::State;
 use doran_llm::{Message, Role, ToolCall};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AskOptions, Chat, Turn};
-use crate::source::Source;
-use crate::state::{ByMessageId, Progress, asked_now, read_along};
+use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::source::AnswerSource;
+use crate::state::{ByMessageId, TurnProgress, question_messages, taint_of_attachments};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
@@ -22,15 +22,15 @@ pub struct AssistantState {
     /// What the older messages said, newest last.
     pub summary: Summaries,
     /// What was found for the newest question, numbered from 1; nothing where it was not looked for.
-    pub context: Option<Vec<Source>>,
+    pub context: Option<Vec<AnswerSource>>,
     /// Where the turn goes next.
     pub next_action: Option<NextAction>,
     /// Why the router chose as it did.
     pub route_reason: Option<String>,
     /// What the newest answer rests on.
-    pub sources: Vec<Source>,
+    pub sources: Vec<AnswerSource>,
     /// How far the turn has come.
-    pub progress: Progress,
+    pub progress: TurnProgress,
     /// Where to look, when the person said so.
     pub collection: Option<String>,
     /// What the thread has read.
@@ -56,7 +56,7 @@ pub enum NextAction {
 
 impl AssistantState {
     /// The tool calls that wait to be run.
-    pub(crate) fn pending(&self) -> Vec<ToolCall> {
+    pub(crate) fn pending_tool_calls(&self) -> Vec<ToolCall> {
         match self.messages.last() {
             Some(last) if last.role == Role::Assistant => last.tool_calls().cloned().collect(),
             _ => Vec::new(),
@@ -64,29 +64,29 @@ impl AssistantState {
     }
 }
 
-impl Chat for AssistantState {
-    fn asked(message: &str, options: &AskOptions) -> AssistantStateUpdate {
+impl ConversationState for AssistantState {
+    fn new_turn_update(message: &str, options: &AskOptions) -> AssistantStateUpdate {
         let update = Self::update()
-            .messages(asked_now(message, options))
+            .messages(question_messages(message, options))
             .context(None)
             .next_action(None)
             .route_reason(None)
             .sources(Vec::new())
             .collection(options.collection.clone())
-            .progress(Progress::default());
-        match read_along(options) {
+            .progress(TurnProgress::default());
+        match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,
         }
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self) -> AgentTurn {
         let answer = self.messages.last().filter(|last| last.role == Role::Assistant);
-        Turn {
+        AgentTurn {
             response: answer.map(Message::text).unwrap_or_default(),
             sources: self.sources.clone(),
-            summary: self.summary.joined(),
-            ..Turn::of(&self.progress)
+            summary: self.summary.joined_text(),
+            ..AgentTurn::from_progress(&self.progress)
         }
     }
 }

@@ -4,23 +4,23 @@ use std::fmt;
 use std::ops::Range;
 
 use doran_retrieval::ArticleNumber;
-use doran_retrieval::contract::{Appendix, Article, Reference, references};
+use doran_retrieval::contract::{Appendix, ArticleReference, ContractArticle, find_article_references};
 
 /// The name of an appendix, with an article of it where one is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attached {
+pub(super) struct AppendixName {
     label: String,
     article: Option<ArticleNumber>,
 }
 
-impl fmt::Display for Attached {
+impl fmt::Display for AppendixName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.label)?;
         self.article.map_or(Ok(()), |article| write!(f, " {article}"))
     }
 }
 
-impl Attached {
+impl AppendixName {
     /// The first appendix that a text names, and where it stands.
     pub(super) fn find(text: &str) -> Option<(Self, Range<usize>)> {
         Self::find_all(text).next()
@@ -38,14 +38,14 @@ impl Attached {
             if start < end || text[end..start].ends_with(char::is_alphanumeric) {
                 return None;
             }
-            let found = read(text, start, word, ENGLISH.contains(&word))?;
+            let found = parse_appendix_name(text, start, word, ENGLISH.contains(&word))?;
             end = found.1.end;
             Some(found)
         })
     }
 
     /// Whether this is the name of an appendix, however that is spaced: `[별지 제1호]` is `별지 1`.
-    pub(super) fn names(&self, appendix: &Appendix) -> bool {
+    pub(super) fn matches(&self, appendix: &Appendix) -> bool {
         let bare = |text: &str| -> String {
             let kept = text.chars().filter(|char| char.is_alphanumeric() && !matches!(char, '제' | '호'));
             kept.flat_map(char::to_lowercase).collect()
@@ -56,7 +56,7 @@ impl Attached {
     }
 
     /// The article of the appendix that is meant; none where the whole of it is.
-    pub(super) fn article<'a>(&self, appendix: &'a Appendix) -> Option<Option<&'a Article>> {
+    pub(super) fn find_article<'a>(&self, appendix: &'a Appendix) -> Option<Option<&'a ContractArticle>> {
         match self.article {
             None => Some(None),
             Some(number) => appendix.articles.iter().find(|article| article.number == number).map(Some),
@@ -64,7 +64,12 @@ impl Attached {
     }
 }
 
-fn read(text: &str, start: usize, word: &str, english: bool) -> Option<(Attached, Range<usize>)> {
+fn parse_appendix_name(
+    text: &str,
+    start: usize,
+    word: &str,
+    english: bool,
+) -> Option<(AppendixName, Range<usize>)> {
     let after = &text[start + word.len()..];
     let tail = after.trim_start_matches(' ');
     let tail = tail.strip_prefix('제').unwrap_or(tail).trim_start_matches(' ');
@@ -86,14 +91,14 @@ fn read(text: &str, start: usize, word: &str, english: bool) -> Option<(Attached
     let inner = reference_at(&rest[blank..]);
     let end = if inner.is_some() { end + blank } else { end };
     let range = start..inner.as_ref().map_or(end, |inner| end + inner.range.end);
-    Some((Attached { label, article: inner.map(|inner| inner.article) }, range))
+    Some((AppendixName { label, article: inner.map(|inner| inner.article) }, range))
 }
 
 /// The reference that a text begins with. What names an article is short, so no more than that is read.
-fn reference_at(text: &str) -> Option<Reference> {
-    const NAME: usize = 64;
-    let near = text.char_indices().nth(NAME).map_or(text, |(end, _)| &text[..end]);
-    references(near).into_iter().next().filter(|first| first.range.start == 0)
+fn reference_at(text: &str) -> Option<ArticleReference> {
+    const MAX_REFERENCE_CHARS: usize = 64;
+    let near = text.char_indices().nth(MAX_REFERENCE_CHARS).map_or(text, |(end, _)| &text[..end]);
+    find_article_references(near).into_iter().next().filter(|first| first.range.start == 0)
 }
 
 #[cfg(test)]
@@ -110,13 +115,13 @@ mod tests {
             ("부칙 제1조 알려줘", "부칙 제1조", " 알려줘"),
             ("What is in Exhibit A?", "Exhibit A", "What is in ?"),
         ] {
-            let (found, range) = Attached::find(text).expect(text);
+            let (found, range) = AppendixName::find(text).expect(text);
             let mut left = text.to_owned();
             left.replace_range(range, "");
             assert_eq!((found.to_string().as_str(), left.as_str()), (name, rest));
         }
         for text in ["개별지표는?", "Schedule a meeting", "제5조는?"] {
-            assert_eq!(Attached::find(text), None, "{text}");
+            assert_eq!(AppendixName::find(text), None, "{text}");
         }
     }
 
@@ -124,7 +129,7 @@ mod tests {
     fn a_name_is_that_of_its_appendix_and_of_no_other() {
         let names = |name: &str, label: &str| {
             let (label, title, range, articles) = (label.to_owned(), String::new(), 0..0, Vec::new());
-            Attached::find(name).expect(name).0.names(&Appendix { label, title, range, articles })
+            AppendixName::find(name).expect(name).0.matches(&Appendix { label, title, range, articles })
         };
         assert!(names("별지 1", "별지 제1호") && names("별지", "별지 1") && names("Exhibit A", "Exhibit A"));
         assert!(!names("별지 1", "별지 12") && !names("Exhibit A", "Exhibit B") && !names("별지", "별표 1"));

@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-use doran_retrieval::contract::{Article, Contract, Reference, references};
+use doran_retrieval::contract::{ArticleReference, Contract, ContractArticle, find_article_references};
 use doran_retrieval::{Document, Passage};
 use serde::{Deserialize, Serialize};
 
-use super::appendix::Attached;
-use crate::source::{Source, SourceKind};
+use super::appendix::AppendixName;
+use crate::source::{AnswerSource, AnswerSourceKind};
 
 /// Most articles found by a title in one contract.
-const MOST_TITLED: usize = 3;
+const MAX_TITLE_MATCHES_PER_CONTRACT: usize = 3;
 /// Most articles that one look-up gives; the rest is counted.
-const MOST_FOUND: usize = 12;
+const MAX_ARTICLES_PER_LOOKUP: usize = 12;
 
 /// What a tool found: places, and the articles they refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Findings {
-    pub(super) found: Vec<Source>,
+pub(super) struct ContractFindings {
+    pub(super) found: Vec<AnswerSource>,
     /// Articles of the same contract that the found ones refer to.
     #[serde(default)]
     pub(super) refers_to: Vec<String>,
@@ -33,7 +33,7 @@ pub(super) struct Findings {
 }
 
 /// A place in a document, and what it is called.
-struct Place {
+struct ContractPlace {
     headings: Vec<String>,
     article: String,
     clause: Option<String>,
@@ -41,62 +41,66 @@ struct Place {
 }
 
 /// The place that a reference names, in each of the documents that have it.
-pub(super) fn located(documents: &[Document], reference: &Reference) -> Findings {
-    let mut findings = Findings::default();
+pub(super) fn find_by_reference(documents: &[Document], reference: &ArticleReference) -> ContractFindings {
+    let mut findings = ContractFindings::default();
     for document in documents {
         let contract = Contract::parse(document);
         if let Some((article, range)) = contract.locate(reference) {
-            findings.add(document, &contract, article, range, None);
+            findings.add_article(document, &contract, article, range, None);
         }
     }
     findings
 }
 
 /// What is attached to the documents under this name.
-pub(super) fn attached(documents: &[Document], name: &Attached) -> Findings {
-    let mut findings = Findings::default();
+pub(super) fn find_appendices(documents: &[Document], name: &AppendixName) -> ContractFindings {
+    let mut findings = ContractFindings::default();
     for document in documents {
         let contract = Contract::parse(document);
-        for appendix in contract.appendices.iter().filter(|appendix| name.names(appendix)) {
-            let Some(article) = name.article(appendix) else { continue };
+        for appendix in contract.appendices.iter().filter(|appendix| name.matches(appendix)) {
+            let Some(article) = name.find_article(appendix) else { continue };
             let heading = format!("{} {}", appendix.label, appendix.title).trim().to_owned();
             let number = article.map(|article| article.number.to_string());
-            let headings = std::iter::once(heading).chain(article.map(Article::heading)).collect();
+            let headings = std::iter::once(heading).chain(article.map(ContractArticle::heading)).collect();
             let range = article.map_or(&appendix.range, |article| &article.range).clone();
             let called = std::iter::once(appendix.label.clone()).chain(number).collect::<Vec<_>>().join(" ");
-            findings.place(document, &contract, Place { headings, article: called, clause: None, range });
+            findings.add_place(
+                document,
+                &contract,
+                ContractPlace { headings, article: called, clause: None, range },
+            );
         }
     }
     findings
 }
 
 /// The articles of this title, those most like it first. One that has the very title shuts out the rest.
-pub(super) fn titled(documents: &[Document], title: &str) -> Findings {
+pub(super) fn find_by_title(documents: &[Document], title: &str) -> ContractFindings {
     let contracts: Vec<(&Document, Contract)> =
         documents.iter().map(|document| (document, Contract::parse(document))).collect();
-    let mut found: Vec<(&Document, &Contract, &Article, f64)> = Vec::new();
+    let mut found: Vec<(&Document, &Contract, &ContractArticle, f64)> = Vec::new();
     for (document, contract) in &contracts {
-        let alike = contract.titled(title).into_iter().take(MOST_TITLED);
+        let alike = contract.articles_by_title(title).into_iter().take(MAX_TITLE_MATCHES_PER_CONTRACT);
         found.extend(alike.map(|(article, likeness)| (*document, contract, article, likeness)));
     }
     found.sort_by(|left, right| right.3.total_cmp(&left.3));
     if found.first().is_some_and(|best| best.3 >= 1.0) {
         found.retain(|one| one.3 >= 1.0);
     }
-    let mut findings = Findings::default();
+    let mut findings = ContractFindings::default();
     for (document, contract, article, _) in found {
-        findings.add(document, contract, article, article.range.clone(), None);
+        findings.add_article(document, contract, article, article.range.clone(), None);
     }
     findings
 }
 
-impl Findings {
+impl ContractFindings {
     /// Adds a place in an article, with a remark on it where there is one.
-    pub(super) fn add(
+    pub(super) fn add_article(
         &mut self,
         document: &Document,
         contract: &Contract,
-        article: &Article,
+        article: &ContractArticle,
         range: Range<usize>,
         remark: Option<String>,
     ) {
@@ -104,32 +108,32 @@ impl Findings {
             article.clauses.iter().find(|clause| clause.range == range).map(|clause| clause.label.clone());
         let headings = contract.headings(article).into_iter().chain(remark).collect();
         let article = article.number.to_string();
-        self.place(document, contract, Place { headings, article, clause, range });
+        self.add_place(document, contract, ContractPlace { headings, article, clause, range });
     }
 
-    fn place(&mut self, document: &Document, contract: &Contract, place: Place) {
-        let Place { headings, article, clause, range } = place;
+    fn add_place(&mut self, document: &Document, contract: &Contract, place: ContractPlace) {
+        let ContractPlace { headings, article, clause, range } = place;
         let Some(text) = document.text.get(range.clone()) else { return };
-        if self.found.len() >= MOST_FOUND {
+        if self.found.len() >= MAX_ARTICLES_PER_LOOKUP {
             self.left_out += 1;
             return;
         }
         let text = text.trim_end();
-        self.found.push(Source {
+        self.found.push(AnswerSource {
             number: 0,
             document: document.id.to_string(),
             title: std::iter::once(document.title.clone()).chain(headings).collect::<Vec<_>>().join(" › "),
-            kind: SourceKind::of(&document.kind),
+            kind: AnswerSourceKind::from_document_kind(&document.kind),
             article: Some(article),
             clause,
-            page: document.page_of(range.start),
-            passage: doran_retrieval::PassageId::at(&document.id, range.start).to_string(),
+            page: document.page_at(range.start),
+            passage: doran_retrieval::PassageId::from_start(&document.id, range.start).to_string(),
             version: document.version.clone(),
             quote: text.to_owned(),
             start: range.start,
             end: range.start + text.len(),
         });
-        self.refer(contract, text);
+        self.note_references(contract, text);
     }
 
     /// Adds a passage that a search found.
@@ -137,18 +141,18 @@ impl Findings {
         let contract = Contract::parse(document);
         let start = passage.range.start;
         let article = contract.articles.iter().find(|article| article.range.contains(&start));
-        self.refer(&contract, &passage.text);
-        self.found.push(Source {
+        self.note_references(&contract, &passage.text);
+        self.found.push(AnswerSource {
             number: 0,
             document: document.id.to_string(),
             title: passage.title,
-            kind: SourceKind::of(&document.kind),
+            kind: AnswerSourceKind::from_document_kind(&document.kind),
             article: passage
                 .article
                 .or(article.map(|article| article.number))
                 .map(|number| number.to_string()),
             clause: None,
-            page: passage.page.or_else(|| document.page_of(start)),
+            page: passage.page.or_else(|| document.page_at(start)),
             passage: passage.id.to_string(),
             version: passage.version,
             quote: passage.text,
@@ -158,8 +162,8 @@ impl Findings {
     }
 
     /// Notes the articles of the same contract that a text names.
-    fn refer(&mut self, contract: &Contract, text: &str) {
-        for reference in references(text) {
+    fn note_references(&mut self, contract: &Contract, text: &str) {
+        for reference in find_article_references(text) {
             let known = reference.law.is_none() && contract.article(reference.article).is_some();
             let name = reference.article.to_string();
             if known && !self.refers_to.contains(&name) {

@@ -9,16 +9,16 @@
 //!                                                       evaluator ◀────────┘
 //! ```
 
-mod alike;
 mod appendix;
-mod beside;
-mod desk;
+mod call_planning;
+mod contract_documents;
 mod findings;
 mod nodes;
-mod plan;
 mod quote;
 mod requests;
 mod scope;
+mod standard_comparison;
+mod standard_matching;
 mod state;
 mod tools;
 
@@ -27,37 +27,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
-use doran_retrieval::Index;
+use doran_retrieval::DocumentIndex;
 
-use super::{Agent, AgentError, Parts};
-use crate::language::Language;
-use crate::nodes::{CONTEXT_LENGTH, Models, ReplyCache, with};
+use super::{Agent, AgentError, AgentParts};
+use crate::language::UserLanguage;
+use crate::nodes::{DEFAULT_CONTEXT_TOKENS, Models, ReplyCache, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
-use crate::tools::{Class, Policy, Toolbox};
+use crate::tools::{ToolPolicy, ToolSideEffect, Toolbox};
 
-pub(crate) use tools::TOOLS;
+pub(crate) use tools::CONTRACT_TOOL_NAMES;
 
-pub use state::{Action, ContractState, ContractStateUpdate, Decision, ToolRun};
+pub use state::{ContractState, ContractStateUpdate, SufficiencyAction, SufficiencyDecision, ToolRun};
 
 /// What the nodes of the contract agent work with.
-pub(crate) struct Contracts {
+pub(crate) struct ContractAgent {
     models: Models,
-    index: Arc<dyn Index>,
+    index: Arc<dyn DocumentIndex>,
     /// Which of its own tools it uses, and the policies of those that are not simply allowed.
-    own: Vec<(&'static str, Policy)>,
+    own_tools: Vec<(&'static str, ToolPolicy)>,
     /// Tools of others that settings give it.
-    more: Toolbox,
+    extra_tools: Toolbox,
     prompts: Prompts,
     cache: Option<ReplyCache>,
     max_iterations: u32,
     /// Tokens the model can take.
     context_length: usize,
-    language: Option<Language>,
+    language: Option<UserLanguage>,
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Step {
+enum ContractNode {
     ScopeValidator,
     CheckPreviousContext,
     Planner,
@@ -67,23 +67,27 @@ enum Step {
     Respond,
 }
 
-pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Result<Agent, AgentError> {
+pub(crate) fn build_agent(
+    name: &str,
+    settings: &AgentSettings,
+    parts: &AgentParts,
+) -> Result<Agent, AgentError> {
     let lifetime = Duration::from_secs(settings.cache_seconds.unwrap_or(3600));
-    let own = Arc::new(Contracts {
+    let own = Arc::new(ContractAgent {
         models: parts.models(),
         index: parts.index.clone(),
-        own: own_tools(settings),
-        more: parts.tools.clone(),
+        own_tools: own_tool_policies(settings),
+        extra_tools: parts.tools.clone(),
         prompts: settings.prompts(name)?,
         cache: settings.enable_cache.unwrap_or(true).then(|| ReplyCache::new(lifetime)),
         max_iterations: settings.max_iterations.unwrap_or(4),
-        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
+        context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
         language: settings.language,
     });
-    let graph = graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
+    let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
     let explain = Arc::new(move |node: &str, state: &ContractState| own.explain(node, state));
-    Ok(Agent::of(name, &models, graph, explain).described(
+    Ok(Agent::from_graph(name, &models, graph, explain).with_descriptions(
         "계약서의 조항을 찾아 읽고, 표준계약서와 견주어 근거와 함께 답합니다",
         "finds and reads the articles of contracts, beside the standard contract, and answers with their words",
         (
@@ -94,58 +98,66 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
 }
 
 /// Its own tools, as settings leave them.
-fn own_tools(settings: &AgentSettings) -> Vec<(&'static str, Policy)> {
+fn own_tool_policies(settings: &AgentSettings) -> Vec<(&'static str, ToolPolicy)> {
     let used = |name: &&str| settings.tools.as_ref().is_none_or(|tools| tools.iter().any(|one| one == name));
-    let policy = |name: &str| settings.policies.get(name).copied().unwrap_or(Policy::Allow);
-    TOOLS.into_iter().filter(used).map(|name| (name, policy(name))).collect()
+    let policy = |name: &str| settings.policies.get(name).copied().unwrap_or(ToolPolicy::Allow);
+    CONTRACT_TOOL_NAMES.into_iter().filter(used).map(|name| (name, policy(name))).collect()
 }
 
-fn graph(own: &Arc<Contracts>) -> Result<Graph<ContractState>, BuildError> {
-    let changing = own.more.list().filter(|(about, _)| about.class != Class::ReadOnly);
+fn build_graph(own: &Arc<ContractAgent>) -> Result<Graph<ContractState>, BuildError> {
+    let changing = own.extra_tools.list().filter(|(about, _)| about.class != ToolSideEffect::ReadOnly);
     let changing: Arc<BTreeSet<String>> =
         Arc::new(changing.map(|(about, _)| about.spec.name.clone()).collect());
     Graph::define(|step| match step {
-        Step::ScopeValidator => node(with(own, nodes::scope_validator)).branch_or_end(
-            [Step::CheckPreviousContext],
+        ContractNode::ScopeValidator => node(bind_parts(own, nodes::scope_validator)).branch_or_end(
+            [ContractNode::CheckPreviousContext],
             |state: &ContractState| match state.in_scope {
                 Some(false) => To::End,
-                Some(true) | None => To::Node(Step::CheckPreviousContext),
+                Some(true) | None => To::Node(ContractNode::CheckPreviousContext),
             },
         ),
-        Step::CheckPreviousContext => node(with(own, nodes::check_previous_context)).then(Step::Planner),
-        Step::Planner => node(with(own, nodes::planner)).branch(
-            [Step::Respond, Step::Evaluator, Step::ParallelExecutor, Step::Executor],
+        ContractNode::CheckPreviousContext => {
+            node(bind_parts(own, nodes::check_previous_context)).then(ContractNode::Planner)
+        }
+        ContractNode::Planner => node(bind_parts(own, nodes::planner)).branch(
+            [
+                ContractNode::Respond,
+                ContractNode::Evaluator,
+                ContractNode::ParallelExecutor,
+                ContractNode::Executor,
+            ],
             {
                 let changing = changing.clone();
                 move |state: &ContractState| should_execute_tools(state, &changing)
             },
         ),
-        Step::Executor => node(with(own, nodes::executor)).then(Step::Evaluator),
-        Step::ParallelExecutor => node(with(own, nodes::parallel_executor)).then(Step::Evaluator),
-        Step::Evaluator => {
-            node(with(own, nodes::evaluator)).branch([Step::Planner, Step::Respond], should_continue)
+        ContractNode::Executor => node(bind_parts(own, nodes::executor)).then(ContractNode::Evaluator),
+        ContractNode::ParallelExecutor => {
+            node(bind_parts(own, nodes::parallel_executor)).then(ContractNode::Evaluator)
         }
-        Step::Respond => node(with(own, nodes::respond)).end(),
+        ContractNode::Evaluator => node(bind_parts(own, nodes::evaluator))
+            .branch([ContractNode::Planner, ContractNode::Respond], should_continue),
+        ContractNode::Respond => node(bind_parts(own, nodes::respond)).end(),
     })
-    .start(Step::ScopeValidator)
+    .start(ContractNode::ScopeValidator)
     .build()
 }
 
 /// `no_tools`, `skip_to_evaluator`, `execute_parallel` or `execute_sequential`: two or more calls run side by side where
 /// none of them changes anything, as its own never do.
-fn should_execute_tools(state: &ContractState, changing: &BTreeSet<String>) -> To<Step> {
+fn should_execute_tools(state: &ContractState, changing: &BTreeSet<String>) -> To<ContractNode> {
     To::Node(match state.next_tools.len() {
-        0 if state.all_tools_skipped => Step::Evaluator,
-        0 => Step::Respond,
-        1 => Step::Executor,
-        _ if state.next_tools.iter().any(|call| changing.contains(&call.name)) => Step::Executor,
-        _ => Step::ParallelExecutor,
+        0 if state.all_tools_skipped => ContractNode::Evaluator,
+        0 => ContractNode::Respond,
+        1 => ContractNode::Executor,
+        _ if state.next_tools.iter().any(|call| changing.contains(&call.name)) => ContractNode::Executor,
+        _ => ContractNode::ParallelExecutor,
     })
 }
 
-fn should_continue(state: &ContractState) -> To<Step> {
+fn should_continue(state: &ContractState) -> To<ContractNode> {
     To::Node(match state.decision_log.last().map(|decision| decision.action) {
-        Some(Action::Continue) => Step::Planner,
-        Some(Action::Finish) | None => Step::Respond,
+        Some(SufficiencyAction::Continue) => ContractNode::Planner,
+        Some(SufficiencyAction::Finish) | None => ContractNode::Respond,
     })
 }

@@ -2,22 +2,22 @@
 
 use doran_engine::NodeError;
 use doran_llm::{
-    ChatRequest, Message, MessageId, ModelRole, Origin, Part, Purpose, Role, ToolCall, ToolChoice,
-    ToolResult, ToolSpec, schema_of,
+    ChatRequest, Message, MessageId, MessagePart, ModelRole, RequestPurpose, Role, TextOrigin, ToolCall,
+    ToolChoice, ToolResult, ToolSpec, response_schema_of,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Contracts;
-use super::desk::Desk;
-use super::state::{ContractState, ToolRun, signature};
-use super::tools::{NOTED, TOOLS};
-use crate::language::Language;
-use crate::nodes::{DECIDING, fitted, room_beside, within};
-use crate::prompt::PlanPrompt;
-use crate::source::{Source, SourceKind};
-use crate::state::{question, spoken};
-use crate::tools::{Policy, Toolbox};
+use super::ContractAgent;
+use super::contract_documents::ContractDocuments;
+use super::state::{ContractState, ToolRun, call_signature};
+use super::tools::{CONTRACT_TOOL_NAMES, NOTE_PREFIX};
+use crate::language::UserLanguage;
+use crate::nodes::{MAX_DECISION_TOKENS, fit_messages, fit_request, remaining_tokens};
+use crate::prompt::PlanPromptVariables;
+use crate::source::{AnswerSource, AnswerSourceKind};
+use crate::state::{conversation_language, newest_question};
+use crate::tools::{ToolPolicy, Toolbox};
 
 /// Whether a question is about contracts.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -43,59 +43,70 @@ pub(super) struct Sufficiency {
     pub(super) missing_info: Option<String>,
 }
 
-impl Contracts {
-    pub(super) fn desk(&self, state: &ContractState) -> Desk {
-        Desk { index: self.index.clone(), contract: state.contract_id.clone() }
+impl ContractAgent {
+    pub(super) fn documents(&self, state: &ContractState) -> ContractDocuments {
+        ContractDocuments { index: self.index.clone(), contract: state.contract_id.clone() }
     }
 
     /// Its own tools as settings leave them, and those that settings give it.
     pub(super) fn toolbox(&self, state: &ContractState) -> Result<Toolbox, NodeError> {
-        let names: Vec<&str> = self.own.iter().map(|(name, _)| *name).collect();
-        let mut toolbox = self.desk(state).toolbox()?.only(&names);
-        for (name, policy) in &self.own {
+        let names: Vec<&str> = self.own_tools.iter().map(|(name, _)| *name).collect();
+        let mut toolbox = self.documents(state).toolbox()?.restricted_to(&names);
+        for (name, policy) in &self.own_tools {
             toolbox.set_policy(name, *policy);
         }
-        Ok(toolbox.and(&self.more))
+        Ok(toolbox.merged_with(&self.extra_tools))
     }
 
     /// Whether a tool is among those it has.
     pub(super) fn may_call(&self, name: &str) -> bool {
-        self.own.iter().any(|(own, policy)| *own == name && *policy != Policy::Deny)
-            || self.more.get(name).is_some()
+        self.own_tools.iter().any(|(own, policy)| *own == name && *policy != ToolPolicy::Deny)
+            || self.extra_tools.get(name).is_some()
     }
 
     /// Whether it was given a memory.
     pub(super) fn has_memory(&self) -> bool {
-        ["remember", "recall", "forget"].iter().any(|name| self.more.get(name).is_some())
+        ["remember", "recall", "forget"].iter().any(|name| self.extra_tools.get(name).is_some())
     }
 
     /// What the tools that settings give it are called.
-    fn more_names(&self) -> Vec<String> {
-        self.more.specs().into_iter().map(|spec| spec.name).collect()
+    fn extra_tool_names(&self) -> Vec<String> {
+        self.extra_tools.specs().into_iter().map(|spec| spec.name).collect()
     }
 
-    fn specs(&self, state: &ContractState) -> Result<Vec<ToolSpec>, NodeError> {
+    fn tool_specs(&self, state: &ContractState) -> Result<Vec<ToolSpec>, NodeError> {
         Ok(self.toolbox(state)?.specs())
     }
 
     /// A small decision about the question, with the turn before it.
-    fn small(&self, state: &ContractState, system: String, purpose: Purpose) -> ChatRequest {
+    fn small_model_request(
+        &self,
+        state: &ContractState,
+        system: String,
+        purpose: RequestPurpose,
+    ) -> ChatRequest {
         let mut messages = vec![Message::system("system", system)];
-        let said = state.previous_turn().into_iter().chain(question(&state.messages).cloned()).collect();
-        let room = room_beside(self.context_length, &messages, &[]).min(DECIDING);
-        messages.extend(within(said, room, spoken(self.language, &state.messages)));
+        let said =
+            state.previous_turn().into_iter().chain(newest_question(&state.messages).cloned()).collect();
+        let room = remaining_tokens(self.context_length, &messages, &[]).min(MAX_DECISION_TOKENS);
+        messages.extend(fit_messages(said, room, conversation_language(self.language, &state.messages)));
         ChatRequest { purpose, role: ModelRole::Small, temperature: Some(0.0), ..ChatRequest::new(messages) }
     }
 
     pub(super) fn scope_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
-        let system = self.prompts.scope(spoken(self.language, &state.messages), self.more_names())?;
-        Ok(ChatRequest { schema: Some(schema_of::<InScope>()), ..self.small(state, system, Purpose::Scope) })
+        let system = self
+            .prompts
+            .scope(conversation_language(self.language, &state.messages), self.extra_tool_names())?;
+        Ok(ChatRequest {
+            schema: Some(response_schema_of::<InScope>()),
+            ..self.small_model_request(state, system, RequestPurpose::Scope)
+        })
     }
 
     pub(super) fn previous_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
         let system = self.prompts.previous(state.progress.language)?;
-        let request = self.small(state, system, Purpose::PreviousContext);
-        Ok(ChatRequest { schema: Some(schema_of::<NeedsPrevious>()), ..request })
+        let request = self.small_model_request(state, system, RequestPurpose::PreviousContext);
+        Ok(ChatRequest { schema: Some(response_schema_of::<NeedsPrevious>()), ..request })
     }
 
     pub(super) fn plan_request(
@@ -104,64 +115,67 @@ impl Contracts {
         rules: &[ToolCall],
         documents: &[String],
     ) -> Result<ChatRequest, NodeError> {
-        let plan = PlanPrompt {
+        let plan = PlanPromptVariables {
             missing_info: state.missing_info.clone().unwrap_or_default(),
-            proposed: rules.iter().map(signature).collect(),
-            done: state.tool_history.iter().map(|run| signature(&run.call)).collect(),
+            proposed: rules.iter().map(call_signature).collect(),
+            done: state.tool_history.iter().map(|run| call_signature(&run.call)).collect(),
             explored: state.explored_articles.clone(),
             unexplored: state.unexplored_articles.clone(),
-            more: self.more_names(),
+            more: self.extra_tool_names(),
         };
         let language = state.progress.language;
         let system = self.prompts.plan(language, plan)?;
-        let mut messages = worked(state, system);
-        messages.splice(1..1, named(documents, language));
+        let mut messages = messages_with_tool_history(state, system);
+        messages.splice(1..1, document_list_message(documents, language));
         let request = ChatRequest {
-            purpose: Purpose::Plan,
-            tools: self.specs(state)?,
+            purpose: RequestPurpose::Plan,
+            tools: self.tool_specs(state)?,
             tool_choice: ToolChoice::Auto,
             ..ChatRequest::new(messages)
         };
-        Ok(fitted(request, self.context_length, state.progress.language))
+        Ok(fit_request(request, self.context_length, state.progress.language))
     }
 
     pub(super) fn evaluate_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
         let (explored, unexplored) = (&state.explored_articles, &state.unexplored_articles);
         let system = self.prompts.evaluate(state.progress.language, explored, unexplored)?;
         let request = ChatRequest {
-            purpose: Purpose::Sufficiency,
-            schema: Some(schema_of::<Sufficiency>()),
+            purpose: RequestPurpose::Sufficiency,
+            schema: Some(response_schema_of::<Sufficiency>()),
             temperature: Some(0.0),
             // Vendors want to know the tools whose calls and results they are shown.
-            tools: self.specs(state)?,
+            tools: self.tool_specs(state)?,
             tool_choice: ToolChoice::None,
-            ..ChatRequest::new(worked(state, system))
+            ..ChatRequest::new(messages_with_tool_history(state, system))
         };
-        Ok(fitted(request, self.context_length, state.progress.language))
+        Ok(fit_request(request, self.context_length, state.progress.language))
     }
 
     pub(super) fn answer_request(&self, state: &ContractState) -> Result<ChatRequest, NodeError> {
         let language = state.progress.language;
         let previous = state.need_previous_context == Some(true);
-        let more: Vec<&ToolRun> =
-            state.tool_history.iter().filter(|run| !TOOLS.contains(&run.call.name.as_str())).collect();
+        let more: Vec<&ToolRun> = state
+            .tool_history
+            .iter()
+            .filter(|run| !CONTRACT_TOOL_NAMES.contains(&run.call.name.as_str()))
+            .collect();
         let system = self.prompts.contract(language, previous, !more.is_empty())?;
         let mut messages = vec![Message::system("system", system)];
-        messages.extend(kept_apart(&state.collected_info, language));
-        messages.extend(beside_places(state, language));
-        messages.extend(state.standing().cloned());
+        messages.extend(source_messages_by_side(&state.collected_info, language));
+        messages.extend(lookup_notes_message(state, language));
+        messages.extend(state.standing_instruction().cloned());
         if previous {
             messages.extend(state.previous_turn());
         }
-        messages.extend(question(&state.messages).cloned());
+        messages.extend(newest_question(&state.messages).cloned());
         if more.is_empty() {
-            return Ok(fitted(ChatRequest::new(messages), self.context_length, language));
+            return Ok(fit_request(ChatRequest::new(messages), self.context_length, language));
         }
         messages.extend(calls_and_results(&more));
         // Vendors want to know the tools whose calls and results they are shown.
-        let tools = self.specs(state)?;
+        let tools = self.tool_specs(state)?;
         let request = ChatRequest { tools, tool_choice: ToolChoice::None, ..ChatRequest::new(messages) };
-        Ok(fitted(request, self.context_length, language))
+        Ok(fit_request(request, self.context_length, language))
     }
 
     pub(super) fn explain(&self, node: &str, state: &ContractState) -> Vec<ChatRequest> {
@@ -178,13 +192,13 @@ impl Contracts {
 }
 
 /// The question with what was looked up for it, as calls and results of the model.
-fn worked(state: &ContractState, system: String) -> Vec<Message> {
+fn messages_with_tool_history(state: &ContractState, system: String) -> Vec<Message> {
     let mut messages = vec![Message::system("system", system)];
-    messages.extend(state.standing().cloned());
+    messages.extend(state.standing_instruction().cloned());
     if state.need_previous_context == Some(true) {
         messages.extend(state.previous_turn());
     }
-    messages.extend(question(&state.messages).cloned());
+    messages.extend(newest_question(&state.messages).cloned());
     if !state.tool_history.is_empty() {
         messages.extend(calls_and_results(&state.tool_history.iter().collect::<Vec<_>>()));
     }
@@ -192,19 +206,19 @@ fn worked(state: &ContractState, system: String) -> Vec<Message> {
 }
 
 /// The names of the documents. Whoever wrote a document wrote its name, so they are material and no words of a prompt.
-fn named(documents: &[String], language: Language) -> Option<Message> {
+fn document_list_message(documents: &[String], language: UserLanguage) -> Option<Message> {
     let heading = language.pick("[계약서 목록]", "[The contracts]").to_owned();
     let names = documents.iter().map(|name| format!("- {name}")).collect::<Vec<_>>().join("\n");
     let parts = vec![
-        Part::Text { text: heading, origin: Origin::Program },
-        Part::Text { text: names, origin: Origin::Document },
+        MessagePart::Text { text: heading, origin: TextOrigin::Program },
+        MessagePart::Text { text: names, origin: TextOrigin::Document },
     ];
     let message = Message { id: MessageId::new("documents"), role: Role::System, parts };
     (!documents.is_empty()).then_some(message)
 }
 
 fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {
-    let calls = runs.iter().map(|run| Part::ToolCall(run.call.clone())).collect();
+    let calls = runs.iter().map(|run| MessagePart::ToolCall(run.call.clone())).collect();
     let results = runs.iter().map(|run| ToolResult {
         call: run.call.id.clone(),
         name: run.call.name.clone(),
@@ -219,14 +233,16 @@ fn calls_and_results(runs: &[&ToolRun]) -> [Message; 2] {
 }
 
 /// What has to be said beside the places: that nothing was found, or what those who looked noted.
-fn beside_places(state: &ContractState, language: Language) -> Option<Message> {
+fn lookup_notes_message(state: &ContractState, language: UserLanguage) -> Option<Message> {
     let mut notes: Vec<String> = Vec::new();
-    for note in state.tool_history.iter().flat_map(|run| &run.notes).map(|note| format!("{NOTED}{note}")) {
+    for note in
+        state.tool_history.iter().flat_map(|run| &run.notes).map(|note| format!("{NOTE_PREFIX}{note}"))
+    {
         if !notes.contains(&note) {
             notes.push(note);
         }
     }
-    let looked = state.tool_history.iter().any(|run| TOOLS.contains(&run.call.name.as_str()));
+    let looked = state.tool_history.iter().any(|run| CONTRACT_TOOL_NAMES.contains(&run.call.name.as_str()));
     let heading = language.pick("[찾아본 결과]", "[What was looked up]");
     let nothing = language.pick("찾은 조항이 없습니다.", "No article was found.");
     let text = match (state.collected_info.is_empty(), notes.is_empty()) {
@@ -234,32 +250,38 @@ fn beside_places(state: &ContractState, language: Language) -> Option<Message> {
         (_, true) => return None,
         (_, false) => heading.to_owned(),
     };
-    let mut parts = vec![Part::Text { text, origin: Origin::Program }];
+    let mut parts = vec![MessagePart::Text { text, origin: TextOrigin::Program }];
     if !notes.is_empty() {
         // They hold names of documents.
-        parts.push(Part::Text { text: format!("\n{}", notes.join("\n")), origin: Origin::Document });
+        parts.push(MessagePart::Text {
+            text: format!("\n{}", notes.join("\n")),
+            origin: TextOrigin::Document,
+        });
     }
     Some(Message { id: MessageId::new("material"), role: Role::System, parts })
 }
 
 /// What was collected, the user's contract and the standard contract each under its own heading.
-fn kept_apart(collected: &[Source], language: Language) -> Vec<Message> {
-    let shelf = |kind: SourceKind, id: &str, ko: &str, en: &str| {
-        let of_kind: Vec<&Source> = collected
+fn source_messages_by_side(collected: &[AnswerSource], language: UserLanguage) -> Vec<Message> {
+    let shelf = |kind: AnswerSourceKind, id: &str, ko: &str, en: &str| {
+        let of_kind: Vec<&AnswerSource> = collected
             .iter()
-            .filter(|source| (source.kind == SourceKind::Standard) == (kind == SourceKind::Standard))
+            .filter(|source| {
+                (source.kind == AnswerSourceKind::Standard) == (kind == AnswerSourceKind::Standard)
+            })
             .collect();
         let heading = language.pick(ko, en);
         let titled = of_kind.iter().map(|source| {
-            let mut material = source.material();
+            let mut material = source.to_passage();
             material.title = format!("{heading} › {}", material.title);
-            Part::Passage(material)
+            MessagePart::Passage(material)
         });
-        let mut parts = vec![Part::Text { text: format!("[{heading}]\n"), origin: Origin::Program }];
+        let mut parts =
+            vec![MessagePart::Text { text: format!("[{heading}]\n"), origin: TextOrigin::Program }];
         parts.extend(titled);
         (!of_kind.is_empty()).then(|| Message { id: MessageId::new(id), role: Role::System, parts })
     };
-    let user = shelf(SourceKind::User, "user", "사용자 계약서", "The user's contract");
-    let standard = shelf(SourceKind::Standard, "standard", "표준계약서", "The standard contract");
+    let user = shelf(AnswerSourceKind::User, "user", "사용자 계약서", "The user's contract");
+    let standard = shelf(AnswerSourceKind::Standard, "standard", "표준계약서", "The standard contract");
     user.into_iter().chain(standard).collect()
 }

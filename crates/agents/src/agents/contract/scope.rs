@@ -1,30 +1,30 @@
 //! What rules can tell about a question: whether it is about contracts, and whether it leans on the turn before.
 
-use doran_retrieval::contract::references;
+use doran_retrieval::contract::find_article_references;
 
-use super::plan::ends_of;
+use super::call_planning::question_ends;
 
 /// Words of somebody who wants something kept, recalled or forgotten.
-const MEMORY: &[&str] =
+const MEMORY_WORDS: &[&str] =
     &["기억해", "기억하", "기억나", "기억한", "잊어", "외워", "remember", "recall", "forget"];
 
 /// Whether a question is about what is remembered. It is in scope where there is a memory.
 pub(super) fn is_about_memory(question: &str) -> bool {
     let lower = question.to_lowercase();
-    MEMORY.iter().any(|word| lower.contains(word))
+    MEMORY_WORDS.iter().any(|word| lower.contains(word))
 }
 
 /// What the rules say about the scope of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum ScopeVerdict {
     In,
     Out,
     /// The rules cannot tell.
-    Open,
+    Undecided,
 }
 
 /// Words of contracts that are no part of any other word. A question that holds one is about contracts.
-const CONTRACT: &[&str] = &[
+const CONTRACT_WORDS: &[&str] = &[
     "계약",
     "조항",
     "약관",
@@ -43,7 +43,7 @@ const CONTRACT: &[&str] = &[
 ];
 
 /// Words of contracts at the start of a word: 해지 is one, 친해지다 is not.
-const CONTRACT_START: &[&str] = &[
+const CONTRACT_WORD_STEMS: &[&str] = &[
     "특약",
     "부칙",
     "별지",
@@ -65,7 +65,7 @@ const CONTRACT_START: &[&str] = &[
     "당사자",
 ];
 
-const CONTRACT_EN: &[&str] = &[
+const CONTRACT_WORDS_EN: &[&str] = &[
     "contract",
     "agreement",
     "clause",
@@ -87,7 +87,7 @@ const CONTRACT_EN: &[&str] = &[
 ];
 
 /// Greetings and thanks are answered, not turned away.
-const TALK: &[&str] = &[
+const GREETING_WORDS: &[&str] = &[
     "안녕",
     "고마워",
     "고맙",
@@ -105,19 +105,20 @@ const TALK: &[&str] = &[
 
 /// What is asked about elsewhere, as whole words. What contracts have as their subject (shares, films, sports, software)
 /// is not among it: whether a question about that is one about a contract, rules cannot tell.
-const ELSEWHERE: &[&str] =
+const OFF_TOPIC_WORDS: &[&str] =
     &["날씨", "맛집", "레시피", "로또", "농담", "weather", "recipe", "recipes", "lottery", "joke", "jokes"];
 
 /// How somebody asks for work to be done, after its verb.
-const WISHES: &[&str] = &["줘", "주세요", "주십시오", "줄래", "봐"];
+const REQUEST_ENDINGS: &[&str] = &["줘", "주세요", "주십시오", "줄래", "봐"];
 
 /// Ends of words that make a case of something: 날씨가 나쁘면 is asked about a contract, too.
-const CASE: &[&str] = &["면", "때문에", "때문인", "인해", "경우", "경우에", "경우에는", "경우엔", "관계없이"];
+const CONDITION_ENDINGS: &[&str] =
+    &["면", "때문에", "때문인", "인해", "경우", "경우에", "경우에는", "경우엔", "관계없이"];
 
-const CASE_EN: &[&str] = &["if", "because", "due", "case", "when", "unless"];
+const CONDITION_WORDS_EN: &[&str] = &["if", "because", "due", "case", "when", "unless"];
 
 /// Words that point back to the turn before, and stand alone or with a particle.
-const BACK: &[&str] = &[
+const BACK_REFERENCE_WORDS: &[&str] = &[
     "그것",
     "그거",
     "그걸",
@@ -142,7 +143,7 @@ const BACK: &[&str] = &[
 ];
 
 /// Words that point back only as they are.
-const BACK_ALONE: &[&str] = &[
+const BACK_REFERENCE_WORDS_EXACT: &[&str] = &[
     "그",
     "그럼",
     "그러면",
@@ -159,7 +160,7 @@ const BACK_ALONE: &[&str] = &[
     "aforementioned",
 ];
 
-const PARTICLES: &[&str] = &[
+const KOREAN_PARTICLES: &[&str] = &[
     "",
     "은",
     "는",
@@ -203,37 +204,39 @@ const PARTICLES: &[&str] = &[
 ];
 
 /// Whether a question is about contracts, as far as rules can tell.
-pub(super) fn scope(question: &str) -> Scope {
+pub(super) fn scope_by_rules(question: &str) -> ScopeVerdict {
     let lower = question.to_lowercase();
     let holds = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    if holds(CONTRACT)
-        || words(&lower).any(|word| CONTRACT_START.iter().any(|stem| word.starts_with(stem)))
-        || has_word_start(&lower, CONTRACT_EN)
-        || !references(&ends_of(question)).is_empty()
+    if holds(CONTRACT_WORDS)
+        || split_words(&lower).any(|word| CONTRACT_WORD_STEMS.iter().any(|stem| word.starts_with(stem)))
+        || has_word_starting_with(&lower, CONTRACT_WORDS_EN)
+        || !find_article_references(&question_ends(question)).is_empty()
     {
-        return Scope::In;
+        return ScopeVerdict::In;
     }
-    if words(&lower).any(|word| TALK.iter().any(|talk| is_talk(word, talk))) || lower.contains("thank you") {
-        return Scope::In;
+    if split_words(&lower).any(|word| GREETING_WORDS.iter().any(|talk| is_greeting(word, talk)))
+        || lower.contains("thank you")
+    {
+        return ScopeVerdict::In;
     }
-    let words: Vec<&str> = words(&lower).collect();
-    let elsewhere =
-        words.iter().any(|word| is_whole(word, ELSEWHERE)) && !words.iter().any(|word| is_case(word));
-    if elsewhere || wants_work(&words) { Scope::Out } else { Scope::Open }
+    let words: Vec<&str> = split_words(&lower).collect();
+    let elsewhere = words.iter().any(|word| is_word_with_particle(word, OFF_TOPIC_WORDS))
+        && !words.iter().any(|word| is_condition(word));
+    if elsewhere || asks_for_unrelated_work(&words) { ScopeVerdict::Out } else { ScopeVerdict::Undecided }
 }
 
-fn is_case(word: &str) -> bool {
-    CASE_EN.contains(&word) || CASE.iter().any(|end| word.ends_with(end))
+fn is_condition(word: &str) -> bool {
+    CONDITION_WORDS_EN.contains(&word) || CONDITION_ENDINGS.iter().any(|end| word.ends_with(end))
 }
 
 /// Whether somebody wants work done that no contract is needed for: a translation, a program.
-fn wants_work(words: &[&str]) -> bool {
+fn asks_for_unrelated_work(words: &[&str]) -> bool {
     let code = words.iter().position(|word| word.starts_with("코드"));
     let korean = words.iter().enumerate().any(|(at, word)| {
         let wished = |verb: &str| {
             let rest = word.strip_prefix(verb)?;
             let rest = if rest.is_empty() { words.get(at + 1).copied()? } else { rest };
-            WISHES.iter().any(|wish| rest.starts_with(wish)).then_some(())
+            REQUEST_ENDINGS.iter().any(|wish| rest.starts_with(wish)).then_some(())
         };
         wished("번역해").is_some() || (wished("짜").is_some() && code.is_some_and(|code| code < at))
     });
@@ -241,29 +244,31 @@ fn wants_work(words: &[&str]) -> bool {
 }
 
 /// Whether a word of the question points back to the turn before: a whole word, not a syllable inside another.
-pub(super) fn points_back(question: &str) -> bool {
+pub(super) fn refers_to_previous_turn(question: &str) -> bool {
     let lower = question.to_lowercase();
-    words(&lower).any(|word| BACK_ALONE.contains(&word) || is_whole(word, BACK))
+    split_words(&lower).any(|word| {
+        BACK_REFERENCE_WORDS_EXACT.contains(&word) || is_word_with_particle(word, BACK_REFERENCE_WORDS)
+    })
 }
 
 /// Whether a word is one of these, alone or with a particle.
-fn is_whole(word: &str, stems: &[&str]) -> bool {
-    stems.iter().any(|stem| word.strip_prefix(stem).is_some_and(|rest| PARTICLES.contains(&rest)))
+fn is_word_with_particle(word: &str, stems: &[&str]) -> bool {
+    stems.iter().any(|stem| word.strip_prefix(stem).is_some_and(|rest| KOREAN_PARTICLES.contains(&rest)))
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|char: char| !char.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
 /// English words are matched from their start, so that `party` is not found in a name like `Zparty`.
-fn has_word_start(text: &str, stems: &[&str]) -> bool {
+fn has_word_starting_with(text: &str, stems: &[&str]) -> bool {
     stems.iter().any(|stem| {
         text.match_indices(stem)
             .any(|(at, _)| !text[..at].ends_with(|char: char| char.is_ascii_alphanumeric()))
     })
 }
 
-fn is_talk(word: &str, talk: &str) -> bool {
+fn is_greeting(word: &str, talk: &str) -> bool {
     if talk.is_ascii() { word == talk } else { word.starts_with(talk) }
 }
 
@@ -284,7 +289,7 @@ mod tests {
             "중도 해지하면 위약금은?",
             "Who are the parties?",
         ] {
-            assert_eq!(scope(question), Scope::In, "{question}");
+            assert_eq!(scope_by_rules(question), ScopeVerdict::In, "{question}");
         }
         for question in [
             "오늘 서울 날씨 어때?",
@@ -295,7 +300,7 @@ mod tests {
             "정렬하는 코드 좀 짜줘",
             "Translate this into English",
         ] {
-            assert_eq!(scope(question), Scope::Out, "{question}");
+            assert_eq!(scope_by_rules(question), ScopeVerdict::Out, "{question}");
         }
         for question in [
             "언제까지 내야 해?",
@@ -306,7 +311,7 @@ mod tests {
             "Who wrote this?",
             "삼성전자 5조 원 투자",
         ] {
-            assert_eq!(scope(question), Scope::Open, "{question}");
+            assert_eq!(scope_by_rules(question), ScopeVerdict::Undecided, "{question}");
         }
     }
 
@@ -325,15 +330,15 @@ mod tests {
             "건축구조 변경 비용은 누가 내?",
             "Who pays for the Songdo site?",
         ] {
-            assert_eq!(scope(question), Scope::Open, "{question}");
+            assert_eq!(scope_by_rules(question), ScopeVerdict::Undecided, "{question}");
         }
     }
 
     #[test]
     fn of_a_question_that_is_all_articles_only_the_ends_are_read() {
         let long = "법제1조".repeat(50_000);
-        assert!(ends_of(&long).len() < 10 * 1024);
-        assert_eq!(scope(&long), Scope::In);
+        assert!(question_ends(&long).len() < 10 * 1024);
+        assert_eq!(scope_by_rules(&long), ScopeVerdict::In);
     }
 
     #[test]
@@ -349,7 +354,7 @@ mod tests {
             "날씨 때문에 늦어지면?",
             "What if the weather delays the work?",
         ] {
-            assert_eq!(scope(question), Scope::Open, "{question}");
+            assert_eq!(scope_by_rules(question), ScopeVerdict::Undecided, "{question}");
         }
     }
 
@@ -367,7 +372,7 @@ mod tests {
             "Tell me more about those",
             "앞서 말한 것들",
         ] {
-            assert!(points_back(question), "{question}");
+            assert!(refers_to_previous_turn(question), "{question}");
         }
         for question in [
             "그래프 조항이 있어?",
@@ -381,7 +386,7 @@ mod tests {
             "What does that clause say",
             "거기서거기",
         ] {
-            assert!(!points_back(question), "{question}");
+            assert!(!refers_to_previous_turn(question), "{question}");
         }
     }
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use doran_engine::State;
-use doran_llm::{Message, Origin, Role, ToolCall};
+use doran_llm::{Message, Role, TextOrigin, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agents::{AskOptions, Chat, Turn};
-use crate::source::{Source, unmarked};
-use crate::state::{ByMessageId, Progress, asked_now, is_standing, read_along};
+use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::source::{AnswerSource, without_citation_marks};
+use crate::state::{
+    ByMessageId, TurnProgress, is_standing_instruction, question_messages, taint_of_attachments,
+};
 use crate::tools::Taint;
 
 /// The state of a conversation about contracts.
@@ -36,7 +38,7 @@ pub struct ContractState {
     /// Tools that were run.
     pub tool_history: Vec<ToolRun>,
     /// What they brought, each place once, numbered from 1.
-    pub collected_info: Vec<Source>,
+    pub collected_info: Vec<AnswerSource>,
     /// Articles that were seen.
     pub explored_articles: Vec<String>,
     /// Articles that those refer to and that were not seen.
@@ -46,18 +48,18 @@ pub struct ContractState {
     /// Rounds of evaluation.
     pub iteration_count: u32,
     /// What the evaluator decided, round by round.
-    pub decision_log: Vec<Decision>,
+    pub decision_log: Vec<SufficiencyDecision>,
     /// The answer.
     pub final_response: Option<String>,
     /// What it rests on.
-    pub sources: Vec<Source>,
+    pub sources: Vec<AnswerSource>,
     /// What the thread has read.
     pub taint: Taint,
     /// What tools want to see at their next call, by name.
     #[reduce(merge)]
     pub sessions: BTreeMap<String, String>,
     /// How far the turn has come.
-    pub progress: Progress,
+    pub progress: TurnProgress,
 }
 
 /// A tool that was run.
@@ -72,29 +74,29 @@ pub struct ToolRun {
     /// Whether it failed.
     pub failed: bool,
     /// Whose words it gave.
-    #[serde(default = "of_documents", skip_serializing_if = "is_of_documents")]
-    pub origin: Origin,
+    #[serde(default = "document_origin", skip_serializing_if = "is_document_origin")]
+    pub origin: TextOrigin,
     /// What has to be said about it beside the places it gave.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 /// What its own tools give.
-fn of_documents() -> Origin {
-    Origin::Document
+fn document_origin() -> TextOrigin {
+    TextOrigin::Document
 }
 
-fn is_of_documents(origin: &Origin) -> bool {
-    *origin == Origin::Document
+fn is_document_origin(origin: &TextOrigin) -> bool {
+    *origin == TextOrigin::Document
 }
 
 /// What the evaluator decided in one round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decision {
+pub struct SufficiencyDecision {
     /// The round, from 1.
     pub iteration: u32,
     /// What comes next.
-    pub action: Action,
+    pub action: SufficiencyAction,
     /// Whether what was collected is enough.
     pub is_sufficient: bool,
     /// Why.
@@ -106,7 +108,7 @@ pub struct Decision {
 /// What comes after an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum SufficiencyAction {
     /// Look further.
     Continue,
     /// Answer.
@@ -117,43 +119,45 @@ impl ContractState {
     /// The turn before the question: what was asked and what was answered, without marks, since the same numbers mean
     /// other places now.
     pub(crate) fn previous_turn(&self) -> Vec<Message> {
-        let said: Vec<&Message> = self.messages.iter().filter(|message| !is_standing(message)).collect();
+        let said: Vec<&Message> =
+            self.messages.iter().filter(|message| !is_standing_instruction(message)).collect();
         let asked = said.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
         let before = &said[..asked];
         let start = before.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        before[start..].iter().copied().map(unmarked).collect()
+        before[start..].iter().copied().map(without_citation_marks).collect()
     }
 
     /// What holds for the whole conversation, as it was said last.
-    pub(crate) fn standing(&self) -> Option<&Message> {
-        self.messages.iter().rev().find(|message| is_standing(message))
+    pub(crate) fn standing_instruction(&self) -> Option<&Message> {
+        self.messages.iter().rev().find(|message| is_standing_instruction(message))
     }
 
     /// Whether a call with the same tool and arguments was run.
     pub(crate) fn has_run(&self, call: &ToolCall) -> bool {
-        self.tool_history.iter().any(|run| signature(&run.call) == signature(call))
+        self.tool_history.iter().any(|run| call_signature(&run.call) == call_signature(call))
     }
 }
 
 /// What makes two calls the same: the tool and the arguments, in whatever order and spelling.
-pub(crate) fn signature(call: &ToolCall) -> String {
+pub(crate) fn call_signature(call: &ToolCall) -> String {
     let mut arguments = call.arguments.clone();
     if let Some(fields) = arguments.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
         for (name, value) in fields.iter_mut() {
             let Some(text) = value.as_str().map(str::trim).map(str::to_owned) else { continue };
-            let number =
-                (name == "article").then(|| doran_retrieval::contract::Reference::parse(&text)).flatten();
+            let number = (name == "article")
+                .then(|| doran_retrieval::contract::ArticleReference::parse(&text))
+                .flatten();
             *value = Value::String(number.map_or(text, |reference| reference.to_string()));
         }
     }
     format!("{}({arguments})", call.name)
 }
 
-impl Chat for ContractState {
-    fn asked(message: &str, options: &AskOptions) -> ContractStateUpdate {
+impl ConversationState for ContractState {
+    fn new_turn_update(message: &str, options: &AskOptions) -> ContractStateUpdate {
         let update = Self::update()
-            .messages(asked_now(message, options))
+            .messages(question_messages(message, options))
             .user_message(message)
             .contract_id(options.contract_id.clone())
             .in_scope(None)
@@ -169,18 +173,18 @@ impl Chat for ContractState {
             .decision_log(Vec::new())
             .final_response(None)
             .sources(Vec::new())
-            .progress(Progress::default());
-        match read_along(options) {
+            .progress(TurnProgress::default());
+        match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,
         }
     }
 
-    fn turn(&self) -> Turn {
-        Turn {
+    fn turn(&self) -> AgentTurn {
+        AgentTurn {
             response: self.final_response.clone().unwrap_or_default(),
             sources: self.sources.clone(),
-            ..Turn::of(&self.progress)
+            ..AgentTurn::from_progress(&self.progress)
         }
     }
 }
@@ -197,7 +201,7 @@ mod tests {
 
     #[test]
     fn calls_are_the_same_in_any_order_and_spelling() {
-        let same = |left: Value, right: Value| signature(&call(left)) == signature(&call(right));
+        let same = |left: Value, right: Value| call_signature(&call(left)) == call_signature(&call(right));
         assert!(same(json!({ "article": "제5조" }), json!({ "article": " 제 5 조 " })));
         assert!(same(json!({ "article": "5조", "document": null }), json!({ "article": "제오조" })));
         assert!(same(json!({ "a": 1, "b": 2 }), json!({ "b": 2, "a": 1 })));

@@ -4,47 +4,58 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
-use doran_retrieval::contract::Reference;
-use doran_retrieval::{Question, RetrieveError, Tenant};
+use doran_llm::{TextOrigin, ToolSpec};
+use doran_retrieval::contract::ArticleReference;
+use doran_retrieval::{DocumentTenant, RetrieveError, SearchQuery};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::appendix::Attached;
-use super::beside::{Beside, beside, standards_of};
-use super::desk::{Desk, Shelf, Whose};
-use super::findings::{Findings, attached, located, titled};
-use crate::tools::{About, Call, Class, Language, Output, Policy, Tool, ToolError, Toolbox, ToolboxError};
+use super::appendix::AppendixName;
+use super::contract_documents::{ContractDocuments, ContractSide, LoadedDocuments};
+use super::findings::{ContractFindings, find_appendices, find_by_reference, find_by_title};
+use super::standard_comparison::{StandardComparison, compare_with_standards, matching_standards};
+use crate::tools::{
+    Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolPolicy, ToolSideEffect, Toolbox,
+    ToolboxError, UserLanguage,
+};
 
 /// Most passages a search gives.
-const MOST_HITS: usize = 6;
+const MAX_SEARCH_HITS: usize = 6;
 
 /// The names of the four tools over contracts.
-pub(crate) const TOOLS: [&str; 4] =
+pub(crate) const CONTRACT_TOOL_NAMES: [&str; 4] =
     ["hybrid_search", "get_article_by_index", "get_article_by_title", "lookup_standard_contract"];
 
-impl Desk {
+impl ContractDocuments {
     /// The four tools over these documents.
     pub(super) fn toolbox(&self) -> Result<Toolbox, ToolboxError> {
         let mut toolbox = Toolbox::new();
-        for kind in [Kind::Search, Kind::ByIndex, Kind::ByTitle, Kind::Standard] {
-            toolbox.add(Arc::new(Reader { about: kind.about(), kind, desk: self.clone() }), Policy::Allow)?;
+        for kind in [
+            ContractToolKind::Search,
+            ContractToolKind::ByIndex,
+            ContractToolKind::ByTitle,
+            ContractToolKind::Standard,
+        ] {
+            toolbox.add(
+                Arc::new(ContractTool { info: kind.tool_info(), kind, documents: self.clone() }),
+                ToolPolicy::Allow,
+            )?;
         }
         Ok(toolbox)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ContractToolKind {
     Search,
     ByIndex,
     ByTitle,
     Standard,
 }
 
-impl Kind {
-    fn about(self) -> About {
+impl ContractToolKind {
+    fn tool_info(self) -> ToolInfo {
         let (name, en, ko, parameters) = match self {
             Self::Search => (
                 "hybrid_search",
@@ -99,76 +110,84 @@ impl Kind {
                 }),
             ),
         };
-        About {
+        ToolInfo {
             spec: ToolSpec { name: name.into(), description: en.into(), parameters },
             ko: ko.into(),
             en: en.into(),
-            class: Class::ReadOnly,
+            class: ToolSideEffect::ReadOnly,
             outward: false,
-            origin: Origin::Document,
+            origin: TextOrigin::Document,
             time: Duration::from_secs(30),
             most_output: 16 * 1024,
         }
     }
 }
 
-struct Reader {
-    about: About,
-    kind: Kind,
-    desk: Desk,
+struct ContractTool {
+    info: ToolInfo,
+    kind: ContractToolKind,
+    documents: ContractDocuments,
 }
 
 #[derive(Deserialize)]
-struct SearchArguments {
+struct ContractSearchArguments {
     query: String,
-    whose: Option<Whose>,
+    whose: Option<ContractSide>,
 }
 
 #[derive(Deserialize)]
-struct StandardArguments {
+struct StandardContractArguments {
     query: String,
-    compare: Option<Beside>,
+    compare: Option<StandardComparison>,
 }
 
 #[derive(Deserialize)]
-struct IndexArguments {
+struct ArticleNumberArguments {
     article: String,
 }
 
 #[derive(Deserialize)]
-struct TitleArguments {
+struct ArticleTitleArguments {
     title: String,
 }
 
 #[async_trait]
-impl Tool for Reader {
-    fn about(&self) -> &About {
-        &self.about
+impl Tool for ContractTool {
+    fn info(&self) -> &ToolInfo {
+        &self.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
-        let tenant = Tenant::new(call.tenant);
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
+        let tenant = DocumentTenant::new(call.tenant);
         let findings = match self.kind {
-            Kind::Search => self.search(&tenant, parsed(arguments)?, call.language).await?,
-            Kind::ByIndex => self.by_index(&tenant, &parsed(arguments)?, call.language).await?,
-            Kind::ByTitle => self.by_title(&tenant, &parsed(arguments)?, call.language).await?,
-            Kind::Standard => self.standard(&tenant, &parsed(arguments)?, call.language).await?,
+            ContractToolKind::Search => {
+                self.search(&tenant, parse_arguments(arguments)?, call.language).await?
+            }
+            ContractToolKind::ByIndex => {
+                self.by_index(&tenant, &parse_arguments(arguments)?, call.language).await?
+            }
+            ContractToolKind::ByTitle => {
+                self.by_title(&tenant, &parse_arguments(arguments)?, call.language).await?
+            }
+            ContractToolKind::Standard => {
+                self.standard(&tenant, &parse_arguments(arguments)?, call.language).await?
+            }
         };
-        let text = told(&findings, call.language);
+        let text = findings_text(&findings, call.language);
         let data = serde_json::to_value(&findings).unwrap_or_default();
-        Ok(Output { text, data, session: None })
+        Ok(ToolOutput { text, data, session: None })
     }
 }
 
 /// Stands before a note.
-pub(super) const NOTED: &str = "※ ";
+pub(super) const NOTE_PREFIX: &str = "※ ";
 
 /// What the model is told: the places with their words, and what is not among them.
-fn told(findings: &Findings, language: Language) -> String {
+fn findings_text(findings: &ContractFindings, language: UserLanguage) -> String {
     let mut parts: Vec<String> =
         findings.found.iter().map(|source| format!("[{}]\n{}", source.title, source.quote)).collect();
     // Marked, so that they are told from the words of articles.
-    parts.extend(findings.notes.iter().map(|note| format!("{NOTED}{note}")));
+    parts.extend(findings.notes.iter().map(|note| format!("{NOTE_PREFIX}{note}")));
     if parts.is_empty() {
         parts.push(language.pick("찾은 조항이 없습니다.", "No article was found.").to_owned());
     }
@@ -191,38 +210,49 @@ fn told(findings: &Findings, language: Language) -> String {
     parts.join("\n\n")
 }
 
-fn parsed<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
+fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
     serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]
-fn away(error: RetrieveError) -> ToolError {
+fn retrieve_tool_error(error: RetrieveError) -> ToolError {
     match error {
         RetrieveError::Unavailable { .. } => ToolError::Unavailable(error.to_string()),
         _ => ToolError::Failed(error.to_string()),
     }
 }
 
-impl Reader {
-    async fn documents(&self, tenant: &Tenant, whose: Whose, language: Language) -> Result<Shelf, ToolError> {
-        let shelf = self.desk.documents(tenant, whose).await.map_err(away)?;
-        if shelf.documents.is_empty() { Err(none(whose, language)) } else { Ok(shelf) }
+impl ContractTool {
+    async fn load_documents(
+        &self,
+        tenant: &DocumentTenant,
+        whose: ContractSide,
+        language: UserLanguage,
+    ) -> Result<LoadedDocuments, ToolError> {
+        let shelf = self.documents.load_documents(tenant, whose).await.map_err(retrieve_tool_error)?;
+        if shelf.documents.is_empty() { Err(no_documents_error(whose, language)) } else { Ok(shelf) }
     }
 
     async fn search(
         &self,
-        tenant: &Tenant,
-        arguments: SearchArguments,
-        language: Language,
-    ) -> Result<Findings, ToolError> {
-        let whose = arguments.whose.unwrap_or(Whose::All);
-        let filter = self.desk.filter(tenant, whose).await.map_err(away)?;
-        let filter = filter.ok_or_else(|| none(whose, language))?;
-        let question = Question { filter, ..Question::new(tenant.clone(), arguments.query, MOST_HITS) };
-        let hits = self.desk.index.retrieve(&question).await.map_err(away)?;
-        let mut findings = Findings::default();
+        tenant: &DocumentTenant,
+        arguments: ContractSearchArguments,
+        language: UserLanguage,
+    ) -> Result<ContractFindings, ToolError> {
+        let whose = arguments.whose.unwrap_or(ContractSide::All);
+        let filter = self.documents.filter(tenant, whose).await.map_err(retrieve_tool_error)?;
+        let filter = filter.ok_or_else(|| no_documents_error(whose, language))?;
+        let question =
+            SearchQuery { filter, ..SearchQuery::new(tenant.clone(), arguments.query, MAX_SEARCH_HITS) };
+        let hits = self.documents.index.retrieve(&question).await.map_err(retrieve_tool_error)?;
+        let mut findings = ContractFindings::default();
         for hit in hits {
-            if let Some(document) = self.desk.document(tenant, &hit.passage.document).await.map_err(away)? {
+            if let Some(document) = self
+                .documents
+                .load_document(tenant, &hit.passage.document)
+                .await
+                .map_err(retrieve_tool_error)?
+            {
                 findings.add_passage(&document, hit.passage);
             }
         }
@@ -231,16 +261,18 @@ impl Reader {
 
     async fn by_index(
         &self,
-        tenant: &Tenant,
-        arguments: &IndexArguments,
-        language: Language,
-    ) -> Result<Findings, ToolError> {
-        let attachment = Attached::find(&arguments.article).map(|(attachment, _)| attachment);
-        let reference = Reference::parse(&arguments.article);
-        let shelf = self.documents(tenant, Whose::User, language).await?;
+        tenant: &DocumentTenant,
+        arguments: &ArticleNumberArguments,
+        language: UserLanguage,
+    ) -> Result<ContractFindings, ToolError> {
+        let attachment = AppendixName::find(&arguments.article).map(|(attachment, _)| attachment);
+        let reference = ArticleReference::parse(&arguments.article);
+        let shelf = self.load_documents(tenant, ContractSide::User, language).await?;
         let (found, asked) = match (attachment, reference) {
-            (Some(attachment), _) => (attached(&shelf.documents, &attachment), attachment.to_string()),
-            (None, Some(reference)) => (located(&shelf.documents, &reference), reference.to_string()),
+            (Some(attachment), _) => (find_appendices(&shelf.documents, &attachment), attachment.to_string()),
+            (None, Some(reference)) => {
+                (find_by_reference(&shelf.documents, &reference), reference.to_string())
+            }
             (None, None) => {
                 let asked = &arguments.article;
                 return Err(ToolError::BadArguments(language.pick(
@@ -251,47 +283,53 @@ impl Reader {
                 )));
             }
         };
-        let notes = if found.found.is_empty() { vec![absent(&shelf, &asked, language)] } else { Vec::new() };
-        Ok(Findings { unread: shelf.left_out, notes, ..found })
+        let notes = if found.found.is_empty() {
+            vec![article_not_found_note(&shelf, &asked, language)]
+        } else {
+            Vec::new()
+        };
+        Ok(ContractFindings { unread: shelf.left_out, notes, ..found })
     }
 
     async fn by_title(
         &self,
-        tenant: &Tenant,
-        arguments: &TitleArguments,
-        language: Language,
-    ) -> Result<Findings, ToolError> {
-        let shelf = self.documents(tenant, Whose::User, language).await?;
-        Ok(Findings { unread: shelf.left_out, ..titled(&shelf.documents, &arguments.title) })
+        tenant: &DocumentTenant,
+        arguments: &ArticleTitleArguments,
+        language: UserLanguage,
+    ) -> Result<ContractFindings, ToolError> {
+        let shelf = self.load_documents(tenant, ContractSide::User, language).await?;
+        Ok(ContractFindings { unread: shelf.left_out, ..find_by_title(&shelf.documents, &arguments.title) })
     }
 
     async fn standard(
         &self,
-        tenant: &Tenant,
-        arguments: &StandardArguments,
-        language: Language,
-    ) -> Result<Findings, ToolError> {
-        let standards = self.documents(tenant, Whose::Standard, language).await?;
+        tenant: &DocumentTenant,
+        arguments: &StandardContractArguments,
+        language: UserLanguage,
+    ) -> Result<ContractFindings, ToolError> {
+        let standards = self.load_documents(tenant, ContractSide::Standard, language).await?;
         if let Some(wanted) = arguments.compare {
-            let contracts = self.documents(tenant, Whose::User, language).await?;
-            let findings = beside(&contracts, &standards, &arguments.query, wanted, language);
+            let contracts = self.load_documents(tenant, ContractSide::User, language).await?;
+            let findings = compare_with_standards(&contracts, &standards, &arguments.query, wanted, language);
             // An article that no contract of the user has may still be one of the standard.
-            if !findings.found.is_empty() || !findings.notes.is_empty() || wanted != Beside::Same {
+            if !findings.found.is_empty() || !findings.notes.is_empty() || wanted != StandardComparison::Same
+            {
                 return Ok(findings);
             }
         }
-        let reference = Reference::parse(&arguments.query);
-        let contracts = self.desk.documents(tenant, Whose::User).await.map_err(away)?;
-        let near = standards_of(&contracts, &standards);
-        let kinds = standards.kinds();
+        let reference = ArticleReference::parse(&arguments.query);
+        let contracts =
+            self.documents.load_documents(tenant, ContractSide::User).await.map_err(retrieve_tool_error)?;
+        let near = matching_standards(&contracts, &standards);
+        let kinds = standards.kind_count();
         // Standards of other kinds have an article of the same number too, on another matter.
         for (shelf, counts_alike) in [(&near, true), (&standards, kinds == 1)] {
             let numbered = reference.as_ref().filter(|_| counts_alike);
             let by_number =
-                numbered.map(|reference| located(&shelf.documents, reference)).unwrap_or_default();
-            for findings in [by_number, titled(&shelf.documents, &arguments.query)] {
+                numbered.map(|reference| find_by_reference(&shelf.documents, reference)).unwrap_or_default();
+            for findings in [by_number, find_by_title(&shelf.documents, &arguments.query)] {
                 if !findings.found.is_empty() {
-                    return Ok(Findings { unread: standards.left_out, ..findings });
+                    return Ok(ContractFindings { unread: standards.left_out, ..findings });
                 }
             }
         }
@@ -305,15 +343,20 @@ impl Reader {
                 format!("Not in the standard contract: {reference}"),
             );
             let note = if near.documents.is_empty() && kinds > 1 { note } else { absent };
-            return Ok(Findings { notes: vec![note], unread: standards.left_out, ..Findings::default() });
+            return Ok(ContractFindings {
+                notes: vec![note],
+                unread: standards.left_out,
+                ..ContractFindings::default()
+            });
         }
-        let search = SearchArguments { query: arguments.query.clone(), whose: Some(Whose::Standard) };
+        let search =
+            ContractSearchArguments { query: arguments.query.clone(), whose: Some(ContractSide::Standard) };
         self.search(tenant, search, language).await
     }
 }
 
 /// What is said of a place that no contract has.
-fn absent(shelf: &Shelf, asked: &str, language: Language) -> String {
+fn article_not_found_note(shelf: &LoadedDocuments, asked: &str, language: UserLanguage) -> String {
     match shelf.documents.as_slice() {
         [only] => language.pick(
             format!("「{}」에 없는 조항이라 찾지 못했습니다: {asked}", only.title),
@@ -329,14 +372,14 @@ fn absent(shelf: &Shelf, asked: &str, language: Language) -> String {
     }
 }
 
-fn none(whose: Whose, language: Language) -> ToolError {
+fn no_documents_error(whose: ContractSide, language: UserLanguage) -> ToolError {
     ToolError::NotConfigured(
         match whose {
-            Whose::Standard => language.pick(
+            ContractSide::Standard => language.pick(
                 "등록된 표준계약서가 없습니다. 문서를 올릴 때 종류를 표준계약서로 정하면 됩니다",
                 "there is no standard contract; ingest one and mark it as the standard of its kind",
             ),
-            Whose::User | Whose::All => language.pick(
+            ContractSide::User | ContractSide::All => language.pick(
                 "등록된 계약서가 없습니다. 계약서를 먼저 올려 주세요",
                 "there is no contract yet; ingest one first",
             ),

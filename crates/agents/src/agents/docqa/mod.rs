@@ -6,41 +6,41 @@
 //!                                                 └─▶ summarizeHistory ─▶ end
 //! ```
 
-mod fit;
+mod compression;
 mod nodes;
 mod state;
 
 use std::sync::Arc;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
-use doran_retrieval::Index;
+use doran_retrieval::DocumentIndex;
 
-use super::{Agent, AgentError, Parts};
-use crate::language::Language;
-use crate::nodes::{CONTEXT_LENGTH, Finder, Models, NEIGHBOURS, with};
+use super::{Agent, AgentError, AgentParts};
+use crate::language::UserLanguage;
+use crate::nodes::{DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, Models, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
 
-pub use fit::{estimate, estimate_tokens};
-pub use state::{Compressed, DocqaState, DocqaStateUpdate, QueryType};
+pub use compression::{estimate_conversation_tokens, estimate_tokens};
+pub use state::{CompressionResult, DocqaState, DocqaStateUpdate, QueryType};
 
 /// What the nodes of the document chatbot work with.
-pub(crate) struct Docqa {
+pub(crate) struct DocqaAgent {
     models: Models,
-    index: Arc<dyn Index>,
-    finder: Finder,
+    index: Arc<dyn DocumentIndex>,
+    finder: DocumentFinder,
     /// Tools that settings give it; none by itself.
     tools: Toolbox,
     prompts: Prompts,
-    limits: Limits,
-    language: Option<Language>,
+    limits: DocqaLimits,
+    language: Option<UserLanguage>,
     collection: Option<String>,
 }
 
 /// How much there may be of anything.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Limits {
+struct DocqaLimits {
     /// Tokens the model can take.
     context_length: usize,
     /// The share of them from which the conversation is summed up.
@@ -55,24 +55,25 @@ struct Limits {
     max_tool_rounds: u32,
 }
 
-impl Limits {
-    fn most_tokens_after(&self) -> usize {
-        share(self.context_length, self.target)
+impl DocqaLimits {
+    fn max_tokens_after_compression(&self) -> usize {
+        fraction_of(self.context_length, self.target)
     }
 
     /// Whether a conversation is to be summed up.
-    fn are_passed(&self, state: &DocqaState) -> bool {
-        estimate(state.summed_up(), &state.messages) > share(self.context_length, self.threshold)
+    fn is_compression_due(&self, state: &DocqaState) -> bool {
+        estimate_conversation_tokens(state.summary_text(), &state.messages)
+            > fraction_of(self.context_length, self.threshold)
     }
 }
 
 /// A share of a whole, rounded down.
-fn share(whole: usize, share: f64) -> usize {
+fn fraction_of(whole: usize, share: f64) -> usize {
     (whole as f64 * share).floor() as usize
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Step {
+enum DocqaNode {
     #[node(name = "classifyQuery")]
     ClassifyQuery,
     #[node(name = "retrieveDocs")]
@@ -83,29 +84,37 @@ enum Step {
     SummarizeHistory,
 }
 
-pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Result<Agent, AgentError> {
-    let limits = Limits {
-        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
+pub(crate) fn build_agent(
+    name: &str,
+    settings: &AgentSettings,
+    parts: &AgentParts,
+) -> Result<Agent, AgentError> {
+    let limits = DocqaLimits {
+        context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
         threshold: settings.compression_threshold.unwrap_or(0.7),
         target: settings.compression_target.unwrap_or(0.1),
         keep_recent: settings.keep_recent.unwrap_or(2),
         passages: settings.passages.unwrap_or(4),
         max_tool_rounds: settings.max_tool_rounds.unwrap_or(8),
     };
-    let own = Arc::new(Docqa {
+    let own = Arc::new(DocqaAgent {
         models: parts.models(),
         index: parts.index.clone(),
-        finder: Finder::new(parts, settings.prompts(name)?, settings.neighbours.unwrap_or(NEIGHBOURS)),
+        finder: DocumentFinder::new(
+            parts,
+            settings.prompts(name)?,
+            settings.neighbours.unwrap_or(DEFAULT_NEIGHBOURS),
+        ),
         tools: parts.tools.clone(),
         prompts: settings.prompts(name)?,
         limits,
         language: settings.language,
         collection: settings.collection.clone(),
     });
-    let graph = graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
+    let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
     let explain = Arc::new(move |node: &str, state: &DocqaState| own.explain(node, state));
-    Ok(Agent::of(name, &models, graph, explain).described(
+    Ok(Agent::from_graph(name, &models, graph, explain).with_descriptions(
         "문서에서 찾아 답하고, 대화가 길어지면 스스로 줄여 이어 갑니다",
         "answers from documents and condenses a long conversation by itself",
         (
@@ -119,27 +128,29 @@ pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Resu
     ))
 }
 
-fn graph(own: &Arc<Docqa>) -> Result<Graph<DocqaState>, BuildError> {
+fn build_graph(own: &Arc<DocqaAgent>) -> Result<Graph<DocqaState>, BuildError> {
     let limits = own.limits;
     Graph::define(|step| match step {
-        Step::ClassifyQuery => node(with(own, nodes::classify_query))
-            .branch([Step::RetrieveDocs, Step::GenerateAnswer], route_by_query_type),
-        Step::RetrieveDocs => node(with(own, nodes::retrieve_docs)).then(Step::GenerateAnswer),
-        Step::GenerateAnswer => node(with(own, nodes::generate_answer))
-            .branch_or_end([Step::SummarizeHistory], move |state| check_context_size(state, &limits)),
-        Step::SummarizeHistory => node(with(own, nodes::summarize_history)).end(),
+        DocqaNode::ClassifyQuery => node(bind_parts(own, nodes::classify_query))
+            .branch([DocqaNode::RetrieveDocs, DocqaNode::GenerateAnswer], route_by_query_type),
+        DocqaNode::RetrieveDocs => {
+            node(bind_parts(own, nodes::retrieve_docs)).then(DocqaNode::GenerateAnswer)
+        }
+        DocqaNode::GenerateAnswer => node(bind_parts(own, nodes::generate_answer))
+            .branch_or_end([DocqaNode::SummarizeHistory], move |state| check_context_size(state, &limits)),
+        DocqaNode::SummarizeHistory => node(bind_parts(own, nodes::summarize_history)).end(),
     })
-    .start(Step::ClassifyQuery)
+    .start(DocqaNode::ClassifyQuery)
     .build()
 }
 
-fn route_by_query_type(state: &DocqaState) -> To<Step> {
+fn route_by_query_type(state: &DocqaState) -> To<DocqaNode> {
     To::Node(match state.query_type {
-        Some(QueryType::Question) => Step::RetrieveDocs,
-        Some(QueryType::Summary | QueryType::Chitchat) | None => Step::GenerateAnswer,
+        Some(QueryType::Question) => DocqaNode::RetrieveDocs,
+        Some(QueryType::Summary | QueryType::Chitchat) | None => DocqaNode::GenerateAnswer,
     })
 }
 
-fn check_context_size(state: &DocqaState, limits: &Limits) -> To<Step> {
-    if limits.are_passed(state) { To::Node(Step::SummarizeHistory) } else { To::End }
+fn check_context_size(state: &DocqaState, limits: &DocqaLimits) -> To<DocqaNode> {
+    if limits.is_compression_due(state) { To::Node(DocqaNode::SummarizeHistory) } else { To::End }
 }

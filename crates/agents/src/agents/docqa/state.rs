@@ -6,9 +6,9 @@ use doran_engine::State;
 use doran_llm::{Message, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AskOptions, Chat, Turn};
-use crate::source::Source;
-use crate::state::{ByMessageId, Progress, asked_now, read_along};
+use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::source::AnswerSource;
+use crate::state::{ByMessageId, TurnProgress, question_messages, taint_of_attachments};
 use crate::summaries::Summaries;
 use crate::tools::Taint;
 
@@ -24,19 +24,19 @@ pub struct DocqaState {
     /// What the person wants.
     pub query_type: Option<QueryType>,
     /// What was found for the newest question, numbered from 1.
-    pub documents: Vec<Source>,
+    pub documents: Vec<AnswerSource>,
     /// What the newest answer rests on.
-    pub sources: Vec<Source>,
+    pub sources: Vec<AnswerSource>,
     /// The node that ran last.
     pub current_step: String,
     /// The estimate of tokens before and after the newest compression.
-    pub compressed: Option<Compressed>,
+    pub compressed: Option<CompressionResult>,
     /// The newest answer whole, where it is shortened in the messages.
     pub full_answer: Option<String>,
     /// Where to look, when the person said so.
     pub collection: Option<String>,
     /// How far the turn has come.
-    pub progress: Progress,
+    pub progress: TurnProgress,
     /// What the thread has read.
     pub taint: Taint,
     /// What tools want to see at their next call, by name.
@@ -69,7 +69,7 @@ impl QueryType {
 /// What a compression did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Compressed {
+pub struct CompressionResult {
     /// Tokens before, estimated.
     pub tokens_before: usize,
     /// Tokens after, estimated.
@@ -80,15 +80,15 @@ pub struct Compressed {
 
 impl DocqaState {
     /// The text of the summary; empty where there is none.
-    pub(crate) fn summed_up(&self) -> &str {
+    pub(crate) fn summary_text(&self) -> &str {
         self.summary.0.last().map_or("", String::as_str)
     }
 }
 
-impl Chat for DocqaState {
-    fn asked(message: &str, options: &AskOptions) -> DocqaStateUpdate {
+impl ConversationState for DocqaState {
+    fn new_turn_update(message: &str, options: &AskOptions) -> DocqaStateUpdate {
         let update = Self::update()
-            .messages(asked_now(message, options))
+            .messages(question_messages(message, options))
             .query_type(None)
             .documents(Vec::new())
             .sources(Vec::new())
@@ -96,20 +96,20 @@ impl Chat for DocqaState {
             .compressed(None)
             .full_answer(None)
             .collection(options.collection.clone())
-            .progress(Progress::default());
-        match read_along(options) {
+            .progress(TurnProgress::default());
+        match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,
         }
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self) -> AgentTurn {
         let answer = self.messages.iter().rev().find(|message| message.role == Role::Assistant);
-        Turn {
+        AgentTurn {
             response: self.full_answer.clone().or(answer.map(Message::text)).unwrap_or_default(),
             sources: self.sources.clone(),
-            summary: self.summary.joined(),
-            ..Turn::of(&self.progress)
+            summary: self.summary.joined_text(),
+            ..AgentTurn::from_progress(&self.progress)
         }
     }
 }

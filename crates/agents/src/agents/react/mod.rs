@@ -7,36 +7,36 @@
 //!            └───────────────────▶ error ─▶ end
 //! ```
 
+mod error_messages;
 mod nodes;
 mod state;
-mod words;
 
 use std::sync::Arc;
 
 use doran_engine::{BuildError, Graph, Nodes, To, node};
 
-use super::{Agent, AgentError, Parts};
-use crate::language::Language;
-use crate::nodes::{CONTEXT_LENGTH, Models, with};
+use super::{Agent, AgentError, AgentParts};
+use crate::language::UserLanguage;
+use crate::nodes::{DEFAULT_CONTEXT_TOKENS, Models, bind_parts};
 use crate::prompt::Prompts;
 use crate::settings::AgentSettings;
 use crate::tools::Toolbox;
 
-pub use state::{ErrorCode, ReactState, ReactStateUpdate};
+pub use state::{ReactErrorCode, ReactState, ReactStateUpdate};
 
 /// What the nodes of the react agent work with.
-pub(crate) struct React {
+pub(crate) struct ReactAgent {
     models: Models,
     tools: Toolbox,
     prompts: Prompts,
     max_iterations: u32,
     /// Tokens the model can take.
     context_length: usize,
-    language: Option<Language>,
+    language: Option<UserLanguage>,
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Step {
+enum ReactNode {
     Input,
     Llm,
     Conditional,
@@ -45,49 +45,55 @@ enum Step {
     Error,
 }
 
-pub(crate) fn agent(name: &str, settings: &AgentSettings, parts: &Parts) -> Result<Agent, AgentError> {
-    let own = Arc::new(React {
+pub(crate) fn build_agent(
+    name: &str,
+    settings: &AgentSettings,
+    parts: &AgentParts,
+) -> Result<Agent, AgentError> {
+    let own = Arc::new(ReactAgent {
         models: parts.models(),
         tools: parts.tools.clone(),
         prompts: settings.prompts(name)?,
         max_iterations: settings.max_iterations.unwrap_or(5),
-        context_length: settings.context_length.unwrap_or(CONTEXT_LENGTH),
+        context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
         language: settings.language,
     });
-    let graph = graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
+    let graph = build_graph(&own).map_err(|source| AgentError::Graph { agent: name.to_owned(), source })?;
     let models = own.models.clone();
     let explain = Arc::new(move |node: &str, state: &ReactState| own.explain(node, state));
-    Ok(Agent::of(name, &models, graph, explain).described(
+    Ok(Agent::from_graph(name, &models, graph, explain).with_descriptions(
         "생각하고 도구를 쓰기를 되풀이해 답합니다",
         "thinks and uses tools in turns until it has an answer",
         (&["123 * 456 계산해줘", "지금 몇 시야?"], &["What is 123 * 456?", "What time is it in Seoul?"]),
     ))
 }
 
-fn graph(own: &Arc<React>) -> Result<Graph<ReactState>, BuildError> {
+fn build_graph(own: &Arc<ReactAgent>) -> Result<Graph<ReactState>, BuildError> {
     let most = own.max_iterations;
     Graph::define(|step| match step {
-        Step::Input => node(with(own, nodes::input))
-            .branch([Step::Llm, Step::Error], |state: &ReactState| {
-                To::Node(if state.error_code.is_some() { Step::Error } else { Step::Llm })
+        ReactNode::Input => node(bind_parts(own, nodes::input)).branch(
+            [ReactNode::Llm, ReactNode::Error],
+            |state: &ReactState| {
+                To::Node(if state.error_code.is_some() { ReactNode::Error } else { ReactNode::Llm })
+            },
+        ),
+        ReactNode::Llm => node(bind_parts(own, nodes::llm)).then(ReactNode::Conditional),
+        ReactNode::Conditional => node(bind_parts(own, nodes::conditional))
+            .branch([ReactNode::Tool, ReactNode::Response, ReactNode::Error], move |state: &ReactState| {
+                To::Node(next_node(state, most))
             }),
-        Step::Llm => node(with(own, nodes::llm)).then(Step::Conditional),
-        Step::Conditional => node(with(own, nodes::conditional))
-            .branch([Step::Tool, Step::Response, Step::Error], move |state: &ReactState| {
-                To::Node(decide(state, most))
-            }),
-        Step::Tool => node(with(own, nodes::tool)).then(Step::Llm),
-        Step::Response => node(with(own, nodes::response)).end(),
-        Step::Error => node(with(own, nodes::error)).end(),
+        ReactNode::Tool => node(bind_parts(own, nodes::tool)).then(ReactNode::Llm),
+        ReactNode::Response => node(bind_parts(own, nodes::response)).end(),
+        ReactNode::Error => node(bind_parts(own, nodes::error)).end(),
     })
-    .start(Step::Input)
+    .start(ReactNode::Input)
     .build()
 }
 
 /// Where a turn goes after the model: an error and too many rounds beat everything, tools beat an answer.
-fn decide(state: &ReactState, max_iterations: u32) -> Step {
+fn next_node(state: &ReactState, max_iterations: u32) -> ReactNode {
     if state.error_code.is_some() || state.iteration_count > max_iterations {
-        return Step::Error;
+        return ReactNode::Error;
     }
-    if state.tool_execution_requests.is_empty() { Step::Response } else { Step::Tool }
+    if state.tool_execution_requests.is_empty() { ReactNode::Response } else { ReactNode::Tool }
 }

@@ -6,8 +6,8 @@ use doran_engine::State;
 use doran_llm::{Message, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{AskOptions, Chat, Turn};
-use crate::state::{ByMessageId, Progress, read_along, said_before};
+use crate::agents::{AgentTurn, AskOptions, ConversationState};
+use crate::state::{ByMessageId, TurnProgress, earlier_messages, taint_of_attachments};
 use crate::tools::Taint;
 
 /// The state of a conversation with the react agent.
@@ -37,7 +37,7 @@ pub struct ReactState {
     /// What went wrong, for people who look into it.
     pub error: Option<String>,
     /// What went wrong, for programs.
-    pub error_code: Option<ErrorCode>,
+    pub error_code: Option<ReactErrorCode>,
     /// The answer, or a friendly sentence instead of it.
     pub response: Option<String>,
     /// When the turn began, in milliseconds since 1970.
@@ -45,7 +45,7 @@ pub struct ReactState {
     /// Seconds from question to answer.
     pub execution_time: Option<f64>,
     /// How far the turn has come.
-    pub progress: Progress,
+    pub progress: TurnProgress,
     /// What the thread has read.
     pub taint: Taint,
     /// What tools want to see at their next call, by name.
@@ -56,7 +56,7 @@ pub struct ReactState {
 /// Why there is no answer. Stable: programs go by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ErrorCode {
+pub enum ReactErrorCode {
     /// Nothing was asked.
     EmptyInput,
     /// Too many rounds.
@@ -77,7 +77,7 @@ pub enum ErrorCode {
     Internal,
 }
 
-impl ErrorCode {
+impl ReactErrorCode {
     /// As programs see it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -94,9 +94,9 @@ impl ErrorCode {
     }
 }
 
-impl Chat for ReactState {
-    fn asked(message: &str, options: &AskOptions) -> ReactStateUpdate {
-        let before = said_before(options);
+impl ConversationState for ReactState {
+    fn new_turn_update(message: &str, options: &AskOptions) -> ReactStateUpdate {
+        let before = earlier_messages(options);
         let update = if before.is_empty() { Self::update() } else { Self::update().messages(before) };
         let update = update
             .user_message(Some(message.to_owned()))
@@ -110,20 +110,20 @@ impl Chat for ReactState {
             .error_code(None)
             .response(None)
             .execution_time(None)
-            .progress(Progress::default());
-        match read_along(options) {
+            .progress(TurnProgress::default());
+        match taint_of_attachments(options) {
             Some(read) => update.taint(read),
             None => update,
         }
     }
 
-    fn turn(&self) -> Turn {
-        Turn {
+    fn turn(&self) -> AgentTurn {
+        AgentTurn {
             response: self.response.clone().unwrap_or_default(),
             error: self.error_code.is_some(),
             error_code: self.error_code.map(|code| code.as_str().to_owned()),
             execution_time: self.execution_time,
-            ..Turn::of(&self.progress)
+            ..AgentTurn::from_progress(&self.progress)
         }
     }
 }

@@ -5,30 +5,30 @@
 //! sentence that says what is wrong: never in "infinity" or "not a number". Money (원, with 만 and 억) and spans of time
 //! (일, 주, 시간, 분, 초) are units here; dates are the business of `get_current_datetime`.
 
-mod calls;
 mod evaluate;
+mod function_calls;
 mod functions;
-mod lex;
+mod lexer;
 mod number;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
+use doran_llm::{TextOrigin, ToolSpec};
 use num_rational::BigRational;
 use num_traits::Signed;
 use serde_json::{Value, json};
 
-use super::{About, Call, Class, Language, Output, Tool, ToolError};
-use evaluate::Unit;
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use evaluate::ValueUnit;
 
 /// The most bytes of an expression.
-const MOST_LENGTH: usize = 1024;
+const MAX_EXPRESSION_BYTES: usize = 1024;
 
 /// The tool.
 #[derive(Debug)]
 pub struct Calculator {
-    about: About,
+    info: ToolInfo,
 }
 
 impl Calculator {
@@ -42,22 +42,22 @@ impl Calculator {
         let parameters = json!({
             "type": "object",
             "properties": {
-                "expression": { "type": "string", "minLength": 1, "maxLength": MOST_LENGTH, "description": "The expression, such as 123 * 456" },
+                "expression": { "type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION_BYTES, "description": "The expression, such as 123 * 456" },
             },
             "required": ["expression"],
             "additionalProperties": false,
         });
-        let about = About {
+        let about = ToolInfo {
             spec: ToolSpec { name: "calculator".into(), description: description.into(), parameters },
             ko: "수식을 정확하게 계산합니다. 퍼센트, 만·억 단위의 돈, 기간도 됩니다.".into(),
             en: "Computes expressions exactly: percent, Korean money and spans of time too.".into(),
-            class: Class::ReadOnly,
+            class: ToolSideEffect::ReadOnly,
             outward: false,
-            origin: Origin::Tool,
+            origin: TextOrigin::Tool,
             time: Duration::from_secs(2),
             most_output: 16 * 1024,
         };
-        Self { about }
+        Self { info: about }
     }
 }
 
@@ -69,22 +69,22 @@ impl Default for Calculator {
 
 #[async_trait]
 impl Tool for Calculator {
-    fn about(&self) -> &About {
-        &self.about
+    fn info(&self) -> &ToolInfo {
+        &self.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
         let expression = arguments.get("expression").and_then(Value::as_str).unwrap_or_default();
-        let answer =
-            calculate(expression).map_err(|trouble| ToolError::BadArguments(trouble.words(call.language)))?;
+        let answer = calculate(expression)
+            .map_err(|trouble| ToolError::BadArguments(trouble.to_text(call.language)))?;
         let data = json!({ "value": answer.value, "unit": answer.unit, "rounded": answer.rounded, "fraction": answer.fraction });
-        Ok(Output { text: answer.words(call.language), data, session: None })
+        Ok(ToolOutput { text: answer.to_text(call.language), data, session: None })
     }
 }
 
 /// What an expression comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct CalculatorAnswer {
     /// The number.
     pub value: String,
     /// What it counts: `원`, `일`, `시간`, `분`, `초`.
@@ -93,26 +93,32 @@ pub struct Answer {
     pub rounded: bool,
     /// The fraction that it is exactly, if that is short.
     pub fraction: Option<String>,
-    notes: Vec<Note>,
+    notes: Vec<CalculatorNote>,
 }
 
 /// Computes `expression`.
-pub fn calculate(expression: &str) -> Result<Answer, Trouble> {
-    if expression.len() > MOST_LENGTH {
-        return Err(Trouble::TooLong);
+pub fn calculate(expression: &str) -> Result<CalculatorAnswer, CalculatorError> {
+    if expression.len() > MAX_EXPRESSION_BYTES {
+        return Err(CalculatorError::TooLong);
     }
-    if holds_a_date(expression) {
-        return Err(Trouble::Date);
+    if contains_date(expression) {
+        return Err(CalculatorError::Date);
     }
-    let tokens = lex::tokens(expression)?;
+    let tokens = lexer::tokenize(expression)?;
     let (value, notes) = evaluate::evaluate(&tokens)?;
-    let (number, unit) = in_unit(&value.number, value.unit)?;
-    let written = number.written();
-    Ok(Answer { value: written.text, unit, rounded: written.rounded, fraction: written.fraction, notes })
+    let (number, unit) = to_display_unit(&value.number, value.unit)?;
+    let written = number.to_decimal();
+    Ok(CalculatorAnswer {
+        value: written.text,
+        unit,
+        rounded: written.rounded,
+        fraction: written.fraction,
+        notes,
+    })
 }
 
 /// Whether `2026-01-31` stands in it, which as a difference of numbers is never meant.
-fn holds_a_date(expression: &str) -> bool {
+fn contains_date(expression: &str) -> bool {
     let is_number = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_digit);
     let bytes = expression.as_bytes();
     bytes.windows(10).enumerate().any(|(at, date)| {
@@ -129,14 +135,17 @@ fn holds_a_date(expression: &str) -> bool {
 }
 
 /// The number in the unit it is shown in. A span of time is shown in the largest unit in which it is whole.
-fn in_unit(number: &number::Number, unit: Unit) -> Result<(number::Number, Option<&'static str>), Trouble> {
+fn to_display_unit(
+    number: &number::CalculatorNumber,
+    unit: ValueUnit,
+) -> Result<(number::CalculatorNumber, Option<&'static str>), CalculatorError> {
     match (unit.won, unit.days) {
         (0, 0) => Ok((number.clone(), None)),
         (1, 0) => Ok((number.clone(), Some("원"))),
         (0, 1) => {
             let steps = [("일", 1), ("시간", 24), ("분", 24 * 60), ("초", 24 * 60 * 60)];
-            let shown = |(name, per_day): (&'static str, i64)| -> Result<_, Trouble> {
-                Ok((number.mul(&number::Number::whole(per_day)?)?, Some(name)))
+            let shown = |(name, per_day): (&'static str, i64)| -> Result<_, CalculatorError> {
+                Ok((number.mul(&number::CalculatorNumber::whole(per_day)?)?, Some(name)))
             };
             for step in steps {
                 let (value, name) = shown(step)?;
@@ -147,21 +156,21 @@ fn in_unit(number: &number::Number, unit: Unit) -> Result<(number::Number, Optio
             let day = BigRational::from_integer(1.into());
             if number.value.abs() >= day { shown(("일", 1)) } else { shown(("초", 24 * 60 * 60)) }
         }
-        _ => Err(Trouble::Units),
+        _ => Err(CalculatorError::UnitMismatch),
     }
 }
 
-impl Answer {
+impl CalculatorAnswer {
     /// The answer as the model reads it: just the number if that is all there is to say.
-    pub fn words(&self, language: Language) -> String {
+    pub fn to_text(&self, language: UserLanguage) -> String {
         let unit = match (self.unit, language) {
             (None, _) => "",
-            (Some(unit), Language::Ko) => unit,
-            (Some("원"), Language::En) => " won",
-            (Some("일"), Language::En) => " days",
-            (Some("시간"), Language::En) => " hours",
-            (Some("분"), Language::En) => " minutes",
-            (Some(_), Language::En) => " seconds",
+            (Some(unit), UserLanguage::Ko) => unit,
+            (Some("원"), UserLanguage::En) => " won",
+            (Some("일"), UserLanguage::En) => " days",
+            (Some("시간"), UserLanguage::En) => " hours",
+            (Some("분"), UserLanguage::En) => " minutes",
+            (Some(_), UserLanguage::En) => " seconds",
         };
         let mut words = format!("{}{unit}", self.value);
         let mut notes: Vec<String> = Vec::new();
@@ -169,13 +178,13 @@ impl Answer {
             notes.push(language.pick(format!("정확한 값 {fraction}"), format!("exactly {fraction}")));
         }
         if self.rounded {
-            let digits = number::DIGITS;
+            let digits = number::SIGNIFICANT_DIGITS;
             notes.push(language.pick(
                 format!("반올림, 유효숫자 {digits}자리"),
                 format!("rounded to {digits} significant digits"),
             ));
         }
-        notes.extend(self.notes.iter().map(|note| note.words(language).to_owned()));
+        notes.extend(self.notes.iter().map(|note| note.to_text(language).to_owned()));
         if !notes.is_empty() {
             words += &format!(" ({})", notes.join("; "));
         }
@@ -185,14 +194,14 @@ impl Answer {
 
 /// How something was understood that others understand otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Note {
+enum CalculatorNote {
     PercentOfLeft,
     LogIsBaseTen,
     AnglesAreRadians,
 }
 
-impl Note {
-    fn words(self, language: Language) -> &'static str {
+impl CalculatorNote {
+    fn to_text(self, language: UserLanguage) -> &'static str {
         match self {
             Self::PercentOfLeft => language
                 .pick("+/- 뒤의 %는 앞 값의 비율로 계산", "% after + or - is taken of the value before it"),
@@ -206,7 +215,7 @@ impl Note {
 
 /// Why an expression has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum CalculatorError {
     /// It is longer than 1,024 bytes.
     TooLong,
     /// It is nested deeper than 64.
@@ -214,7 +223,7 @@ pub enum Trouble {
     /// It ends where a number should be.
     Unfinished,
     /// A character that means nothing here.
-    Unknown(String),
+    UnknownCharacter(String),
     /// A name that means nothing here.
     UnknownName(String),
     /// A sign where there should be none.
@@ -224,17 +233,17 @@ pub enum Trouble {
     /// Commas that do not group by three.
     Grouping,
     /// Korean steps that do not descend.
-    Steps(char),
+    KoreanUnitOrder(char),
     /// `7 % -3`
     PercentOrModulo,
     /// Money and time do not add up, and have no powers.
-    Units,
+    UnitMismatch,
     /// A date, which is not counted with here.
     Date,
     /// A function with the wrong number or kind of arguments: its name, what it takes.
     Arguments(String, &'static str),
     /// Outside of what a function is defined for: its name, what it takes.
-    Range(&'static str, &'static str),
+    OutOfRange(&'static str, &'static str),
     /// A function that has no value at this place.
     NotDefined(&'static str),
     /// By zero.
@@ -245,22 +254,22 @@ pub enum Trouble {
     Overflow,
 }
 
-impl Trouble {
+impl CalculatorError {
     /// What is wrong and what to do about it.
-    pub fn words(&self, language: Language) -> String {
+    pub fn to_text(&self, language: UserLanguage) -> String {
         let (ko, en) = match self {
             Self::TooLong => (
-                format!("too_long: 식이 너무 깁니다 (최대 {MOST_LENGTH}바이트)"),
-                format!("too_long: the expression is too long (at most {MOST_LENGTH} bytes)"),
+                format!("too_long: 식이 너무 깁니다 (최대 {MAX_EXPRESSION_BYTES}바이트)"),
+                format!("too_long: the expression is too long (at most {MAX_EXPRESSION_BYTES} bytes)"),
             ),
             Self::TooDeep => (
-                format!("too_deep: 괄호가 너무 깊습니다 (최대 {})", evaluate::MOST_DEPTH),
-                format!("too_deep: nested too deep (at most {})", evaluate::MOST_DEPTH),
+                format!("too_deep: 괄호가 너무 깊습니다 (최대 {})", evaluate::MAX_NESTING_DEPTH),
+                format!("too_deep: nested too deep (at most {})", evaluate::MAX_NESTING_DEPTH),
             ),
             Self::Unfinished => {
                 ("syntax: 식이 끝나지 않았습니다".into(), "syntax: the expression is not finished".into())
             }
-            Self::Unknown(what) => {
+            Self::UnknownCharacter(what) => {
                 (format!("syntax: 알 수 없는 글자 `{what}`"), format!("syntax: unknown character `{what}`"))
             }
             Self::UnknownName(name) => (
@@ -279,7 +288,7 @@ impl Trouble {
                 "syntax: 쉼표는 세 자리마다 씁니다 (1,234,567)".into(),
                 "syntax: commas group by three digits (1,234,567)".into(),
             ),
-            Self::Steps(step) => (
+            Self::KoreanUnitOrder(step) => (
                 format!("syntax: `{step}`의 자리가 맞지 않습니다 (3만5천, 1억 2천만처럼)"),
                 format!("syntax: `{step}` is out of order (as in 3만5천, 1억 2천만)"),
             ),
@@ -287,7 +296,7 @@ impl Trouble {
                 "ambiguous: 나머지면 mod(7, -3), 퍼센트면 (7%)-3처럼 쓰세요".into(),
                 "ambiguous: write mod(7, -3) for the remainder or (7%)-3 for percent".into(),
             ),
-            Self::Units => (
+            Self::UnitMismatch => (
                 "units: 돈과 시간은 서로 더할 수 없고 거듭제곱할 수 없습니다".into(),
                 "units: money and time cannot be added to each other or raised to powers".into(),
             ),
@@ -298,7 +307,7 @@ impl Trouble {
             Self::Arguments(name, takes) => {
                 (format!("syntax: `{name}`의 인자: {takes}"), format!("syntax: `{name}` takes: {takes}"))
             }
-            Self::Range(name, takes) => {
+            Self::OutOfRange(name, takes) => {
                 (format!("range: `{name}`의 범위: {takes}"), format!("range: `{name}` takes {takes}"))
             }
             Self::NotDefined(name) => (

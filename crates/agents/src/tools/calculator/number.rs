@@ -8,54 +8,54 @@ use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Pow, Signed, ToPrimitive, Zero};
 
-use super::Trouble;
+use super::CalculatorError;
 
 /// Significant bits of a number that is not exact.
-pub(super) const BITS: u64 = 272;
+pub(super) const APPROXIMATE_BITS: u64 = 272;
 /// Significant digits that are shown of a number that is not exact or does not end.
-pub(super) const DIGITS: usize = 20;
+pub(super) const SIGNIFICANT_DIGITS: usize = 20;
 /// The most bits of an exact number, above or below the line: 4,932 digits.
-pub(super) const MOST_BITS: u64 = 16_384;
+pub(super) const MAX_EXACT_BITS: u64 = 16_384;
 /// A number that does not end is rounded; one that ends is shown whole up to so many digits after the point.
-const MOST_DECIMALS: usize = 50;
+const MAX_DECIMALS: usize = 50;
 
 /// A number.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Number {
+pub(super) struct CalculatorNumber {
     pub(super) value: BigRational,
     pub(super) exact: bool,
 }
 
-impl Number {
-    pub(super) fn exact(value: BigRational) -> Result<Self, Trouble> {
-        if value.numer().bits() > MOST_BITS || value.denom().bits() > MOST_BITS {
-            return Err(Trouble::Overflow);
+impl CalculatorNumber {
+    pub(super) fn exact(value: BigRational) -> Result<Self, CalculatorError> {
+        if value.numer().bits() > MAX_EXACT_BITS || value.denom().bits() > MAX_EXACT_BITS {
+            return Err(CalculatorError::Overflow);
         }
         Ok(Self { value, exact: true })
     }
 
-    pub(super) fn whole(value: impl Into<BigInt>) -> Result<Self, Trouble> {
+    pub(super) fn whole(value: impl Into<BigInt>) -> Result<Self, CalculatorError> {
         Self::exact(BigRational::from_integer(value.into()))
     }
 
     /// A number known to [`BITS`] bits.
-    pub(super) fn approximate(value: &BigRational) -> Result<Self, Trouble> {
+    pub(super) fn approximate(value: &BigRational) -> Result<Self, CalculatorError> {
         if value.is_zero() {
             return Ok(Self { value: BigRational::zero(), exact: false });
         }
-        let size = i64::try_from(value.numer().bits()).map_err(|_| Trouble::Overflow)?
-            - i64::try_from(value.denom().bits()).map_err(|_| Trouble::Overflow)?;
-        if size.unsigned_abs() > MOST_BITS {
-            return Err(Trouble::Overflow);
+        let size = i64::try_from(value.numer().bits()).map_err(|_| CalculatorError::Overflow)?
+            - i64::try_from(value.denom().bits()).map_err(|_| CalculatorError::Overflow)?;
+        if size.unsigned_abs() > MAX_EXACT_BITS {
+            return Err(CalculatorError::Overflow);
         }
-        let shift = BITS.cast_signed() - size;
+        let shift = APPROXIMATE_BITS.cast_signed() - size;
         let value = unscaled(&scaled(value, shift), shift);
         Ok(Self { value, exact: false })
     }
 
     /// A result; a fraction that gets too long to be exact goes on with [`BITS`] bits.
-    fn of(value: BigRational, exact: bool) -> Result<Self, Trouble> {
-        let long = value.numer().bits().max(value.denom().bits()) > MOST_BITS;
+    fn from_result(value: BigRational, exact: bool) -> Result<Self, CalculatorError> {
+        let long = value.numer().bits().max(value.denom().bits()) > MAX_EXACT_BITS;
         if exact && (value.is_integer() || !long) { Self::exact(value) } else { Self::approximate(&value) }
     }
 
@@ -67,7 +67,7 @@ impl Number {
         if self.is_whole() { self.value.to_integer().to_i64() } else { None }
     }
 
-    pub(super) fn add(&self, other: &Self) -> Result<Self, Trouble> {
+    pub(super) fn add(&self, other: &Self) -> Result<Self, CalculatorError> {
         let exact = self.exact && other.exact;
         let sum = if self.is_whole() && other.is_whole() {
             BigRational::from_integer(self.value.numer() + other.value.numer())
@@ -76,52 +76,52 @@ impl Number {
         };
         // What is left when two nearly equal numbers are taken from each other is their error, not a number.
         let larger = self.value.abs().max(other.value.abs());
-        if !exact && sum.abs() < unscaled(&BigInt::one(), BITS.cast_signed() - 40) * larger {
-            return Self::of(BigRational::zero(), false);
+        if !exact && sum.abs() < unscaled(&BigInt::one(), APPROXIMATE_BITS.cast_signed() - 40) * larger {
+            return Self::from_result(BigRational::zero(), false);
         }
-        Self::of(sum, exact)
+        Self::from_result(sum, exact)
     }
 
     pub(super) fn negated(&self) -> Self {
         Self { value: -&self.value, exact: self.exact }
     }
 
-    pub(super) fn sub(&self, other: &Self) -> Result<Self, Trouble> {
+    pub(super) fn sub(&self, other: &Self) -> Result<Self, CalculatorError> {
         self.add(&other.negated())
     }
 
-    pub(super) fn mul(&self, other: &Self) -> Result<Self, Trouble> {
+    pub(super) fn mul(&self, other: &Self) -> Result<Self, CalculatorError> {
         let product = if self.is_whole() && other.is_whole() {
             BigRational::from_integer(self.value.numer() * other.value.numer())
         } else {
             &self.value * &other.value
         };
-        Self::of(product, self.exact && other.exact)
+        Self::from_result(product, self.exact && other.exact)
     }
 
-    pub(super) fn div(&self, other: &Self) -> Result<Self, Trouble> {
+    pub(super) fn div(&self, other: &Self) -> Result<Self, CalculatorError> {
         if other.value.is_zero() {
-            return Err(Trouble::DividedByZero);
+            return Err(CalculatorError::DividedByZero);
         }
-        Self::of(&self.value / &other.value, self.exact && other.exact)
+        Self::from_result(&self.value / &other.value, self.exact && other.exact)
     }
 
     /// The largest whole number that is not larger than `self / other`.
-    pub(super) fn floor_div(&self, other: &Self) -> Result<Self, Trouble> {
+    pub(super) fn floor_div(&self, other: &Self) -> Result<Self, CalculatorError> {
         let quotient = self.div(other)?;
-        Self::of(quotient.value.floor(), quotient.exact)
+        Self::from_result(quotient.value.floor(), quotient.exact)
     }
 
     /// What is left over by [`Self::floor_div`]; it has the sign of `other`.
-    pub(super) fn modulo(&self, other: &Self) -> Result<Self, Trouble> {
+    pub(super) fn modulo(&self, other: &Self) -> Result<Self, CalculatorError> {
         self.sub(&self.floor_div(other)?.mul(other)?)
     }
 
     /// Multiplied with itself so many times.
-    pub(super) fn power(&self, times: i64) -> Result<Self, Trouble> {
+    pub(super) fn power(&self, times: i64) -> Result<Self, CalculatorError> {
         let base = self.value.numer().bits().max(self.value.denom().bits());
         if self.value.is_zero() && times < 0 {
-            return Err(Trouble::DividedByZero);
+            return Err(CalculatorError::DividedByZero);
         }
         let simple = self.value.is_zero() || self.value.abs().is_one();
         let steps = times.unsigned_abs();
@@ -132,12 +132,12 @@ impl Number {
             } else {
                 BigRational::one()
             };
-            return Self::of(value, self.exact);
+            return Self::from_result(value, self.exact);
         }
         // An exact power has that many bits; of a fraction that is too long, the digits that matter are kept instead.
-        let long = (base - 1).saturating_mul(steps) > MOST_BITS;
+        let long = (base - 1).saturating_mul(steps) > MAX_EXACT_BITS;
         if self.exact && long && self.is_whole() {
-            return Err(Trouble::Overflow);
+            return Err(CalculatorError::Overflow);
         }
         if self.exact && long {
             return Self::approximate(&self.value)?.power(times);
@@ -158,7 +158,7 @@ impl Number {
     }
 
     /// Rounded to so many digits after the point, halves away from zero.
-    pub(super) fn rounded(&self, digits: i64) -> Result<Self, Trouble> {
+    pub(super) fn rounded(&self, digits: i64) -> Result<Self, CalculatorError> {
         let scale = BigRational::from_integer(power_of_ten(digits.unsigned_abs())?);
         let scaled = if digits < 0 { &self.value / &scale } else { &self.value * &scale };
         let round = round_half_away(&scaled);
@@ -167,19 +167,19 @@ impl Number {
     }
 
     /// How it is written.
-    pub(super) fn written(&self) -> Written {
+    pub(super) fn to_decimal(&self) -> DecimalText {
         if !self.exact {
-            return Written { text: significant(&self.value), rounded: true, fraction: None };
+            return DecimalText { text: round_to_significant(&self.value), rounded: true, fraction: None };
         }
         if self.is_whole() {
-            return Written { text: self.value.numer().to_string(), rounded: false, fraction: None };
+            return DecimalText { text: self.value.numer().to_string(), rounded: false, fraction: None };
         }
-        if let Some(text) = ending(&self.value) {
-            return Written { text, rounded: false, fraction: None };
+        if let Some(text) = terminating_decimal(&self.value) {
+            return DecimalText { text, rounded: false, fraction: None };
         }
         let fraction = self.value.to_string();
-        Written {
-            text: significant(&self.value),
+        DecimalText {
+            text: round_to_significant(&self.value),
             rounded: true,
             fraction: (fraction.len() <= 24).then_some(fraction),
         }
@@ -188,7 +188,7 @@ impl Number {
 
 /// A number as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct DecimalText {
     pub(super) text: String,
     /// Whether digits are missing.
     pub(super) rounded: bool,
@@ -212,9 +212,9 @@ pub(super) fn unscaled(value: &BigInt, bits: i64) -> BigRational {
     if bits >= 0 { BigRational::new(value.clone(), power) } else { BigRational::from_integer(value * power) }
 }
 
-pub(super) fn power_of_ten(digits: u64) -> Result<BigInt, Trouble> {
-    if digits > MOST_BITS / 3 {
-        return Err(Trouble::Overflow);
+pub(super) fn power_of_ten(digits: u64) -> Result<BigInt, CalculatorError> {
+    if digits > MAX_EXACT_BITS / 3 {
+        return Err(CalculatorError::Overflow);
     }
     Ok(Pow::pow(BigInt::from(10), digits))
 }
@@ -226,7 +226,7 @@ fn round_half_away(value: &BigRational) -> BigInt {
 }
 
 /// The decimal that `value` is exactly, if it ends soon enough.
-fn ending(value: &BigRational) -> Option<String> {
+fn terminating_decimal(value: &BigRational) -> Option<String> {
     let mut rest = value.denom().clone();
     let mut count = |prime: u32| {
         let mut times = 0usize;
@@ -245,39 +245,39 @@ fn ending(value: &BigRational) -> Option<String> {
     }
     let digits = (value * BigRational::from_integer(Pow::pow(BigInt::from(10), decimals))).to_integer();
     let (sign, digits) = (digits.sign(), digits.magnitude().to_string());
-    if decimals > MOST_DECIMALS {
-        return (digits.len() <= MOST_DECIMALS)
+    if decimals > MAX_DECIMALS {
+        return (digits.len() <= MAX_DECIMALS)
             .then(|| scientific(sign, &digits, 0i64.saturating_sub_unsigned(decimals as u64)));
     }
-    Some(plain(sign, &digits, decimals))
+    Some(plain_decimal(sign, &digits, decimals))
 }
 
 /// [`DIGITS`] significant digits, without the zeros at their end.
-fn significant(value: &BigRational) -> String {
+fn round_to_significant(value: &BigRational) -> String {
     if value.is_zero() {
         return "0".into();
     }
     let size = value.numer().bits().cast_signed() - value.denom().bits().cast_signed();
     // log10(2) is 0.30103; the estimate is at most one off, and the loop below corrects it.
-    let mut decimals = DIGITS as i64 - 1 - size * 30_103 / 100_000;
+    let mut decimals = SIGNIFICANT_DIGITS as i64 - 1 - size * 30_103 / 100_000;
     let digits = loop {
         let ten = BigRational::from_integer(Pow::pow(BigInt::from(10), decimals.unsigned_abs()));
         let scaled = if decimals < 0 { value / ten } else { value * ten };
         let digits = round_half_away(&scaled);
-        match digits.magnitude().to_string().len().cmp(&DIGITS) {
+        match digits.magnitude().to_string().len().cmp(&SIGNIFICANT_DIGITS) {
             std::cmp::Ordering::Less => decimals += 1,
             std::cmp::Ordering::Equal => break digits,
             std::cmp::Ordering::Greater => decimals -= 1,
         }
     };
     let (sign, text) = (digits.sign(), digits.magnitude().to_string());
-    if decimals >= 0 && decimals < DIGITS as i64 + 6 {
-        return plain(sign, &text, usize::try_from(decimals).unwrap_or(0));
+    if decimals >= 0 && decimals < SIGNIFICANT_DIGITS as i64 + 6 {
+        return plain_decimal(sign, &text, usize::try_from(decimals).unwrap_or(0));
     }
     scientific(sign, &text, -decimals)
 }
 
-fn plain(sign: Sign, digits: &str, decimals: usize) -> String {
+fn plain_decimal(sign: Sign, digits: &str, decimals: usize) -> String {
     let padded = format!("{digits:0>width$}", width = decimals + 1);
     let (whole, behind) = padded.split_at(padded.len() - decimals);
     let behind = behind.trim_end_matches('0');

@@ -2,10 +2,12 @@
 
 use super::*;
 
-fn ko(expression: &str) -> String {
+fn korean_answer(expression: &str) -> String {
     match calculate(expression) {
-        Ok(answer) => answer.words(Language::Ko),
-        Err(trouble) => format!("! {}", trouble.words(Language::En).split(':').next().unwrap_or_default()),
+        Ok(answer) => answer.to_text(UserLanguage::Ko),
+        Err(trouble) => {
+            format!("! {}", trouble.to_text(UserLanguage::En).split(':').next().unwrap_or_default())
+        }
     }
 }
 
@@ -13,7 +15,7 @@ fn check(cases: &[(&str, &str)]) {
     let wrong: Vec<String> = cases
         .iter()
         .filter_map(|(expression, expected)| {
-            let found = ko(expression);
+            let found = korean_answer(expression);
             (found != *expected).then(|| format!("{expression}\n   expected {expected}\n   found    {found}"))
         })
         .collect();
@@ -127,7 +129,7 @@ fn money_and_time_are_units() {
         ("2026-45-45", "1936"),
         ("1주/3", "56시간"),
     ]);
-    assert_eq!(calculate("3일+2주").expect("answer").words(Language::En), "17 days");
+    assert_eq!(calculate("3일+2주").expect("answer").to_text(UserLanguage::En), "17 days");
 }
 
 #[test]
@@ -258,15 +260,15 @@ fn hostile_expressions_get_a_sentence() {
         ("sin(1e300)", "! range"),
         ("exp(1e300)", "! overflow"),
     ]);
-    assert_eq!(ko("1e308*10"), format!("1{}", "0".repeat(309)));
-    assert_eq!(ko("170!").len(), 307);
+    assert_eq!(korean_answer("1e308*10"), format!("1{}", "0".repeat(309)));
+    assert_eq!(korean_answer("170!").len(), 307);
 }
 
 /// A generator of numbers that need only look random, from a seed that names a failure.
-struct Dice(u64);
+struct CalculatorTestRng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl CalculatorTestRng {
+    fn next_below(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -332,10 +334,10 @@ fn any_text_gets_an_answer_or_a_sentence_and_never_infinity() {
         "avg(",
     ];
     for seed in 1..4000u64 {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let count = 1 + dice.roll(24);
-        let text: String = (0..count).map(|_| PIECES[dice.roll(PIECES.len())]).collect();
-        let words = ko(&text).to_lowercase();
+        let mut dice = CalculatorTestRng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let count = 1 + dice.next_below(24);
+        let text: String = (0..count).map(|_| PIECES[dice.next_below(PIECES.len())]).collect();
+        let words = korean_answer(&text).to_lowercase();
         assert!(
             !words.is_empty() && !words.contains("inf") && !words.contains("nan"),
             "seed {seed}: {text} → {words}"
@@ -346,12 +348,12 @@ fn any_text_gets_an_answer_or_a_sentence_and_never_infinity() {
 #[test]
 fn sums_and_products_agree_with_machine_numbers() {
     for seed in 1..1000u64 {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut dice = CalculatorTestRng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut text = String::new();
         let (mut total, mut term) = (0i128, 0i128);
-        for place in 0..1 + dice.roll(12) {
-            let number = i128::try_from(dice.roll(1000)).expect("small");
-            match (place, dice.roll(3)) {
+        for place in 0..1 + dice.next_below(12) {
+            let number = i128::try_from(dice.next_below(1000)).expect("small");
+            match (place, dice.next_below(3)) {
                 (0, _) => term = number,
                 (_, 0) => {
                     text.push('*');
@@ -365,6 +367,6 @@ fn sums_and_products_agree_with_machine_numbers() {
             }
             text += &number.to_string();
         }
-        assert_eq!(ko(&text), (total + term).to_string(), "seed {seed}: {text}");
+        assert_eq!(korean_answer(&text), (total + term).to_string(), "seed {seed}: {text}");
     }
 }

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use jiff::civil::{Date, Weekday, date};
 
 /// The first year that is known.
-pub const FIRST: i16 = 2020;
+pub const FIRST_YEAR: i16 = 2020;
 /// The last year that is known.
-pub const LAST: i16 = 2035;
+pub const LAST_YEAR: i16 = 2035;
 /// The last year whose declared days and elections are in the table.
-pub const DECLARED_UNTIL: i16 = 2026;
+pub const LAST_DECLARED_YEAR: i16 = 2026;
 
 /// A holiday.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Holiday {
 }
 
 /// 설날, 부처님오신날 and 추석 of each year from [`FIRST`], as month and day.
-const LUNAR: [[(i8, i8); 3]; 16] = [
+const LUNAR_HOLIDAYS: [[(i8, i8); 3]; 16] = [
     [(1, 25), (4, 30), (10, 1)],
     [(2, 12), (5, 19), (9, 21)],
     [(2, 1), (5, 8), (9, 10)],
@@ -48,7 +48,7 @@ const LUNAR: [[(i8, i8); 3]; 16] = [
 ];
 
 /// Declared for one occasion, and elections.
-const DECLARED: [(i16, i8, i8, &str, &str); 10] = [
+const DECLARED_HOLIDAYS: [(i16, i8, i8, &str, &str); 10] = [
     (2020, 4, 15, "국회의원 선거일", "National Assembly election"),
     (2020, 8, 17, "임시공휴일", "temporary holiday"),
     (2022, 3, 9, "대통령 선거일", "presidential election"),
@@ -63,7 +63,7 @@ const DECLARED: [(i16, i8, i8, &str, &str); 10] = [
 
 /// When a holiday gets another day.
 #[derive(Clone, Copy, PartialEq)]
-enum Moves {
+enum SubstituteRule {
     Never,
     /// When it falls on a Sunday or on another holiday.
     FromSunday,
@@ -72,17 +72,17 @@ enum Moves {
 }
 
 /// The holidays of a year, by date; `None` outside of the years that are known.
-pub fn of_year(year: i16) -> Option<BTreeMap<Date, Vec<Holiday>>> {
-    let lunar = LUNAR.get(usize::try_from(year.checked_sub(FIRST)?).ok()?)?;
-    let mut days: Vec<(Date, Holiday, Moves)> = Vec::new();
-    let mut add = |day: Date, ko: &'static str, en: &'static str, moves: Moves| {
+pub fn holidays_of_year(year: i16) -> Option<BTreeMap<Date, Vec<Holiday>>> {
+    let lunar = LUNAR_HOLIDAYS.get(usize::try_from(year.checked_sub(FIRST_YEAR)?).ok()?)?;
+    let mut days: Vec<(Date, Holiday, SubstituteRule)> = Vec::new();
+    let mut add = |day: Date, ko: &'static str, en: &'static str, moves: SubstituteRule| {
         days.push((day, Holiday { ko, en, substitute: false }, moves));
     };
     let on = |(month, day): (i8, i8)| date(year, month, day);
-    let since = |first: i16| if year >= first { Moves::FromWeekend } else { Moves::Never };
+    let since = |first: i16| if year >= first { SubstituteRule::FromWeekend } else { SubstituteRule::Never };
     let [seollal, buddha, chuseok] = lunar.map(on);
 
-    add(on((1, 1)), "새해 첫날", "New Year's Day", Moves::Never);
+    add(on((1, 1)), "새해 첫날", "New Year's Day", SubstituteRule::Never);
     for (middle, names) in [
         (
             seollal,
@@ -103,30 +103,30 @@ pub fn of_year(year: i16) -> Option<BTreeMap<Date, Vec<Holiday>>> {
     ] {
         let around = [middle.yesterday().ok()?, middle, middle.tomorrow().ok()?];
         for (day, (ko, en)) in around.into_iter().zip(names) {
-            add(day, ko, en, Moves::FromSunday);
+            add(day, ko, en, SubstituteRule::FromSunday);
         }
     }
     add(on((3, 1)), "삼일절", "Independence Movement Day", since(2022));
     if year >= 2026 {
-        add(on((5, 1)), "노동절", "Labour Day", Moves::FromWeekend);
+        add(on((5, 1)), "노동절", "Labour Day", SubstituteRule::FromWeekend);
     }
-    add(on((5, 5)), "어린이날", "Children's Day", Moves::FromWeekend);
+    add(on((5, 5)), "어린이날", "Children's Day", SubstituteRule::FromWeekend);
     add(buddha, "부처님오신날", "Buddha's Birthday", since(2023));
-    add(on((6, 6)), "현충일", "Memorial Day", Moves::Never);
+    add(on((6, 6)), "현충일", "Memorial Day", SubstituteRule::Never);
     if year >= 2026 {
-        add(on((7, 17)), "제헌절", "Constitution Day", Moves::FromWeekend);
+        add(on((7, 17)), "제헌절", "Constitution Day", SubstituteRule::FromWeekend);
     }
     add(on((8, 15)), "광복절", "Liberation Day", since(2021));
     add(on((10, 3)), "개천절", "National Foundation Day", since(2021));
     add(on((10, 9)), "한글날", "Hangeul Day", since(2021));
     add(on((12, 25)), "기독탄신일", "Christmas", since(2023));
-    for (_, month, day, ko, en) in DECLARED.into_iter().filter(|one| one.0 == year) {
-        add(on((month, day)), ko, en, Moves::Never);
+    for (_, month, day, ko, en) in DECLARED_HOLIDAYS.into_iter().filter(|one| one.0 == year) {
+        add(on((month, day)), ko, en, SubstituteRule::Never);
     }
     with_substitutes(days)
 }
 
-fn with_substitutes(mut days: Vec<(Date, Holiday, Moves)>) -> Option<BTreeMap<Date, Vec<Holiday>>> {
+fn with_substitutes(mut days: Vec<(Date, Holiday, SubstituteRule)>) -> Option<BTreeMap<Date, Vec<Holiday>>> {
     days.sort_by_key(|(day, ..)| *day);
     let mut all: BTreeMap<Date, Vec<Holiday>> = BTreeMap::new();
     for (day, holiday, _) in &days {
@@ -136,8 +136,8 @@ fn with_substitutes(mut days: Vec<(Date, Holiday, Moves)>) -> Option<BTreeMap<Da
     for (day, holiday, moves) in days {
         let on_another = met == Some(day) || all.get(&day).is_some_and(|names| names.len() > 1);
         let due = match (moves, day.weekday()) {
-            (Moves::Never, _) => false,
-            (Moves::FromWeekend, Weekday::Saturday) | (_, Weekday::Sunday) => true,
+            (SubstituteRule::Never, _) => false,
+            (SubstituteRule::FromWeekend, Weekday::Saturday) | (_, Weekday::Sunday) => true,
             _ => on_another,
         };
         // Two holidays on one day lose one day off, not two.
@@ -166,7 +166,7 @@ pub fn is_weekend(day: Date) -> bool {
 
 /// Whether people work on it in Korea; `None` outside of the years that are known.
 pub fn is_business_day(day: Date) -> Option<bool> {
-    Some(!is_weekend(day) && !of_year(day.year())?.contains_key(&day))
+    Some(!is_weekend(day) && !holidays_of_year(day.year())?.contains_key(&day))
 }
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     /// Every holiday of every year as an independent calendar has it, less elections that are still to come.
-    const KNOWN: &str = "\
+    const EXPECTED_HOLIDAYS: &str = "\
 2020: 01-01 01-24 01-25 01-26 01-27 03-01 04-15 04-30 05-05 06-06 08-15 08-17 09-30 10-01 10-02 10-03 10-09 12-25
 2021: 01-01 02-11 02-12 02-13 03-01 05-05 05-19 06-06 08-15 08-16 09-20 09-21 09-22 10-03 10-04 10-09 10-11 12-25
 2022: 01-01 01-31 02-01 02-02 03-01 03-09 05-05 05-08 06-01 06-06 08-15 09-09 09-10 09-11 09-12 10-03 10-09 10-10 12-25
@@ -194,19 +194,19 @@ mod tests {
 
     #[test]
     fn the_holidays_are_those_of_an_independent_calendar() {
-        for line in KNOWN.lines() {
+        for line in EXPECTED_HOLIDAYS.lines() {
             let (year, days) = line.split_once(": ").expect("year");
-            let found = of_year(year.parse().expect("number")).expect("known");
+            let found = holidays_of_year(year.parse().expect("number")).expect("known");
             let found: Vec<String> =
                 found.keys().map(|day| format!("{:02}-{:02}", day.month(), day.day())).collect();
             assert_eq!(found.join(" "), days, "{year}");
         }
-        assert_eq!(KNOWN.lines().count(), LUNAR.len());
+        assert_eq!(EXPECTED_HOLIDAYS.lines().count(), LUNAR_HOLIDAYS.len());
     }
 
     #[test]
     fn a_day_that_falls_on_another_moves_once() {
-        let year = of_year(2025).expect("known");
+        let year = holidays_of_year(2025).expect("known");
         let names = |month, day| -> Vec<(&str, bool)> {
             year.get(&date(2025, month, day))
                 .into_iter()
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn outside_of_the_known_years_nothing_is_claimed() {
-        assert_eq!(of_year(FIRST - 1), None);
-        assert_eq!(of_year(LAST + 1), None);
+        assert_eq!(holidays_of_year(FIRST_YEAR - 1), None);
+        assert_eq!(holidays_of_year(LAST_YEAR + 1), None);
         assert_eq!(is_business_day(date(2036, 3, 3)), None);
     }
 }

@@ -10,29 +10,29 @@ mod zones;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
+use doran_llm::{TextOrigin, ToolSpec};
 use jiff::civil::{Date, DateTime, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Span, Timestamp, Unit, Zoned};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{About, Call, Class, Language, Output, Tool, ToolError};
-pub use holidays::{Holiday, is_business_day, of_year as holidays_of_year};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+pub use holidays::{Holiday, holidays_of_year, is_business_day};
 
 /// The most business days that are counted.
-const MOST_BUSINESS_DAYS: u64 = 3000;
+const MAX_BUSINESS_DAYS: u64 = 3000;
 
 /// The tool.
 #[derive(Debug)]
 pub struct GetCurrentDatetime {
-    about: About,
-    home: String,
+    info: ToolInfo,
+    home_timezone: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Arguments {
+struct DatetimeArguments {
     timezone: Option<String>,
     date: Option<String>,
     add_years: i64,
@@ -55,8 +55,8 @@ impl GetCurrentDatetime {
              and counts with dates: add_days and others move from `date` (default now), add_business_days skips weekends and Korean \
              holidays, `until` counts the days to another date, holidays_of lists the Korean public holidays of a year \
              ({}–{}). Use it whenever the answer depends on today.",
-            holidays::FIRST,
-            holidays::LAST
+            holidays::FIRST_YEAR,
+            holidays::LAST_YEAR
         );
         let count = |what: &str| json!({ "type": "integer", "description": what });
         let parameters = json!({
@@ -72,21 +72,21 @@ impl GetCurrentDatetime {
                 "add_minutes": count("Minutes to add"),
                 "add_business_days": count("Korean business days to add"),
                 "until": { "type": "string", "maxLength": 40, "description": "A date to count the days to" },
-                "holidays_of": { "type": "integer", "minimum": holidays::FIRST, "maximum": holidays::LAST, "description": "A year" },
+                "holidays_of": { "type": "integer", "minimum": holidays::FIRST_YEAR, "maximum": holidays::LAST_YEAR, "description": "A year" },
             },
             "additionalProperties": false,
         });
-        let about = About {
+        let about = ToolInfo {
             spec: ToolSpec { name: "get_current_datetime".into(), description, parameters },
             ko: "지금 날짜와 시각, 요일, 한국 공휴일을 알려 주고 날짜를 계산합니다.".into(),
             en: "Tells date, time, weekday and Korean holidays, and counts with dates.".into(),
-            class: Class::ReadOnly,
+            class: ToolSideEffect::ReadOnly,
             outward: false,
-            origin: Origin::Tool,
+            origin: TextOrigin::Tool,
             time: Duration::from_secs(2),
             most_output: 4 * 1024,
         };
-        Self { about, home }
+        Self { info: about, home_timezone: home }
     }
 }
 
@@ -98,60 +98,66 @@ impl Default for GetCurrentDatetime {
 
 #[async_trait]
 impl Tool for GetCurrentDatetime {
-    fn about(&self) -> &About {
-        &self.about
+    fn info(&self) -> &ToolInfo {
+        &self.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
-        let arguments: Arguments =
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments: DatetimeArguments =
             serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))?;
-        tell(&arguments, &self.home, call.now_ms, call.language)
+        datetime_output(&arguments, &self.home_timezone, call.now_ms, call.language)
     }
 }
 
-fn tell(arguments: &Arguments, home: &str, now_ms: i64, language: Language) -> Result<Output, ToolError> {
-    let (zone, zone_name) = zones::find(arguments.timezone.as_deref().unwrap_or(home)).map_err(|near| {
-        let (asked, near) = (arguments.timezone.as_deref().unwrap_or(home), near.join(", "));
-        let asked: String = asked.chars().take(64).collect();
-        ToolError::BadArguments(language.pick(
-            format!("`{asked}` 시간대를 모릅니다. 비슷한 이름: {near}"),
-            format!("unknown time zone `{asked}`; similar names: {near}"),
-        ))
-    })?;
+fn datetime_output(
+    arguments: &DatetimeArguments,
+    home: &str,
+    now_ms: i64,
+    language: UserLanguage,
+) -> Result<ToolOutput, ToolError> {
+    let (zone, zone_name) =
+        zones::find_time_zone(arguments.timezone.as_deref().unwrap_or(home)).map_err(|near| {
+            let (asked, near) = (arguments.timezone.as_deref().unwrap_or(home), near.join(", "));
+            let asked: String = asked.chars().take(64).collect();
+            ToolError::BadArguments(language.pick(
+                format!("`{asked}` 시간대를 모릅니다. 비슷한 이름: {near}"),
+                format!("unknown time zone `{asked}`; similar names: {near}"),
+            ))
+        })?;
     let mut notes = Vec::new();
     let start = match &arguments.date {
-        None => {
-            Timestamp::from_millisecond(now_ms).map_err(|_| out_of_range(language))?.to_zoned(zone.clone())
-        }
-        Some(text) => moment(text, &zone, language, &mut notes)?,
+        None => Timestamp::from_millisecond(now_ms)
+            .map_err(|_| out_of_range_error(language))?
+            .to_zoned(zone.clone()),
+        Some(text) => parse_moment(text, &zone, language, &mut notes)?,
     };
-    let moved = moved(&start, arguments, language)?;
+    let moved = add_offsets(&start, arguments, language)?;
     let day = moved.date();
-    let mut lines = vec![line(&moved, &zone_name, language)];
+    let mut lines = vec![datetime_line(&moved, &zone_name, language)];
     lines.extend(holiday_line(day, language));
     if let Some(text) = &arguments.until {
-        let to = moment(text, &zone, language, &mut notes)?.date();
+        let to = parse_moment(text, &zone, language, &mut notes)?.date();
         lines.push(until_line(day, to, language)?);
     }
     if let Some(year) = arguments.holidays_of {
-        lines.push(year_lines(year, language)?);
+        lines.push(holiday_list(year, language)?);
     }
     lines.extend(notes);
     let data = json!({
         "datetime": moved.timestamp().to_string(), "local": moved.datetime().to_string(), "timezone": zone_name,
-        "weekday": weekday(day.weekday(), Language::En), "weekday_ko": weekday(day.weekday(), Language::Ko),
+        "weekday": weekday_name(day.weekday(), UserLanguage::En), "weekday_ko": weekday_name(day.weekday(), UserLanguage::Ko),
         "business_day": is_business_day(day),
     });
-    Ok(Output { text: lines.join("\n"), data, session: None })
+    Ok(ToolOutput { text: lines.join("\n"), data, session: None })
 }
 
 /// `2026-11-15 (일요일) 18:22:39, Asia/Seoul (UTC+09:00)`
-fn line(moment: &Zoned, zone: &str, language: Language) -> String {
+fn datetime_line(moment: &Zoned, zone: &str, language: UserLanguage) -> String {
     let (day, time) = (moment.date(), moment.time());
     let minutes = moment.offset().seconds() / 60;
     let sign = if minutes < 0 { '-' } else { '+' };
     let (hours, minutes) = (minutes.abs() / 60, minutes.abs() % 60);
-    let weekday = weekday(day.weekday(), language);
+    let weekday = weekday_name(day.weekday(), language);
     format!(
         "{day} ({weekday}) {:02}:{:02}:{:02}, {zone} (UTC{sign}{hours:02}:{minutes:02})",
         time.hour(),
@@ -160,7 +166,7 @@ fn line(moment: &Zoned, zone: &str, language: Language) -> String {
     )
 }
 
-fn holiday_line(day: Date, language: Language) -> Option<String> {
+fn holiday_line(day: Date, language: UserLanguage) -> Option<String> {
     let names = |names: &[Holiday]| -> String {
         let name = |one: &Holiday| match one.substitute {
             true => language.pick(format!("{} 대체공휴일", one.ko), format!("substitute for {}", one.en)),
@@ -168,12 +174,12 @@ fn holiday_line(day: Date, language: Language) -> Option<String> {
         };
         names.iter().map(name).collect::<Vec<_>>().join(", ")
     };
-    let year = holidays::of_year(day.year())?;
+    let year = holidays::holidays_of_year(day.year())?;
     let today = match year.get(&day) {
         Some(today) => language.pick("한국 공휴일: ", "Korean public holiday: ").to_owned() + &names(today),
         None => language.pick("한국 공휴일 아님", "not a Korean public holiday").to_owned(),
     };
-    let following = holidays::of_year(day.year() + 1).unwrap_or_default();
+    let following = holidays::holidays_of_year(day.year() + 1).unwrap_or_default();
     let next = year.range(day..).find(|(date, _)| **date > day).or_else(|| following.iter().next());
     let next = next.map(|(date, holidays)| {
         language.pick("; 다음 공휴일 ", "; the next one is ").to_owned()
@@ -182,9 +188,9 @@ fn holiday_line(day: Date, language: Language) -> Option<String> {
     Some(today + &next.unwrap_or_default())
 }
 
-fn until_line(from: Date, to: Date, language: Language) -> Result<String, ToolError> {
-    let days = from.until((Unit::Day, to)).map_err(|_| out_of_range(language))?.get_days();
-    let calendar = from.until((Unit::Year, to)).map_err(|_| out_of_range(language))?;
+fn until_line(from: Date, to: Date, language: UserLanguage) -> Result<String, ToolError> {
+    let days = from.until((Unit::Day, to)).map_err(|_| out_of_range_error(language))?.get_days();
+    let calendar = from.until((Unit::Year, to)).map_err(|_| out_of_range_error(language))?;
     let (years, months, rest) =
         (calendar.get_years().abs(), calendar.get_months().abs(), calendar.get_days().abs());
     let (weeks, over) = (days.abs() / 7, days.abs() % 7);
@@ -202,18 +208,18 @@ fn until_line(from: Date, to: Date, language: Language) -> Result<String, ToolEr
     ))
 }
 
-fn year_lines(year: i16, language: Language) -> Result<String, ToolError> {
-    let days = holidays::of_year(year).ok_or_else(|| unknown_year(language))?;
+fn holiday_list(year: i16, language: UserLanguage) -> Result<String, ToolError> {
+    let days = holidays::holidays_of_year(year).ok_or_else(|| unknown_year_error(language))?;
     let mut lines = Vec::new();
     for (day, names) in days {
         for one in names {
             let name = language.pick(one.ko, one.en);
             let instead =
                 if one.substitute { language.pick(" 대체공휴일", " (substitute)") } else { "" };
-            lines.push(format!("{day} ({}) {name}{instead}", weekday(day.weekday(), language)));
+            lines.push(format!("{day} ({}) {name}{instead}", weekday_name(day.weekday(), language)));
         }
     }
-    if year > holidays::DECLARED_UNTIL {
+    if year > holidays::LAST_DECLARED_YEAR {
         lines.push(
             language
                 .pick(
@@ -226,7 +232,11 @@ fn year_lines(year: i16, language: Language) -> Result<String, ToolError> {
     Ok(lines.join("\n"))
 }
 
-fn moved(start: &Zoned, arguments: &Arguments, language: Language) -> Result<Zoned, ToolError> {
+fn add_offsets(
+    start: &Zoned,
+    arguments: &DatetimeArguments,
+    language: UserLanguage,
+) -> Result<Zoned, ToolError> {
     let span = || -> Result<Span, jiff::Error> {
         Span::new()
             .try_years(arguments.add_years)?
@@ -236,41 +246,42 @@ fn moved(start: &Zoned, arguments: &Arguments, language: Language) -> Result<Zon
             .try_hours(arguments.add_hours)?
             .try_minutes(arguments.add_minutes)
     };
-    let moved = span().and_then(|span| start.checked_add(span)).map_err(|_| out_of_range(language))?;
+    let moved = span().and_then(|span| start.checked_add(span)).map_err(|_| out_of_range_error(language))?;
     if arguments.add_business_days == 0 {
         return Ok(moved);
     }
-    if arguments.add_business_days.unsigned_abs() > MOST_BUSINESS_DAYS {
-        return Err(out_of_range(language));
+    if arguments.add_business_days.unsigned_abs() > MAX_BUSINESS_DAYS {
+        return Err(out_of_range_error(language));
     }
-    let step =
-        Span::new().try_days(arguments.add_business_days.signum()).map_err(|_| out_of_range(language))?;
+    let step = Span::new()
+        .try_days(arguments.add_business_days.signum())
+        .map_err(|_| out_of_range_error(language))?;
     let (mut moment, mut left) = (moved, arguments.add_business_days.unsigned_abs());
     while left > 0 {
-        moment = moment.checked_add(step).map_err(|_| out_of_range(language))?;
+        moment = moment.checked_add(step).map_err(|_| out_of_range_error(language))?;
         match is_business_day(moment.date()) {
             Some(true) => left -= 1,
             Some(false) => {}
-            None => return Err(unknown_year(language)),
+            None => return Err(unknown_year_error(language)),
         }
     }
     Ok(moment)
 }
 
 /// The moment that `text` names: a date, or a date with a time, in `zone` unless it says otherwise.
-fn moment(
+fn parse_moment(
     text: &str,
     zone: &TimeZone,
-    language: Language,
+    language: UserLanguage,
     notes: &mut Vec<String>,
 ) -> Result<Zoned, ToolError> {
-    let text = &iso(text);
+    let text = &normalize_date(text);
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Ok(timestamp.to_zoned(zone.clone()));
     }
     let local = match text.parse::<Date>() {
         Ok(day) if !text.contains(':') => day.to_datetime(jiff::civil::Time::midnight()),
-        _ => text.parse::<DateTime>().map_err(|error| bad_date(text, &error, language))?,
+        _ => text.parse::<DateTime>().map_err(|error| bad_date_error(text, &error, language))?,
     };
     if text.contains(":60") {
         notes.push(
@@ -292,11 +303,11 @@ fn moment(
             format!("{local} comes twice there (the clocks go back); the first was taken"),
         )),
     }
-    ambiguous.compatible().map_err(|_| out_of_range(language))
+    ambiguous.compatible().map_err(|_| out_of_range_error(language))
 }
 
 /// `2026년 3월 1일`, `2026.3.1` and `2026/3/1` as `2026-03-01`; anything else as it is.
-fn iso(text: &str) -> String {
+fn normalize_date(text: &str) -> String {
     let text = text.trim();
     let (day, time) = match text.find([':', 'T']) {
         Some(_) => return text.to_owned(),
@@ -312,7 +323,7 @@ fn iso(text: &str) -> String {
     }
 }
 
-fn weekday(day: Weekday, language: Language) -> &'static str {
+fn weekday_name(day: Weekday, language: UserLanguage) -> &'static str {
     let (ko, en) = match day {
         Weekday::Monday => ("월요일", "Monday"),
         Weekday::Tuesday => ("화요일", "Tuesday"),
@@ -325,7 +336,7 @@ fn weekday(day: Weekday, language: Language) -> &'static str {
     language.pick(ko, en)
 }
 
-fn bad_date(text: &str, error: &jiff::Error, language: Language) -> ToolError {
+fn bad_date_error(text: &str, error: &jiff::Error, language: UserLanguage) -> ToolError {
     let shown: String = text.chars().take(40).collect();
     ToolError::BadArguments(language.pick(
         format!("`{shown}`은(는) 날짜가 아닙니다 (2026-01-01 또는 2026-01-01T09:30): {error}"),
@@ -333,15 +344,15 @@ fn bad_date(text: &str, error: &jiff::Error, language: Language) -> ToolError {
     ))
 }
 
-fn out_of_range(language: Language) -> ToolError {
+fn out_of_range_error(language: UserLanguage) -> ToolError {
     ToolError::BadArguments(language.pick(
         "날짜가 범위를 벗어났습니다 (-9999년부터 9999년까지, 영업일은 3000일까지)".into(),
         "the date is out of range (years -9999 to 9999, up to 3000 business days)".into(),
     ))
 }
 
-fn unknown_year(language: Language) -> ToolError {
-    let (first, last) = (holidays::FIRST, holidays::LAST);
+fn unknown_year_error(language: UserLanguage) -> ToolError {
+    let (first, last) = (holidays::FIRST_YEAR, holidays::LAST_YEAR);
     ToolError::BadArguments(language.pick(
         format!("한국 공휴일은 {first}년부터 {last}년까지만 압니다"),
         format!("Korean holidays are known from {first} to {last} only"),

@@ -3,18 +3,18 @@
 use super::*;
 
 /// 2026-11-15 09:22:39 UTC, a Sunday.
-const NOW: i64 = 1_794_734_559_000;
+const NOW_MS: i64 = 1_794_734_559_000;
 
-fn told(arguments: Value, language: Language) -> String {
-    let arguments: Arguments = serde_json::from_value(arguments).expect("arguments");
-    match tell(&arguments, "Asia/Seoul", NOW, language) {
+fn answer_text(arguments: Value, language: UserLanguage) -> String {
+    let arguments: DatetimeArguments = serde_json::from_value(arguments).expect("arguments");
+    match datetime_output(&arguments, "Asia/Seoul", NOW_MS, language) {
         Ok(output) => output.text,
         Err(error) => format!("! {error}"),
     }
 }
 
 fn first_line(arguments: Value) -> String {
-    told(arguments, Language::Ko).lines().next().unwrap_or_default().to_owned()
+    answer_text(arguments, UserLanguage::Ko).lines().next().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn it_tells_the_time_of_the_call_in_a_zone_by_any_name() {
         assert_eq!(first_line(arguments.clone()), expected, "{arguments}");
     }
     assert_eq!(
-        told(json!({}), Language::En),
+        answer_text(json!({}), UserLanguage::En),
         "2026-11-15 (Sunday) 18:22:39, Asia/Seoul (UTC+09:00)\nnot a Korean public holiday; the next one is 2026-12-25 Christmas"
     );
 }
@@ -65,9 +65,9 @@ fn it_counts_with_dates() {
     for (arguments, expected) in cases {
         assert_eq!(first_line(arguments.clone()), expected, "{arguments}");
     }
-    let until = told(json!({ "until": "2026-12-25" }), Language::Ko);
+    let until = answer_text(json!({ "until": "2026-12-25" }), UserLanguage::Ko);
     assert!(until.ends_with("2026-11-15부터 2026-12-25까지 40일 (5주 5일, 0년 1개월 10일)"), "{until}");
-    let since = told(json!({ "until": "2025-11-15" }), Language::En);
+    let since = answer_text(json!({ "until": "2025-11-15" }), UserLanguage::En);
     assert!(
         since.ends_with(
             "2025-11-15 was 365 days before 2026-11-15 (52 weeks 1 days; 1 years 0 months 0 days)"
@@ -79,13 +79,13 @@ fn it_counts_with_dates() {
 #[test]
 fn it_knows_holidays_and_their_substitutes() {
     let second = |date: &str| {
-        told(json!({ "date": date }), Language::Ko).lines().nth(1).unwrap_or_default().to_owned()
+        answer_text(json!({ "date": date }), UserLanguage::Ko).lines().nth(1).unwrap_or_default().to_owned()
     };
     assert_eq!(second("2026-09-25"), "한국 공휴일: 추석; 다음 공휴일 2026-09-26 추석 다음날");
     assert_eq!(second("2026-03-02"), "한국 공휴일: 삼일절 대체공휴일; 다음 공휴일 2026-05-01 노동절");
     assert_eq!(second("2026-12-31"), "한국 공휴일 아님; 다음 공휴일 2027-01-01 새해 첫날");
     assert_eq!(second("2036-01-01"), "");
-    let year = told(json!({ "holidays_of": 2028 }), Language::Ko);
+    let year = answer_text(json!({ "holidays_of": 2028 }), UserLanguage::Ko);
     assert!(year.contains("2028-10-05 (목요일) 추석 대체공휴일"), "{year}");
     assert!(year.ends_with("(선거일과 임시공휴일은 빠져 있을 수 있음)"), "{year}");
 }
@@ -93,12 +93,12 @@ fn it_knows_holidays_and_their_substitutes() {
 #[test]
 fn hostile_dates_get_a_sentence() {
     // C011
-    let zone = told(json!({ "timezone": "Mars/Phobos" }), Language::En);
+    let zone = answer_text(json!({ "timezone": "Mars/Phobos" }), UserLanguage::En);
     assert!(zone.starts_with("! unknown time zone `Mars/Phobos`; similar names: "), "{zone}");
-    let near = told(json!({ "timezone": "Asia/Soul" }), Language::En);
+    let near = answer_text(json!({ "timezone": "Asia/Soul" }), UserLanguage::En);
     assert!(near.contains("Asia/Seoul"), "{near}");
     for odd in ["../../etc/passwd", "", "서울\u{0}", "+09:00"] {
-        assert!(told(json!({ "timezone": odd }), Language::En).starts_with('!'), "{odd}");
+        assert!(answer_text(json!({ "timezone": odd }), UserLanguage::En).starts_with('!'), "{odd}");
     }
     // C012, C014, C015
     for arguments in [
@@ -115,21 +115,23 @@ fn hostile_dates_get_a_sentence() {
         json!({ "until": "never" }),
         json!({ "holidays_of": 1999 }),
     ] {
-        assert!(told(arguments.clone(), Language::Ko).starts_with('!'), "{arguments}");
+        assert!(answer_text(arguments.clone(), UserLanguage::Ko).starts_with('!'), "{arguments}");
     }
-    let leap = told(json!({ "date": "2026-06-30T23:59:60" }), Language::En);
+    let leap = answer_text(json!({ "date": "2026-06-30T23:59:60" }), UserLanguage::En);
     assert!(leap.contains("23:59:59") && leap.contains("leap second"), "{leap}");
 }
 
 #[test]
 fn c013_times_that_a_clock_change_skips_or_repeats_are_said_to_be() {
-    let gap = told(json!({ "date": "2026-03-29T02:30", "timezone": "Europe/Berlin" }), Language::En);
+    let gap =
+        answer_text(json!({ "date": "2026-03-29T02:30", "timezone": "Europe/Berlin" }), UserLanguage::En);
     assert!(gap.starts_with("2026-03-29 (Sunday) 03:30:00, Europe/Berlin (UTC+02:00)"), "{gap}");
     assert!(
         gap.ends_with("does not exist there (the clocks go forward), so it was moved on by the gap"),
         "{gap}"
     );
-    let fold = told(json!({ "date": "2026-10-25T02:30", "timezone": "Europe/Berlin" }), Language::En);
+    let fold =
+        answer_text(json!({ "date": "2026-10-25T02:30", "timezone": "Europe/Berlin" }), UserLanguage::En);
     assert!(fold.starts_with("2026-10-25 (Sunday) 02:30:00, Europe/Berlin (UTC+02:00)"), "{fold}");
     assert!(fold.ends_with("comes twice there (the clocks go back); the first was taken"), "{fold}");
 }

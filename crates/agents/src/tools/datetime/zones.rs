@@ -3,10 +3,10 @@
 use jiff::tz::TimeZone;
 
 /// A zone by name, or the known names that look most like it.
-pub(super) fn find(name: &str) -> Result<(TimeZone, String), Vec<String>> {
+pub(super) fn find_time_zone(name: &str) -> Result<(TimeZone, String), Vec<String>> {
     let trimmed = name.trim();
     let folded = trimmed.to_lowercase().replace(['_', '-'], " ");
-    let city = CITIES.iter().find(|(_, names)| names.contains(&folded.as_str()));
+    let city = CITY_TIME_ZONES.iter().find(|(_, names)| names.contains(&folded.as_str()));
     let wanted = city.map_or(trimmed, |(zone, _)| *zone);
     let plain =
         wanted.len() <= 64 && wanted.chars().all(|one| one.is_ascii_alphanumeric() || "/_+-".contains(one));
@@ -16,10 +16,10 @@ pub(super) fn find(name: &str) -> Result<(TimeZone, String), Vec<String>> {
     {
         return Ok((zone, known));
     }
-    Err(nearest(&folded))
+    Err(similar_names(&folded))
 }
 
-fn nearest(name: &str) -> Vec<String> {
+fn similar_names(name: &str) -> Vec<String> {
     let name: Vec<char> = name.chars().take(40).collect();
     let mut all: Vec<(usize, String)> = jiff::tz::db()
         .available()
@@ -27,7 +27,7 @@ fn nearest(name: &str) -> Vec<String> {
             let known = known.as_str().to_owned();
             let folded = known.to_lowercase().replace('_', " ");
             let city = folded.rsplit('/').next().unwrap_or_default();
-            let distance = distance(&name, folded.chars()).min(distance(&name, city.chars()) + 1);
+            let distance = edit_distance(&name, folded.chars()).min(edit_distance(&name, city.chars()) + 1);
             (distance, known)
         })
         .collect();
@@ -36,7 +36,7 @@ fn nearest(name: &str) -> Vec<String> {
 }
 
 /// How many letters have to be changed, put in or taken out.
-fn distance(from: &[char], to: impl Iterator<Item = char>) -> usize {
+fn edit_distance(from: &[char], to: impl Iterator<Item = char>) -> usize {
     let mut row: Vec<usize> = (0..=from.len()).collect();
     for (place, letter) in to.enumerate() {
         let mut before = row[0];
@@ -50,7 +50,7 @@ fn distance(from: &[char], to: impl Iterator<Item = char>) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-const CITIES: &[(&str, &[&str])] = &[
+const CITY_TIME_ZONES: &[(&str, &[&str])] = &[
     (
         "Asia/Seoul",
         &[

@@ -1,6 +1,6 @@
 //! Why something could not be fetched, by remedy.
 
-use super::super::{Language, ToolError};
+use super::super::{ToolError, UserLanguage};
 
 /// Why something could not be fetched. Never holds a URL, a key or a word of the far end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum EgressError {
 
 impl EgressError {
     /// Whether another try may help.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(super) fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
             Self::Status { status, .. } => matches!(status, 429 | 502..=504),
@@ -48,7 +48,7 @@ impl EgressError {
     }
 
     /// What the model is told when `who` could not be asked.
-    pub fn told(&self, who: &str, language: Language) -> ToolError {
+    pub fn to_tool_error(&self, who: &str, language: UserLanguage) -> ToolError {
         let (ko, en) = match self {
             Self::Blocked(why) => (
                 format!("{who}: 갈 수 없는 주소입니다 ({why})"),

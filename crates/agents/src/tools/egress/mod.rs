@@ -19,30 +19,30 @@ use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HeaderVa
 use reqwest::{Certificate, Client, ClientBuilder, Method, Response, StatusCode, Url};
 use serde_json::Value;
 
-use super::Secret;
+use super::ToolSecret;
 pub use address::is_public;
 pub use error::EgressError;
 
 /// How often a request is made again when the far end is busy.
-const MOST_TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// The most redirects that are followed.
-const MOST_REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 /// The longest wait between two tries.
-const MOST_WAIT: Duration = Duration::from_secs(2);
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 
 /// Where names lead.
 #[async_trait]
-pub trait Lookup: Send + Sync + 'static {
+pub trait HostLookup: Send + Sync + 'static {
     /// Every address of a host.
     async fn lookup(&self, host: &str) -> std::io::Result<Vec<IpAddr>>;
 }
 
 /// The resolver of the operating system.
 #[derive(Debug)]
-pub struct SystemLookup;
+pub struct SystemHostLookup;
 
 #[async_trait]
-impl Lookup for SystemLookup {
+impl HostLookup for SystemHostLookup {
     async fn lookup(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
         Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
     }
@@ -54,7 +54,7 @@ pub struct EgressOptions {
     /// The ports that may be reached.
     pub ports: Vec<u16>,
     /// The most bytes of an answer.
-    pub most_bytes: usize,
+    pub max_response_bytes: usize,
     /// The longest a request may take, redirects and repeated tries included.
     pub time: Duration,
     /// A proxy to go through. It then decides which addresses are reached.
@@ -63,21 +63,21 @@ pub struct EgressOptions {
     pub extra_roots: Vec<Vec<u8>>,
     /// One address that may be reached although it is not public, so that a test can play the far end. Nothing else
     /// sets it.
-    pub far_end_of_a_test: Option<SocketAddr>,
+    pub test_server_address: Option<SocketAddr>,
     /// Where names lead.
-    pub lookup: Arc<dyn Lookup>,
+    pub lookup: Arc<dyn HostLookup>,
 }
 
 impl Default for EgressOptions {
     fn default() -> Self {
         Self {
             ports: vec![80, 443],
-            most_bytes: 2 * 1024 * 1024,
+            max_response_bytes: 2 * 1024 * 1024,
             time: Duration::from_secs(15),
             proxy: None,
             extra_roots: Vec::new(),
-            far_end_of_a_test: None,
-            lookup: Arc::new(SystemLookup),
+            test_server_address: None,
+            lookup: Arc::new(SystemHostLookup),
         }
     }
 }
@@ -93,7 +93,7 @@ pub struct Egress {
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct EgressResponse {
     /// Where it came from in the end.
     pub url: String,
     /// What came.
@@ -102,16 +102,16 @@ pub struct Fetched {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct EgressRequest {
     /// Where to.
     pub url: Url,
     /// JSON to send; without it nothing is sent, only asked.
     pub body: Option<Value>,
     /// Sent as `Authorization: Bearer …`, to the origin of `url` only.
-    pub bearer: Option<Secret>,
+    pub bearer: Option<ToolSecret>,
 }
 
-impl Outgoing {
+impl EgressRequest {
     /// Asks for `url`.
     pub fn get(url: Url) -> Self {
         Self { url, body: None, bearer: None }
@@ -126,25 +126,25 @@ impl Egress {
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         // What is wrong with the options is said now, not when somebody asks.
-        drop(builder(&options, None)?);
+        drop(client_builder(&options, None)?);
         let test_client =
-            options.far_end_of_a_test.map(|address| client_for(&options, address)).transpose()?;
+            options.test_server_address.map(|address| build_test_client(&options, address)).transpose()?;
         Ok(Self { options, client: OnceLock::new(), test_client })
     }
 
     /// Makes a request and reads its answer, again if the far end is busy.
-    pub async fn fetch(&self, request: &Outgoing) -> Result<Fetched, EgressError> {
+    pub async fn fetch(&self, request: &EgressRequest) -> Result<EgressResponse, EgressError> {
         let late = EgressError::TooSlow(self.options.time.as_secs());
-        tokio::time::timeout(self.options.time, self.fetch_patiently(request)).await.unwrap_or(Err(late))
+        tokio::time::timeout(self.options.time, self.fetch_with_retries(request)).await.unwrap_or(Err(late))
     }
 
     /// Fetches JSON.
-    pub async fn fetch_json(&self, request: &Outgoing) -> Result<Value, EgressError> {
+    pub async fn fetch_json(&self, request: &EgressRequest) -> Result<Value, EgressError> {
         let fetched = self.fetch(request).await?;
         serde_json::from_slice(&fetched.body).map_err(|_| EgressError::Unreadable("not JSON"))
     }
 
-    async fn fetch_patiently(&self, request: &Outgoing) -> Result<Fetched, EgressError> {
+    async fn fetch_with_retries(&self, request: &EgressRequest) -> Result<EgressResponse, EgressError> {
         let mut tries = 1;
         loop {
             let error = match self.fetch_once(request).await {
@@ -155,7 +155,7 @@ impl Egress {
                 EgressError::Status { retry_after: Some(seconds), .. } => Duration::from_secs(*seconds),
                 _ => Duration::from_millis(200) * tries,
             };
-            if tries == MOST_TRIES || !error.may_pass() || asked > MOST_WAIT {
+            if tries == MAX_ATTEMPTS || !error.is_retryable() || asked > MAX_RETRY_WAIT {
                 return Err(error);
             }
             tokio::time::sleep(asked).await;
@@ -163,13 +163,13 @@ impl Egress {
         }
     }
 
-    async fn fetch_once(&self, request: &Outgoing) -> Result<Fetched, EgressError> {
+    async fn fetch_once(&self, request: &EgressRequest) -> Result<EgressResponse, EgressError> {
         let mut url = request.url.clone();
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let response = self.send(&url, request).await?;
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
-                return self.read(response, &url).await;
+                return self.read_response(response, &url).await;
             }
             // What was meant for one place is not sent to another.
             if request.body.is_some() {
@@ -182,8 +182,8 @@ impl Egress {
         Err(EgressError::Redirects)
     }
 
-    async fn send(&self, url: &Url, request: &Outgoing) -> Result<Response, EgressError> {
-        let client = self.client_for(url)?;
+    async fn send(&self, url: &Url, request: &EgressRequest) -> Result<Response, EgressError> {
+        let client = self.client_for_url(url)?;
         let method = if request.body.is_some() { Method::POST } else { Method::GET };
         let mut builder =
             client.request(method, url.clone()).header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -196,11 +196,11 @@ impl Egress {
             value.set_sensitive(true);
             builder = builder.header(AUTHORIZATION, value);
         }
-        builder.send().await.map_err(|error| unreachable(&error))
+        builder.send().await.map_err(|error| unreachable_error(&error))
     }
 
     /// Checks `url` and gives the client that may ask for it.
-    fn client_for(&self, url: &Url) -> Result<&Client, EgressError> {
+    fn client_for_url(&self, url: &Url) -> Result<&Client, EgressError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(EgressError::Blocked("not http or https"));
         }
@@ -209,7 +209,7 @@ impl Egress {
         }
         let host = url.host_str().ok_or(EgressError::Blocked("no host"))?;
         let port = url.port_or_known_default().ok_or(EgressError::Blocked("no port"))?;
-        let far_end = self.options.far_end_of_a_test.filter(|address| address.port() == port);
+        let far_end = self.options.test_server_address.filter(|address| address.port() == port);
         if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
             if let (Some(far_end), Some(client)) = (far_end, &self.test_client)
                 && far_end.ip() == address
@@ -231,13 +231,13 @@ impl Egress {
         match self.client.get() {
             Some(client) => Ok(client),
             None => {
-                let made = client(&self.options, None)?;
+                let made = build_client(&self.options, None)?;
                 Ok(self.client.get_or_init(|| made))
             }
         }
     }
 
-    async fn read(&self, mut response: Response, url: &Url) -> Result<Fetched, EgressError> {
+    async fn read_response(&self, mut response: Response, url: &Url) -> Result<EgressResponse, EgressError> {
         let status = response.status();
         if !status.is_success() {
             let retry_after = response
@@ -249,9 +249,9 @@ impl Egress {
         if response.headers().get(CONTENT_ENCODING).is_some_and(|value| value.as_bytes() != b"identity") {
             return Err(EgressError::Unreadable("packed although asked for unpacked"));
         }
-        let most = self.options.most_bytes;
+        let most = self.options.max_response_bytes;
         let mut body = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|error| unreachable(&error))? {
+        while let Some(piece) = response.chunk().await.map_err(|error| unreachable_error(&error))? {
             if body.len() + piece.len() > most {
                 return Err(EgressError::TooLarge(most));
             }
@@ -259,7 +259,7 @@ impl Egress {
         }
         let mut shown = url.clone();
         shown.set_query(None);
-        Ok(Fetched { url: shown.to_string(), body })
+        Ok(EgressResponse { url: shown.to_string(), body })
     }
 }
 
@@ -270,26 +270,26 @@ impl std::fmt::Debug for Egress {
 }
 
 /// Checks every address before the connection is made to it.
-struct Checked {
-    lookup: Arc<dyn Lookup>,
-    also: Option<IpAddr>,
+struct PublicAddressResolver {
+    lookup: Arc<dyn HostLookup>,
+    allowed_address: Option<IpAddr>,
 }
 
 /// A name that leads where nobody may go.
 #[derive(Debug, thiserror::Error)]
 #[error("the name leads to an address that is not public")]
-struct NotPublic;
+struct NotPublicAddress;
 
-impl Resolve for Checked {
+impl Resolve for PublicAddressResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (lookup, also, host) = (self.lookup.clone(), self.also, name.as_str().to_owned());
+        let (lookup, also, host) = (self.lookup.clone(), self.allowed_address, name.as_str().to_owned());
         Box::pin(async move {
             let addresses = lookup.lookup(&host).await?;
             if addresses.is_empty() {
                 return Err(std::io::Error::from(std::io::ErrorKind::NotFound).into());
             }
             if !addresses.iter().all(|address| is_public(*address) || Some(*address) == also) {
-                return Err(NotPublic.into());
+                return Err(NotPublicAddress.into());
             }
             let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
@@ -297,19 +297,19 @@ impl Resolve for Checked {
     }
 }
 
-fn client_for(options: &EgressOptions, far_end: SocketAddr) -> Result<Client, EgressError> {
-    client(options, Some(far_end.ip()))
+fn build_test_client(options: &EgressOptions, far_end: SocketAddr) -> Result<Client, EgressError> {
+    build_client(options, Some(far_end.ip()))
 }
 
-fn client(options: &EgressOptions, also: Option<IpAddr>) -> Result<Client, EgressError> {
-    builder(options, also)?.build().map_err(cannot)
+fn build_client(options: &EgressOptions, also: Option<IpAddr>) -> Result<Client, EgressError> {
+    client_builder(options, also)?.build().map_err(client_build_error)
 }
 
-fn cannot(error: reqwest::Error) -> EgressError {
+fn client_build_error(error: reqwest::Error) -> EgressError {
     EgressError::Unreachable(format!("the client cannot be built: {}", error.without_url()))
 }
 
-fn builder(options: &EgressOptions, also: Option<IpAddr>) -> Result<ClientBuilder, EgressError> {
+fn client_builder(options: &EgressOptions, also: Option<IpAddr>) -> Result<ClientBuilder, EgressError> {
     let mut builder = Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
@@ -320,12 +320,12 @@ fn builder(options: &EgressOptions, also: Option<IpAddr>) -> Result<ClientBuilde
         .timeout(options.time)
         .pool_max_idle_per_host(2)
         .user_agent(concat!("doran/", env!("CARGO_PKG_VERSION")))
-        .dns_resolver(Checked { lookup: options.lookup.clone(), also });
+        .dns_resolver(PublicAddressResolver { lookup: options.lookup.clone(), allowed_address: also });
     if let Some(proxy) = &options.proxy {
-        builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(cannot)?);
+        builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(client_build_error)?);
     }
     for root in &options.extra_roots {
-        builder = builder.tls_certs_merge([Certificate::from_pem(root).map_err(cannot)?]);
+        builder = builder.tls_certs_merge([Certificate::from_pem(root).map_err(client_build_error)?]);
     }
     Ok(builder)
 }
@@ -337,14 +337,14 @@ fn is_local_name(host: &str) -> bool {
 }
 
 /// Why the far end was not reached: the innermost reason, without the URL, which may hold a key.
-fn unreachable(error: &reqwest::Error) -> EgressError {
+fn unreachable_error(error: &reqwest::Error) -> EgressError {
     if error.is_timeout() {
         return EgressError::Unreachable("timed out".into());
     }
     let mut source: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
     let mut innermost = None;
     while let Some(inner) = source {
-        if inner.is::<NotPublic>() {
+        if inner.is::<NotPublicAddress>() {
             return EgressError::Blocked("the name leads to an address that is not public");
         }
         innermost = Some(inner);

@@ -15,42 +15,42 @@ use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::pin::Claim;
-use super::words::plain;
-use super::{Reach, Server, http, stdio};
+use super::pin::ToolClaim;
+use super::result_text::clean_and_truncate;
+use super::{McpServer, McpTransport, http, stdio};
 
 /// The most pages of a list of tools that are asked for.
-const MOST_PAGES: usize = 32;
+const MAX_TOOL_LIST_PAGES: usize = 32;
 /// The most bytes of a server's words in an error.
-const MOST_WORDS: usize = 500;
+const MAX_ERROR_BYTES: usize = 500;
 
 /// A server and the way to it.
 #[derive(Debug)]
-pub(super) struct Connection {
-    server: Server,
-    state: Mutex<State>,
+pub(super) struct McpConnection {
+    server: McpServer,
+    state: Mutex<McpConnectionState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    live: Option<Arc<Live>>,
+struct McpConnectionState {
+    live: Option<Arc<LiveMcpConnection>>,
     failures: u32,
     not_before: Option<Instant>,
 }
 
 /// A server that is there.
 #[derive(Debug)]
-struct Live {
-    service: RunningService<RoleClient, Listener>,
+struct LiveMcpConnection {
+    service: RunningService<RoleClient, McpClientHandler>,
     /// What its tools claim to be, by their own names.
-    claims: std::sync::Mutex<BTreeMap<String, Claim>>,
+    claims: std::sync::Mutex<BTreeMap<String, ToolClaim>>,
     changed: Arc<AtomicBool>,
-    _program: Option<stdio::Program>,
+    _program: Option<stdio::McpProcess>,
 }
 
 /// Why a server was of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum McpServerError {
     /// It did not start, or did not speak the protocol.
     NotStarted { server: String, why: String },
     /// It failed before, and is left alone for a while.
@@ -67,8 +67,8 @@ pub(super) enum Trouble {
     Refused { server: String, why: String },
 }
 
-impl Connection {
-    pub(super) fn new(server: Server) -> Self {
+impl McpConnection {
+    pub(super) fn new(server: McpServer) -> Self {
         Self { server, state: Mutex::default() }
     }
 
@@ -76,42 +76,42 @@ impl Connection {
         &self.server.name
     }
 
-    pub(super) fn server(&self) -> &Server {
+    pub(super) fn server(&self) -> &McpServer {
         &self.server
     }
 
     /// The tools it has now.
-    pub(super) async fn list(&self) -> Result<Vec<Tool>, Trouble> {
-        let live = self.live().await?;
+    pub(super) async fn list_tools(&self) -> Result<Vec<Tool>, McpServerError> {
+        let live = self.ensure_live().await?;
         let limit = self.server.bounds.start;
-        timeout(limit, live.list(&self.server)).await.map_err(|_| self.timed_out(limit))?
+        timeout(limit, live.list_tools(&self.server)).await.map_err(|_| self.timeout_error(limit))?
     }
 
     /// Has `tool` do its work, if it still is what `claim` says.
-    pub(super) async fn call(
+    pub(super) async fn call_tool(
         &self,
         tool: &str,
-        claim: &Claim,
+        claim: &ToolClaim,
         arguments: JsonObject,
-    ) -> Result<CallToolResult, Trouble> {
-        let live = self.live().await?;
+    ) -> Result<CallToolResult, McpServerError> {
+        let live = self.ensure_live().await?;
         let limit = self.server.bounds.call;
         // Dropping the inner future tells the server that nobody waits any more.
         let called = timeout(limit, async {
-            live.check(&self.server, tool, claim).await?;
+            live.check_claim(&self.server, tool, claim).await?;
             let params = CallToolRequestParams::new(tool.to_string()).with_arguments(arguments);
-            live.service.call_tool_once(params).await.map_err(|error| self.trouble(error))
+            live.service.call_tool_once(params).await.map_err(|error| self.to_server_error(error))
         });
         let result = match called.await {
-            Err(_) => Err(self.timed_out(limit)),
+            Err(_) => Err(self.timeout_error(limit)),
             Ok(Ok(CallToolResponse::Complete(result))) => Ok(result),
-            Ok(Ok(_)) => Err(self.refused("it wants to be answered or polled, which is not supported")),
+            Ok(Ok(_)) => Err(self.refused_error("it wants to be answered or polled, which is not supported")),
             Ok(Err(trouble)) => Err(trouble),
         };
         let mut state = self.state.lock().await;
         match &result {
             Ok(_) => state.failures = 0,
-            Err(Trouble::Ended { .. }) => state.failed(),
+            Err(McpServerError::Ended { .. }) => state.record_failure(),
             Err(_) => {}
         }
         result
@@ -119,7 +119,7 @@ impl Connection {
 
     /// The server, started if it is not there. Others who need it meanwhile wait for the same start, which is why the
     /// lock is held: there must not be two of it.
-    async fn live(&self) -> Result<Arc<Live>, Trouble> {
+    async fn ensure_live(&self) -> Result<Arc<LiveMcpConnection>, McpServerError> {
         let mut state = self.state.lock().await;
         if let Some(live) = state.live.as_ref().filter(|live| !live.service.is_transport_closed()) {
             return Ok(live.clone());
@@ -127,10 +127,13 @@ impl Connection {
         state.live = None;
         if let Some(wait) = state.not_before.and_then(|until| until.checked_duration_since(Instant::now())) {
             let seconds = wait.as_secs() + 1;
-            return Err(Trouble::LeftAlone { server: self.server.name.clone(), seconds });
+            return Err(McpServerError::LeftAlone { server: self.server.name.clone(), seconds });
         }
         let limit = self.server.bounds.start;
-        match timeout(limit, open(&self.server)).await.unwrap_or_else(|_| Err(self.timed_out(limit))) {
+        match timeout(limit, open_connection(&self.server))
+            .await
+            .unwrap_or_else(|_| Err(self.timeout_error(limit)))
+        {
             Ok(live) => {
                 let live = Arc::new(live);
                 state.live = Some(live.clone());
@@ -138,84 +141,89 @@ impl Connection {
                 Ok(live)
             }
             Err(trouble) => {
-                state.failed();
+                state.record_failure();
                 Err(trouble)
             }
         }
     }
 
-    fn trouble(&self, error: ServiceError) -> Trouble {
+    fn to_server_error(&self, error: ServiceError) -> McpServerError {
         match error {
-            ServiceError::TransportClosed => Trouble::Ended { server: self.server.name.clone() },
-            ServiceError::McpError(error) => self.refused(&error.message),
-            ServiceError::Timeout { timeout } => self.timed_out(timeout),
-            other => self.refused(&other.to_string()),
+            ServiceError::TransportClosed => McpServerError::Ended { server: self.server.name.clone() },
+            ServiceError::McpError(error) => self.refused_error(&error.message),
+            ServiceError::Timeout { timeout } => self.timeout_error(timeout),
+            other => self.refused_error(&other.to_string()),
         }
     }
 
-    fn refused(&self, why: &str) -> Trouble {
-        Trouble::Refused { server: self.server.name.clone(), why: plain(why, MOST_WORDS) }
+    fn refused_error(&self, why: &str) -> McpServerError {
+        McpServerError::Refused {
+            server: self.server.name.clone(),
+            why: clean_and_truncate(why, MAX_ERROR_BYTES),
+        }
     }
 
-    fn timed_out(&self, limit: Duration) -> Trouble {
-        Trouble::TimedOut { server: self.server.name.clone(), seconds: limit.as_secs() }
+    fn timeout_error(&self, limit: Duration) -> McpServerError {
+        McpServerError::TimedOut { server: self.server.name.clone(), seconds: limit.as_secs() }
     }
 }
 
-impl State {
-    fn failed(&mut self) {
+impl McpConnectionState {
+    fn record_failure(&mut self) {
         self.live = None;
         self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(Instant::now() + delay(self.failures));
+        self.not_before = Some(Instant::now() + restart_delay(self.failures));
     }
 }
 
 /// How long a server is left alone after so many failures in a row: not at all after the first, then longer and longer.
-fn delay(failures: u32) -> Duration {
+fn restart_delay(failures: u32) -> Duration {
     match failures {
         0 | 1 => Duration::ZERO,
         more => Duration::from_secs(1 << (more - 2).min(6)).min(Duration::from_secs(60)),
     }
 }
 
-async fn open(server: &Server) -> Result<Live, Trouble> {
-    let not_started = |why: &dyn std::fmt::Display| Trouble::NotStarted {
+async fn open_connection(server: &McpServer) -> Result<LiveMcpConnection, McpServerError> {
+    let not_started = |why: &dyn std::fmt::Display| McpServerError::NotStarted {
         server: server.name.clone(),
-        why: plain(&why.to_string(), MOST_WORDS),
+        why: clean_and_truncate(&why.to_string(), MAX_ERROR_BYTES),
     };
     let changed = Arc::new(AtomicBool::new(false));
-    let listener = Listener { changed: changed.clone() };
+    let listener = McpClientHandler { changed: changed.clone() };
     let (service, program) = match &server.reach {
-        Reach::Stdio { command, arguments, environment } => {
+        McpTransport::Stdio { command, arguments, environment } => {
             let most = server.bounds.message;
-            let (program, output, input) = stdio::start(command, arguments, environment, most, &server.name)
-                .map_err(|error| not_started(&format!("`{command}`: {error}")))?;
+            let (program, output, input) =
+                stdio::start_process(command, arguments, environment, most, &server.name)
+                    .map_err(|error| not_started(&format!("`{command}`: {error}")))?;
             let service = listener.serve((output, input)).await.map_err(|error| not_started(&error))?;
             (service, Some(program))
         }
-        Reach::Http { url, headers } => {
-            let (client, config) =
-                http::client(url, headers, server.bounds.message).map_err(|error| not_started(&error))?;
+        McpTransport::Http { url, headers } => {
+            let (client, config) = http::http_client(url, headers, server.bounds.message)
+                .map_err(|error| not_started(&error))?;
             let transport = StreamableHttpClientTransport::with_client(client, config);
             (listener.serve(transport).await.map_err(|error| not_started(&error))?, None)
         }
     };
-    let live = Live { service, claims: std::sync::Mutex::default(), changed, _program: program };
-    live.list(server).await?;
+    let live = LiveMcpConnection { service, claims: std::sync::Mutex::default(), changed, _program: program };
+    live.list_tools(server).await?;
     Ok(live)
 }
 
-impl Live {
+impl LiveMcpConnection {
     /// Asks for the tools and remembers what they claim.
-    async fn list(&self, server: &Server) -> Result<Vec<Tool>, Trouble> {
+    async fn list_tools(&self, server: &McpServer) -> Result<Vec<Tool>, McpServerError> {
         let mut tools = Vec::new();
         let mut cursor = None;
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_TOOL_LIST_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.service.list_tools(Some(page)).await.map_err(|error| Trouble::NotStarted {
-                server: server.name.clone(),
-                why: plain(&error.to_string(), MOST_WORDS),
-            })?;
+            let page =
+                self.service.list_tools(Some(page)).await.map_err(|error| McpServerError::NotStarted {
+                    server: server.name.clone(),
+                    why: clean_and_truncate(&error.to_string(), MAX_ERROR_BYTES),
+                })?;
             tools.extend(page.tools);
             cursor = page.next_cursor;
             if cursor.is_none() || tools.len() >= server.bounds.tools {
@@ -223,32 +231,37 @@ impl Live {
             }
         }
         tools.truncate(server.bounds.tools);
-        let claims = tools.iter().map(|tool| (tool.name.to_string(), Claim::of(tool))).collect();
+        let claims = tools.iter().map(|tool| (tool.name.to_string(), ToolClaim::from_tool(tool))).collect();
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
         Ok(tools)
     }
 
     /// Whether the tool is still what was approved. A server that says its tools have changed is asked again.
-    async fn check(&self, server: &Server, tool: &str, claim: &Claim) -> Result<(), Trouble> {
+    async fn check_claim(
+        &self,
+        server: &McpServer,
+        tool: &str,
+        claim: &ToolClaim,
+    ) -> Result<(), McpServerError> {
         if self.changed.swap(false, Ordering::AcqRel) {
-            self.list(server).await?;
+            self.list_tools(server).await?;
         }
         let (server, tool) = (server.name.clone(), tool.to_string());
         match self.claims.lock().unwrap_or_else(PoisonError::into_inner).get(&tool) {
             Some(now) if now == claim => Ok(()),
-            Some(_) => Err(Trouble::Changed { server, tool }),
-            None => Err(Trouble::Gone { server, tool }),
+            Some(_) => Err(McpServerError::Changed { server, tool }),
+            None => Err(McpServerError::Gone { server, tool }),
         }
     }
 }
 
 /// What we are to a server: a client that offers nothing, no models, no files, no questions to people.
 #[derive(Clone, Debug)]
-struct Listener {
+struct McpClientHandler {
     changed: Arc<AtomicBool>,
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
         ClientConfig::new(
             ClientCapabilities::default(),
@@ -261,9 +274,9 @@ impl ClientHandler for Listener {
     }
 }
 
-impl Trouble {
+impl McpServerError {
     /// In Korean.
-    pub(super) fn ko(&self) -> String {
+    pub(super) fn korean_message(&self) -> String {
         match self {
             Self::NotStarted { server, why } => {
                 format!(
@@ -288,7 +301,7 @@ impl Trouble {
     }
 
     /// In English.
-    pub(super) fn en(&self) -> String {
+    pub(super) fn english_message(&self) -> String {
         match self {
             Self::NotStarted { server, why } => {
                 format!(
@@ -323,8 +336,8 @@ mod tests {
 
     #[test]
     fn a_failing_server_is_left_alone_longer_each_time() {
-        let delays: Vec<u64> = (0..12).map(|failures| delay(failures).as_secs()).collect();
+        let delays: Vec<u64> = (0..12).map(|failures| restart_delay(failures).as_secs()).collect();
         assert_eq!(delays, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
-        assert_eq!(delay(u32::MAX).as_secs(), 60);
+        assert_eq!(restart_delay(u32::MAX).as_secs(), 60);
     }
 }

@@ -17,26 +17,26 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use crate::tools::Secret;
+use crate::tools::ToolSecret;
 
-const SESSION: &str = "mcp-session-id";
-const BOTH: &str = "text/event-stream, application/json";
+const SESSION_HEADER: &str = "mcp-session-id";
+const ACCEPTED_CONTENT_TYPES: &str = "text/event-stream, application/json";
 
 /// A client that takes answers up to a limit.
 #[derive(Clone, Debug)]
-pub(super) struct Capped {
+pub(super) struct CappedHttpClient {
     inner: reqwest::Client,
-    most: usize,
+    max_bytes: usize,
 }
 
-type Failure = StreamableHttpError<reqwest::Error>;
+type McpHttpError = StreamableHttpError<reqwest::Error>;
 
 /// A client for one server and how to use it.
-pub(super) fn client(
+pub(super) fn http_client(
     url: &str,
-    headers: &BTreeMap<String, Secret>,
+    headers: &BTreeMap<String, ToolSecret>,
     most: usize,
-) -> Result<(Capped, StreamableHttpClientTransportConfig), String> {
+) -> Result<(CappedHttpClient, StreamableHttpClientTransportConfig), String> {
     let address = reqwest::Url::parse(url).map_err(|error| format!("`{url}`: {error}"))?;
     if !matches!(address.scheme(), "http" | "https") {
         return Err(format!("`{}:` is not `http:` or `https:`", address.scheme()));
@@ -51,7 +51,7 @@ pub(super) fn client(
         value.set_sensitive(true);
         own.insert(name, value);
     }
-    install_crypto();
+    install_crypto_provider();
     let inner = reqwest::Client::builder()
         .redirect(Policy::none())
         .no_proxy()
@@ -61,10 +61,10 @@ pub(super) fn client(
     let mut config = StreamableHttpClientTransportConfig::with_uri(url);
     config.custom_headers = own;
     config.max_sse_event_size = most;
-    Ok((Capped { inner, most }, config))
+    Ok((CappedHttpClient { inner, max_bytes: most }, config))
 }
 
-impl StreamableHttpClient for Capped {
+impl StreamableHttpClient for CappedHttpClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -74,13 +74,13 @@ impl StreamableHttpClient for Capped {
         session_id: Option<Arc<str>>,
         _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Failure> {
+    ) -> Result<StreamableHttpPostResponse, McpHttpError> {
         let mut headers: HeaderMap = custom_headers.into_iter().collect();
-        headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
+        headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED_CONTENT_TYPES));
         if let Some(session) = &session_id {
             let session = HeaderValue::try_from(session.as_ref())
-                .map_err(|_| unexpected("a session that is no header"))?;
-            headers.insert(SESSION, session);
+                .map_err(|_| unexpected_response("a session that is no header"))?;
+            headers.insert(SESSION_HEADER, session);
         }
         let response = self.inner.post(uri.as_ref()).headers(headers).json(&message).send().await?;
         let status = response.status();
@@ -92,28 +92,31 @@ impl StreamableHttpClient for Capped {
         }
         let text =
             |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(String::from);
-        let (kind, session) = (text(CONTENT_TYPE.as_str()).unwrap_or_default(), text(SESSION));
+        let (kind, session) = (text(CONTENT_TYPE.as_str()).unwrap_or_default(), text(SESSION_HEADER));
         if !status.is_success() {
             // The words of an error are read only where they may hold one of the protocol.
-            let body =
-                if kind.starts_with("application/json") { self.body(response).await? } else { Vec::new() };
+            let body = if kind.starts_with("application/json") {
+                self.read_body(response).await?
+            } else {
+                Vec::new()
+            };
             return match serde_json::from_slice(&body) {
                 Ok(message @ ServerJsonRpcMessage::Error(_)) => {
                     Ok(StreamableHttpPostResponse::Json(message, session))
                 }
-                Ok(_) | Err(_) => Err(unexpected(&format!("HTTP {status}"))),
+                Ok(_) | Err(_) => Err(unexpected_response(&format!("HTTP {status}"))),
             };
         }
         if kind.starts_with("text/event-stream") {
-            return Ok(StreamableHttpPostResponse::Sse(self.events(response), session));
+            return Ok(StreamableHttpPostResponse::Sse(self.event_stream(response), session));
         }
-        let body = self.body(response).await?;
+        let body = self.read_body(response).await?;
         let asked = matches!(message, ClientJsonRpcMessage::Request(_));
         match serde_json::from_slice(&body) {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
             // What is not asked for needs no answer, and some servers give an empty one.
             Err(_) if !asked => Ok(StreamableHttpPostResponse::Accepted),
-            Err(_) => Err(unexpected("an answer that is not of the protocol")),
+            Err(_) => Err(unexpected_response("an answer that is not of the protocol")),
         }
     }
 
@@ -123,7 +126,7 @@ impl StreamableHttpClient for Capped {
         session_id: Arc<str>,
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), McpHttpError> {
         self.inner.delete_session(uri, session_id, auth_header, custom_headers).await
     }
 
@@ -134,8 +137,8 @@ impl StreamableHttpClient for Capped {
         last_event_id: Option<String>,
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        let most = self.most;
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, McpHttpError> {
+        let most = self.max_bytes;
         self.inner
             .get_stream_with_max_sse_event_size(
                 uri,
@@ -149,13 +152,13 @@ impl StreamableHttpClient for Capped {
     }
 }
 
-impl Capped {
-    async fn body(&self, response: Response) -> Result<Vec<u8>, Failure> {
+impl CappedHttpClient {
+    async fn read_body(&self, response: Response) -> Result<Vec<u8>, McpHttpError> {
         let mut body = Vec::new();
         let mut pieces = response.bytes_stream();
         while let Some(piece) = pieces.try_next().await? {
-            if body.len() + piece.len() > self.most {
-                return Err(unexpected(&format!("an answer longer than {} bytes", self.most)));
+            if body.len() + piece.len() > self.max_bytes {
+                return Err(unexpected_response(&format!("an answer longer than {} bytes", self.max_bytes)));
             }
             body.extend_from_slice(&piece);
         }
@@ -163,8 +166,8 @@ impl Capped {
     }
 
     /// The events of one answer, which together are no longer than the limit.
-    fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-        let mut left = self.most;
+    fn event_stream(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+        let mut left = self.max_bytes;
         let pieces = response.bytes_stream().map(move |piece| {
             let piece = piece.map_err(std::io::Error::other)?;
             left = left
@@ -177,7 +180,7 @@ impl Capped {
 }
 
 /// TLS needs to be told once per process which cryptography to use. If the program has chosen already, that stays.
-fn install_crypto() {
+fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && rustls::crypto::ring::default_provider().install_default().is_err()
     {
@@ -185,7 +188,7 @@ fn install_crypto() {
     }
 }
 
-fn unexpected(what: &str) -> Failure {
+fn unexpected_response(what: &str) -> McpHttpError {
     StreamableHttpError::UnexpectedServerResponse(what.to_string().into())
 }
 
@@ -195,11 +198,11 @@ mod tests {
 
     #[test]
     fn only_the_web_is_an_address_and_a_secret_is_not_told() {
-        let headers = BTreeMap::from([("Authorization".to_string(), Secret::new("Bearer s3cret\n"))]);
-        let error = client("https://a.example/mcp", &headers, 1).expect_err("a bad value");
+        let headers = BTreeMap::from([("Authorization".to_string(), ToolSecret::new("Bearer s3cret\n"))]);
+        let error = http_client("https://a.example/mcp", &headers, 1).expect_err("a bad value");
         assert_eq!(error, "the header `Authorization` cannot be sent");
         for url in ["file:///etc/passwd", "unix:///run/docker.sock", "nonsense"] {
-            assert!(client(url, &BTreeMap::new(), 1).is_err(), "{url}");
+            assert!(http_client(url, &BTreeMap::new(), 1).is_err(), "{url}");
         }
     }
 }

@@ -9,40 +9,40 @@
 //! written for it. It is started when it is needed, started again after it ended, each time a little later, and its
 //! end is an error of the call and of nothing else.
 
-mod capped;
+mod capped_lines;
 mod connection;
 mod http;
 pub mod pin;
+mod result_text;
 mod stdio;
 mod tool;
-mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use pin::Pins;
+pub use pin::ToolPins;
 
-use self::connection::Connection;
-use self::tool::Remote;
-use super::{Secret, Tool};
+use self::connection::McpConnection;
+use self::tool::McpTool;
+use super::{Tool, ToolSecret};
 
 /// A server, as the settings name it.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct McpServer {
     /// What its tools are called by: `name__tool`. ASCII letters, digits and `-`, at most 24.
     pub name: String,
     /// How it is reached.
-    pub reach: Reach,
+    pub reach: McpTransport,
     /// Whether what it says about its tools counts.
-    pub trust: Trust,
+    pub trust: McpTrust,
     /// How much it may use.
-    pub bounds: Bounds,
+    pub bounds: McpLimits,
 }
 
 /// How a server is reached.
 #[derive(Clone, Debug)]
-pub enum Reach {
+pub enum McpTransport {
     /// A program that is started and spoken to through its standard streams.
     Stdio {
         /// The program.
@@ -50,20 +50,20 @@ pub enum Reach {
         /// Its arguments.
         arguments: Vec<String>,
         /// Its whole environment.
-        environment: BTreeMap<String, Secret>,
+        environment: BTreeMap<String, ToolSecret>,
     },
     /// Streamable HTTP.
     Http {
         /// Its address, `http` or `https`.
         url: String,
         /// Headers of every request, such as `Authorization`. They are not sent anywhere else: redirects are refused.
-        headers: BTreeMap<String, Secret>,
+        headers: BTreeMap<String, ToolSecret>,
     },
 }
 
 /// Whether a server is believed when it says what its tools do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
+pub enum McpTrust {
     /// No: each tool counts as one that reaches out and must not be repeated.
     #[default]
     None,
@@ -73,7 +73,7 @@ pub enum Trust {
 
 /// How much a server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct McpLimits {
     /// From its start to its list of tools.
     pub start: Duration,
     /// The longest a call may take.
@@ -86,7 +86,7 @@ pub struct Bounds {
     pub tools: usize,
 }
 
-impl Default for Bounds {
+impl Default for McpLimits {
     /// 30 seconds to start, 60 seconds a call, messages of 4 MiB, answers of 64 KiB, 64 tools.
     fn default() -> Self {
         Self {
@@ -101,18 +101,18 @@ impl Default for Bounds {
 
 /// What came of asking the servers for their tools.
 #[derive(Default)]
-pub struct Found {
+pub struct McpDiscovery {
     /// Their tools, also those that are refused for now.
     pub tools: Vec<Arc<dyn Tool>>,
     /// What to remember: the pins that were given, and those of tools that were seen for the first time.
-    pub pins: Pins,
+    pub pins: ToolPins,
     /// What people should know.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<McpProblem>,
 }
 
 /// Something about a server that people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct McpProblem {
     /// Which server.
     pub server: String,
     /// What, in Korean.
@@ -123,66 +123,71 @@ pub struct Problem {
 
 /// Connects to every server, side by side, and takes their tools. A server that does not answer is a problem, not an
 /// error: the others are there.
-pub async fn connect(servers: Vec<Server>, pins: &Pins) -> Found {
-    let mut found = Found { pins: pins.clone(), ..Found::default() };
+pub async fn connect_servers(servers: Vec<McpServer>, pins: &ToolPins) -> McpDiscovery {
+    let mut found = McpDiscovery { pins: pins.clone(), ..McpDiscovery::default() };
     let asked = servers.into_iter().map(|server| async move {
         let name = server.name.clone();
         if !pin::is_server_name(&name) {
-            return (name, Err(bad_name()));
+            return (name, Err(bad_server_name()));
         }
-        let connection = Arc::new(Connection::new(server));
-        let listed = connection.list().await.map_err(|error| (error.ko(), error.en()));
+        let connection = Arc::new(McpConnection::new(server));
+        let listed =
+            connection.list_tools().await.map_err(|error| (error.korean_message(), error.english_message()));
         (name, listed.map(|tools| (connection, tools)))
     });
     for (server, answer) in futures_util::future::join_all(asked).await {
         match answer {
-            Ok((connection, listed)) => take(&mut found, &connection, listed),
-            Err((ko, en)) => found.problems.push(Problem { server, ko, en }),
+            Ok((connection, listed)) => add_server_tools(&mut found, &connection, listed),
+            Err((ko, en)) => found.problems.push(McpProblem { server, ko, en }),
         }
     }
     found
 }
 
-fn bad_name() -> (String, String) {
+fn bad_server_name() -> (String, String) {
     (
         "서버 이름은 영문자, 숫자, `-`로 24자 이하여야 합니다".to_string(),
         "the name of a server is at most 24 ASCII letters, digits and `-`".to_string(),
     )
 }
 
-fn take(found: &mut Found, connection: &Arc<Connection>, listed: Vec<rmcp::model::Tool>) {
+fn add_server_tools(
+    found: &mut McpDiscovery,
+    connection: &Arc<McpConnection>,
+    listed: Vec<rmcp::model::Tool>,
+) {
     let server = connection.name().to_string();
     for tool in listed {
-        let claim = pin::Claim::of(&tool);
-        let remote = match Remote::new(connection.clone(), &tool) {
+        let claim = pin::ToolClaim::from_tool(&tool);
+        let remote = match McpTool::new(connection.clone(), &tool) {
             Ok(remote) => remote,
             Err((ko, en)) => {
-                found.problems.push(Problem { server: server.clone(), ko, en });
+                found.problems.push(McpProblem { server: server.clone(), ko, en });
                 continue;
             }
         };
         let name = &remote.spec().name;
-        if found.tools.iter().any(|known| known.about().spec.name == *name) {
-            found.problems.push(Problem {
+        if found.tools.iter().any(|known| known.info().spec.name == *name) {
+            found.problems.push(McpProblem {
                 server: server.clone(),
                 ko: format!("`{name}` 도구가 둘이라 하나만 씁니다"),
                 en: format!("there are two tools `{name}`; only the first is used"),
             });
             continue;
         }
-        let remote = match found.pins.judge(name, &claim) {
-            pin::Verdict::New => {
+        let remote = match found.pins.compare(name, &claim) {
+            pin::PinVerdict::New => {
                 found.pins.approve(name, &claim);
                 remote
             }
-            pin::Verdict::Same => remote,
-            pin::Verdict::Changed => {
-                found.problems.push(Problem {
+            pin::PinVerdict::Same => remote,
+            pin::PinVerdict::Changed => {
+                found.problems.push(McpProblem {
                     server: server.clone(),
                     ko: format!("`{name}` 도구의 이름, 설명 또는 인자가 바뀌어, 다시 승인할 때까지 쓰지 않습니다"),
                     en: format!("`{name}` has changed its description or arguments; it is refused until it is approved again"),
                 });
-                remote.refused()
+                remote.into_refused()
             }
         };
         found.tools.push(Arc::new(remote));

@@ -7,23 +7,23 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::capped::CappedLines;
-use crate::tools::Secret;
+use super::capped_lines::CappedLines;
+use crate::tools::ToolSecret;
 
 /// A running server. It is killed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct McpProcess {
     _child: Child,
 }
 
 /// Starts it, and gives the two ends to talk through.
-pub(super) fn start(
+pub(super) fn start_process(
     command: &str,
     arguments: &[String],
-    environment: &BTreeMap<String, Secret>,
+    environment: &BTreeMap<String, ToolSecret>,
     most: usize,
     server: &str,
-) -> io::Result<(Program, CappedLines<ChildStdout>, ChildStdin)> {
+) -> io::Result<(McpProcess, CappedLines<ChildStdout>, ChildStdin)> {
     let mut starting = Command::new(command);
     starting
         .args(arguments)
@@ -42,12 +42,12 @@ pub(super) fn start(
     else {
         return Err(io::Error::other("it has no pipes"));
     };
-    tokio::spawn(listen(words, server.to_string()));
-    Ok((Program { _child: child }, CappedLines::new(output, most), input))
+    tokio::spawn(log_stderr(words, server.to_string()));
+    Ok((McpProcess { _child: child }, CappedLines::new(output, most), input))
 }
 
 /// What a server says beside the protocol goes to the log, a line at a time, no line without end.
-async fn listen(words: ChildStderr, server: String) {
+async fn log_stderr(words: ChildStderr, server: String) {
     let mut words = BufReader::new(words);
     let mut line = Vec::new();
     loop {

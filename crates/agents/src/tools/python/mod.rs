@@ -7,7 +7,7 @@
 //! A session is signed for its tenant. One that was changed, or that another version of the interpreter made, is not
 //! loaded: the call then starts with no variables and says so.
 
-mod variables;
+mod session_signing;
 #[cfg(feature = "python")]
 mod worker;
 
@@ -15,21 +15,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_jail::{Jail, JailError, Layer, Limits, Worker};
-use doran_llm::{Origin, ToolSpec};
+use doran_jail::{IsolationLayer, Jail, JailError, JailLimits, WorkerCall};
+use doran_llm::{TextOrigin, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use variables::Key;
+pub use session_signing::SessionSigningKey;
 
-use super::{About, Call, Class, Language, Output, Tool, ToolError};
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
 
 /// The hidden argument that makes the program a worker of this tool.
-pub const WORKER: &str = "__python";
+pub const WORKER_ARGUMENT: &str = "__python";
 
 /// How much a call may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct PythonLimits {
     /// The longest a piece of code may run.
     pub time: Duration,
     /// The most memory, in bytes.
@@ -46,7 +46,7 @@ pub struct Bounds {
     pub waiting: usize,
 }
 
-impl Default for Bounds {
+impl Default for PythonLimits {
     /// Five seconds, 128 MiB, 64 KiB of code and of output, 256 KiB of variables, two at once.
     fn default() -> Self {
         Self {
@@ -63,17 +63,17 @@ impl Default for Bounds {
 
 /// The tool.
 #[derive(Debug)]
-pub struct Python {
-    about: About,
-    bounds: Bounds,
+pub struct PythonTool {
+    info: ToolInfo,
+    limits: PythonLimits,
     jail: Jail,
-    key: Key,
+    key: SessionSigningKey,
 }
 
-impl Python {
+impl PythonTool {
     /// The tool, with the key that signs its sessions. A key that is lost costs the variables of every thread.
-    pub fn new(bounds: Bounds, key: Key) -> Self {
-        Self { about: about(&bounds), jail: Jail::new(limits(&bounds)), bounds, key }
+    pub fn new(bounds: PythonLimits, key: SessionSigningKey) -> Self {
+        Self { info: tool_info(&bounds), jail: Jail::new(jail_limits(&bounds)), limits: bounds, key }
     }
 
     /// Takes its workers from another program than this one.
@@ -84,48 +84,53 @@ impl Python {
     }
 
     /// The walls around a worker on this machine, or why there are none.
-    pub async fn layers(&self) -> Result<Vec<Layer>, JailError> {
-        self.jail.layers(WORKER).await
+    pub async fn layers(&self) -> Result<Vec<IsolationLayer>, JailError> {
+        self.jail.layers(WORKER_ARGUMENT).await
     }
 }
 
 #[async_trait]
-impl Tool for Python {
-    fn about(&self) -> &About {
-        &self.about
+impl Tool for PythonTool {
+    fn info(&self) -> &ToolInfo {
+        &self.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
-        let arguments: Arguments = serde_json::from_value(arguments)
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments: PythonArguments = serde_json::from_value(arguments)
             .map_err(|error| ToolError::BadArguments(format!("`python_repl`: {error}")))?;
-        check(&arguments.code, &self.bounds, call.language)?;
+        check_code(&arguments.code, &self.limits, call.language)?;
         let (session, lost) = match call.session.filter(|session| !session.is_empty() && !arguments.fresh) {
-            None => (None, Lost::Nothing),
+            None => (None, SessionLoss::Nothing),
             Some(session) => match self.key.open(call.tenant, session) {
-                Some(session) => (Some(session), Lost::Nothing),
-                None => (None, Lost::Earlier),
+                Some(session) => (Some(session), SessionLoss::Nothing),
+                None => (None, SessionLoss::Earlier),
             },
         };
-        let request = Request {
+        let request = PythonWorkerRequest {
             code: arguments.code,
             session,
-            time_ms: u64::try_from(self.bounds.time.as_millis()).unwrap_or(u64::MAX),
-            output: self.bounds.output,
-            most_session: self.bounds.session,
+            time_ms: u64::try_from(self.limits.time.as_millis()).unwrap_or(u64::MAX),
+            output: self.limits.output,
+            most_session: self.limits.session,
         };
         let input = serde_json::to_vec(&request).map_err(|error| ToolError::Failed(error.to_string()))?;
-        let answer = self.jail.run(Worker { argument: WORKER, input: &input }).await;
-        let reply: Reply = match answer {
+        let answer = self.jail.run(WorkerCall { argument: WORKER_ARGUMENT, input: &input }).await;
+        let reply: PythonWorkerReply = match answer {
             Ok(answer) => serde_json::from_slice(&answer)
                 .map_err(|_| ToolError::Failed("the interpreter's answer makes no sense".to_string()))?,
-            Err(error) => return Err(refusal(&error, call.language)),
+            Err(error) => return Err(jail_tool_error(&error, call.language)),
         };
-        Ok(self.output(reply, lost, call))
+        Ok(self.to_output(reply, lost, call))
     }
 }
 
-impl Python {
-    fn output(&self, reply: Reply, lost: Lost, call: Call<'_>) -> Output {
+impl PythonTool {
+    fn to_output(
+        &self,
+        reply: PythonWorkerReply,
+        lost: SessionLoss,
+        call: ToolCallContext<'_>,
+    ) -> ToolOutput {
         let mut text = reply.printed;
         let mut line = |words: &str| {
             if !text.is_empty() && !text.ends_with('\n') {
@@ -139,16 +144,16 @@ impl Python {
         if let Some(error) = &reply.error {
             line(error);
         }
-        if lost == Lost::Earlier || reply.session_was_foreign {
+        if lost == SessionLoss::Earlier || reply.session_was_foreign {
             line(call.language.pick(
                 "[이전 변수를 되살릴 수 없어 빈 상태에서 실행했습니다]",
                 "[the earlier variables could not be restored; this ran without them]",
             ));
         }
         let session = match reply.session {
-            Kept::Whole(session) => self.key.seal(call.tenant, &session),
-            Kept::TooLarge(bytes) => {
-                line(&dropped(bytes, self.bounds.session, call.language));
+            PythonSessionDump::Whole(session) => self.key.seal(call.tenant, &session),
+            PythonSessionDump::TooLarge(bytes) => {
+                line(&session_dropped_note(bytes, self.limits.session, call.language));
                 String::new()
             }
         };
@@ -156,14 +161,18 @@ impl Python {
             text.push_str(call.language.pick("[출력 없음]", "[no output]"));
         }
         let kind = reply.kind.unwrap_or_default();
-        Output { text, data: json!({ "ok": reply.error.is_none(), "error": kind }), session: Some(session) }
+        ToolOutput {
+            text,
+            data: json!({ "ok": reply.error.is_none(), "error": kind }),
+            session: Some(session),
+        }
     }
 }
 
 /// Answers one request, as a worker. Called first thing in `main` when the first argument is [`WORKER`].
 #[cfg(feature = "python")]
 pub fn worker_main() -> ExitCode {
-    doran_jail::serve(|input| worker::answer(&input))
+    doran_jail::serve(|input| worker::answer_request(&input))
 }
 
 /// This program was built without an interpreter.
@@ -174,13 +183,13 @@ pub fn worker_main() -> ExitCode {
 
 /// Whether earlier variables were asked for and are gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lost {
+enum SessionLoss {
     Nothing,
     Earlier,
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct PythonArguments {
     code: String,
     #[serde(default)]
     fresh: bool,
@@ -188,7 +197,7 @@ struct Arguments {
 
 /// What a worker is asked.
 #[derive(Debug, Serialize, Deserialize)]
-struct Request {
+struct PythonWorkerRequest {
     code: String,
     /// What [`Reply::session`] was, in base64.
     session: Option<String>,
@@ -199,7 +208,7 @@ struct Request {
 
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
-struct Reply {
+struct PythonWorkerReply {
     printed: String,
     /// The value of the last line, if it is an expression.
     value: Option<String>,
@@ -207,41 +216,41 @@ struct Reply {
     error: Option<String>,
     /// The kind of the exception.
     kind: Option<String>,
-    session: Kept,
+    session: PythonSessionDump,
     /// The session that was given could not be loaded.
     session_was_foreign: bool,
 }
 
 /// What is left of the variables.
 #[derive(Debug, Serialize, Deserialize)]
-enum Kept {
+enum PythonSessionDump {
     /// All of them, in base64.
     Whole(String),
     /// They take this many bytes, which is too many.
     TooLarge(usize),
 }
 
-fn limits(bounds: &Bounds) -> Limits {
+fn jail_limits(bounds: &PythonLimits) -> JailLimits {
     // The interpreter counts its own time and ends with a traceback; the jail is there for what it cannot count.
     let wall = bounds.time + Duration::from_secs(1);
     // Text grows at most sixfold as JSON; a session is base64 already.
     let session = bounds.session.div_ceil(3) * 4;
-    Limits {
+    JailLimits {
         wall,
         cpu: wall,
         memory: bounds.memory,
         input: bounds.code * 6 + session + 4096,
-        output: (bounds.output * 3 + REST) * 6 + session,
+        output: (bounds.output * 3 + REPLY_OVERHEAD_BYTES) * 6 + session,
         at_once: bounds.at_once,
         waiting: bounds.waiting,
-        ..Limits::default()
+        ..JailLimits::default()
     }
 }
 
 /// Room in an answer for what is neither output nor session.
-const REST: usize = 16 << 10;
+const REPLY_OVERHEAD_BYTES: usize = 16 << 10;
 
-fn check(code: &str, bounds: &Bounds, language: Language) -> Result<(), ToolError> {
+fn check_code(code: &str, bounds: &PythonLimits, language: UserLanguage) -> Result<(), ToolError> {
     let why = if !cfg!(feature = "python") {
         return Err(ToolError::NotConfigured(
             language
@@ -256,8 +265,8 @@ fn check(code: &str, bounds: &Bounds, language: Language) -> Result<(), ToolErro
     } else if code.len() > bounds.code {
         let (bytes, most) = (code.len(), bounds.code);
         match language {
-            Language::Ko => format!("코드가 너무 깁니다: {bytes}바이트 (최대 {most})"),
-            Language::En => format!("the code is too long: {bytes} bytes (at most {most})"),
+            UserLanguage::Ko => format!("코드가 너무 깁니다: {bytes}바이트 (최대 {most})"),
+            UserLanguage::En => format!("the code is too long: {bytes} bytes (at most {most})"),
         }
     } else if code.contains('\0') {
         language.pick("코드에 NUL 문자가 있습니다", "the code contains a NUL character").to_string()
@@ -267,10 +276,10 @@ fn check(code: &str, bounds: &Bounds, language: Language) -> Result<(), ToolErro
     Err(ToolError::BadArguments(why))
 }
 
-fn refusal(error: &JailError, language: Language) -> ToolError {
+fn jail_tool_error(error: &JailError, language: UserLanguage) -> ToolError {
     let (words, after) = match language {
-        Language::Ko => (error.ko(), "변수는 이 호출 전과 같습니다"),
-        Language::En => (error.to_string(), "the variables are as before this call"),
+        UserLanguage::Ko => (error.ko(), "변수는 이 호출 전과 같습니다"),
+        UserLanguage::En => (error.to_string(), "the variables are as before this call"),
     };
     match error {
         JailError::TimedOut(_) => ToolError::TimedOut(format!("TimeoutError: {words}; {after}")),
@@ -284,15 +293,15 @@ fn refusal(error: &JailError, language: Language) -> ToolError {
     }
 }
 
-fn dropped(bytes: usize, most: usize, language: Language) -> String {
+fn session_dropped_note(bytes: usize, most: usize, language: UserLanguage) -> String {
     let (bytes, most) = (bytes.div_ceil(1024), most / 1024);
     match language {
-        Language::Ko => {
+        UserLanguage::Ko => {
             format!(
                 "[변수가 {bytes} KiB로, 보관할 수 있는 {most} KiB를 넘어 버렸습니다. 다음 호출은 빈 상태에서 시작합니다]"
             )
         }
-        Language::En => {
+        UserLanguage::En => {
             format!(
                 "[the variables take {bytes} KiB, more than the {most} KiB that are kept; the next call starts without any]"
             )
@@ -300,9 +309,9 @@ fn dropped(bytes: usize, most: usize, language: Language) -> String {
     }
 }
 
-fn about(bounds: &Bounds) -> About {
+fn tool_info(bounds: &PythonLimits) -> ToolInfo {
     let (seconds, mib) = (bounds.time.as_secs(), bounds.memory >> 20);
-    About {
+    ToolInfo {
         spec: ToolSpec {
             name: "python_repl".to_string(),
             description: format!(
@@ -328,9 +337,9 @@ fn about(bounds: &Bounds) -> About {
         en: "Runs Python in a jail. Variables are kept through the conversation; files, network and other programs are out of reach".to_string(),
         // A later call builds on the variables of an earlier one, so calls take turns; and words of a document that
         // want code to be run are not followed without a person.
-        class: Class::Idempotent,
+        class: ToolSideEffect::Idempotent,
         outward: false,
-        origin: Origin::Tool,
+        origin: TextOrigin::Tool,
         // A call may have to wait for others before it runs.
         time: bounds.time + Duration::from_secs(15),
         most_output: bounds.output,

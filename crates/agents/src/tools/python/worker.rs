@@ -11,47 +11,51 @@ use monty_types::{
     ResourceTracker,
 };
 
-use super::{Kept, Reply, Request};
+use super::{PythonSessionDump, PythonWorkerReply, PythonWorkerRequest};
 
 /// What the code is called in a traceback.
-const NAME: &str = "<python_repl>";
+const SCRIPT_NAME: &str = "<python_repl>";
 /// The most frames of a traceback that are shown, from both ends.
-const MOST_FRAMES: usize = 6;
+const MAX_TRACEBACK_FRAMES: usize = 6;
 /// A single operation that would need more is refused at once instead of being tried. What adds up to more in small
 /// steps is the jail's business.
-const MOST_AT_ONCE: usize = 100 << 20;
+const MAX_ALLOCATION_BYTES: usize = 100 << 20;
 
-pub(super) fn answer(input: &[u8]) -> Vec<u8> {
-    let Ok(request) = serde_json::from_slice::<Request>(input) else { return Vec::new() };
-    serde_json::to_vec(&run(&request)).unwrap_or_default()
+pub(super) fn answer_request(input: &[u8]) -> Vec<u8> {
+    let Ok(request) = serde_json::from_slice::<PythonWorkerRequest>(input) else { return Vec::new() };
+    serde_json::to_vec(&run_code(&request)).unwrap_or_default()
 }
 
-fn run(request: &Request) -> Reply {
-    let loaded = request.session.as_deref().map(load);
+fn run_code(request: &PythonWorkerRequest) -> PythonWorkerReply {
+    let loaded = request.session.as_deref().map(load_session);
     let session_was_foreign = matches!(loaded, Some(None));
     let mut repl = loaded.flatten().unwrap_or_else(|| {
-        let limits = ResourceLimits::default().max_memory(MOST_AT_ONCE);
-        MontyRepl::new(NAME, ResourceTracker::new(limits), CompileOptions::default())
+        let limits = ResourceLimits::default().max_memory(MAX_ALLOCATION_BYTES);
+        MontyRepl::new(SCRIPT_NAME, ResourceTracker::new(limits), CompileOptions::default())
     });
     repl.tracker_mut().set_max_duration(Duration::from_millis(request.time_ms));
-    let mut printed = Printed { text: String::new(), most: request.output };
+    let mut printed = PrintedOutput { text: String::new(), most: request.output };
     let result = repl.feed_run(&request.code, Vec::new(), PrintWriter::Callback(&mut printed));
     let (value, error, kind) = match result {
         Ok(MontyObject::None) => (None, None, None),
-        Ok(value) => (Some(cut(value.py_repr(), request.output)), None, None),
-        Err(error) => (None, Some(cut(shown(&error), request.output)), Some(error.exc_type().to_string())),
+        Ok(value) => (Some(truncate_text(value.py_repr(), request.output)), None, None),
+        Err(error) => (
+            None,
+            Some(truncate_text(traceback_text(&error), request.output)),
+            Some(error.exc_type().to_string()),
+        ),
     };
-    Reply {
+    PythonWorkerReply {
         printed: printed.text,
         value,
         error,
         kind,
-        session: keep(&repl, request.most_session),
+        session: dump_session(&repl, request.most_session),
         session_was_foreign,
     }
 }
 
-fn load(session: &str) -> Option<MontyRepl> {
+fn load_session(session: &str) -> Option<MontyRepl> {
     let bytes = STANDARD.decode(session).ok()?;
     match Dump::load(&bytes).ok()?.state {
         Session::Idle(repl) => Some(*repl),
@@ -59,29 +63,30 @@ fn load(session: &str) -> Option<MontyRepl> {
     }
 }
 
-fn keep(repl: &MontyRepl, most: usize) -> Kept {
-    match monty::dump(NAME, None, SessionRef::Idle(repl)) {
-        Ok(bytes) if bytes.len() <= most => Kept::Whole(STANDARD.encode(bytes)),
-        Ok(bytes) => Kept::TooLarge(bytes.len()),
-        Err(_) => Kept::TooLarge(usize::MAX),
+fn dump_session(repl: &MontyRepl, most: usize) -> PythonSessionDump {
+    match monty::dump(SCRIPT_NAME, None, SessionRef::Idle(repl)) {
+        Ok(bytes) if bytes.len() <= most => PythonSessionDump::Whole(STANDARD.encode(bytes)),
+        Ok(bytes) => PythonSessionDump::TooLarge(bytes.len()),
+        Err(_) => PythonSessionDump::TooLarge(usize::MAX),
     }
 }
 
 /// The traceback without the middle of a long one.
-fn shown(error: &MontyException) -> String {
+fn traceback_text(error: &MontyException) -> String {
     let frames = error.traceback();
-    if frames.len() <= MOST_FRAMES {
+    if frames.len() <= MAX_TRACEBACK_FRAMES {
         return error.to_string();
     }
-    let (first, last) = (&frames[..MOST_FRAMES / 2], &frames[frames.len() - MOST_FRAMES / 2..]);
+    let (first, last) =
+        (&frames[..MAX_TRACEBACK_FRAMES / 2], &frames[frames.len() - MAX_TRACEBACK_FRAMES / 2..]);
     let mut text = "Traceback (most recent call last):\n".to_string();
     first.iter().for_each(|frame| text.push_str(&frame.to_string()));
-    text.push_str(&format!("  [{} more frames]\n", frames.len() - MOST_FRAMES));
+    text.push_str(&format!("  [{} more frames]\n", frames.len() - MAX_TRACEBACK_FRAMES));
     last.iter().for_each(|frame| text.push_str(&frame.to_string()));
     text + &error.summary()
 }
 
-fn cut(mut text: String, most: usize) -> String {
+fn truncate_text(mut text: String, most: usize) -> String {
     if text.len() > most {
         text.truncate(text.floor_char_boundary(most));
         text.push('…');
@@ -90,12 +95,12 @@ fn cut(mut text: String, most: usize) -> String {
 }
 
 /// What is printed, up to a limit. Printing more is an error of the code.
-struct Printed {
+struct PrintedOutput {
     text: String,
     most: usize,
 }
 
-impl PrintWriterCallback for Printed {
+impl PrintWriterCallback for PrintedOutput {
     fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
         let room = self.most.saturating_sub(self.text.len());
         if output.len() > room {

@@ -2,7 +2,7 @@
 
 /// What bytes are as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Decoded {
+pub(super) struct DecodedText {
     pub(super) text: String,
     /// `UTF-8`, `UTF-16LE`, `UTF-16BE`, `CP949`.
     pub(super) encoding: &'static str,
@@ -11,33 +11,38 @@ pub(super) struct Decoded {
 }
 
 /// The text of `bytes`, or `None` if they are no text. If `cut`, the end may lie inside a character.
-pub(super) fn decode(bytes: &[u8], cut: bool) -> Option<Decoded> {
+pub(super) fn decode(bytes: &[u8], cut: bool) -> Option<DecodedText> {
     if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(bytes) {
-        return Some(decoded(encoding, name(encoding), &bytes[mark..], cut));
+        return Some(decode_as(encoding, encoding_name(encoding), &bytes[mark..], cut));
     }
     if let Some(encoding) = utf16_without_mark(bytes) {
-        return Some(decoded(encoding, name(encoding), bytes, cut));
+        return Some(decode_as(encoding, encoding_name(encoding), bytes, cut));
     }
     if is_binary(bytes) {
         return None;
     }
-    let utf8 = decoded(encoding_rs::UTF_8, "UTF-8", bytes, cut);
+    let utf8 = decode_as(encoding_rs::UTF_8, "UTF-8", bytes, cut);
     if !utf8.broken {
         return Some(utf8);
     }
-    let korean = decoded(encoding_rs::EUC_KR, "CP949", bytes, cut);
+    let korean = decode_as(encoding_rs::EUC_KR, "CP949", bytes, cut);
     Some(if korean.broken { utf8 } else { korean })
 }
 
-fn decoded(encoding: &'static encoding_rs::Encoding, name: &'static str, bytes: &[u8], cut: bool) -> Decoded {
+fn decode_as(
+    encoding: &'static encoding_rs::Encoding,
+    name: &'static str,
+    bytes: &[u8],
+    cut: bool,
+) -> DecodedText {
     let mut decoder = encoding.new_decoder_without_bom_handling();
     let mut text =
         String::with_capacity(decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(bytes.len() * 3));
     let (_, _, broken) = decoder.decode_to_string(bytes, &mut text, !cut);
-    Decoded { text, encoding: name, broken }
+    DecodedText { text, encoding: name, broken }
 }
 
-fn name(encoding: &'static encoding_rs::Encoding) -> &'static str {
+fn encoding_name(encoding: &'static encoding_rs::Encoding) -> &'static str {
     if encoding == encoding_rs::UTF_16LE {
         "UTF-16LE"
     } else if encoding == encoding_rs::UTF_16BE {
@@ -101,7 +106,7 @@ mod tests {
         for (name, bytes, expected) in cases {
             let found = decode(&bytes, false);
             let expected =
-                expected.map(|(text, encoding, broken)| Decoded { text: text.into(), encoding, broken });
+                expected.map(|(text, encoding, broken)| DecodedText { text: text.into(), encoding, broken });
             assert_eq!(found, expected, "{name}");
         }
     }

@@ -3,7 +3,7 @@
 //! A path is relative to a root and taken as it is written: nothing in it is decoded or expanded. Text comes whole or
 //! by lines, documents (PDF, DOCX, HWPX, …) through whoever can read them ([`ReadsDocuments`]), directories as lists.
 
-mod beneath;
+mod confined_directory;
 mod decode;
 
 use std::path::{Path, PathBuf};
@@ -11,35 +11,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use doran_llm::{Origin, ToolSpec};
+use doran_llm::{TextOrigin, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::clean::clean;
-use super::{About, Call, Class, Language, Output, Tool, ToolError};
-use beneath::{Beneath, Opened, Refused, list, read};
+use super::text_cleaning::strip_invisible;
+use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, UserLanguage};
+use confined_directory::{ConfinedDirectory, OpenRefusal, OpenedPath, list_directory, read_prefix};
 use decode::decode;
 
 /// The most bytes of text that are read of a file.
-pub const MOST_TEXT: usize = 256 * 1024;
+pub const MAX_TEXT_BYTES: usize = 256 * 1024;
 /// How far into a file lines are looked for.
-const MOST_SCANNED: usize = 16 * 1024 * 1024;
+const MAX_SCANNED_BYTES: usize = 16 * 1024 * 1024;
 /// The largest document.
-const MOST_DOCUMENT: usize = 50 * 1024 * 1024;
+const MAX_DOCUMENT_BYTES: usize = 50 * 1024 * 1024;
 
 /// Reads documents that are not plain text.
 #[async_trait]
-pub trait ReadsDocuments: Send + Sync + 'static {
+pub trait DocumentTextReader: Send + Sync + 'static {
     /// Whether it can read a file of this name.
-    fn reads(&self, name: &str) -> bool;
+    fn can_read(&self, name: &str) -> bool;
 
     /// The text of a document; otherwise why not, in the language asked for.
-    async fn read(&self, name: &str, bytes: Vec<u8>, language: Language) -> Result<String, String>;
+    async fn read(&self, name: &str, bytes: Vec<u8>, language: UserLanguage) -> Result<String, String>;
 }
 
 /// A directory that may be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct ReadableRoot {
     /// What it is called in paths when there are several: `name/path/in/it`.
     pub name: String,
     /// Where it is.
@@ -50,7 +50,7 @@ pub struct Root {
 
 /// Why files cannot be offered. The program must not start with such roots.
 #[derive(Debug, thiserror::Error)]
-pub enum RootError {
+pub enum ReadableRootError {
     /// Correct the path, or make the directory.
     #[error("the directory `{path}` cannot be opened")]
     CannotOpen {
@@ -76,21 +76,21 @@ pub enum RootError {
     BadName(String),
 }
 
-struct Opening {
-    root: Root,
-    beneath: Beneath,
+struct OpenedRoot {
+    root: ReadableRoot,
+    directory: ConfinedDirectory,
 }
 
 /// The tool.
 pub struct ReadFile {
-    about: About,
-    roots: Vec<Arc<Opening>>,
-    documents: Option<Arc<dyn ReadsDocuments>>,
+    info: ToolInfo,
+    roots: Vec<Arc<OpenedRoot>>,
+    documents: Option<Arc<dyn DocumentTextReader>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ReadFileArguments {
     #[serde(default)]
     path: String,
     #[serde(default)]
@@ -103,37 +103,41 @@ impl ReadFile {
     /// One that reads below `roots`, none of which may hold any of the `forbidden` places: the database, the settings,
     /// the keys.
     pub fn new(
-        roots: Vec<Root>,
+        roots: Vec<ReadableRoot>,
         forbidden: &[PathBuf],
-        documents: Option<Arc<dyn ReadsDocuments>>,
-    ) -> Result<Self, RootError> {
-        let mut opened: Vec<Arc<Opening>> = Vec::new();
+        documents: Option<Arc<dyn DocumentTextReader>>,
+    ) -> Result<Self, ReadableRootError> {
+        let mut opened: Vec<Arc<OpenedRoot>> = Vec::new();
         for root in roots {
             let twice =
                 opened.iter().any(|other| other.root.name == root.name && other.root.tenant == root.tenant);
             if root.name.is_empty() || root.name.contains('/') || root.name.starts_with('.') || twice {
-                return Err(RootError::BadName(root.name));
+                return Err(ReadableRootError::BadName(root.name));
             }
-            let cannot = |source| RootError::CannotOpen { path: root.path.clone(), source };
+            let cannot = |source| ReadableRootError::CannotOpen { path: root.path.clone(), source };
             let real = root.path.canonicalize().map_err(cannot)?;
             if real.parent().is_none() {
-                return Err(RootError::Everything);
+                return Err(ReadableRootError::Everything);
             }
             for place in forbidden {
-                let real_place = nearest_real(place);
+                let real_place = canonicalize_nearest(place);
                 if real_place.starts_with(&real) {
-                    return Err(RootError::Holds { root: root.path, inside: place.clone() });
+                    return Err(ReadableRootError::Holds { root: root.path, inside: place.clone() });
                 }
             }
-            let beneath = Beneath::open(&real).map_err(cannot)?;
-            opened.push(Arc::new(Opening { root, beneath }));
+            let beneath = ConfinedDirectory::open(&real).map_err(cannot)?;
+            opened.push(Arc::new(OpenedRoot { root, directory: beneath }));
         }
-        Ok(Self { about: about(), roots: opened, documents })
+        Ok(Self { info: tool_info(), roots: opened, documents })
     }
 
     /// The root a path begins in, as `tenant` sees it, and the rest of the path.
-    fn root<'a>(&self, path: &'a str, call: Call<'_>) -> Result<(Arc<Opening>, &'a str), ToolError> {
-        let seen: Vec<&Arc<Opening>> = self
+    fn resolve_root<'a>(
+        &self,
+        path: &'a str,
+        call: ToolCallContext<'_>,
+    ) -> Result<(Arc<OpenedRoot>, &'a str), ToolError> {
+        let seen: Vec<&Arc<OpenedRoot>> = self
             .roots
             .iter()
             .filter(|one| one.root.tenant.as_deref().is_none_or(|tenant| tenant == call.tenant))
@@ -168,70 +172,71 @@ impl std::fmt::Debug for ReadFile {
 
 #[async_trait]
 impl Tool for ReadFile {
-    fn about(&self) -> &About {
-        &self.about
+    fn info(&self) -> &ToolInfo {
+        &self.info
     }
 
-    async fn call(&self, arguments: Value, call: Call<'_>) -> Result<Output, ToolError> {
-        let arguments: Arguments =
+    async fn call(&self, arguments: Value, call: ToolCallContext<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments: ReadFileArguments =
             serde_json::from_value(arguments).map_err(|error| ToolError::BadArguments(error.to_string()))?;
-        let (root, path) = self.root(&arguments.path, call)?;
+        let (root, path) = self.resolve_root(&arguments.path, call)?;
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-        let document = self.documents.as_ref().filter(|documents| documents.reads(&name));
+        let document = self.documents.as_ref().filter(|documents| documents.can_read(&name));
         let most = match (document, arguments.from_line) {
-            (Some(_), _) => MOST_DOCUMENT,
-            (None, Some(_)) => MOST_SCANNED,
-            (None, None) => MOST_TEXT,
+            (Some(_), _) => MAX_DOCUMENT_BYTES,
+            (None, Some(_)) => MAX_SCANNED_BYTES,
+            (None, None) => MAX_TEXT_BYTES,
         };
         let owned = path.to_owned();
-        let looked = tokio::task::spawn_blocking(move || look(&root.beneath, &owned, most)).await;
-        let looked = looked.map_err(|_| refusal(Refused::Broken, path, call.language))?;
-        match looked.map_err(|why| refusal(why, path, call.language))? {
-            Looked::Directory(entries, more) => Ok(listing(&entries, more, call.language)),
-            Looked::File { bytes, size } => match document {
+        let looked = tokio::task::spawn_blocking(move || read_path(&root.directory, &owned, most)).await;
+        let looked = looked.map_err(|_| refusal_error(OpenRefusal::Broken, path, call.language))?;
+        match looked.map_err(|why| refusal_error(why, path, call.language))? {
+            PathContents::Directory(entries, more) => Ok(directory_output(&entries, more, call.language)),
+            PathContents::File { bytes, size } => match document {
                 Some(documents) => {
                     if size > bytes.len() as u64 {
                         return Err(ToolError::Failed(call.language.pick(
-                            format!("문서가 너무 큽니다: {size}바이트 (최대 {MOST_DOCUMENT})"),
-                            format!("the document is too large: {size} bytes (at most {MOST_DOCUMENT})"),
+                            format!("문서가 너무 큽니다: {size}바이트 (최대 {MAX_DOCUMENT_BYTES})"),
+                            format!("the document is too large: {size} bytes (at most {MAX_DOCUMENT_BYTES})"),
                         )));
                     }
                     let text =
                         documents.read(&name, bytes, call.language).await.map_err(ToolError::Failed)?;
                     let whole = text.len();
-                    let part = lines(&text, &arguments);
-                    Ok(shown(part, size, "document", whole > MOST_TEXT, false, call.language))
+                    let part = select_lines(&text, &arguments);
+                    Ok(text_output(part, size, "document", whole > MAX_TEXT_BYTES, false, call.language))
                 }
                 None => {
                     let cut = size > bytes.len() as u64;
-                    let decoded = decode(&bytes, cut).ok_or_else(|| not_text(path, size, call.language))?;
-                    let part = lines(&decoded.text, &arguments);
-                    Ok(shown(part, size, decoded.encoding, cut, decoded.broken, call.language))
+                    let decoded =
+                        decode(&bytes, cut).ok_or_else(|| not_text_error(path, size, call.language))?;
+                    let part = select_lines(&decoded.text, &arguments);
+                    Ok(text_output(part, size, decoded.encoding, cut, decoded.broken, call.language))
                 }
             },
         }
     }
 }
 
-enum Looked {
+enum PathContents {
     File { bytes: Vec<u8>, size: u64 },
-    Directory(Vec<beneath::Entry>, bool),
+    Directory(Vec<confined_directory::DirectoryEntry>, bool),
 }
 
-fn look(beneath: &Beneath, path: &str, most: usize) -> Result<Looked, Refused> {
-    match beneath.look(path)? {
-        Opened::Directory(directory) => {
-            list(&directory).map(|(entries, more)| Looked::Directory(entries, more))
+fn read_path(beneath: &ConfinedDirectory, path: &str, most: usize) -> Result<PathContents, OpenRefusal> {
+    match beneath.open_path(path)? {
+        OpenedPath::Directory(directory) => {
+            list_directory(&directory).map(|(entries, more)| PathContents::Directory(entries, more))
         }
-        Opened::File { file, size } => {
-            let bytes = read(file, most)?;
-            Ok(Looked::File { size: size.max(bytes.len() as u64), bytes })
+        OpenedPath::File { file, size } => {
+            let bytes = read_prefix(file, most)?;
+            Ok(PathContents::File { size: size.max(bytes.len() as u64), bytes })
         }
     }
 }
 
 /// The lines asked for, each with its number when not the whole is asked for.
-fn lines(text: &str, arguments: &Arguments) -> String {
+fn select_lines(text: &str, arguments: &ReadFileArguments) -> String {
     if arguments.from_line.is_none() && arguments.lines.is_none() {
         return text.to_owned();
     }
@@ -240,23 +245,23 @@ fn lines(text: &str, arguments: &Arguments) -> String {
     let mut part = String::new();
     for (place, line) in numbered {
         part += &format!("{}: {line}\n", place + 1);
-        if part.len() > MOST_TEXT {
+        if part.len() > MAX_TEXT_BYTES {
             break;
         }
     }
     part
 }
 
-fn shown(
+fn text_output(
     mut text: String,
     size: u64,
     encoding: &str,
     mut cut: bool,
     broken: bool,
-    language: Language,
-) -> Output {
-    if text.len() > MOST_TEXT {
-        text.truncate(text.floor_char_boundary(MOST_TEXT));
+    language: UserLanguage,
+) -> ToolOutput {
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
         cut = true;
     }
     let data = json!({ "bytes": size, "encoding": encoding, "truncated": cut, "broken": broken });
@@ -272,12 +277,16 @@ fn shown(
             format!("\n(part of a file of {size} bytes; read on with from_line and lines)"),
         );
     }
-    Output { text, data, session: None }
+    ToolOutput { text, data, session: None }
 }
 
-fn listing(entries: &[beneath::Entry], more: bool, language: Language) -> Output {
-    let line = |entry: &beneath::Entry| {
-        let name = clean(&entry.name).text.replace(['\n', '\t'], " ");
+fn directory_output(
+    entries: &[confined_directory::DirectoryEntry],
+    more: bool,
+    language: UserLanguage,
+) -> ToolOutput {
+    let line = |entry: &confined_directory::DirectoryEntry| {
+        let name = strip_invisible(&entry.name).text.replace(['\n', '\t'], " ");
         if entry.directory { format!("{name}/") } else { format!("{name}\t{}", entry.size) }
     };
     let mut text = entries.iter().map(line).collect::<Vec<_>>().join("\n");
@@ -287,39 +296,39 @@ fn listing(entries: &[beneath::Entry], more: bool, language: Language) -> Output
     if more {
         text += language.pick("\n(더 있습니다)", "\n(there are more)");
     }
-    Output { text, data: json!({ "entries": entries.len(), "truncated": more }), session: None }
+    ToolOutput { text, data: json!({ "entries": entries.len(), "truncated": more }), session: None }
 }
 
-fn refusal(why: Refused, path: &str, language: Language) -> ToolError {
-    let shown: String = clean(path).text.chars().take(100).collect();
+fn refusal_error(why: OpenRefusal, path: &str, language: UserLanguage) -> ToolError {
+    let shown: String = strip_invisible(path).text.chars().take(100).collect();
     let denied = |ko: &str, en: &str| {
         ToolError::Denied(language.pick(format!("`{shown}`: {ko}"), format!("`{shown}`: {en}")))
     };
     match why {
-        Refused::LeadsOut => {
+        OpenRefusal::LeadsOut => {
             denied("허용된 폴더 밖이거나 링크입니다", "outside of what may be read, or a link")
         }
-        Refused::NotAFile => denied("일반 파일이 아닙니다", "not a regular file"),
-        Refused::NotPermitted => denied("읽을 권한이 없습니다", "no permission to read it"),
-        Refused::NotThere => ToolError::Failed(language.pick(
+        OpenRefusal::NotAFile => denied("일반 파일이 아닙니다", "not a regular file"),
+        OpenRefusal::NotPermitted => denied("읽을 권한이 없습니다", "no permission to read it"),
+        OpenRefusal::NotThere => ToolError::Failed(language.pick(
             format!("`{shown}`: 그런 파일이 없습니다. 빈 경로나 폴더로 목록을 볼 수 있습니다"),
             format!("`{shown}`: there is no such file; an empty path or a directory gives a list"),
         )),
-        Refused::BadPath => ToolError::BadArguments(
+        OpenRefusal::BadPath => ToolError::BadArguments(
             language.pick("경로가 잘못되었습니다".into(), "the path is not valid".into()),
         ),
-        Refused::Broken => ToolError::Failed(
+        OpenRefusal::Broken => ToolError::Failed(
             language.pick(format!("`{shown}`: 읽다가 실패했습니다"), format!("`{shown}`: reading failed")),
         ),
-        Refused::Kernel => ToolError::NotConfigured(language.pick(
+        OpenRefusal::Kernel => ToolError::NotConfigured(language.pick(
             "이 커널에서는 폴더를 안전하게 가둘 수 없습니다 (Linux 5.6 이상 필요)".into(),
             "this kernel cannot keep paths beneath a directory (Linux 5.6 or later is needed)".into(),
         )),
     }
 }
 
-fn not_text(path: &str, size: u64, language: Language) -> ToolError {
-    let shown: String = clean(path).text.chars().take(100).collect();
+fn not_text_error(path: &str, size: u64, language: UserLanguage) -> ToolError {
+    let shown: String = strip_invisible(path).text.chars().take(100).collect();
     ToolError::Failed(language.pick(
         format!("`{shown}`: 글이 아닌 파일입니다 ({size}바이트)"),
         format!("`{shown}`: not a text file ({size} bytes)"),
@@ -327,7 +336,7 @@ fn not_text(path: &str, size: u64, language: Language) -> ToolError {
 }
 
 /// The real place of `path`, or of the nearest directory above it that exists.
-fn nearest_real(path: &Path) -> PathBuf {
+fn canonicalize_nearest(path: &Path) -> PathBuf {
     let mut rest = PathBuf::new();
     for above in path.ancestors() {
         if let Ok(real) = above.canonicalize() {
@@ -340,7 +349,7 @@ fn nearest_real(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-fn about() -> About {
+fn tool_info() -> ToolInfo {
     let description = "Reads a file below the directories that are open to you: text (UTF-8, UTF-16, CP949), and documents such as PDF, \
         DOCX and HWPX as text. An empty path, or a directory, gives a list. Paths are relative; from_line and lines choose a part.";
     let parameters = json!({
@@ -353,14 +362,14 @@ fn about() -> About {
         "required": ["path"],
         "additionalProperties": false,
     });
-    About {
+    ToolInfo {
         spec: ToolSpec { name: "read_file".into(), description: description.into(), parameters },
         ko: "허용된 폴더의 파일을 읽습니다. PDF, DOCX, HWPX도 글로 읽습니다.".into(),
         en: "Reads files below the directories that are open: PDF, DOCX and HWPX too.".into(),
-        class: Class::ReadOnly,
+        class: ToolSideEffect::ReadOnly,
         outward: false,
-        origin: Origin::Document,
+        origin: TextOrigin::Document,
         time: Duration::from_secs(30),
-        most_output: MOST_TEXT + 1024,
+        most_output: MAX_TEXT_BYTES + 1024,
     }
 }

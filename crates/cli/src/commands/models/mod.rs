@@ -1,22 +1,22 @@
 //! `doran models`: what can answer, what answers now, and a way to choose. Keys found in the environment are offered,
 //! never used before somebody chose their model.
 
-pub(crate) mod install;
+pub(crate) mod install_encoder;
 
 use std::path::{Path, PathBuf};
 
 use doran_llm::embed;
-use doran_llm::{Found, KeyNeed, OFFLINE_MODEL, Place, VENDORS, Vendor};
+use doran_llm::{DiscoveredServer, KeyRequirement, ModelLocation, OFFLINE_MODEL, VENDORS, Vendor};
 use serde_json::json;
 
 use crate::assemble::model;
-use crate::config::{Config, Loaded, Origin};
+use crate::config::{Config, LoadedConfig, SettingOrigin};
 use crate::data_dir;
 use crate::environment::Environment;
-use crate::output::{Both, Output, both};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual};
 
 /// The most models of one server that are listed.
-const MOST: usize = 20;
+const MAX_LISTED_MODELS: usize = 20;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ const MOST: usize = 20;
   doran models use ollama:qwen3:8b
   doran models use offline-extractive-1
   doran models install use-multilingual")]
-pub(crate) struct Args {
+pub(crate) struct ModelsArgs {
     /// Print one JSON object · JSON 하나로 출력
     #[arg(long)]
     json: bool,
@@ -34,12 +34,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     at: Vec<String>,
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<ModelsCommand>,
 }
 
 /// What to do about models.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum ModelsCommand {
     /// Choose the model that answers · 답할 모델을 고른다
     Use {
         /// `provider:model`, a name of `[models]`, or offline-extractive-1 · 모델의 이름
@@ -50,37 +50,39 @@ enum What {
         small: bool,
     },
     /// Install the sentence encoder for search by meaning · 뜻으로 찾기 위한 문장 인코더를 설치한다
-    Install(install::Args),
+    Install(install_encoder::InstallEncoderArgs),
 }
 
 /// Lists, chooses or installs.
 pub(crate) async fn run(
-    args: &Args,
-    loaded: &Loaded,
+    args: &ModelsArgs,
+    loaded: &LoadedConfig,
     environment: &Environment,
-    output: Output,
+    output: TerminalOutput,
 ) -> anyhow::Result<()> {
     match &args.what {
-        Some(What::Use { id, small }) => {
-            choose(loaded, id, if *small { "small_model" } else { "model" }, output)
+        Some(ModelsCommand::Use { id, small }) => {
+            choose_model(loaded, id, if *small { "small_model" } else { "model" }, output)
         }
-        Some(What::Install(args)) => install::run(args, &loaded.config, environment, output).await,
+        Some(ModelsCommand::Install(args)) => {
+            install_encoder::run(args, &loaded.config, environment, output).await
+        }
         None => list(args, loaded, output).await,
     }
 }
 
 /// The servers at the usual places, and those at the addresses that a person named.
-async fn servers(at: &[String]) -> Result<Vec<Found>, Both> {
-    let mut found = doran_llm::discover().await;
+async fn discover_servers(at: &[String]) -> Result<Vec<DiscoveredServer>, BilingualMessage> {
+    let mut found = doran_llm::discover_local_servers().await;
     for address in at {
-        let shown = embed::without_password(address);
-        let server = doran_llm::discover_at(address).await.map_err(|error| {
+        let shown = embed::strip_url_credentials(address);
+        let server = doran_llm::discover_server_at(address).await.map_err(|error| {
             let (ko, en) = error.advice();
-            both!(
+            bilingual!(
                 "`{shown}`에서 모델 서버를 찾지 못했습니다. {ko}",
                 "no model server was found at `{shown}`. {en}"
             )
-            .because(error)
+            .with_cause(error)
         })?;
         found.retain(|known| known.base_url != server.base_url);
         found.push(server);
@@ -88,10 +90,10 @@ async fn servers(at: &[String]) -> Result<Vec<Found>, Both> {
     Ok(found)
 }
 
-async fn list(args: &Args, loaded: &Loaded, output: Output) -> anyhow::Result<()> {
+async fn list(args: &ModelsArgs, loaded: &LoadedConfig, output: TerminalOutput) -> anyhow::Result<()> {
     let config = &loaded.config;
-    let found = servers(&args.at).await?;
-    let encoder = embed::is_installed(&install::folder(config));
+    let found = discover_servers(&args.at).await?;
+    let encoder = embed::is_encoder_installed(&install_encoder::encoder_folder(config));
     let offered: Vec<&Vendor> = VENDORS.iter().filter(|vendor| has_key(config, vendor)).collect();
     if args.json {
         let vendors: Vec<_> = offered
@@ -101,118 +103,132 @@ async fn list(args: &Args, loaded: &Loaded, output: Output) -> anyhow::Result<()
         let shown = json!({
             "model": config.model, "small_model": config.small_model, "built_in": [OFFLINE_MODEL],
             "named": config.tables.models.keys().collect::<Vec<_>>(), "keys": vendors, "servers": found,
-            "encoders": [{ "name": install::ENCODER, "installed": encoder }],
+            "encoders": [{ "name": install_encoder::ENCODER_NAME, "installed": encoder }],
         });
-        return output.data(&format!("{shown:#}\n"));
+        return output.print_data(&format!("{shown:#}\n"));
     }
     let language = output.language;
     let mut text = String::new();
-    let mut line = |sentence: &Both| {
+    let mut line = |sentence: &BilingualMessage| {
         text.push_str(sentence.text(language));
         text.push('\n');
     };
     let (now, from) = (&config.model, loaded.values.iter().find(|value| value.setting.key == "model"));
-    let from = from.map(|value| loaded.origin(&value.origin)).unwrap_or_default();
-    line(&both!("지금 답하는 모델: {now} ({from})", "answering now: {now} ({from})"));
+    let from = from.map(|value| loaded.describe_origin(&value.origin)).unwrap_or_default();
+    line(&bilingual!("지금 답하는 모델: {now} ({from})", "answering now: {now} ({from})"));
     if let Some(small) = &config.small_model {
-        line(&both!("빠른 판단: {small}", "quick decisions: {small}"));
+        line(&bilingual!("빠른 판단: {small}", "quick decisions: {small}"));
     }
-    line(&both!(
+    line(&bilingual!(
         "\n내장\n  {OFFLINE_MODEL}  LLM 아님. 글을 찾아 인용합니다. 키도 네트워크도 필요 없습니다",
         "\nbuilt in\n  {OFFLINE_MODEL}  not an LLM. It finds text and cites it; no key, no network"
     ));
     for (name, table) in &config.tables.models {
         let id = &table.id;
-        line(&both!(
+        line(&bilingual!(
             "  {name}  설정의 `[models.{name}]`: {id}",
             "  {name}  `[models.{name}]` of the settings: {id}"
         ));
     }
-    line(&both!("\n이 컴퓨터의 모델 서버", "\nmodel servers on this machine"));
+    line(&bilingual!("\n이 컴퓨터의 모델 서버", "\nmodel servers on this machine"));
     for server in &found {
-        let Found { provider, base_url, loading, .. } = server;
+        let DiscoveredServer { provider, base_url, loading, .. } = server;
         line(&match loading {
-            true => both!(
+            true => bilingual!(
                 "  {provider}  {base_url}  모델을 읽는 중입니다. 잠시 뒤 다시 보세요",
                 "  {provider}  {base_url}  still loading its model; look again in a while"
             ),
-            false => Both::new(format!("  {provider}  {base_url}"), format!("  {provider}  {base_url}")),
+            false => BilingualMessage::new(
+                format!("  {provider}  {base_url}"),
+                format!("  {provider}  {base_url}"),
+            ),
         });
-        for name in server.models.iter().take(MOST) {
-            let id = server.id(name);
-            line(&both!(
+        for name in server.models.iter().take(MAX_LISTED_MODELS) {
+            let id = server.model_id(name);
+            line(&bilingual!(
                 "    {id}   쓰려면: doran models use {id}",
                 "    {id}   to use it: doran models use {id}"
             ));
         }
     }
     if found.is_empty() {
-        line(&both!(
+        line(&bilingual!(
             "  없음. Ollama, LM Studio, llama.cpp, vLLM을 켜면 여기에 나옵니다. 다른 포트라면 `--at`으로 알려 주세요",
             "  none. Start Ollama, LM Studio, llama.cpp or vLLM, and it is listed here; name another port with `--at`"
         ));
     }
-    line(&both!(
+    line(&bilingual!(
         "\n환경 변수에 있는 키 (고르기 전에는 쓰지 않습니다)",
         "\nkeys in the environment (offered, not used before you choose)"
     ));
     for vendor in &offered {
         let (variable, id, name) = (vendor.key_variable, vendor.id, vendor.name);
-        line(&both!(
+        line(&bilingual!(
             "  {variable}  {name}   쓰려면: doran models use {id}:모델",
             "  {variable}  {name}   to use it: doran models use {id}:MODEL"
         ));
     }
     if offered.is_empty() {
-        line(&both!(
+        line(&bilingual!(
             "  없음. 예: OPENAI_API_KEY를 넣고 doran models use openai:gpt-4.1-mini",
             "  none. For example: set OPENAI_API_KEY, then doran models use openai:gpt-4.1-mini"
         ));
     }
-    let name = install::ENCODER;
+    let name = install_encoder::ENCODER_NAME;
     line(&match encoder {
-        true => both!(
+        true => bilingual!(
             "\n문장 인코더 (뜻으로 찾기)\n  {name}  설치됨",
             "\nsentence encoder (search by meaning)\n  {name}  installed"
         ),
-        false => both!(
+        false => bilingual!(
             "\n문장 인코더 (뜻으로 찾기)\n  {name}  설치 안 됨. 설치하려면: doran models install {name}",
             "\nsentence encoder (search by meaning)\n  {name}  not installed; to install it: doran models install {name}"
         ),
     });
-    output.data(&text)
+    output.print_data(&text)
 }
 
 fn has_key(config: &Config, vendor: &Vendor) -> bool {
-    vendor.key == KeyNeed::Required && config.secrets.get(vendor.key_variable).is_some()
+    vendor.key == KeyRequirement::Required && config.secrets.get(vendor.key_variable).is_some()
 }
 
 /// Writes the choice into the settings file in use, or into the one in the data directory.
-fn choose(loaded: &Loaded, id: &str, key: &'static str, output: Output) -> anyhow::Result<()> {
+fn choose_model(
+    loaded: &LoadedConfig,
+    id: &str,
+    key: &'static str,
+    output: TerminalOutput,
+) -> anyhow::Result<()> {
     let config = &loaded.config;
     if !(key == "small_model" && id == "same") {
-        let chosen = model::one(config, id)?;
-        let (ko, en) = (chosen.about().ko, chosen.about().en);
-        output.tell(&Both::new(ko, en));
+        let chosen = model::open_model(config, id)?;
+        let (ko, en) = (chosen.info().ko, chosen.info().en);
+        output.print_message(&BilingualMessage::new(ko, en));
     }
     let path = loaded.file.clone().unwrap_or_else(|| config.data_dir.join("doran.toml"));
     if loaded.file.is_none() {
-        data_dir::ensure(&config.data_dir)?;
+        data_dir::ensure_private_dir(&config.data_dir)?;
     }
-    write(&path, key, id)?;
+    write_setting(&path, key, id)?;
     let shown = path.display();
-    output.tell(&both!("`{shown}`에 적었습니다: {key} = \"{id}\"", "written to `{shown}`: {key} = \"{id}\""));
+    output.print_message(&bilingual!(
+        "`{shown}`에 적었습니다: {key} = \"{id}\"",
+        "written to `{shown}`: {key} = \"{id}\""
+    ));
     let origin = loaded.values.iter().find(|value| value.setting.key == key).map(|value| &value.origin);
-    if let Some(Origin::Environment(name)) = origin {
-        output.tell(&both!(
+    if let Some(SettingOrigin::Environment(name)) = origin {
+        output.print_message(&bilingual!(
             "환경 변수 `{name}`이(가) 파일보다 앞섭니다. 이 선택을 쓰려면 그 변수를 지우세요",
             "the variable `{name}` beats the file; unset it to use this choice"
         ));
     }
-    let is_cloud =
-        id.split(':').next().and_then(doran_llm::vendor).is_some_and(|vendor| vendor.place == Place::Cloud);
+    let is_cloud = id
+        .split(':')
+        .next()
+        .and_then(doran_llm::find_vendor)
+        .is_some_and(|vendor| vendor.place == ModelLocation::Cloud);
     if is_cloud {
-        output.tell(&both!(
+        output.print_message(&bilingual!(
             "이제부터 질문과 찾은 문단이 그 회사의 서버로 갑니다. 되돌리려면: doran models use {OFFLINE_MODEL}",
             "from now on questions and passages go to that vendor; to undo: doran models use {OFFLINE_MODEL}"
         ));
@@ -221,21 +237,22 @@ fn choose(loaded: &Loaded, id: &str, key: &'static str, output: Output) -> anyho
 }
 
 /// Sets one flat setting in a file and leaves all else as it is.
-fn write(path: &Path, key: &str, value: &str) -> Result<(), Both> {
+fn write_setting(path: &Path, key: &str, value: &str) -> Result<(), BilingualMessage> {
     let shown = path.display();
-    let cannot = || both!("설정 파일 `{shown}`에 쓸 수 없습니다", "cannot write the settings file `{shown}`");
+    let cannot =
+        || bilingual!("설정 파일 `{shown}`에 쓸 수 없습니다", "cannot write the settings file `{shown}`");
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(cannot().because(error)),
+        Err(error) => return Err(cannot().with_cause(error)),
     };
     let real = path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
-    data_dir::write_private(&real, changed(&text, key, value).as_bytes())
-        .map_err(|error| cannot().because(error))
+    data_dir::write_private_file(&real, replace_setting_line(&text, key, value).as_bytes())
+        .map_err(|error| cannot().with_cause(error))
 }
 
 /// The text with the line of the key replaced, or added before the first table.
-fn changed(text: &str, key: &str, value: &str) -> String {
+fn replace_setting_line(text: &str, key: &str, value: &str) -> String {
     let new = format!("{key} = {}", toml::Value::from(value));
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let flat = lines.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(lines.len());
@@ -254,7 +271,9 @@ mod tests {
 
     #[test]
     fn a_choice_changes_one_line_and_nothing_else() {
-        let check = |text: &str, expected: &str| assert_eq!(changed(text, "model", "ollama:x"), expected);
+        let check = |text: &str, expected: &str| {
+            assert_eq!(replace_setting_line(text, "model", "ollama:x"), expected)
+        };
         check("", "model = \"ollama:x\"\n");
         check("# note\nlog = \"info\"\n", "model = \"ollama:x\"\n# note\nlog = \"info\"\n");
         check("log = \"info\"\nmodel = 'y' # old\n", "log = \"info\"\nmodel = \"ollama:x\"\n");

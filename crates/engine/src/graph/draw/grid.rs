@@ -1,29 +1,29 @@
 //! Boxes and the bends of long edges in layers: their order, and their places from left to right.
 
-use crate::graph::draw::layout::{Link, LinkWay, Placed};
+use crate::graph::draw::layout::{LayoutLink, LinkDirection, PlacedBox};
 use crate::graph::draw::route;
 
 /// Between two boxes side by side.
-const BETWEEN: i32 = 28;
+const BOX_GAP: i32 = 28;
 /// An edge over more layers than this runs at the side: room for it in each layer would cost more than it gives.
-const LONG: usize = 10;
+const MAX_BENT_LAYERS: usize = 10;
 /// A line that goes aside no more than this is better upright.
-const NEARLY: i32 = 14;
-const SWEEPS: usize = 8;
+const STRAIGHTEN_TOLERANCE: i32 = 14;
+const ORDER_SWEEPS: usize = 8;
 /// Sweeps that look both ways. Each carries a change one layer on, roughly, and they are cheap.
-const EVEN: usize = 40;
+const BALANCE_SWEEPS: usize = 40;
 
 /// Boxes and the bends of long edges, in layers.
-pub(super) struct Grid {
+pub(super) struct LayerGrid {
     /// The boxes first, in their order, then the bends.
-    pub items: Vec<Item>,
+    pub items: Vec<GridItem>,
     /// The items of each layer from left to right.
     pub layers: Vec<Vec<usize>>,
     /// The bends of each link from top to bottom; none for links that run at the side.
     pub bends: Vec<Vec<usize>>,
 }
 
-pub(super) struct Item {
+pub(super) struct GridItem {
     /// The middle.
     pub x: i32,
     pub w: i32,
@@ -35,21 +35,30 @@ pub(super) struct Item {
     position: usize,
 }
 
-impl Grid {
-    pub fn new(boxes: &[Placed<'_>], links: &[Link]) -> Self {
+impl LayerGrid {
+    pub fn new(boxes: &[PlacedBox<'_>], links: &[LayoutLink]) -> Self {
         let mut layers = vec![Vec::new(); boxes.iter().map(|placed| placed.layer + 1).max().unwrap_or(0)];
-        let item =
-            |w, is_bend| Item { x: 0, w, up: Vec::new(), down: Vec::new(), is_bend, layer: 0, position: 0 };
-        let mut items: Vec<Item> = Vec::new();
+        let item = |w, is_bend| GridItem {
+            x: 0,
+            w,
+            up: Vec::new(),
+            down: Vec::new(),
+            is_bend,
+            layer: 0,
+            position: 0,
+        };
+        let mut items: Vec<GridItem> = Vec::new();
         for (at, placed) in boxes.iter().enumerate() {
             layers[placed.layer].push(at);
-            let own = links.iter().any(|link| link.way == LinkWay::Own && link.source == at);
-            items.push(item(if own { placed.w + 2 * route::OWN } else { placed.w }, false));
+            let own = links.iter().any(|link| link.direction == LinkDirection::SelfLoop && link.source == at);
+            items.push(item(if own { placed.w + 2 * route::SELF_LOOP_REACH } else { placed.w }, false));
         }
         let mut bends = vec![Vec::new(); links.len()];
-        for (link, bends) in links.iter().zip(&mut bends).filter(|(link, _)| link.way == LinkWay::Down) {
+        for (link, bends) in
+            links.iter().zip(&mut bends).filter(|(link, _)| link.direction == LinkDirection::Down)
+        {
             let (top, bottom) = (boxes[link.source].layer, boxes[link.target].layer);
-            if bottom - top > LONG {
+            if bottom - top > MAX_BENT_LAYERS {
                 continue;
             }
             let mut above = link.source;
@@ -69,9 +78,9 @@ impl Grid {
     }
 
     /// Orders each layer by the middle of its neighbours above, then below, and keeps the order with fewest crossings.
-    pub fn order(&mut self) {
+    pub fn order_layers(&mut self) {
         let mut best = (self.crossings(), self.layers.clone());
-        for sweep in 0..SWEEPS {
+        for sweep in 0..ORDER_SWEEPS {
             if best.0 == 0 {
                 break;
             }
@@ -150,18 +159,19 @@ impl Grid {
     }
 
     /// Gives each item a place, near its neighbours, in order and without overlaps.
-    pub fn place(&mut self) {
+    pub fn place_items(&mut self) {
         let mut x = vec![0.0; self.items.len()];
         for layer in &self.layers {
             let wish: Vec<(f64, f64)> = layer.iter().map(|_| (0.0, 1.0)).collect();
-            self.settle(layer, &wish, &mut x);
+            self.place_layer(layer, &wish, &mut x);
         }
         let count = self.layers.len();
-        for sweep in 0..SWEEPS + EVEN {
+        for sweep in 0..ORDER_SWEEPS + BALANCE_SWEEPS {
             for step in 0..count {
                 let layer = &self.layers[if sweep % 2 == 0 { step } else { count - 1 - step }];
-                let wish: Vec<(f64, f64)> = layer.iter().map(|item| self.wish(*item, sweep, &x)).collect();
-                self.settle(layer, &wish, &mut x);
+                let wish: Vec<(f64, f64)> =
+                    layer.iter().map(|item| self.desired_position(*item, sweep, &x)).collect();
+                self.place_layer(layer, &wish, &mut x);
             }
         }
         for (item, x) in self.items.iter_mut().zip(x) {
@@ -171,21 +181,21 @@ impl Grid {
 
     /// Where a line would be nearly upright, makes it upright: of a box to the only one above it, and of all bends of a
     /// link, best in line with one of its ends.
-    pub fn straighten(&mut self, links: &[Link]) {
+    pub fn straighten(&mut self, links: &[LayoutLink]) {
         let boxes = self.layers.iter().flatten().copied().filter(|item| !self.items[*item].is_bend);
         for item in boxes.collect::<Vec<usize>>() {
             let mut above = self.items[item].up.iter().filter(|up| !self.items[**up].is_bend);
             if let (Some(above), None) = (above.next(), above.next()) {
                 let x = self.items[*above].x;
-                let (low, high) = self.room(item);
-                if (x - self.items[item].x).abs() <= NEARLY && (low..=high).contains(&x) {
+                let (low, high) = self.free_range(item);
+                if (x - self.items[item].x).abs() <= STRAIGHTEN_TOLERANCE && (low..=high).contains(&x) {
                     self.items[item].x = x;
                 }
             }
         }
         for (link, bends) in links.iter().zip(&self.bends) {
             let (mut low, mut high) = (i32::MIN, i32::MAX);
-            for (left, right) in bends.iter().map(|bend| self.room(*bend)) {
+            for (left, right) in bends.iter().map(|bend| self.free_range(*bend)) {
                 (low, high) = (low.max(left), high.min(right));
             }
             if low > high {
@@ -201,11 +211,11 @@ impl Grid {
     }
 
     /// From where to where an item may move between its neighbours.
-    fn room(&self, item: usize) -> (i32, i32) {
-        let Item { w, layer, position, .. } = self.items[item];
+    fn free_range(&self, item: usize) -> (i32, i32) {
+        let GridItem { w, layer, position, .. } = self.items[item];
         let near = |near: &usize| {
             let near = &self.items[*near];
-            (near.x, (near.w + w) / 2 + BETWEEN / 2)
+            (near.x, (near.w + w) / 2 + BOX_GAP / 2)
         };
         let left = position.checked_sub(1).and_then(|left| self.layers[layer].get(left)).map(near);
         let right = self.layers[layer].get(position + 1).map(near);
@@ -214,9 +224,9 @@ impl Grid {
 
     /// Where an item wants to be, and how much. Early sweeps look one way, to bring order in from the ends; the last
     /// ones look both ways, to even it out.
-    fn wish(&self, item: usize, sweep: usize, x: &[f64]) -> (f64, f64) {
-        let Item { up, down, is_bend, .. } = &self.items[item];
-        let (up, down): (&[usize], &[usize]) = match (sweep < SWEEPS, sweep % 2) {
+    fn desired_position(&self, item: usize, sweep: usize, x: &[f64]) -> (f64, f64) {
+        let GridItem { up, down, is_bend, .. } = &self.items[item];
+        let (up, down): (&[usize], &[usize]) = match (sweep < ORDER_SWEEPS, sweep % 2) {
             (true, 0) => (up, &[]),
             (true, _) => (&[], down),
             (false, _) => (up, down),
@@ -239,14 +249,14 @@ impl Grid {
 
     /// The places nearest to the wishes, by weighted squares, that keep order and distance: neighbours that would
     /// come too close are joined to blocks, which go to the mean of their wishes.
-    fn settle(&self, layer: &[usize], wish: &[(f64, f64)], x: &mut [f64]) {
+    fn place_layer(&self, layer: &[usize], wish: &[(f64, f64)], x: &mut [f64]) {
         let mut offset = 0.0;
         let mut offsets = Vec::new();
         // Of each block: the mean wish, the weight, how many items.
         let mut blocks: Vec<(f64, f64, usize)> = Vec::new();
         for (at, item) in layer.iter().enumerate() {
             if at > 0 {
-                offset += f64::from((self.items[layer[at - 1]].w + self.items[*item].w) / 2 + BETWEEN);
+                offset += f64::from((self.items[layer[at - 1]].w + self.items[*item].w) / 2 + BOX_GAP);
             }
             offsets.push(offset);
             let mut block = (wish[at].0 - offset, wish[at].1, 1);

@@ -5,86 +5,86 @@
 use std::collections::BTreeMap;
 
 use crate::graph::Drawing;
-use crate::graph::draw::grid::Grid;
-use crate::graph::draw::route::{self, Route};
-use crate::graph::draw::{Kind, Shown, places};
+use crate::graph::draw::grid::LayerGrid;
+use crate::graph::draw::route::{self, EdgeRoute};
+use crate::graph::draw::{DrawnBox, DrawnBoxKind, index_by_id};
 
 /// Width of one column of text in pixels, for a monospaced font of 13 pixels. Wide characters take two.
-const COLUMN: i32 = 8;
+const TEXT_COLUMN_WIDTH: i32 = 8;
 /// Longer names are cut in the picture; their titles are whole.
-const LONGEST: usize = 40;
+const MAX_LABEL_COLUMNS: usize = 40;
 /// Around the graph in a subgraph's box.
-pub(super) const PAD: i32 = 16;
+pub(super) const SUBGRAPH_PADDING: i32 = 16;
 
 /// A drawing with places. Boxes are in the order of [`Drawing::shown`].
-pub(super) struct Layout<'a> {
+pub(super) struct DrawingLayout<'a> {
     pub width: i32,
     pub height: i32,
-    pub boxes: Vec<Placed<'a>>,
-    pub routes: Vec<Route>,
+    pub boxes: Vec<PlacedBox<'a>>,
+    pub routes: Vec<EdgeRoute>,
 }
 
 /// A box, by its left upper corner and size.
-pub(super) struct Placed<'a> {
-    pub shown: Shown<'a>,
+pub(super) struct PlacedBox<'a> {
+    pub drawn: DrawnBox<'a>,
     pub label: String,
     pub x: i32,
     pub y: i32,
     pub w: i32,
     pub h: i32,
     pub layer: usize,
-    pub inner: Option<Layout<'a>>,
+    pub inner: Option<DrawingLayout<'a>>,
 }
 
 /// An edge between boxes. Two edges between the same boxes in the same direction are drawn as one.
 #[derive(Clone, Copy)]
-pub(super) struct Link {
+pub(super) struct LayoutLink {
     pub source: usize,
     pub target: usize,
     pub conditional: bool,
-    pub way: LinkWay,
+    pub direction: LinkDirection,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LinkWay {
+pub(super) enum LinkDirection {
     /// To a lower layer.
     Down,
     /// To a higher layer, closing a cycle.
     Back,
     /// To itself.
-    Own,
+    SelfLoop,
 }
 
-pub(super) fn layout(drawing: &Drawing) -> Layout<'_> {
-    let shown = drawing.shown();
-    let mut links = links(drawing, &shown);
-    mark_back(&mut links, shown.len());
-    let layers = layers(&shown, &links);
-    let mut boxes: Vec<Placed<'_>> =
-        shown.into_iter().zip(layers).map(|(shown, layer)| size(shown, layer)).collect();
-    let mut grid = Grid::new(&boxes, &links);
-    grid.order();
-    grid.place();
+pub(super) fn layout(drawing: &Drawing) -> DrawingLayout<'_> {
+    let shown = drawing.drawn_boxes();
+    let mut links = layout_links(drawing, &shown);
+    mark_back_links(&mut links, shown.len());
+    let layers = assign_layers(&shown, &links);
+    let mut boxes: Vec<PlacedBox<'_>> =
+        shown.into_iter().zip(layers).map(|(shown, layer)| size_box(shown, layer)).collect();
+    let mut grid = LayerGrid::new(&boxes, &links);
+    grid.order_layers();
+    grid.place_items();
     grid.straighten(&links);
     for (placed, item) in boxes.iter_mut().zip(&grid.items) {
         placed.x = item.x - placed.w / 2;
     }
-    let (width, height, routes) = route::route(&mut boxes, &links, &grid);
-    Layout { width, height, boxes, routes }
+    let (width, height, routes) = route::route_links(&mut boxes, &links, &grid);
+    DrawingLayout { width, height, boxes, routes }
 }
 
-fn links(drawing: &Drawing, shown: &[Shown<'_>]) -> Vec<Link> {
-    let places = places(shown);
+fn layout_links(drawing: &Drawing, shown: &[DrawnBox<'_>]) -> Vec<LayoutLink> {
+    let places = index_by_id(shown);
     let mut seen: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-    let mut links: Vec<Link> = Vec::new();
+    let mut links: Vec<LayoutLink> = Vec::new();
     for edge in &drawing.edges {
         let (source, target) = (places[edge.source.as_str()], places[edge.target.as_str()]);
         match seen.get(&(source, target)) {
             Some(at) => links[*at].conditional &= edge.conditional,
             None => {
                 seen.insert((source, target), links.len());
-                let way = if source == target { LinkWay::Own } else { LinkWay::Down };
-                links.push(Link { source, target, conditional: edge.conditional, way });
+                let way = if source == target { LinkDirection::SelfLoop } else { LinkDirection::Down };
+                links.push(LayoutLink { source, target, conditional: edge.conditional, direction: way });
             }
         }
     }
@@ -92,62 +92,64 @@ fn links(drawing: &Drawing, shown: &[Shown<'_>]) -> Vec<Link> {
 }
 
 /// Marks the links that a walk in depth, from the start and in order of definition, finds to close a cycle.
-fn mark_back(links: &mut [Link], count: usize) {
+fn mark_back_links(links: &mut [LayoutLink], count: usize) {
     #[derive(Clone, Copy, PartialEq)]
-    enum Seen {
-        Not,
-        Above,
+    enum DepthFirstMark {
+        Unvisited,
+        OnStack,
         Done,
     }
     let out = outgoing(links, count);
-    let mut seen = vec![Seen::Not; count];
+    let mut seen = vec![DepthFirstMark::Unvisited; count];
     for root in 0..count {
-        if seen[root] != Seen::Not {
+        if seen[root] != DepthFirstMark::Unvisited {
             continue;
         }
         // A stack of its own: a chain of any length must not use up the thread's.
         let mut stack = vec![(root, 0)];
-        seen[root] = Seen::Above;
+        seen[root] = DepthFirstMark::OnStack;
         while let Some((at, next)) = stack.last_mut() {
             let Some(link) = out[*at].get(*next) else {
-                seen[*at] = Seen::Done;
+                seen[*at] = DepthFirstMark::Done;
                 stack.pop();
                 continue;
             };
             *next += 1;
             let target = links[*link].target;
             match seen[target] {
-                Seen::Above => links[*link].way = LinkWay::Back,
-                Seen::Not => {
-                    seen[target] = Seen::Above;
+                DepthFirstMark::OnStack => links[*link].direction = LinkDirection::Back,
+                DepthFirstMark::Unvisited => {
+                    seen[target] = DepthFirstMark::OnStack;
                     stack.push((target, 0));
                 }
-                Seen::Done => {}
+                DepthFirstMark::Done => {}
             }
         }
     }
 }
 
 /// For each box the links that leave it for another.
-fn outgoing(links: &[Link], count: usize) -> Vec<Vec<usize>> {
+fn outgoing(links: &[LayoutLink], count: usize) -> Vec<Vec<usize>> {
     let mut out = vec![Vec::new(); count];
-    for (at, link) in links.iter().enumerate().filter(|(_, link)| link.way != LinkWay::Own) {
+    for (at, link) in links.iter().enumerate().filter(|(_, link)| link.direction != LinkDirection::SelfLoop) {
         out[link.source].push(at);
     }
     out
 }
 
 /// The longest way down to each box. The end goes to the last layer, wherever it could be reached from.
-fn layers(shown: &[Shown<'_>], links: &[Link]) -> Vec<usize> {
+fn assign_layers(shown: &[DrawnBox<'_>], links: &[LayoutLink]) -> Vec<usize> {
     let out = outgoing(links, shown.len());
     let mut above = vec![0_usize; shown.len()];
-    for link in links.iter().filter(|link| link.way == LinkWay::Down) {
+    for link in links.iter().filter(|link| link.direction == LinkDirection::Down) {
         above[link.target] += 1;
     }
     let mut layers = vec![0; shown.len()];
     let mut ready: Vec<usize> = (0..shown.len()).filter(|at| above[*at] == 0).collect();
     while let Some(at) = ready.pop() {
-        for link in out[at].iter().map(|link| &links[*link]).filter(|link| link.way == LinkWay::Down) {
+        for link in
+            out[at].iter().map(|link| &links[*link]).filter(|link| link.direction == LinkDirection::Down)
+        {
             layers[link.target] = layers[link.target].max(layers[at] + 1);
             above[link.target] -= 1;
             if above[link.target] == 0 {
@@ -157,36 +159,36 @@ fn layers(shown: &[Shown<'_>], links: &[Link]) -> Vec<usize> {
     }
     let last = layers.iter().copied().max().unwrap_or(0);
     for (at, shown) in shown.iter().enumerate() {
-        if shown.kind == Kind::End && out[at].is_empty() {
+        if shown.kind == DrawnBoxKind::End && out[at].is_empty() {
             layers[at] = last;
         }
     }
     layers
 }
 
-fn size(shown: Shown<'_>, layer: usize) -> Placed<'_> {
-    let label = short(shown.label());
-    let text = columns(&label) * COLUMN;
+fn size_box(shown: DrawnBox<'_>, layer: usize) -> PlacedBox<'_> {
+    let label = truncate_label(shown.label());
+    let text = text_columns(&label) * TEXT_COLUMN_WIDTH;
     let inner = shown.inner().map(layout);
     let (w, h) = match (&inner, shown.kind) {
         (Some(inner), _) => {
             let header = if shown.is_deferred() { 42 } else { 32 };
-            ((text + 32).max(inner.width + 2 * PAD), inner.height + header + PAD)
+            ((text + 32).max(inner.width + 2 * SUBGRAPH_PADDING), inner.height + header + SUBGRAPH_PADDING)
         }
-        (None, Kind::Node) => ((text + 32).max(64), if shown.is_deferred() { 50 } else { 38 }),
-        (None, Kind::Start | Kind::End) => (text + 24, 26),
+        (None, DrawnBoxKind::Node) => ((text + 32).max(64), if shown.is_deferred() { 50 } else { 38 }),
+        (None, DrawnBoxKind::Start | DrawnBoxKind::End) => (text + 24, 26),
     };
     // An even width has its middle on a whole pixel.
-    Placed { shown, label, x: 0, y: 0, w: (w + 1) / 2 * 2, h, layer, inner }
+    PlacedBox { drawn: shown, label, x: 0, y: 0, w: (w + 1) / 2 * 2, h, layer, inner }
 }
 
 /// The name on one line, cut when it is long.
-fn short(name: &str) -> String {
+fn truncate_label(name: &str) -> String {
     let mut label = String::new();
     let mut width = 0;
     for c in name.chars().map(|c| if c.is_control() { ' ' } else { c }) {
-        width += if is_wide(c) { 2 } else { 1 };
-        if width > LONGEST {
+        width += if is_wide_character(c) { 2 } else { 1 };
+        if width > MAX_LABEL_COLUMNS {
             label.push('…');
             break;
         }
@@ -195,12 +197,12 @@ fn short(name: &str) -> String {
     label
 }
 
-pub(super) fn columns(text: &str) -> i32 {
-    text.chars().map(|c| if is_wide(c) { 2 } else { 1 }).sum()
+pub(super) fn text_columns(text: &str) -> i32 {
+    text.chars().map(|c| if is_wide_character(c) { 2 } else { 1 }).sum()
 }
 
 /// Whether a character takes two columns: Korean, Chinese, Japanese, full-width forms, emoji.
-fn is_wide(c: char) -> bool {
+fn is_wide_character(c: char) -> bool {
     matches!(u32::from(c),
         0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0x4DBF | 0x4E00..=0xA4CF | 0xA960..=0xA97F
         | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF | 0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0xFFE0..=0xFFE6

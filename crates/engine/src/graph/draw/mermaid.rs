@@ -1,10 +1,10 @@
 //! Mermaid flowcharts. Nodes are numbered, and names appear only as quoted labels, so that no name is syntax.
 
 use crate::graph::Drawing;
-use crate::graph::draw::{Kind, places};
+use crate::graph::draw::{DrawnBoxKind, index_by_id};
 
-pub(super) fn write(drawing: &Drawing) -> String {
-    let mut chart = Chart { text: String::from("flowchart TD\n"), next: 0, deferred: Vec::new() };
+pub(super) fn render_mermaid(drawing: &Drawing) -> String {
+    let mut chart = MermaidChart { text: String::from("flowchart TD\n"), next: 0, deferred: Vec::new() };
     chart.graph(drawing, 1);
     if !chart.deferred.is_empty() {
         chart.line(1, "classDef deferred stroke-dasharray:3 3");
@@ -14,21 +14,21 @@ pub(super) fn write(drawing: &Drawing) -> String {
     chart.text
 }
 
-struct Chart {
+struct MermaidChart {
     text: String,
     /// Numbers run through all subgraphs, since Mermaid has one name space.
     next: usize,
     deferred: Vec<String>,
 }
 
-impl Chart {
+impl MermaidChart {
     fn graph(&mut self, drawing: &Drawing, depth: usize) {
-        let shown = drawing.shown();
+        let shown = drawing.drawn_boxes();
         let mut names = Vec::new();
         for shown in &shown {
             let name = format!("n{}", self.next);
             self.next += 1;
-            let mut label = escape(shown.label());
+            let mut label = escape_mermaid(shown.label());
             if shown.is_deferred() {
                 label.push_str("<br/>deferred");
                 self.deferred.push(name.clone());
@@ -39,12 +39,14 @@ impl Chart {
                     self.graph(inner, depth + 1);
                     self.line(depth, "end");
                 }
-                (None, Kind::Node) => self.line(depth, &format!("{name}[\"{label}\"]")),
-                (None, Kind::Start | Kind::End) => self.line(depth, &format!("{name}([\"{label}\"])")),
+                (None, DrawnBoxKind::Node) => self.line(depth, &format!("{name}[\"{label}\"]")),
+                (None, DrawnBoxKind::Start | DrawnBoxKind::End) => {
+                    self.line(depth, &format!("{name}([\"{label}\"])"))
+                }
             }
             names.push(name);
         }
-        let places = places(&shown);
+        let places = index_by_id(&shown);
         for edge in &drawing.edges {
             let [source, target] = [&edge.source, &edge.target].map(|id| &names[places[id.as_str()]]);
             let arrow = if edge.conditional { "-.->" } else { "-->" };
@@ -62,7 +64,7 @@ impl Chart {
 }
 
 /// Writes all but letters, digits and harmless signs as `#number;`, which Mermaid reads back as the character.
-fn escape(name: &str) -> String {
+fn escape_mermaid(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
         match c {

@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 
 use crate::graph::{Drawing, DrawnNode};
 
-const START: &str = "__start__";
-const END: &str = "__end__";
+const START_NODE_ID: &str = "__start__";
+const END_NODE_ID: &str = "__end__";
 
 impl Drawing {
     /// The graph as a Mermaid flowchart. Branches are dotted, subgraphs are blocks, and any name is safe in it.
     pub fn mermaid(&self) -> String {
-        mermaid::write(self)
+        mermaid::render_mermaid(self)
     }
 
     /// The graph as a picture that stands alone or inside a page.
@@ -36,13 +36,13 @@ impl Drawing {
     ///
     /// Colours follow `currentColor`; a page may set `--graph-line`, `--graph-box` and `--graph-text`.
     pub fn svg(&self) -> String {
-        svg::write(self)
+        svg::render_svg(self)
     }
 
     /// The graph as clients of the HTTP interface read it: `{"nodes": [{"id", "type", "data": {"name"}}], "edges":
     /// [{"source", "target", "conditional"?}]}`. A node that holds a graph carries it as `inner`.
     pub fn json(&self) -> Value {
-        let nodes = self.shown().into_iter().map(|shown| {
+        let nodes = self.drawn_boxes().into_iter().map(|shown| {
             let mut node = json!({ "id": shown.id, "type": "runnable", "data": { "name": shown.id } });
             if shown.is_deferred() {
                 node["deferred"] = true.into();
@@ -57,12 +57,12 @@ impl Drawing {
     }
 
     /// All that an edge or the list of nodes names, each once: the start, the nodes in their order, the end.
-    fn shown(&self) -> Vec<Shown<'_>> {
-        let mut shown: Vec<Shown<'_>> = Vec::new();
+    fn drawn_boxes(&self) -> Vec<DrawnBox<'_>> {
+        let mut shown: Vec<DrawnBox<'_>> = Vec::new();
         let mut known: HashMap<&str, ()> = HashMap::new();
         for node in &self.nodes {
             if known.insert(&node.id, ()).is_none() {
-                shown.push(Shown { id: &node.id, kind: Kind::Node, node: Some(node) });
+                shown.push(DrawnBox { id: &node.id, kind: DrawnBoxKind::Node, node: Some(node) });
             }
         }
         let mut ends = [None, None];
@@ -71,9 +71,9 @@ impl Drawing {
                 continue;
             }
             match id {
-                START => ends[0] = Some(Shown { id, kind: Kind::Start, node: None }),
-                END => ends[1] = Some(Shown { id, kind: Kind::End, node: None }),
-                _ => shown.push(Shown { id, kind: Kind::Node, node: None }),
+                START_NODE_ID => ends[0] = Some(DrawnBox { id, kind: DrawnBoxKind::Start, node: None }),
+                END_NODE_ID => ends[1] = Some(DrawnBox { id, kind: DrawnBoxKind::End, node: None }),
+                _ => shown.push(DrawnBox { id, kind: DrawnBoxKind::Node, node: None }),
             }
         }
         let [start, end] = ends;
@@ -83,21 +83,21 @@ impl Drawing {
 
 /// One thing that is drawn as a box.
 #[derive(Clone, Copy)]
-struct Shown<'a> {
+struct DrawnBox<'a> {
     id: &'a str,
-    kind: Kind,
+    kind: DrawnBoxKind,
     /// Nothing for the ends.
     node: Option<&'a DrawnNode>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum DrawnBoxKind {
     Start,
     Node,
     End,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> DrawnBox<'a> {
     fn is_deferred(&self) -> bool {
         self.node.is_some_and(|node| node.deferred)
     }
@@ -109,14 +109,14 @@ impl<'a> Shown<'a> {
     /// What a person reads: the ends without their underscores.
     fn label(&self) -> &'a str {
         match self.kind {
-            Kind::Start => "start",
-            Kind::Node => self.id,
-            Kind::End => "end",
+            DrawnBoxKind::Start => "start",
+            DrawnBoxKind::Node => self.id,
+            DrawnBoxKind::End => "end",
         }
     }
 }
 
 /// Where each id is among `shown`.
-fn places<'a>(shown: &[Shown<'a>]) -> HashMap<&'a str, usize> {
+fn index_by_id<'a>(shown: &[DrawnBox<'a>]) -> HashMap<&'a str, usize> {
     shown.iter().enumerate().map(|(at, shown)| (shown.id, at)).collect()
 }

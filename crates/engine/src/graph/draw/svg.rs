@@ -4,12 +4,12 @@
 use std::fmt::{self, Write as _};
 
 use crate::graph::Drawing;
-use crate::graph::draw::Kind;
-use crate::graph::draw::layout::{Layout, LinkWay, PAD, Placed, layout};
-use crate::graph::draw::route::{HEAD, Heading, Route, Step};
+use crate::graph::draw::DrawnBoxKind;
+use crate::graph::draw::layout::{DrawingLayout, LinkDirection, PlacedBox, SUBGRAPH_PADDING, layout};
+use crate::graph::draw::route::{ARROW_HEAD_LENGTH, ArrowHeading, EdgeRoute, PathSegment};
 
 /// Selectors in `:where` weigh nothing, so that any rule of the page wins.
-const STYLE: &str = "\
+const SVG_STYLE: &str = "\
 .graph:root{color:#1f2328}\
 @media(prefers-color-scheme:dark){.graph:root{color:#e6edf3;background:#0d1117}}\
 :where(.graph .box){fill:var(--graph-box,currentColor);stroke:var(--graph-line,currentColor)}\
@@ -18,83 +18,86 @@ const STYLE: &str = "\
 :where(.graph text){fill:var(--graph-text,currentColor)}";
 
 /// Around the whole picture.
-const MARGIN: i32 = 12;
+const PICTURE_MARGIN: i32 = 12;
 
-pub(super) fn write(drawing: &Drawing) -> String {
-    Picture(layout(drawing)).to_string()
+pub(super) fn render_svg(drawing: &Drawing) -> String {
+    SvgPicture(layout(drawing)).to_string()
 }
 
-struct Picture<'a>(Layout<'a>);
+struct SvgPicture<'a>(DrawingLayout<'a>);
 
-impl fmt::Display for Picture<'_> {
+impl fmt::Display for SvgPicture<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        document(f, &self.0)
+        write_document(f, &self.0)
     }
 }
 
-fn document(out: &mut fmt::Formatter<'_>, layout: &Layout<'_>) -> fmt::Result {
-    let (width, height) = (layout.width + 2 * MARGIN, layout.height + 2 * MARGIN);
+fn write_document(out: &mut fmt::Formatter<'_>, layout: &DrawingLayout<'_>) -> fmt::Result {
+    let (width, height) = (layout.width + 2 * PICTURE_MARGIN, layout.height + 2 * PICTURE_MARGIN);
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"graph\" role=\"img\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"{} {} {width} {height}\" font-family=\"ui-monospace,SFMono-Regular,Menlo,Consolas,monospace\" \
          font-size=\"13\" text-anchor=\"middle\" fill=\"currentColor\">",
-        -MARGIN, -MARGIN
+        -PICTURE_MARGIN, -PICTURE_MARGIN
     )?;
-    let names: Vec<&str> = layout.boxes.iter().map(|placed| placed.shown.label()).collect();
-    writeln!(out, "<title>Graph: {}</title>", Text(&names.join(", ")))?;
-    writeln!(out, "<style>{STYLE}</style>")?;
-    graph(out, layout, &[])?;
+    let names: Vec<&str> = layout.boxes.iter().map(|placed| placed.drawn.label()).collect();
+    writeln!(out, "<title>Graph: {}</title>", XmlText(&names.join(", ")))?;
+    writeln!(out, "<style>{SVG_STYLE}</style>")?;
+    write_graph(out, layout, &[])?;
     writeln!(out, "</svg>")
 }
 
-fn graph(out: &mut fmt::Formatter<'_>, layout: &Layout<'_>, path: &[&str]) -> fmt::Result {
+fn write_graph(out: &mut fmt::Formatter<'_>, layout: &DrawingLayout<'_>, path: &[&str]) -> fmt::Result {
     // Faded as a whole, so that lines that share a stretch are no darker there.
     writeln!(out, "<g class=\"edges\" opacity=\"0.75\">")?;
     for route in &layout.routes {
-        edge(out, layout, route)?;
+        write_edge(out, layout, route)?;
     }
     writeln!(out, "</g>")?;
     for placed in &layout.boxes {
-        node(out, placed, path)?;
+        write_node(out, placed, path)?;
         if let Some(inner) = &placed.inner {
             // The inner graph stands in the middle when the name is the wider of the two.
-            let (x, y) = (placed.x + (placed.w - inner.width) / 2, placed.y + placed.h - PAD - inner.height);
+            let (x, y) = (
+                placed.x + (placed.w - inner.width) / 2,
+                placed.y + placed.h - SUBGRAPH_PADDING - inner.height,
+            );
             writeln!(out, "<g class=\"inner\" transform=\"translate({x} {y})\">")?;
-            let path: Vec<&str> = path.iter().copied().chain([placed.shown.id]).collect();
-            graph(out, inner, &path)?;
+            let path: Vec<&str> = path.iter().copied().chain([placed.drawn.id]).collect();
+            write_graph(out, inner, &path)?;
             writeln!(out, "</g>")?;
         }
     }
     Ok(())
 }
 
-fn node(out: &mut fmt::Formatter<'_>, placed: &Placed<'_>, path: &[&str]) -> fmt::Result {
-    let Placed { shown, x, y, w, h, .. } = placed;
+fn write_node(out: &mut fmt::Formatter<'_>, placed: &PlacedBox<'_>, path: &[&str]) -> fmt::Result {
+    let PlacedBox { drawn: shown, x, y, w, h, .. } = placed;
     let class = match shown.kind {
-        Kind::Start => " start",
-        Kind::Node => "",
-        Kind::End => " end",
+        DrawnBoxKind::Start => " start",
+        DrawnBoxKind::Node => "",
+        DrawnBoxKind::End => " end",
     };
     let deferred = if shown.is_deferred() { " deferred" } else { "" };
     let sub = if placed.inner.is_some() { " subgraph" } else { "" };
     write!(out, "<g class=\"node{class}{sub}{deferred}\" id=\"node-")?;
     for outer in path {
-        write!(out, "{}/", Id(outer))?;
+        write!(out, "{}/", XmlId(outer))?;
     }
-    write!(out, "{}\" data-node=\"{}\"", Id(shown.id), Text(shown.id))?;
+    write!(out, "{}\" data-node=\"{}\"", XmlId(shown.id), XmlText(shown.id))?;
     if !path.is_empty() {
-        write!(out, " data-in=\"{}\"", Text(&path.join("/")))?;
+        write!(out, " data-in=\"{}\"", XmlText(&path.join("/")))?;
     }
-    write!(out, "><title>{}", Text(shown.label()))?;
+    write!(out, "><title>{}", XmlText(shown.label()))?;
     if shown.is_deferred() {
         write!(out, " (deferred)")?;
     }
     write!(out, "</title>")?;
     let (radius, tint) = match (shown.kind, &placed.inner) {
-        (Kind::Start | Kind::End, _) => (h / 2, "0.14"),
-        (Kind::Node, Some(_)) => (12, "0.03"),
-        (Kind::Node, None) => (8, "0.06"),
+        (DrawnBoxKind::Start | DrawnBoxKind::End, _) => (h / 2, "0.14"),
+        (DrawnBoxKind::Node, Some(_)) => (12, "0.03"),
+        (DrawnBoxKind::Node, None) => (8, "0.06"),
     };
     write!(
         out,
@@ -109,7 +112,7 @@ fn node(out: &mut fmt::Formatter<'_>, placed: &Placed<'_>, path: &[&str]) -> fmt
         (None, false) => y + h / 2 + 4,
     };
     let middle = x + w / 2;
-    write!(out, "<text x=\"{middle}\" y=\"{base}\">{}</text>", Text(&placed.label))?;
+    write!(out, "<text x=\"{middle}\" y=\"{base}\">{}</text>", XmlText(&placed.label))?;
     if shown.is_deferred() {
         let base = base + 13;
         write!(
@@ -120,45 +123,47 @@ fn node(out: &mut fmt::Formatter<'_>, placed: &Placed<'_>, path: &[&str]) -> fmt
     writeln!(out, "</g>")
 }
 
-fn edge(out: &mut fmt::Formatter<'_>, layout: &Layout<'_>, route: &Route) -> fmt::Result {
-    let [source, target] = [route.link.source, route.link.target].map(|at| &layout.boxes[at].shown);
-    let back = match route.link.way {
-        LinkWay::Down => "",
-        LinkWay::Back | LinkWay::Own => " back",
+fn write_edge(out: &mut fmt::Formatter<'_>, layout: &DrawingLayout<'_>, route: &EdgeRoute) -> fmt::Result {
+    let [source, target] = [route.link.source, route.link.target].map(|at| &layout.boxes[at].drawn);
+    let back = match route.link.direction {
+        LinkDirection::Down => "",
+        LinkDirection::Back | LinkDirection::SelfLoop => " back",
     };
     let (conditional, dashes) =
         if route.link.conditional { (" conditional", " stroke-dasharray=\"5 4\"") } else { ("", "") };
     write!(
         out,
         "<g class=\"edge{conditional}{back}\" data-source=\"{}\" data-target=\"{}\"><title>{} → {}</title>",
-        Text(source.id),
-        Text(target.id),
-        Text(source.label()),
-        Text(target.label())
+        XmlText(source.id),
+        XmlText(target.id),
+        XmlText(source.label()),
+        XmlText(target.label())
     )?;
     write!(out, "<path class=\"line\" d=\"M{} {}", route.from.0, route.from.1)?;
-    for step in &route.steps {
+    for step in &route.segments {
         match step {
-            Step::Line((x, y)) => write!(out, "L{x} {y}")?,
-            Step::Curve(a, b, to) => write!(out, "C{} {} {} {} {} {}", a.0, a.1, b.0, b.1, to.0, to.1)?,
+            PathSegment::Line((x, y)) => write!(out, "L{x} {y}")?,
+            PathSegment::Curve(a, b, to) => {
+                write!(out, "C{} {} {} {} {} {}", a.0, a.1, b.0, b.1, to.0, to.1)?
+            }
         }
     }
     write!(out, "\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.3\"{dashes}/>")?;
     // The two corners of the head, from its point.
     let (a, b) = match route.heading {
-        Heading::Down => ((-4, -HEAD - 1), (8, 0)),
-        Heading::Up => ((-4, HEAD + 1), (8, 0)),
-        Heading::Left => ((HEAD + 1, -4), (0, 8)),
-        Heading::Right => ((-HEAD - 1, -4), (0, 8)),
+        ArrowHeading::Down => ((-4, -ARROW_HEAD_LENGTH - 1), (8, 0)),
+        ArrowHeading::Up => ((-4, ARROW_HEAD_LENGTH + 1), (8, 0)),
+        ArrowHeading::Left => ((ARROW_HEAD_LENGTH + 1, -4), (0, 8)),
+        ArrowHeading::Right => ((-ARROW_HEAD_LENGTH - 1, -4), (0, 8)),
     };
     let (x, y) = route.tip;
     writeln!(out, "<path class=\"head\" d=\"M{x} {y}l{} {}l{} {}z\"/></g>", a.0, a.1, b.0, b.1)
 }
 
 /// Any text, safe between tags and in attributes. What XML cannot hold at all becomes U+FFFD.
-struct Text<'a>(&'a str);
+struct XmlText<'a>(&'a str);
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for XmlText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             match c {
@@ -178,9 +183,9 @@ impl fmt::Display for Text<'_> {
 }
 
 /// A name as part of an id: different names stay different, and no sign in it needs an escape in XML.
-struct Id<'a>(&'a str);
+struct XmlId<'a>(&'a str);
 
-impl fmt::Display for Id<'_> {
+impl fmt::Display for XmlId<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             match c {

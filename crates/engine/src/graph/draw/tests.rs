@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::graph::draw::layout::{Layout, LinkWay, Placed, layout};
-use crate::graph::draw::route::{Point, Route, Step};
+use crate::graph::draw::layout::{DrawingLayout, LinkDirection, PlacedBox, layout};
+use crate::graph::draw::route::{DrawingPoint, EdgeRoute, PathSegment};
 use crate::graph::{Drawing, DrawnEdge, DrawnNode};
 
 #[test]
 fn mermaid_shows_branches_dotted_and_deferred_nodes_marked() {
-    let drawing = read(
+    let drawing = parse_drawing(
         "start > call_model\ncall_model ? call_tools\ncall_model ? sum_up!\ncall_tools > call_model\nsum_up > end",
     );
     let expected = "\
@@ -47,12 +47,13 @@ flowchart TD
   n0 --> n1
   n1 --> n5
 ";
-    assert_eq!(small_nested().mermaid(), expected);
+    assert_eq!(small_nested_drawing().mermaid(), expected);
 }
 
 #[test]
 fn no_name_is_mermaid_syntax() {
-    let line = |name: &str| node_named(name).mermaid().lines().nth(1).expect("a node").trim().to_owned();
+    let line =
+        |name: &str| drawing_with_node(name).mermaid().lines().nth(1).expect("a node").trim().to_owned();
     assert_eq!(line("a\"]; b[\"`x`"), "n0[\"a#34;#93;#59; b#91;#34;#96;x#96;\"]");
     assert_eq!(line("%%{init}%% #1;"), "n0[\"#37;#37;#123;init#125;#37;#37; #35;1#59;\"]");
     assert_eq!(line("<b>&\\n</b>"), "n0[\"#60;b#62;#38;#92;n#60;/b#62;\"]");
@@ -80,25 +81,25 @@ fn json_is_what_clients_read() {
         ],
         "edges": [{ "source": "__start__", "target": "조사" }, { "source": "조사", "target": "__end__" }],
     });
-    assert_eq!(small_nested().json(), expected);
-    let branch = read("start > a\na ? b!\nb > end").json();
+    assert_eq!(small_nested_drawing().json(), expected);
+    let branch = parse_drawing("start > a\na ? b!\nb > end").json();
     assert_eq!(branch["edges"][1], json!({ "source": "a", "target": "b", "conditional": true }));
     assert_eq!(branch["nodes"][2]["deferred"], json!(true));
 }
 
 #[test]
 fn layouts_keep_the_laws() {
-    for (name, drawing) in samples() {
+    for (name, drawing) in sample_drawings() {
         check_layout(name, &layout(&drawing));
     }
     for seed in 0..100 {
-        check_layout(&format!("seed {seed}"), &layout(&random(seed, 3 + seed as usize % 25)));
+        check_layout(&format!("seed {seed}"), &layout(&random_drawing(seed, 3 + seed as usize % 25)));
     }
 }
 
 #[test]
 fn pictures_are_well_formed_and_their_ids_differ() {
-    for (name, drawing) in samples() {
+    for (name, drawing) in sample_drawings() {
         let svg = drawing.svg();
         let tags = check_xml(name, &svg);
         assert_eq!(tags.iter().filter(|tag| *tag == "style").count(), 1, "{name}");
@@ -126,19 +127,22 @@ fn hostile_names_stay_names() {
         " ",
         "x\ty",
     ] {
-        check_xml(name, &node_named(name).svg());
+        check_xml(name, &drawing_with_node(name).svg());
     }
-    let svg = node_named("\"><script>").svg();
+    let svg = drawing_with_node("\"><script>").svg();
     assert!(
         svg.contains("id=\"node-.22..3e..3c.script.3e.\" data-node=\"&quot;&gt;&lt;script&gt;\""),
         "{svg}"
     );
-    assert!(node_named("두\n줄").svg().contains("data-node=\"두&#10;줄\""), "a page reads the name as it is");
+    assert!(
+        drawing_with_node("두\n줄").svg().contains("data-node=\"두&#10;줄\""),
+        "a page reads the name as it is"
+    );
 }
 
 #[test]
 fn a_page_finds_nodes_and_edges() {
-    let svg = read("start > 계획\n계획 ? 실행!\n실행 > 계획\n계획 ? end").svg();
+    let svg = parse_drawing("start > 계획\n계획 ? 실행!\n실행 > 계획\n계획 ? end").svg();
     for part in [
         "<g class=\"node\" id=\"node-계획\" data-node=\"계획\"><title>계획</title>",
         "<g class=\"node deferred\" id=\"node-실행\" data-node=\"실행\"><title>실행 (deferred)</title>",
@@ -149,12 +153,14 @@ fn a_page_finds_nodes_and_edges() {
     ] {
         assert!(svg.contains(part), "{part} is not in {svg}");
     }
-    assert!(small_nested().svg().contains("id=\"node-조사/찾기\" data-node=\"찾기\" data-in=\"조사\""));
+    assert!(
+        small_nested_drawing().svg().contains("id=\"node-조사/찾기\" data-node=\"찾기\" data-in=\"조사\"")
+    );
 }
 
 #[test]
 fn a_wide_name_has_a_wide_box() {
-    let width = |name: &str| layout(&node_named(name)).boxes[0].w;
+    let width = |name: &str| layout(&drawing_with_node(name)).boxes[0].w;
     assert_eq!(width("가나다라마바사"), width("abcdefghijklmn"));
     assert_eq!(width(&"x".repeat(50)), width(&"x".repeat(5000)), "a long name is cut");
 }
@@ -162,13 +168,13 @@ fn a_wide_name_has_a_wide_box() {
 #[test]
 fn the_end_is_in_the_last_layer_and_cycles_are_cut_where_they_close() {
     let layers = |text: &str| {
-        let drawing = read(text);
+        let drawing = parse_drawing(text);
         let layout = layout(&drawing);
-        let boxes = layout.boxes.iter().map(|placed| format!("{}{}", placed.shown.label(), placed.layer));
-        let back = layout.routes.iter().filter(|route| route.link.way == LinkWay::Back);
+        let boxes = layout.boxes.iter().map(|placed| format!("{}{}", placed.drawn.label(), placed.layer));
+        let back = layout.routes.iter().filter(|route| route.link.direction == LinkDirection::Back);
         let back = back.map(|route| {
             let [source, target] =
-                [route.link.source, route.link.target].map(|at| layout.boxes[at].shown.label());
+                [route.link.source, route.link.target].map(|at| layout.boxes[at].drawn.label());
             format!("{source}^{target}")
         });
         boxes.chain(back).collect::<Vec<_>>().join(" ")
@@ -179,14 +185,14 @@ fn the_end_is_in_the_last_layer_and_cycles_are_cut_where_they_close() {
 
 #[test]
 fn the_same_drawing_gives_the_same_bytes() {
-    let drawing = random(7, 40);
+    let drawing = random_drawing(7, 40);
     assert_eq!(drawing.svg(), drawing.clone().svg());
     assert_eq!(drawing.mermaid(), drawing.clone().mermaid());
 }
 
 #[test]
 fn five_hundred_nodes_are_drawn() {
-    for (name, drawing) in [("tangle", random(1, 500)), ("chain", chain(500))] {
+    for (name, drawing) in [("tangle", random_drawing(1, 500)), ("chain", chain_drawing(500))] {
         let began = Instant::now();
         let svg = drawing.svg();
         // A hundred times what it takes without optimization would still be a mistake in the order of growth.
@@ -194,10 +200,10 @@ fn five_hundred_nodes_are_drawn() {
         assert!(svg.len() < 1_000 * drawing.edges.len(), "{name}: {} bytes", svg.len());
         check_xml(name, &svg);
     }
-    check_layout("tangle", &layout(&random(1, 120)));
+    check_layout("tangle", &layout(&random_drawing(1, 120)));
 }
 
-fn check_layout(name: &str, layout: &Layout<'_>) {
+fn check_layout(name: &str, layout: &DrawingLayout<'_>) {
     let boxes = &layout.boxes;
     for (at, a) in boxes.iter().enumerate() {
         assert!(
@@ -218,12 +224,12 @@ fn check_layout(name: &str, layout: &Layout<'_>) {
         let line = format!("{name}: {} to {}", source.label, target.label);
         assert!(on_border(source, route.from), "{line} does not start at its box");
         assert!(on_border(target, route.tip), "{line} does not end at its box");
-        match route.link.way {
-            LinkWay::Down => {
+        match route.link.direction {
+            LinkDirection::Down => {
                 assert!(target.layer > source.layer && target.y >= source.y + source.h, "{line} leads down");
             }
-            LinkWay::Back => assert!(target.layer < source.layer, "{line} leads back"),
-            LinkWay::Own => assert_eq!(route.link.source, route.link.target),
+            LinkDirection::Back => assert!(target.layer < source.layer, "{line} leads back"),
+            LinkDirection::SelfLoop => assert_eq!(route.link.source, route.link.target),
         }
         for (x, y) in points(route) {
             assert!(
@@ -236,21 +242,21 @@ fn check_layout(name: &str, layout: &Layout<'_>) {
     }
 }
 
-fn on_border(placed: &Placed<'_>, (x, y): Point) -> bool {
-    let Placed { x: left, y: top, w, h, .. } = placed;
+fn on_border(placed: &PlacedBox<'_>, (x, y): DrawingPoint) -> bool {
+    let PlacedBox { x: left, y: top, w, h, .. } = placed;
     let across = (*left..=left + w).contains(&x) && (y == *top || y == top + h);
     let along = (*top..=top + h).contains(&y) && (x == *left || x == left + w);
     across || along
 }
 
 /// Points along a line, close enough to meet any box it would cross.
-fn points(route: &Route) -> Vec<Point> {
+fn points(route: &EdgeRoute) -> Vec<DrawingPoint> {
     let mut points = vec![route.from];
     let mut at = route.from;
-    for step in &route.steps {
+    for step in &route.segments {
         let (a, b, to) = match step {
-            Step::Line(to) => (at, *to, *to),
-            Step::Curve(a, b, to) => (*a, *b, *to),
+            PathSegment::Line(to) => (at, *to, *to),
+            PathSegment::Curve(a, b, to) => (*a, *b, *to),
         };
         let parts = 32 + (to.0 - at.0).abs() / 8 + (to.1 - at.1).abs() / 8;
         for part in 1..=parts {
@@ -323,24 +329,24 @@ fn check_xml(name: &str, xml: &str) -> Vec<String> {
     tags
 }
 
-fn node_named(name: &str) -> Drawing {
+fn drawing_with_node(name: &str) -> Drawing {
     let node = DrawnNode { id: name.to_owned(), deferred: false, inner: None };
     Drawing { nodes: vec![node], edges: Vec::new() }
 }
 
-fn small_nested() -> Drawing {
-    let mut drawing = read("start > 조사\n조사 > end");
-    drawing.nodes[0].inner = Some(Box::new(read("start > 찾기\n찾기 > end")));
+fn small_nested_drawing() -> Drawing {
+    let mut drawing = parse_drawing("start > 조사\n조사 > end");
+    drawing.nodes[0].inner = Some(Box::new(parse_drawing("start > 찾기\n찾기 > end")));
     drawing
 }
 
-fn chain(count: usize) -> Drawing {
+fn chain_drawing(count: usize) -> Drawing {
     let steps: String = (1..count).map(|at| format!("n{} > n{at}\nn{at} ? end\n", at - 1)).collect();
-    read(&format!("start > n0\n{steps}"))
+    parse_drawing(&format!("start > n0\n{steps}"))
 }
 
 /// A graph with about three edges a node, in any direction.
-fn random(seed: u64, count: usize) -> Drawing {
+fn random_drawing(seed: u64, count: usize) -> Drawing {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
     let mut next = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -355,11 +361,11 @@ fn random(seed: u64, count: usize) -> Drawing {
             }
         }
     }
-    read(&text)
+    parse_drawing(&text)
 }
 
 /// Reads `a > b` as an edge and `a ? b` as one of a branch; `start` and `end` are the ends, and `name!` is deferred.
-fn read(text: &str) -> Drawing {
+fn parse_drawing(text: &str) -> Drawing {
     let mut drawing = Drawing::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (source, target, conditional) = match (line.split_once(" > "), line.split_once(" ? ")) {
@@ -385,8 +391,8 @@ fn read(text: &str) -> Drawing {
     drawing
 }
 
-fn samples() -> Vec<(&'static str, Drawing)> {
-    let contract = read(
+fn sample_drawings() -> Vec<(&'static str, Drawing)> {
+    let contract = parse_drawing(
         "start > scope_validator
          scope_validator ? check_previous_context
          scope_validator ? respond
@@ -403,43 +409,47 @@ fn samples() -> Vec<(&'static str, Drawing)> {
     let fan: String = (0..10).map(|at| format!("plan ? look_{at}\nlook_{at} > join!\n")).collect();
     let hub: String =
         (0..6).map(|at| format!("supervisor ? worker_{at}\nworker_{at} > supervisor\n")).collect();
-    let mut nested = read(
+    let mut nested = parse_drawing(
         "start > intake\nintake ? research\nintake ? refuse\nresearch > write\nwrite ? research\nwrite ? end\nrefuse > end",
     );
     nested.nodes[1].inner =
-        Some(Box::new(read("start > search\nsearch ? read_page\nread_page > search\nsearch ? end")));
-    let mut twice = read("start > outer\nouter > outer_b!\nouter_b > end");
+        Some(Box::new(parse_drawing("start > search\nsearch ? read_page\nread_page > search\nsearch ? end")));
+    let mut twice = parse_drawing("start > outer\nouter > outer_b!\nouter_b > end");
     twice.nodes[0].inner = Some(Box::new(nested.clone()));
-    twice.nodes[1].inner = Some(Box::new(read("start > one\none > end")));
+    twice.nodes[1].inner = Some(Box::new(parse_drawing("start > one\none > end")));
     vec![
         ("contract", contract),
-        ("fan", read(&format!("start > plan\n{fan}join > end"))),
-        ("hub", read(&format!("start > supervisor\n{hub}supervisor ? end"))),
+        ("fan", parse_drawing(&format!("start > plan\n{fan}join > end"))),
+        ("hub", parse_drawing(&format!("start > supervisor\n{hub}supervisor ? end"))),
         ("nested", nested),
         ("twice", twice),
         (
             "react",
-            read("start > call_model\ncall_model ? call_tools\ncall_model ? end\ncall_tools > call_model"),
+            parse_drawing(
+                "start > call_model\ncall_model ? call_tools\ncall_model ? end\ncall_tools > call_model",
+            ),
         ),
         (
             "korean",
-            read(
+            parse_drawing(
                 "start > 질문 분류\n질문 분류 ? 사내 규정 검색\n질문 분류 ? 계약서 검토\n질문 분류 ? 답변 거절\n사내 규정 검색 > 답변 작성\n계약서 검토 > 답변 작성\n답변 작성 ? 답변 작성\n답변 작성 ? 질문 분류\n답변 작성 ? end\n답변 거절 > end",
             ),
         ),
         (
             "skips",
-            read("start > a\na > b\nb > c\nc > d\nd > e\na ? e\nb ? end\nc ? end\ne > end\nd ? b\ne ? a"),
+            parse_drawing(
+                "start > a\na > b\nb > c\nc > d\nd > e\na ? e\nb ? end\nc ? end\ne > end\nd ? b\ne ? a",
+            ),
         ),
         (
             "hostile",
-            read(
+            parse_drawing(
                 "start > \"><script>alert(1)</script>\n\"><script>alert(1)</script> > ]]>&amp;'\n]]>&amp;' > a very long name that goes on and on and on until nobody reads it\na very long name that goes on and on and on until nobody reads it > end",
             ),
         ),
         (
             "chain",
-            read(&format!(
+            parse_drawing(&format!(
                 "start > n0\n{}n29 > end",
                 (0..29).map(|at| format!("n{at} > n{}\nn{at} ? end\n", at + 1)).collect::<String>()
             )),

@@ -1,98 +1,111 @@
 //! Commits: all of it or nothing, and only by the one who holds the run.
 
-use super::bench::*;
+use super::fixture::*;
 use crate::id::RunId;
 use crate::store::*;
 
-pub(super) async fn entries_are_numbered_without_a_gap<S: Store>(b: Bench<S>) {
-    let thread = b.key();
+pub(super) async fn entries_are_numbered_without_a_gap<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
     let run = b.start(&thread).await;
-    assert_eq!(b.write(&run, &["a", "b"]).await.head, 3);
-    let committed = b.write(&run, &["c"]).await;
+    assert_eq!(b.write_steps(&run, &["a", "b"]).await.head, 3);
+    let committed = b.write_steps(&run, &["c"]).await;
     assert_eq!(committed.head, 4);
     assert!(!committed.cancel_asked && !committed.next_waits);
-    let log = b.log(&thread).await;
+    let log = b.log_entries(&thread).await;
     assert_eq!(log.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(log[3].at, committed.at);
-    assert_eq!(b.bodies(&thread).await, "in a b c");
+    assert_eq!(b.log_text(&thread).await, "in a b c");
     assert_eq!(b.head(&thread).await, 4);
 }
 
-pub(super) async fn an_entry_names_its_parent<S: Store>(b: Bench<S>) {
-    let thread = b.key();
+pub(super) async fn an_entry_names_its_parent<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
     let run = b.start(&thread).await;
-    let entries = vec![snap("a", 0, "A"), entry(EntryKind::Inner, "b", 2), branch("c", 1, 0), step("d")];
+    let entries = vec![
+        step_with_snapshot("a", 0, "A"),
+        new_entry(EntryKind::Inner, "b", 2),
+        step_on_branch("c", 1, 0),
+        step_entry("d"),
+    ];
     b.commit(&run, Commit { entries, ..Commit::default() }).await;
-    let log = b.log(&thread).await;
+    let log = b.log_entries(&thread).await;
     assert_eq!(log.iter().map(|entry| entry.parent).collect::<Vec<_>>(), [0, 1, 2, 1, 4]);
     assert_eq!(log.iter().map(|entry| entry.base).collect::<Vec<_>>(), [0, 0, 2, 0, 0]);
     assert_eq!(log[2].kind, EntryKind::Inner);
 }
 
-pub(super) async fn an_entry_names_its_run<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    let first = b.finished(&thread, vec![step("a")]).await;
-    b.edit(&thread, vec![entry(EntryKind::Edited, "e", 0)]).await;
-    let second = b.finished(&thread, vec![]).await;
-    let runs: Vec<Option<RunId>> = b.log(&thread).await.iter().map(|entry| entry.run).collect();
+pub(super) async fn an_entry_names_its_run<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let first = b.start_and_finish(&thread, vec![step_entry("a")]).await;
+    b.append_edits(&thread, vec![new_entry(EntryKind::Edited, "e", 0)]).await;
+    let second = b.start_and_finish(&thread, vec![]).await;
+    let runs: Vec<Option<RunId>> = b.log_entries(&thread).await.iter().map(|entry| entry.run).collect();
     assert_eq!(runs, [Some(first.run), Some(first.run), None, Some(second.run)]);
 }
 
-pub(super) async fn entries_lie_side_by_side<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    let first = b.finished(&thread, vec![step("a"), step("b")]).await;
-    let second = b.finished(&thread, vec![step("c")]).await;
+pub(super) async fn entries_lie_side_by_side<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let first = b.start_and_finish(&thread, vec![step_entry("a"), step_entry("b")]).await;
+    let second = b.start_and_finish(&thread, vec![step_entry("c")]).await;
     assert_eq!((first.first_seq, first.parent_seq, first.last_seq), (Some(1), Some(0), Some(3)));
     assert_eq!((second.first_seq, second.parent_seq, second.last_seq), (Some(4), Some(3), Some(5)));
 }
 
-pub(super) async fn a_wrong_head_writes_nothing<S: Store>(b: Bench<S>) {
-    let thread = b.key();
+pub(super) async fn a_wrong_head_writes_nothing<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
     let run = b.start(&thread).await;
-    b.write(&run, &["a"]).await;
-    let before = b.all(&thread).await;
+    b.write_steps(&run, &["a"]).await;
+    let before = b.dump_thread(&thread).await;
     for head in [0, 1, 3] {
-        let commit = Commit { head, ..full() };
+        let commit = Commit { head, ..full_commit() };
         refused!(b.store.commit(&run.fence(), commit).await, StoreError::Conflict(_) | StoreError::Fenced);
     }
-    assert_eq!(b.all(&thread).await, before);
-    b.write(&run, &["b"]).await;
+    assert_eq!(b.dump_thread(&thread).await, before);
+    b.write_steps(&run, &["b"]).await;
 }
 
-pub(super) async fn records_alone_need_no_head<S: Store>(b: Bench<S>) {
-    let thread = b.key();
+pub(super) async fn records_alone_need_no_head<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
     let run = b.start(&thread).await;
-    b.write(&run, &["a"]).await;
-    let records = vec![record("0.0", "k", Stage::Done, "r")];
+    b.write_steps(&run, &["a"]).await;
+    let records = vec![record("0.0", "k", RecordStage::Done, "r")];
     let commit = Commit { head: 0, records, ..Commit::default() };
     let committed = b.store.commit(&run.fence(), commit).await.expect("records alone");
     assert_eq!(committed.head, 2);
-    b.write(&run, &["b"]).await;
+    b.write_steps(&run, &["b"]).await;
 }
 
 /// A commit that changes everything a commit can.
-fn full() -> Commit {
+fn full_commit() -> Commit {
     Commit {
         head: 0,
-        entries: vec![snap("x", 0, "X"), step("y")],
-        records: vec![record("0.0", "k", Stage::Done, "r")],
+        entries: vec![step_with_snapshot("x", 0, "X"), step_entry("y")],
+        records: vec![record("0.0", "k", RecordStage::Done, "r")],
         clear_records: true,
-        usage: Usage { input_tokens: 1, output_tokens: 2, cost_micros: 3 },
+        usage: RunUsage { input_tokens: 1, output_tokens: 2, cost_micros: 3 },
         steps: 1,
-        status: Some(NewStatus { status: Status::Failed, error: Some(failure()) }),
+        status: Some(NewStatus { status: RunStatus::Failed, error: Some(run_failure()) }),
     }
 }
 
-pub(super) async fn a_fenced_write_changes_nothing<S: Store>(b: Bench<S>) {
-    let (thread, other) = (b.key(), b.key());
+pub(super) async fn a_fenced_write_changes_nothing<S: Store>(b: StoreFixture<S>) {
+    let (thread, other) = (b.new_thread_key(), b.new_thread_key());
     let old = b.start_and_lose(&thread).await;
-    b.commit(&old, Commit { records: vec![record("0.0", "k", Stage::Begun, "1")], ..Commit::default() })
-        .await;
-    b.queue(&thread, IfBusy::Enqueue).await;
+    b.commit(
+        &old,
+        Commit { records: vec![record("0.0", "k", RecordStage::Begun, "1")], ..Commit::default() },
+    )
+    .await;
+    b.submit_queued(&thread, IfBusy::Enqueue).await;
     b.start(&other).await;
     let lease = std::time::Duration::from_millis(1);
-    let held = b.store.claim(&Claim { lease, ..worker() }, Some(&thread), 1).await.expect("claim").remove(0);
-    let before = (b.all(&thread).await, b.all(&other).await);
+    let held = b
+        .store
+        .claim(&WorkerLease { lease, ..long_lease() }, Some(&thread), 1)
+        .await
+        .expect("claim")
+        .remove(0);
+    let before = (b.dump_thread(&thread).await, b.dump_thread(&other).await);
     let fence = held.fence();
     let stale = [
         old.fence(),
@@ -100,126 +113,129 @@ pub(super) async fn a_fenced_write_changes_nothing<S: Store>(b: Bench<S>) {
         Fence { epoch: 3, ..fence.clone() },
         Fence { run: RunId::random(), ..fence.clone() },
         Fence { thread: other.clone(), ..fence.clone() },
-        Fence { thread: b.key(), ..fence.clone() },
+        Fence { thread: b.new_thread_key(), ..fence.clone() },
         Fence { thread: crate::id::ThreadKey { tenant: random_tenant(), ..thread.clone() }, ..fence.clone() },
     ];
     for fence in stale {
-        let commit = Commit { head: 1, ..full() };
+        let commit = Commit { head: 1, ..full_commit() };
         refused!(b.store.commit(&fence, commit).await, StoreError::Fenced);
     }
-    assert_eq!((b.all(&thread).await, b.all(&other).await), before);
-    pause(15).await;
+    assert_eq!((b.dump_thread(&thread).await, b.dump_thread(&other).await), before);
+    sleep_millis(15).await;
     let next = b.claim(&thread).await.expect("a lost run");
-    assert_eq!(noted(&next.records), ["0.0 k Begun 1"]);
+    assert_eq!(record_lines(&next.records), ["0.0 k Begun 1"]);
 }
 
-pub(super) async fn an_ended_run_takes_no_write<S: Store>(b: Bench<S>) {
-    for status in [Status::Finished, Status::Failed, Status::Cancelled] {
-        let thread = b.key();
+pub(super) async fn an_ended_run_takes_no_write<S: Store>(b: StoreFixture<S>) {
+    for status in [RunStatus::Finished, RunStatus::Failed, RunStatus::Cancelled] {
+        let thread = b.new_thread_key();
         let run = b.start(&thread).await;
-        b.commit(&run, to(status)).await;
-        let before = b.all(&thread).await;
-        let commit = Commit { head: 1, ..full() };
+        b.commit(&run, status_commit(status)).await;
+        let before = b.dump_thread(&thread).await;
+        let commit = Commit { head: 1, ..full_commit() };
         refused!(b.store.commit(&run.fence(), commit).await, StoreError::Fenced);
-        assert_eq!(b.all(&thread).await, before);
+        assert_eq!(b.dump_thread(&thread).await, before);
     }
 }
 
-pub(super) async fn a_paused_run_takes_no_write<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    let run = b.paused(&thread, &["q"]).await;
-    assert_eq!(b.row(&run).await.status, Status::Paused);
-    assert_eq!(b.thread(&thread).await.active, Some(run.run.run));
-    let before = b.all(&thread).await;
-    let commit = Commit { head: 2, ..full() };
+pub(super) async fn a_paused_run_takes_no_write<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let run = b.start_and_pause(&thread, &["q"]).await;
+    assert_eq!(b.run_row(&run).await.status, RunStatus::Paused);
+    assert_eq!(b.thread_row(&thread).await.active, Some(run.run.run));
+    let before = b.dump_thread(&thread).await;
+    let commit = Commit { head: 2, ..full_commit() };
     refused!(b.store.commit(&run.fence(), commit).await, StoreError::Fenced);
-    assert_eq!(b.all(&thread).await, before);
+    assert_eq!(b.dump_thread(&thread).await, before);
 }
 
-pub(super) async fn the_end_frees_the_thread<S: Store>(b: Bench<S>) {
-    for status in [Status::Finished, Status::Failed, Status::Cancelled] {
-        let thread = b.key();
+pub(super) async fn the_end_frees_the_thread<S: Store>(b: StoreFixture<S>) {
+    for status in [RunStatus::Finished, RunStatus::Failed, RunStatus::Cancelled] {
+        let thread = b.new_thread_key();
         let run = b.start(&thread).await;
-        let waits = b.queue(&thread, IfBusy::Enqueue).await;
-        assert!(!b.write(&run, &["a"]).await.next_waits, "still busy");
-        let ended = b.commit(&run, Commit { entries: vec![step("z")], ..to(status) }).await;
+        let waits = b.submit_queued(&thread, IfBusy::Enqueue).await;
+        assert!(!b.write_steps(&run, &["a"]).await.next_waits, "still busy");
+        let ended = b.commit(&run, Commit { entries: vec![step_entry("z")], ..status_commit(status) }).await;
         assert!(ended.next_waits);
-        let row = b.row(&run).await;
+        let row = b.run_row(&run).await;
         assert_eq!((row.status, row.last_seq, row.ended_at), (status, Some(3), Some(ended.at)));
-        assert_eq!(b.thread(&thread).await.active, None);
+        assert_eq!(b.thread_row(&thread).await.active, None);
         let next = b.claim(&thread).await.expect("the run that waits");
         assert_eq!((next.run.run, next.run.parent_seq), (waits.run, Some(3)));
     }
 }
 
-pub(super) async fn a_failure_is_kept<S: Store>(b: Bench<S>) {
-    let run = b.failed(&b.key()).await;
-    let row = b.row(&run).await;
-    assert_eq!((row.status, row.error), (Status::Failed, Some(failure())));
+pub(super) async fn a_failure_is_kept<S: Store>(b: StoreFixture<S>) {
+    let run = b.start_and_fail(&b.new_thread_key()).await;
+    let row = b.run_row(&run).await;
+    assert_eq!((row.status, row.error), (RunStatus::Failed, Some(run_failure())));
 }
 
-pub(super) async fn usage_and_steps_add_up<S: Store>(b: Bench<S>) {
-    let run = b.start(&b.key()).await;
+pub(super) async fn usage_and_steps_add_up<S: Store>(b: StoreFixture<S>) {
+    let run = b.start(&b.new_thread_key()).await;
     for spent in [1_u64, 10, 100_000_000_000] {
-        let usage = Usage { input_tokens: spent, output_tokens: spent * 2, cost_micros: spent * 3 };
+        let usage = RunUsage { input_tokens: spent, output_tokens: spent * 2, cost_micros: spent * 3 };
         b.commit(&run, Commit { usage, steps: 2, ..Commit::default() }).await;
     }
-    let row = b.row(&run).await;
+    let row = b.run_row(&run).await;
     let sum = 100_000_000_011;
-    assert_eq!(row.usage, Usage { input_tokens: sum, output_tokens: sum * 2, cost_micros: sum * 3 });
+    assert_eq!(row.usage, RunUsage { input_tokens: sum, output_tokens: sum * 2, cost_micros: sum * 3 });
     assert_eq!(row.steps, 6);
 }
 
-pub(super) async fn a_commit_tells_of_a_wish_to_cancel<S: Store>(b: Bench<S>) {
-    let run = b.start(&b.key()).await;
-    assert!(!b.write(&run, &["a"]).await.cancel_asked);
+pub(super) async fn a_commit_tells_of_a_wish_to_cancel<S: Store>(b: StoreFixture<S>) {
+    let run = b.start(&b.new_thread_key()).await;
+    assert!(!b.write_steps(&run, &["a"]).await.cancel_asked);
     b.cancel(&run.run).await;
-    assert!(b.write(&run, &["b"]).await.cancel_asked);
+    assert!(b.write_steps(&run, &["b"]).await.cancel_asked);
 }
 
-pub(super) async fn an_empty_commit_is_fine<S: Store>(b: Bench<S>) {
-    let thread = b.key();
+pub(super) async fn an_empty_commit_is_fine<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
     let run = b.start(&thread).await;
     let committed = b.commit(&run, Commit::default()).await;
     assert_eq!(committed.head, 1);
-    assert_eq!(b.row(&run).await, run.run);
+    assert_eq!(b.run_row(&run).await, run.run);
 }
 
-pub(super) async fn any_bytes_survive<S: Store>(b: Bench<S>) {
+pub(super) async fn any_bytes_survive<S: Store>(b: StoreFixture<S>) {
     let all: Vec<u8> = (0..=255).chain([0, 0, 0xff, 0xfe]).collect();
     for bytes in
         [all, Vec::new(), b"\0".to_vec(), b"'; DROP TABLE runs; --".to_vec(), b"{\"a\":\"\\u0000\"}".to_vec()]
     {
-        everywhere(&b, bytes).await;
+        check_bytes_everywhere(&b, bytes).await;
     }
 }
 
-pub(super) async fn a_megabyte_survives<S: Store>(b: Bench<S>) {
-    everywhere(&b, (0..1 << 20).map(|place: u32| (place.wrapping_mul(2_654_435_761) >> 24) as u8).collect())
-        .await;
+pub(super) async fn a_megabyte_survives<S: Store>(b: StoreFixture<S>) {
+    check_bytes_everywhere(
+        &b,
+        (0..1 << 20).map(|place: u32| (place.wrapping_mul(2_654_435_761) >> 24) as u8).collect(),
+    )
+    .await;
 }
 
 /// Keeps the bytes wherever bytes can be kept and reads them back.
-async fn everywhere<S: Store>(b: &Bench<S>, bytes: Vec<u8>) {
-    let thread = b.key();
+async fn check_bytes_everywhere<S: Store>(b: &StoreFixture<S>, bytes: Vec<u8>) {
+    let thread = b.new_thread_key();
     let mut new = NewRun { options: bytes.clone(), ..b.new_run(&thread) };
     new.first.body = bytes.clone();
-    new.claim = Some(Claim { lease: std::time::Duration::from_millis(1), ..worker() });
-    let run = started(b.store.submit(new).await);
+    new.claim = Some(WorkerLease { lease: std::time::Duration::from_millis(1), ..long_lease() });
+    let run = expect_started(b.store.submit(new).await);
     let snapshot = Some(bytes.clone());
     let entries =
         vec![NewEntry { kind: EntryKind::Step, body: bytes.clone(), parent: None, base: 0, snapshot }];
     let records =
-        vec![Record { path: "0.0".into(), key: "k".into(), stage: Stage::Done, body: bytes.clone() }];
+        vec![Record { path: "0.0".into(), key: "k".into(), stage: RecordStage::Done, body: bytes.clone() }];
     b.commit(&run, Commit { entries, records, ..Commit::default() }).await;
-    pause(15).await;
+    sleep_millis(15).await;
     let run = b.claim(&thread).await.expect("a lost run");
     assert!(run.run.options == bytes, "options");
     assert!(run.records[0].body == bytes, "a record");
-    let log = b.log(&thread).await;
+    let log = b.log_entries(&thread).await;
     assert!(log[0].body == bytes && log[1].body == bytes, "a body");
     let loaded = b.store.load(&thread, None).await.expect("load");
     assert!(loaded.snapshot == Some((2, bytes.clone())), "a snapshot");
-    b.store.keep(&b.tenant, "bytes", &bytes, None).await.expect("keep");
-    assert!(b.store.cached(&b.tenant, "bytes").await.expect("cached") == Some(bytes), "a cached value");
+    b.store.cache_value(&b.tenant, "bytes", &bytes, None).await.expect("keep");
+    assert!(b.store.cached_value(&b.tenant, "bytes").await.expect("cached") == Some(bytes), "a cached value");
 }

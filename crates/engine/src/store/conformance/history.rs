@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::bench::*;
+use super::fixture::*;
 use crate::id::{RunId, ThreadId, ThreadKey};
 use crate::store::*;
 
-pub(super) async fn what_is_not_there_is_not_found<S: Store>(b: Bench<S>) {
-    let (thread, none) = (b.key(), b.key());
-    b.finished(&thread, vec![]).await;
+pub(super) async fn what_is_not_there_is_not_found<S: Store>(b: StoreFixture<S>) {
+    let (thread, none) = (b.new_thread_key(), b.new_thread_key());
+    b.start_and_finish(&thread, vec![]).await;
     refused!(b.store.load(&none, None).await, StoreError::NotFound { .. });
     refused!(b.store.load(&none, Some(0)).await, StoreError::NotFound { .. });
     refused!(b.store.load(&thread, Some(2)).await, StoreError::NotFound { .. });
@@ -18,95 +18,107 @@ pub(super) async fn what_is_not_there_is_not_found<S: Store>(b: Bench<S>) {
     refused!(b.store.run(&thread.run(RunId::random())).await, StoreError::NotFound { .. });
 }
 
-pub(super) async fn an_empty_thread_loads_empty<S: Store>(b: Bench<S>) {
-    let (empty, thread) = (b.key(), b.key());
-    b.store.put_thread(&empty, &pairs(json!({}))).await.expect("put");
-    b.finished(&thread, vec![step("a")]).await;
-    assert_eq!(b.log(&empty).await, []);
+pub(super) async fn an_empty_thread_loads_empty<S: Store>(b: StoreFixture<S>) {
+    let (empty, thread) = (b.new_thread_key(), b.new_thread_key());
+    b.store.put_thread(&empty, &metadata_from_json(json!({}))).await.expect("put");
+    b.start_and_finish(&thread, vec![step_entry("a")]).await;
+    assert_eq!(b.log_entries(&empty).await, []);
     for (key, at, head) in [(&empty, None, 0), (&empty, Some(0), 0), (&thread, Some(0), 2)] {
         let loaded = b.store.load(key, at).await.expect("load");
         assert_eq!((loaded.head, loaded.snapshot, loaded.entries), (head, None, vec![]));
     }
 }
 
-pub(super) async fn the_newest_state_is_loaded<S: Store>(b: Bench<S>) {
-    let thread = b.key();
+pub(super) async fn the_newest_state_is_loaded<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
     let run = b.start(&thread).await;
-    b.write(&run, &["a", "b"]).await;
+    b.write_steps(&run, &["a", "b"]).await;
     let loaded = b.store.load(&thread, None).await.expect("load");
-    assert_eq!((loaded.head, loaded.snapshot, loaded.entries), (3, None, b.log(&thread).await));
+    assert_eq!((loaded.head, loaded.snapshot, loaded.entries), (3, None, b.log_entries(&thread).await));
 }
 
-pub(super) async fn an_older_state_is_loaded<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    b.finished(&thread, vec![step("a"), step("b")]).await;
-    assert_eq!(b.loaded(&thread, Some(2)).await, "- | in a");
+pub(super) async fn an_older_state_is_loaded<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    b.start_and_finish(&thread, vec![step_entry("a"), step_entry("b")]).await;
+    assert_eq!(b.loaded_text(&thread, Some(2)).await, "- | in a");
     assert_eq!(b.store.load(&thread, Some(2)).await.expect("load").head, 3, "the head is the thread's");
-    assert_eq!(b.loaded(&thread, Some(1)).await, "- | in");
+    assert_eq!(b.loaded_text(&thread, Some(1)).await, "- | in");
 }
 
 /// 1 in, 2 a with snapshot A, 3 b, 4 c, 5 d with snapshot D, 6 e.
-async fn two_snapshots<S: Store>(b: &Bench<S>) -> ThreadKey {
-    let thread = b.key();
-    let later = |body, base| entry(EntryKind::Step, body, base);
-    let entries = vec![snap("a", 0, "A"), later("b", 2), later("c", 2), snap("d", 2, "D"), later("e", 5)];
-    b.finished(&thread, entries).await;
+async fn thread_with_two_snapshots<S: Store>(b: &StoreFixture<S>) -> ThreadKey {
+    let thread = b.new_thread_key();
+    let later = |body, base| new_entry(EntryKind::Step, body, base);
+    let entries = vec![
+        step_with_snapshot("a", 0, "A"),
+        later("b", 2),
+        later("c", 2),
+        step_with_snapshot("d", 2, "D"),
+        later("e", 5),
+    ];
+    b.start_and_finish(&thread, entries).await;
     thread
 }
 
-pub(super) async fn the_nearest_snapshot_is_the_seed<S: Store>(b: Bench<S>) {
-    let thread = two_snapshots(&b).await;
-    assert_eq!(b.loaded(&thread, None).await, "5=D | e");
-    assert_eq!(b.loaded(&thread, Some(3)).await, "2=A | b");
-    assert_eq!(b.loaded(&thread, Some(1)).await, "- | in");
+pub(super) async fn the_nearest_snapshot_is_the_seed<S: Store>(b: StoreFixture<S>) {
+    let thread = thread_with_two_snapshots(&b).await;
+    assert_eq!(b.loaded_text(&thread, None).await, "5=D | e");
+    assert_eq!(b.loaded_text(&thread, Some(3)).await, "2=A | b");
+    assert_eq!(b.loaded_text(&thread, Some(1)).await, "- | in");
 }
 
-pub(super) async fn entries_after_a_snapshot_come_oldest_first<S: Store>(b: Bench<S>) {
-    let thread = two_snapshots(&b).await;
-    assert_eq!(b.loaded(&thread, Some(4)).await, "2=A | b c");
+pub(super) async fn entries_after_a_snapshot_come_oldest_first<S: Store>(b: StoreFixture<S>) {
+    let thread = thread_with_two_snapshots(&b).await;
+    assert_eq!(b.loaded_text(&thread, Some(4)).await, "2=A | b c");
 }
 
-pub(super) async fn a_snapshot_holds_its_own_entry<S: Store>(b: Bench<S>) {
-    let thread = two_snapshots(&b).await;
-    assert_eq!(b.loaded(&thread, Some(5)).await, "5=D | ");
-    assert_eq!(b.loaded(&thread, Some(2)).await, "2=A | ");
+pub(super) async fn a_snapshot_holds_its_own_entry<S: Store>(b: StoreFixture<S>) {
+    let thread = thread_with_two_snapshots(&b).await;
+    assert_eq!(b.loaded_text(&thread, Some(5)).await, "5=D | ");
+    assert_eq!(b.loaded_text(&thread, Some(2)).await, "2=A | ");
 }
 
-pub(super) async fn without_a_snapshot_the_way_goes_to_the_root<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    b.finished(&thread, vec![step("a")]).await;
-    b.edit(&thread, vec![entry(EntryKind::Edited, "e", 0)]).await;
-    b.finished(&thread, vec![step("b")]).await;
-    assert_eq!(b.loaded(&thread, None).await, "- | in a e in b");
+pub(super) async fn without_a_snapshot_the_way_goes_to_the_root<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    b.start_and_finish(&thread, vec![step_entry("a")]).await;
+    b.append_edits(&thread, vec![new_entry(EntryKind::Edited, "e", 0)]).await;
+    b.start_and_finish(&thread, vec![step_entry("b")]).await;
+    assert_eq!(b.loaded_text(&thread, None).await, "- | in a e in b");
 }
 
-pub(super) async fn a_branch_left_by_a_rewind_is_not_loaded<S: Store>(b: Bench<S>) {
-    let thread = two_snapshots(&b).await;
+pub(super) async fn a_branch_left_by_a_rewind_is_not_loaded<S: Store>(b: StoreFixture<S>) {
+    let thread = thread_with_two_snapshots(&b).await;
     // 7 follows 3, from the first snapshot; 8 goes on; 9 returns to the old branch.
-    b.edit(&thread, vec![branch("x", 3, 2), entry(EntryKind::Step, "y", 2), branch("z", 6, 5)]).await;
-    assert_eq!(b.loaded(&thread, Some(8)).await, "2=A | b x y");
-    assert_eq!(b.loaded(&thread, None).await, "5=D | e z");
-    assert_eq!(b.loaded(&thread, Some(4)).await, "2=A | b c");
+    b.append_edits(
+        &thread,
+        vec![step_on_branch("x", 3, 2), new_entry(EntryKind::Step, "y", 2), step_on_branch("z", 6, 5)],
+    )
+    .await;
+    assert_eq!(b.loaded_text(&thread, Some(8)).await, "2=A | b x y");
+    assert_eq!(b.loaded_text(&thread, None).await, "5=D | e z");
+    assert_eq!(b.loaded_text(&thread, Some(4)).await, "2=A | b c");
     // A snapshot on the new branch is the seed of what follows it, and of nothing else.
-    b.edit(&thread, vec![NewEntry { snapshot: Some(b"W".to_vec()), ..branch("w", 8, 2) }]).await;
-    b.edit(&thread, vec![entry(EntryKind::Step, "v", 10)]).await;
-    assert_eq!(b.loaded(&thread, None).await, "10=W | v");
-    assert_eq!(b.loaded(&thread, Some(9)).await, "5=D | e z");
+    b.append_edits(&thread, vec![NewEntry { snapshot: Some(b"W".to_vec()), ..step_on_branch("w", 8, 2) }])
+        .await;
+    b.append_edits(&thread, vec![new_entry(EntryKind::Step, "v", 10)]).await;
+    assert_eq!(b.loaded_text(&thread, None).await, "10=W | v");
+    assert_eq!(b.loaded_text(&thread, Some(9)).await, "5=D | e z");
 }
 
-pub(super) async fn entries_come_oldest_first<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    b.finished(&thread, vec![step("a")]).await;
-    b.finished(&thread, vec![step("b"), step("c")]).await;
-    assert_eq!(b.bodies(&thread).await, "in a in b c");
-    let log = b.log(&thread).await;
+pub(super) async fn entries_come_oldest_first<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    b.start_and_finish(&thread, vec![step_entry("a")]).await;
+    b.start_and_finish(&thread, vec![step_entry("b"), step_entry("c")]).await;
+    assert_eq!(b.log_text(&thread).await, "in a in b c");
+    let log = b.log_entries(&thread).await;
     assert!(log.is_sorted_by_key(|entry| entry.seq) && log.is_sorted_by_key(|entry| entry.at));
 }
 
-pub(super) async fn entries_come_in_pages<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    b.finished(&thread, vec![step("a"), step("b"), step("c")]).await;
-    let page = async |after, limit| text(&b.store.entries(&thread, after, limit).await.expect("entries"));
+pub(super) async fn entries_come_in_pages<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    b.start_and_finish(&thread, vec![step_entry("a"), step_entry("b"), step_entry("c")]).await;
+    let page =
+        async |after, limit| bodies_text(&b.store.entries(&thread, after, limit).await.expect("entries"));
     assert_eq!(page(0, 2).await, "in a");
     assert_eq!(page(2, 2).await, "b c");
     assert_eq!(page(1, 1).await, "a");
@@ -115,16 +127,16 @@ pub(super) async fn entries_come_in_pages<S: Store>(b: Bench<S>) {
     assert_eq!(page(0, 0).await, "");
 }
 
-pub(super) async fn threads_do_not_mix<S: Store>(b: Bench<S>) {
-    let (one, two) = (b.key(), b.key());
-    b.finished(&one, vec![snap("a", 0, "A")]).await;
-    b.finished(&two, vec![step("b"), step("c")]).await;
-    assert_eq!((b.bodies(&one).await, b.bodies(&two).await), ("in a".into(), "in b c".into()));
-    assert_eq!(b.loaded(&two, None).await, "- | in b c");
+pub(super) async fn threads_do_not_mix<S: Store>(b: StoreFixture<S>) {
+    let (one, two) = (b.new_thread_key(), b.new_thread_key());
+    b.start_and_finish(&one, vec![step_with_snapshot("a", 0, "A")]).await;
+    b.start_and_finish(&two, vec![step_entry("b"), step_entry("c")]).await;
+    assert_eq!((b.log_text(&one).await, b.log_text(&two).await), ("in a".into(), "in b c".into()));
+    assert_eq!(b.loaded_text(&two, None).await, "- | in b c");
     assert_eq!((b.head(&one).await, b.head(&two).await), (2, 3));
 }
 
-async fn runs<S: Store>(b: &Bench<S>, filter: RunFilter) -> Vec<RunId> {
+async fn listed_run_ids<S: Store>(b: &StoreFixture<S>, filter: RunFilter) -> Vec<RunId> {
     let rows = b.store.runs(&b.tenant, &filter).await.expect("runs");
     for row in &rows {
         assert_eq!(*row, b.store.run(&row.key()).await.expect("run"), "a list shows what one run shows");
@@ -132,20 +144,21 @@ async fn runs<S: Store>(b: &Bench<S>, filter: RunFilter) -> Vec<RunId> {
     rows.iter().map(|row| row.run).collect()
 }
 
-pub(super) async fn runs_are_listed_newest_first<S: Store>(b: Bench<S>) {
-    let (one, two) = (b.key(), b.key());
-    let first = b.finished(&one, vec![]).await.run;
-    let second = b.finished(&two, vec![]).await.run;
-    let third = b.finished(&one, vec![]).await.run;
-    assert_eq!(runs(&b, RunFilter::default()).await, [third, second, first]);
+pub(super) async fn runs_are_listed_newest_first<S: Store>(b: StoreFixture<S>) {
+    let (one, two) = (b.new_thread_key(), b.new_thread_key());
+    let first = b.start_and_finish(&one, vec![]).await.run;
+    let second = b.start_and_finish(&two, vec![]).await.run;
+    let third = b.start_and_finish(&one, vec![]).await.run;
+    assert_eq!(listed_run_ids(&b, RunFilter::default()).await, [third, second, first]);
 }
 
-pub(super) async fn runs_are_paged<S: Store>(b: Bench<S>) {
+pub(super) async fn runs_are_paged<S: Store>(b: StoreFixture<S>) {
     let mut made = Vec::new();
     for _ in 0..5 {
-        made.insert(0, b.queue(&b.key(), IfBusy::Reject).await.run);
+        made.insert(0, b.submit_queued(&b.new_thread_key(), IfBusy::Reject).await.run);
     }
-    let page = async |before, limit| runs(&b, RunFilter { before, limit, ..RunFilter::default() }).await;
+    let page =
+        async |before, limit| listed_run_ids(&b, RunFilter { before, limit, ..RunFilter::default() }).await;
     assert_eq!(page(None, 2).await, made[..2]);
     assert_eq!(page(Some(made[1]), 2).await, made[2..4]);
     assert_eq!(page(Some(made[3]), 2).await, made[4..]);
@@ -153,76 +166,77 @@ pub(super) async fn runs_are_paged<S: Store>(b: Bench<S>) {
     assert_eq!(page(None, 0).await, []);
 }
 
-pub(super) async fn runs_are_filtered<S: Store>(b: Bench<S>) {
-    let (one, two) = (b.key(), b.key());
-    let done = b.finished(&one, vec![]).await.run;
-    let failed = b.failed(&one).await.run.run;
-    let paused = b.paused(&two, &["q"]).await.run.run;
-    let queued = b.queue(&two, IfBusy::Enqueue).await.run;
+pub(super) async fn runs_are_filtered<S: Store>(b: StoreFixture<S>) {
+    let (one, two) = (b.new_thread_key(), b.new_thread_key());
+    let done = b.start_and_finish(&one, vec![]).await.run;
+    let failed = b.start_and_fail(&one).await.run.run;
+    let paused = b.start_and_pause(&two, &["q"]).await.run.run;
+    let queued = b.submit_queued(&two, IfBusy::Enqueue).await.run;
     let find = async |thread: Option<&ThreadKey>, status| {
         let thread = thread.map(|key| key.thread.clone());
-        runs(&b, RunFilter { thread, status, ..RunFilter::default() }).await
+        listed_run_ids(&b, RunFilter { thread, status, ..RunFilter::default() }).await
     };
     assert_eq!(find(Some(&one), None).await, [failed, done]);
     assert_eq!(find(Some(&two), None).await, [queued, paused]);
-    assert_eq!(find(None, Some(Status::Queued)).await, [queued]);
-    assert_eq!(find(None, Some(Status::Running)).await, []);
-    assert_eq!(find(Some(&one), Some(Status::Failed)).await, [failed]);
-    assert_eq!(find(Some(&one), Some(Status::Paused)).await, []);
-    assert_eq!(find(Some(&b.key()), None).await, []);
+    assert_eq!(find(None, Some(RunStatus::Queued)).await, [queued]);
+    assert_eq!(find(None, Some(RunStatus::Running)).await, []);
+    assert_eq!(find(Some(&one), Some(RunStatus::Failed)).await, [failed]);
+    assert_eq!(find(Some(&one), Some(RunStatus::Paused)).await, []);
+    assert_eq!(find(Some(&b.new_thread_key()), None).await, []);
     let last = RunFilter { thread: Some(one.thread.clone()), before: Some(failed), ..RunFilter::default() };
-    assert_eq!(runs(&b, last).await, [done]);
+    assert_eq!(listed_run_ids(&b, last).await, [done]);
 }
 
-async fn threads<S: Store>(b: &Bench<S>, filter: ThreadFilter) -> Vec<ThreadId> {
+async fn listed_thread_ids<S: Store>(b: &StoreFixture<S>, filter: ThreadFilter) -> Vec<ThreadId> {
     let rows = b.store.threads(&b.tenant, &filter).await.expect("threads");
     for row in &rows {
-        assert_eq!(*row, b.thread(&row.key).await, "a list shows what one thread shows");
+        assert_eq!(*row, b.thread_row(&row.key).await, "a list shows what one thread shows");
     }
     rows.into_iter().map(|row| row.key.thread).collect()
 }
 
-pub(super) async fn threads_are_listed_last_changed_first<S: Store>(b: Bench<S>) {
-    let keys = [b.key(), b.key(), b.key(), b.key()];
+pub(super) async fn threads_are_listed_last_changed_first<S: Store>(b: StoreFixture<S>) {
+    let keys = [b.new_thread_key(), b.new_thread_key(), b.new_thread_key(), b.new_thread_key()];
     let [put, edited, ran, told] = keys.clone();
-    let run = b.paused(&told, &["q"]).await;
+    let run = b.start_and_pause(&told, &["q"]).await;
     let live = b.start(&ran).await;
     for key in [&edited, &put] {
-        b.store.put_thread(key, &one("made")).await.expect("put");
+        b.store.put_thread(key, &metadata_with_key("made")).await.expect("put");
     }
     // Every kind of change brings its thread to the front.
     let first = async || {
-        let all = threads(&b, ThreadFilter::default()).await;
+        let all = listed_thread_ids(&b, ThreadFilter::default()).await;
         assert_eq!(all.len(), 4);
         all[0].clone()
     };
-    pause(4).await;
-    b.edit(&edited, vec![step("e")]).await;
+    sleep_millis(4).await;
+    b.append_edits(&edited, vec![step_entry("e")]).await;
     assert_eq!(first().await, edited.thread);
-    pause(4).await;
-    b.commit(&live, to(Status::Paused)).await;
+    sleep_millis(4).await;
+    b.commit(&live, status_commit(RunStatus::Paused)).await;
     assert_eq!(first().await, ran.thread);
-    pause(4).await;
-    b.store.signal(&run.run.key(), answer(&[("q", "a")])).await.expect("answer");
+    sleep_millis(4).await;
+    b.store.signal(&run.run.key(), answer_signal(&[("q", "a")])).await.expect("answer");
     assert_eq!(first().await, told.thread);
-    pause(4).await;
-    let row = b.store.put_thread(&put, &one("again")).await.expect("put");
+    sleep_millis(4).await;
+    let row = b.store.put_thread(&put, &metadata_with_key("again")).await.expect("put");
     assert!(row.updated_at > row.created_at);
     let order: Vec<ThreadId> = [put, told, ran, edited].into_iter().map(|key| key.thread).collect();
-    assert_eq!(threads(&b, ThreadFilter::default()).await, order);
+    assert_eq!(listed_thread_ids(&b, ThreadFilter::default()).await, order);
 }
 
-pub(super) async fn threads_are_paged<S: Store>(b: Bench<S>) {
+pub(super) async fn threads_are_paged<S: Store>(b: StoreFixture<S>) {
     let mut made = Vec::new();
     for _ in 0..5 {
-        let key = b.key();
-        b.store.put_thread(&key, &one("k")).await.expect("put");
+        let key = b.new_thread_key();
+        b.store.put_thread(&key, &metadata_with_key("k")).await.expect("put");
         made.insert(0, key.thread);
-        pause(3).await;
+        sleep_millis(3).await;
     }
     let page = async |offset, limit| {
-        let all = threads(&b, ThreadFilter { offset, limit, ..ThreadFilter::default() }).await;
-        let found = threads(&b, ThreadFilter { offset, limit, metadata: one("k") }).await;
+        let all = listed_thread_ids(&b, ThreadFilter { offset, limit, ..ThreadFilter::default() }).await;
+        let found =
+            listed_thread_ids(&b, ThreadFilter { offset, limit, metadata: metadata_with_key("k") }).await;
         assert_eq!(all, found);
         all
     };
@@ -233,7 +247,7 @@ pub(super) async fn threads_are_paged<S: Store>(b: Bench<S>) {
     assert_eq!(page(0, 0).await, []);
 }
 
-pub(super) async fn threads_are_found_by_metadata<S: Store>(b: Bench<S>) {
+pub(super) async fn threads_are_found_by_metadata<S: Store>(b: StoreFixture<S>) {
     let rows = [
         json!({ "user": "둘리", "n": 1 }),
         json!({ "user": "둘리", "n": 2, "deep": { "a": [1, { "b": null }] } }),
@@ -241,13 +255,16 @@ pub(super) async fn threads_are_found_by_metadata<S: Store>(b: Bench<S>) {
     ];
     let mut keys = Vec::new();
     for metadata in rows {
-        let key = b.key();
-        b.store.put_thread(&key, &pairs(metadata)).await.expect("put");
+        let key = b.new_thread_key();
+        b.store.put_thread(&key, &metadata_from_json(metadata)).await.expect("put");
         keys.push(key.thread);
     }
     let check = async |metadata, expected: &[usize]| {
-        let mut found =
-            threads(&b, ThreadFilter { metadata: pairs(metadata), ..ThreadFilter::default() }).await;
+        let mut found = listed_thread_ids(
+            &b,
+            ThreadFilter { metadata: metadata_from_json(metadata), ..ThreadFilter::default() },
+        )
+        .await;
         let mut expected: Vec<ThreadId> = expected.iter().map(|place| keys[*place].clone()).collect();
         found.sort();
         expected.sort();
@@ -269,7 +286,7 @@ pub(super) async fn threads_are_found_by_metadata<S: Store>(b: Bench<S>) {
     check(json!({ "user": "둘리", "none": 1 }), &[]).await;
 }
 
-pub(super) async fn a_list_may_be_empty<S: Store>(b: Bench<S>) {
-    assert_eq!(runs(&b, RunFilter::default()).await, []);
-    assert_eq!(threads(&b, ThreadFilter::default()).await, []);
+pub(super) async fn a_list_may_be_empty<S: Store>(b: StoreFixture<S>) {
+    assert_eq!(listed_run_ids(&b, RunFilter::default()).await, []);
+    assert_eq!(listed_thread_ids(&b, ThreadFilter::default()).await, []);
 }

@@ -70,9 +70,9 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a case fails by panicking")]
 
-mod bench;
 mod claim;
 mod commit;
+mod fixture;
 mod gc;
 mod history;
 mod race;
@@ -86,33 +86,33 @@ use std::any::Any;
 use std::pin::Pin;
 use std::time::Duration;
 
-use self::bench::Bench;
+use self::fixture::StoreFixture;
 use super::Store;
 
 /// After this long a case hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One rule of a store, as a function that panics when it is broken.
-pub struct Case<S> {
+pub struct ConformanceCase<S> {
     /// What it is called, with its module.
     pub name: &'static str,
-    run: fn(Bench<S>) -> Checking,
+    run: fn(StoreFixture<S>) -> CaseFuture,
 }
 
-type Checking = Pin<Box<dyn Future<Output = ()> + Send>>;
+type CaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl<S: Store> Case<S> {
+impl<S: Store> ConformanceCase<S> {
     /// Runs the case. `Err` tells what was broken.
     pub async fn run(&self, store: S) -> Result<(), String> {
-        let task = tokio::spawn((self.run)(Bench::new(store)));
+        let task = tokio::spawn((self.run)(StoreFixture::new(store)));
         let stop = task.abort_handle();
-        match tokio::time::timeout(PATIENCE, task).await {
+        match tokio::time::timeout(CASE_TIMEOUT, task).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) if error.is_panic() => Err(told(&*error.into_panic())),
+            Ok(Err(error)) if error.is_panic() => Err(panic_message(&*error.into_panic())),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => {
                 stop.abort();
-                Err(format!("did not end within {PATIENCE:?}"))
+                Err(format!("did not end within {CASE_TIMEOUT:?}"))
             }
         }
     }
@@ -133,7 +133,7 @@ pub async fn check<S: Store, F: AsyncFn() -> S>(open: F) {
 ///
 /// As [`check`], and when no case is wanted.
 pub async fn check_some<S: Store, F: AsyncFn() -> S>(open: F, wanted: impl Fn(&str) -> bool) {
-    let cases: Vec<Case<S>> = cases().into_iter().filter(|case| wanted(case.name)).collect();
+    let cases: Vec<ConformanceCase<S>> = cases().into_iter().filter(|case| wanted(case.name)).collect();
     assert!(!cases.is_empty(), "there is no such case");
     let mut failed = Vec::new();
     for case in &cases {
@@ -144,7 +144,7 @@ pub async fn check_some<S: Store, F: AsyncFn() -> S>(open: F, wanted: impl Fn(&s
     assert!(failed.is_empty(), "{} of {} cases failed\n{}", failed.len(), cases.len(), failed.join("\n"));
 }
 
-fn told(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
@@ -152,8 +152,8 @@ fn told(panic: &(dyn Any + Send)) -> String {
 macro_rules! list {
     ($($module:ident { $($name:ident)+ })+) => {
         /// All cases, by name.
-        pub fn cases<S: Store>() -> Vec<Case<S>> {
-            vec![$($(Case {
+        pub fn cases<S: Store>() -> Vec<ConformanceCase<S>> {
+            vec![$($(ConformanceCase {
                 name: concat!(stringify!($module), "::", stringify!($name)),
                 run: |bench| Box::pin($module::$name(bench)),
             }),+),+]
@@ -334,7 +334,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_broken_rule_is_told_by_name() {
-        let case = Case::<RamStore> { name: "broken", run: |_| Box::pin(async { panic!("no {}", 1) }) };
+        let case =
+            ConformanceCase::<RamStore> { name: "broken", run: |_| Box::pin(async { panic!("no {}", 1) }) };
         assert_eq!(case.run(RamStore::new()).await, Err("no 1".to_owned()));
     }
 }

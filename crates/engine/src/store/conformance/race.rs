@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::bench::*;
+use super::fixture::*;
 use crate::id::RunId;
 use crate::store::*;
 
-const MANY: usize = 16;
+const CONCURRENT_CALLS: usize = 16;
 
 /// Runs `act` many times side by side and collects what came of each.
-async fn at_once<S: Store, T, F>(b: &Bench<S>, act: impl Fn(Bench<S>) -> F) -> Vec<T>
+async fn run_concurrently<S: Store, T, F>(b: &StoreFixture<S>, act: impl Fn(StoreFixture<S>) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    let tasks: Vec<_> = (0..MANY).map(|_| tokio::spawn(act(b.clone()))).collect();
+    let tasks: Vec<_> = (0..CONCURRENT_CALLS).map(|_| tokio::spawn(act(b.clone()))).collect();
     let mut results = Vec::new();
     for task in tasks {
         results.push(task.await.expect("a task"));
@@ -22,36 +22,36 @@ where
     results
 }
 
-pub(super) async fn of_many_submits_one_is_active<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    let submits = at_once(&b, |b| {
+pub(super) async fn of_many_submits_one_is_active<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let submits = run_concurrently(&b, |b| {
         let run = b.new_run(&thread);
         async move { b.store.submit(run).await }
     });
     let mut winners = Vec::new();
     for submitted in submits.await {
         match submitted {
-            Ok(Submitted::Started(claimed)) => winners.push(claimed),
+            Ok(SubmitOutcome::Started(claimed)) => winners.push(claimed),
             Err(StoreError::Busy { .. }) => {}
             other => panic!("should start or be busy, not {other:?}"),
         }
     }
     assert_eq!(winners.len(), 1);
-    assert_eq!(b.thread(&thread).await.active, Some(winners[0].run.run));
-    assert_eq!(b.bodies(&thread).await, "in");
+    assert_eq!(b.thread_row(&thread).await.active, Some(winners[0].run.run));
+    assert_eq!(b.log_text(&thread).await, "in");
     let rows = b.store.runs(&b.tenant, &RunFilter::default()).await.expect("runs");
     assert_eq!(rows.len(), 1, "a refused run leaves nothing");
 }
 
-pub(super) async fn of_many_enqueued_runs_each_gets_its_turn<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    let submits = at_once(&b, |b| {
+pub(super) async fn of_many_enqueued_runs_each_gets_its_turn<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let submits = run_concurrently(&b, |b| {
         let run = NewRun { if_busy: IfBusy::Enqueue, ..b.new_run(&thread) };
         async move { b.store.submit(run).await.expect("submit") }
     });
     let mut active = None;
     for submitted in submits.await {
-        if let Submitted::Started(claimed) = submitted {
+        if let SubmitOutcome::Started(claimed) = submitted {
             assert!(active.replace(claimed).is_none(), "one run starts");
         }
     }
@@ -61,44 +61,44 @@ pub(super) async fn of_many_enqueued_runs_each_gets_its_turn<S: Store>(b: Bench<
         assert!(ended.insert(claimed.run.run), "a run has one turn");
         active = b.claim(&thread).await;
     }
-    assert_eq!(ended.len(), MANY);
-    let log = b.log(&thread).await;
+    assert_eq!(ended.len(), CONCURRENT_CALLS);
+    let log = b.log_entries(&thread).await;
     assert!(log.chunks(2).all(|pair| pair[0].run == pair[1].run), "runs do not interleave");
-    assert_eq!(log.len(), 2 * MANY);
+    assert_eq!(log.len(), 2 * CONCURRENT_CALLS);
 }
 
-pub(super) async fn each_run_is_claimed_once<S: Store>(b: Bench<S>) {
+pub(super) async fn each_run_is_claimed_once<S: Store>(b: StoreFixture<S>) {
     let mut threads = Vec::new();
     let mut wanted = BTreeSet::new();
-    for _ in 0..MANY {
-        let thread = b.key();
-        wanted.insert(b.queue(&thread, IfBusy::Reject).await.run);
+    for _ in 0..CONCURRENT_CALLS {
+        let thread = b.new_thread_key();
+        wanted.insert(b.submit_queued(&thread, IfBusy::Reject).await.run);
         threads.push(thread);
     }
-    let claims = at_once(&b, |b| {
+    let claims = run_concurrently(&b, |b| {
         let threads = threads.clone();
         async move {
-            let mut taken: Vec<Claimed> = b.store.claim(&worker(), None, 3).await.expect("claim");
+            let mut taken: Vec<ClaimedRun> = b.store.claim(&long_lease(), None, 3).await.expect("claim");
             for thread in &threads {
                 taken.extend(b.claim(thread).await);
             }
             taken
         }
     });
-    let claimed: Vec<Claimed> = claims.await.into_iter().flatten().collect();
-    let ours: Vec<&Claimed> =
+    let claimed: Vec<ClaimedRun> = claims.await.into_iter().flatten().collect();
+    let ours: Vec<&ClaimedRun> =
         claimed.iter().filter(|claimed| claimed.run.thread.tenant == b.tenant).collect();
     let runs: BTreeSet<RunId> = ours.iter().map(|claimed| claimed.run.run).collect();
-    assert_eq!((ours.len(), runs), (MANY, wanted));
+    assert_eq!((ours.len(), runs), (CONCURRENT_CALLS, wanted));
     assert!(ours.iter().all(|claimed| claimed.run.epoch == 1));
 }
 
-pub(super) async fn one_of_two_answers_wins<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    let run = b.paused(&thread, &["q"]).await;
-    let answers = at_once(&b, |b| {
+pub(super) async fn one_of_two_answers_wins<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let run = b.start_and_pause(&thread, &["q"]).await;
+    let answers = run_concurrently(&b, |b| {
         let key = run.run.key();
-        async move { b.store.signal(&key, answer(&[("q", "a")])).await }
+        async move { b.store.signal(&key, answer_signal(&[("q", "a")])).await }
     });
     let mut won = 0;
     for answered in answers.await {
@@ -109,27 +109,27 @@ pub(super) async fn one_of_two_answers_wins<S: Store>(b: Bench<S>) {
         }
     }
     assert_eq!(won, 1);
-    assert_eq!(b.bodies(&thread).await, "in ask answer");
+    assert_eq!(b.log_text(&thread).await, "in ask answer");
 }
 
-pub(super) async fn one_key_makes_one_run<S: Store>(b: Bench<S>) {
-    let submits = at_once(&b, |b| {
-        let idempotency = Some(Idempotency { key: "k".into(), hash: "h".into() });
-        let run = NewRun { idempotency, ..b.new_run(&b.key()) };
+pub(super) async fn one_key_makes_one_run<S: Store>(b: StoreFixture<S>) {
+    let submits = run_concurrently(&b, |b| {
+        let idempotency = Some(RunIdempotencyKey { key: "k".into(), hash: "h".into() });
+        let run = NewRun { idempotency, ..b.new_run(&b.new_thread_key()) };
         async move { b.store.submit(run).await.expect("submit") }
     });
     let mut runs = BTreeSet::new();
     let mut starts = 0;
     for submitted in submits.await {
         match submitted {
-            Submitted::Started(claimed) => {
+            SubmitOutcome::Started(claimed) => {
                 starts += 1;
                 runs.insert(claimed.run.run);
             }
-            Submitted::Repeated(row) => {
+            SubmitOutcome::Repeated(row) => {
                 runs.insert(row.run);
             }
-            Submitted::Queued { run, .. } => panic!("run {} should not wait", run.run),
+            SubmitOutcome::Queued { run, .. } => panic!("run {} should not wait", run.run),
         }
     }
     assert_eq!((starts, runs.len()), (1, 1));
@@ -137,12 +137,12 @@ pub(super) async fn one_key_makes_one_run<S: Store>(b: Bench<S>) {
     assert_eq!(threads.len(), 1, "a repeated run makes no thread");
 }
 
-pub(super) async fn one_of_many_edits_wins<S: Store>(b: Bench<S>) {
-    let thread = b.key();
-    b.finished(&thread, vec![]).await;
-    let edits = at_once(&b, |b| {
+pub(super) async fn one_of_many_edits_wins<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    b.start_and_finish(&thread, vec![]).await;
+    let edits = run_concurrently(&b, |b| {
         let thread = thread.clone();
-        async move { b.store.append(&thread, 1, step("e")).await }
+        async move { b.store.append_entry(&thread, 1, step_entry("e")).await }
     });
     let mut won = 0;
     for edited in edits.await {
@@ -155,16 +155,17 @@ pub(super) async fn one_of_many_edits_wins<S: Store>(b: Bench<S>) {
             other => panic!("should be taken or a conflict, not {other:?}"),
         }
     }
-    assert_eq!((won, b.bodies(&thread).await.as_str()), (1, "in e"));
+    assert_eq!((won, b.log_text(&thread).await.as_str()), (1, "in e"));
 }
 
-pub(super) async fn a_delete_and_a_commit_leave_nothing_half_done<S: Store>(b: Bench<S>) {
-    for _ in 0..MANY {
-        let thread = b.key();
+pub(super) async fn a_delete_and_a_commit_leave_nothing_half_done<S: Store>(b: StoreFixture<S>) {
+    for _ in 0..CONCURRENT_CALLS {
+        let thread = b.new_thread_key();
         let run = b.start(&thread).await;
         let (writer, fence) = (b.clone(), run.fence());
-        let records = vec![record("0.0", "a", Stage::Done, "1")];
-        let commit = Commit { head: 1, entries: vec![snap("a", 0, "A")], records, ..Commit::default() };
+        let records = vec![record("0.0", "a", RecordStage::Done, "1")];
+        let commit =
+            Commit { head: 1, entries: vec![step_with_snapshot("a", 0, "A")], records, ..Commit::default() };
         let write = tokio::spawn(async move { writer.store.commit(&fence, commit).await });
         assert!(b.store.delete_thread(&thread).await.expect("delete"));
         match write.await.expect("a task") {
@@ -178,13 +179,16 @@ pub(super) async fn a_delete_and_a_commit_leave_nothing_half_done<S: Store>(b: B
     }
 }
 
-pub(super) async fn a_takeover_and_a_commit_agree<S: Store>(b: Bench<S>) {
-    for _ in 0..MANY {
-        let thread = b.key();
+pub(super) async fn a_takeover_and_a_commit_agree<S: Store>(b: StoreFixture<S>) {
+    for _ in 0..CONCURRENT_CALLS {
+        let thread = b.new_thread_key();
         let lost = b.start_and_lose(&thread).await;
         let (writer, fence) = (b.clone(), lost.fence());
-        let commit =
-            Commit { head: 1, records: vec![record("0.0", "a", Stage::Done, "1")], ..steps(&["late"]) };
+        let commit = Commit {
+            head: 1,
+            records: vec![record("0.0", "a", RecordStage::Done, "1")],
+            ..steps_commit(&["late"])
+        };
         let write = tokio::spawn(async move { writer.store.commit(&fence, commit).await });
         let taken = loop {
             // A store may pass over a thread that somebody writes to at this moment.
@@ -203,43 +207,47 @@ pub(super) async fn a_takeover_and_a_commit_agree<S: Store>(b: Bench<S>) {
     }
 }
 
-pub(super) async fn no_run_waits_on_a_free_thread_unnoticed<S: Store>(b: Bench<S>) {
-    for _ in 0..MANY {
-        let thread = b.key();
+pub(super) async fn no_run_waits_on_a_free_thread_unnoticed<S: Store>(b: StoreFixture<S>) {
+    for _ in 0..CONCURRENT_CALLS {
+        let thread = b.new_thread_key();
         let active = b.start(&thread).await;
         let (other, new) = (b.clone(), NewRun { if_busy: IfBusy::Enqueue, ..b.new_run(&thread) });
         let submit = tokio::spawn(async move { other.store.submit(new).await.expect("submit") });
-        let ended =
-            b.store.commit(&active.fence(), Commit { head: 1, ..to(Status::Finished) }).await.expect("end");
+        let ended = b
+            .store
+            .commit(&active.fence(), Commit { head: 1, ..status_commit(RunStatus::Finished) })
+            .await
+            .expect("end");
         match submit.await.expect("a task") {
-            Submitted::Started(next) => {
+            SubmitOutcome::Started(next) => {
                 assert!(!ended.next_waits);
-                assert_eq!(b.thread(&thread).await.active, Some(next.run.run));
+                assert_eq!(b.thread_row(&thread).await.active, Some(next.run.run));
             }
-            Submitted::Queued { run, .. } => {
+            SubmitOutcome::Queued { run, .. } => {
                 assert!(ended.next_waits, "somebody has to be told of the run that waits");
                 assert_eq!(b.claim(&thread).await.expect("the run that waits").run.run, run.run);
             }
-            Submitted::Repeated(row) => panic!("run {} is new", row.run),
+            SubmitOutcome::Repeated(row) => panic!("run {} is new", row.run),
         }
     }
 }
 
-pub(super) async fn an_answer_and_a_cancel_agree<S: Store>(b: Bench<S>) {
-    for _ in 0..MANY {
-        let thread = b.key();
-        let run = b.paused(&thread, &["q"]).await;
+pub(super) async fn an_answer_and_a_cancel_agree<S: Store>(b: StoreFixture<S>) {
+    for _ in 0..CONCURRENT_CALLS {
+        let thread = b.new_thread_key();
+        let run = b.start_and_pause(&thread, &["q"]).await;
         let (other, key) = (b.clone(), run.run.key());
-        let answers = tokio::spawn(async move { other.store.signal(&key, answer(&[("q", "a")])).await });
+        let answers =
+            tokio::spawn(async move { other.store.signal(&key, answer_signal(&[("q", "a")])).await });
         let cancelled = b.cancel(&run.run).await;
         match answers.await.expect("a task") {
             Ok(_) => {
-                assert_eq!((cancelled.status, cancelled.cancel_asked), (Status::Running, true));
-                assert_eq!(b.bodies(&thread).await, "in ask answer");
+                assert_eq!((cancelled.status, cancelled.cancel_asked), (RunStatus::Running, true));
+                assert_eq!(b.log_text(&thread).await, "in ask answer");
             }
             Err(StoreError::Conflict(_)) => {
-                assert_eq!(cancelled.status, Status::Cancelled);
-                assert_eq!(b.bodies(&thread).await, "in ask cancel");
+                assert_eq!(cancelled.status, RunStatus::Cancelled);
+                assert_eq!(b.log_text(&thread).await, "in ask cancel");
             }
             other => panic!("should be taken or a conflict, not {other:?}"),
         }

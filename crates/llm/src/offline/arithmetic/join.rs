@@ -1,10 +1,10 @@
 //! Numbers and signs as one formula.
 
-use super::super::text::holds;
-use super::{After, Surety, Token};
+use super::super::text::contains_any_cue;
+use super::{AfterNumberWord, FormulaToken, SignCertainty};
 
 /// The longest run of numbers and signs that is a formula.
-pub(super) fn signs(tokens: &[Token], question: &str) -> Option<String> {
+pub(super) fn signs(tokens: &[FormulaToken], question: &str) -> Option<String> {
     let mut best: Option<String> = None;
     let mut at = 0;
     while at < tokens.len() {
@@ -20,20 +20,28 @@ pub(super) fn signs(tokens: &[Token], question: &str) -> Option<String> {
 }
 
 /// The tokens from here on that may stand in one formula, with shares ("의 15%") spelled out.
-fn run(tokens: &[Token], from: usize) -> (Vec<Token>, usize) {
+fn run(tokens: &[FormulaToken], from: usize) -> (Vec<FormulaToken>, usize) {
     let mut run = Vec::new();
     let mut at = from;
     while let Some(token) = tokens.get(at) {
         match (token, tokens.get(at + 1), tokens.get(at + 2)) {
-            (Token::Of, Some(Token::Number(_)), Some(Token::Percent | Token::After(After::Times))) => {
-                run.push(Token::Sign('*', Surety::Sure));
+            (
+                FormulaToken::Of,
+                Some(FormulaToken::Number(_)),
+                Some(FormulaToken::Percent | FormulaToken::After(AfterNumberWord::Times)),
+            ) => {
+                run.push(FormulaToken::Sign('*', SignCertainty::Sure));
             }
-            (Token::Of, Some(Token::Number(_)), Some(Token::After(After::Power))) => {
-                run.push(Token::Sign('^', Surety::Sure));
+            (
+                FormulaToken::Of,
+                Some(FormulaToken::Number(_)),
+                Some(FormulaToken::After(AfterNumberWord::Power)),
+            ) => {
+                run.push(FormulaToken::Sign('^', SignCertainty::Sure));
             }
-            (Token::Of, Some(Token::After(_)), _) => {}
-            (Token::Of, _, _) if matches!(run.last(), Some(Token::Sign(..))) => {}
-            (Token::Of | Token::Verb(_) | Token::Word, _, _) => break,
+            (FormulaToken::Of, Some(FormulaToken::After(_)), _) => {}
+            (FormulaToken::Of, _, _) if matches!(run.last(), Some(FormulaToken::Sign(..))) => {}
+            (FormulaToken::Of | FormulaToken::Verb(_) | FormulaToken::Word, _, _) => break,
             (token, _, _) => run.push(token.clone()),
         }
         at += 1;
@@ -42,28 +50,42 @@ fn run(tokens: &[Token], from: usize) -> (Vec<Token>, usize) {
 }
 
 /// The formula that a run is, if it is one.
-fn whole(run: &[Token], question: &str) -> Option<String> {
+fn whole(run: &[FormulaToken], question: &str) -> Option<String> {
     let joins = run.windows(3).any(|three| {
-        let left = matches!(three[0], Token::Number(_) | Token::Close | Token::Percent | Token::After(_));
-        let right =
-            matches!(three[2], Token::Number(_) | Token::Open | Token::Function(_) | Token::Sign('-', _));
-        let sign =
-            matches!(three[1], Token::Sign(sign, _) if sign != ',') || matches!(three[1], Token::Percent);
+        let left = matches!(
+            three[0],
+            FormulaToken::Number(_) | FormulaToken::Close | FormulaToken::Percent | FormulaToken::After(_)
+        );
+        let right = matches!(
+            three[2],
+            FormulaToken::Number(_)
+                | FormulaToken::Open
+                | FormulaToken::Function(_)
+                | FormulaToken::Sign('-', _)
+        );
+        let sign = matches!(three[1], FormulaToken::Sign(sign, _) if sign != ',')
+            || matches!(three[1], FormulaToken::Percent);
         left && sign && right
     });
     let applies = run.windows(2).any(|two| {
         matches!(
             two,
-            [Token::Function(_), Token::Number(_) | Token::Open]
-                | [Token::Number(_), Token::After(After::Square | After::Root | After::Half)]
+            [FormulaToken::Function(_), FormulaToken::Number(_) | FormulaToken::Open]
+                | [
+                    FormulaToken::Number(_),
+                    FormulaToken::After(
+                        AfterNumberWord::Square | AfterNumberWord::Root | AfterNumberWord::Half
+                    )
+                ]
         )
     });
-    if !(joins || applies) || run.contains(&Token::Label) {
+    if !(joins || applies) || run.contains(&FormulaToken::Label) {
         return None;
     }
-    let numbers = run.iter().filter(|token| matches!(token, Token::Number(_))).count();
-    let tight = run.iter().filter(|token| matches!(token, Token::Sign(_, Surety::Tight))).count();
-    let signs = run.iter().filter(|token| matches!(token, Token::Sign(..))).count();
+    let numbers = run.iter().filter(|token| matches!(token, FormulaToken::Number(_))).count();
+    let tight =
+        run.iter().filter(|token| matches!(token, FormulaToken::Sign(_, SignCertainty::Tight))).count();
+    let signs = run.iter().filter(|token| matches!(token, FormulaToken::Sign(..))).count();
     if tight > 0 && tight == signs && (is_date_or_number(question, numbers) || !has_cue(question, run)) {
         return None;
     }
@@ -83,21 +105,21 @@ fn is_date_or_number(question: &str, numbers: usize) -> bool {
 }
 
 /// Whether a sentence with a doubtful sign wants it computed, or is nothing but the formula.
-fn has_cue(question: &str, run: &[Token]) -> bool {
+fn has_cue(question: &str, run: &[FormulaToken]) -> bool {
     let lower = question.to_lowercase();
     let cues = "계산|얼마|몇이|값|결과|=|calculate|compute|what is|what's|답";
     let letters = lower.chars().filter(|char| char.is_alphabetic()).count();
-    holds(&lower, cues) || (letters <= 2 && !run.is_empty())
+    contains_any_cue(&lower, cues) || (letters <= 2 && !run.is_empty())
 }
 
-fn written(run: &[Token]) -> String {
+fn written(run: &[FormulaToken]) -> String {
     let mut text = String::new();
     let mut tokens = run.iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
-            Token::Number(number) => {
+            FormulaToken::Number(number) => {
                 let after = tokens.peek();
-                if matches!(after, Some(Token::After(After::Root))) {
+                if matches!(after, Some(FormulaToken::After(AfterNumberWord::Root))) {
                     text.push_str("sqrt(");
                     text.push_str(number);
                     text.push(')');
@@ -109,50 +131,50 @@ fn written(run: &[Token]) -> String {
                     text.push_str(number);
                 }
             }
-            Token::Sign(',', _) => text.push_str(", "),
-            Token::Sign('^', _) => text.push_str(" ^ "),
-            Token::Sign('-', _) if text.is_empty() || text.ends_with(['(', ' ']) => text.push('-'),
-            Token::Sign(sign, _) => {
+            FormulaToken::Sign(',', _) => text.push_str(", "),
+            FormulaToken::Sign('^', _) => text.push_str(" ^ "),
+            FormulaToken::Sign('-', _) if text.is_empty() || text.ends_with(['(', ' ']) => text.push('-'),
+            FormulaToken::Sign(sign, _) => {
                 text.push(' ');
                 text.push(*sign);
                 text.push(' ');
             }
             // "10 % 3" is a remainder; "15%" alone is a share.
-            Token::Percent => match tokens.peek() {
-                Some(Token::Number(_) | Token::Open) => text.push_str(" % "),
+            FormulaToken::Percent => match tokens.peek() {
+                Some(FormulaToken::Number(_) | FormulaToken::Open) => text.push_str(" % "),
                 _ => text.push_str(" / 100"),
             },
-            Token::Open => text.push('('),
-            Token::Close => text.push(')'),
-            Token::Function(name) => text.push_str(name),
-            Token::After(After::Square) => text.push_str(" ^ 2"),
-            Token::After(After::Half) => text.push_str(" / 2"),
-            Token::After(After::Root | After::Power | After::Times) => {}
-            Token::Verb(_) | Token::Of | Token::Label | Token::Word => {}
+            FormulaToken::Open => text.push('('),
+            FormulaToken::Close => text.push(')'),
+            FormulaToken::Function(name) => text.push_str(name),
+            FormulaToken::After(AfterNumberWord::Square) => text.push_str(" ^ 2"),
+            FormulaToken::After(AfterNumberWord::Half) => text.push_str(" / 2"),
+            FormulaToken::After(AfterNumberWord::Root | AfterNumberWord::Power | AfterNumberWord::Times) => {}
+            FormulaToken::Verb(_) | FormulaToken::Of | FormulaToken::Label | FormulaToken::Word => {}
         }
     }
     text.trim_end_matches([' ', '+', '*', '/', '-', ',']).to_owned()
 }
 
 /// The Korean order: numbers first, the verb last, from left to right.
-pub(super) fn verbs(tokens: &[Token]) -> Option<String> {
+pub(super) fn verbs(tokens: &[FormulaToken]) -> Option<String> {
     let mut waiting: Vec<String> = Vec::new();
     let mut joined = false;
     for token in tokens {
         match token {
-            Token::Number(number) => waiting.push(number.clone()),
-            Token::Percent => {
+            FormulaToken::Number(number) => waiting.push(number.clone()),
+            FormulaToken::Percent => {
                 if let Some(number) = waiting.pop() {
                     waiting.push(format!("({number} / 100)"));
                 }
             }
-            Token::Verb(sign) => {
+            FormulaToken::Verb(sign) => {
                 let (Some(right), Some(left)) = (waiting.pop(), waiting.pop()) else { return None };
                 let left = if joined { format!("({left})") } else { left };
                 waiting.push(format!("{left} {sign} {right}"));
                 joined = true;
             }
-            Token::Label => return None,
+            FormulaToken::Label => return None,
             _ => {}
         }
     }

@@ -11,13 +11,13 @@ use self::join::{signs, verbs};
 use self::read::tokens;
 
 /// The longest formula that is read.
-const MOST: usize = 1000;
+const MAX_FORMULA_CHARS: usize = 1000;
 
 /// The formula of a question, if it holds one: numbers without separators, the signs `+ - * / ^ ( )`, functions by
 /// name.
 pub(super) fn formula(question: &str) -> Option<String> {
     let tokens = tokens(question)?;
-    signs(&tokens, question).or_else(|| verbs(&tokens)).filter(|formula| formula.len() <= MOST)
+    signs(&tokens, question).or_else(|| verbs(&tokens)).filter(|formula| formula.len() <= MAX_FORMULA_CHARS)
 }
 
 /// Whether a sentence asks to compute something, formula or not.
@@ -53,7 +53,8 @@ pub(super) fn miswritten(question: &str) -> Option<String> {
     let name = written.starts_with(|char: char| char.is_ascii_lowercase())
         && written.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit())
         && !points.contains(&written);
-    ((digit && written.contains(sign) || name) && written.len() <= MOST).then(|| written.to_owned())
+    ((digit && written.contains(sign) || name) && written.len() <= MAX_FORMULA_CHARS)
+        .then(|| written.to_owned())
 }
 
 /// A few words that call themselves a formula and are none, such as "잘못된 계산식": the calculator says what is wrong.
@@ -65,16 +66,16 @@ pub(super) fn called_a_formula(question: &str) -> Option<String> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Token {
+enum FormulaToken {
     Number(String),
     /// A sign between two numbers, and whether it could also be a hyphen or slash inside a name or date.
-    Sign(char, Surety),
+    Sign(char, SignCertainty),
     Percent,
     Open,
     Close,
     Function(&'static str),
     /// `제곱`, `제곱근` and the like after a number.
-    After(After),
+    After(AfterNumberWord),
     /// "더하면": joins the two numbers before it.
     Verb(char),
     /// The word "의" or "of" between a number and a share of it.
@@ -85,13 +86,13 @@ enum Token {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Surety {
+enum SignCertainty {
     Sure,
     Tight,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum After {
+enum AfterNumberWord {
     Square,
     Root,
     Power,

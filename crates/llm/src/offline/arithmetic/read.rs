@@ -1,7 +1,7 @@
 //! A sentence as numbers, signs and words.
 
 use super::number::number;
-use super::{After, Surety, Token};
+use super::{AfterNumberWord, FormulaToken, SignCertainty};
 
 const FUNCTIONS: [&str; 14] = [
     "sqrt",
@@ -49,9 +49,9 @@ const VERBS: [(&str, char); 10] = [
     ("나눈", '/'),
 ];
 
-pub(super) fn tokens(question: &str) -> Option<Vec<Token>> {
+pub(super) fn tokens(question: &str) -> Option<Vec<FormulaToken>> {
     let chars: Vec<char> = question.chars().collect();
-    let mut tokens: Vec<Token> = Vec::new();
+    let mut tokens: Vec<FormulaToken> = Vec::new();
     let mut at = 0;
     while at < chars.len() {
         let char = chars[at];
@@ -59,39 +59,39 @@ pub(super) fn tokens(question: &str) -> Option<Vec<Token>> {
             at += 1;
         } else if char.is_ascii_digit() {
             let (number, next) = number(&chars, at)?;
-            tokens.push(Token::Number(number));
+            tokens.push(FormulaToken::Number(number));
             at = unit(&chars, next + usize::from(is_money(&chars[next..])), &mut tokens);
         } else if let Some((sign, sure)) = sign(&chars, at) {
-            tokens.push(Token::Sign(sign, sure));
+            tokens.push(FormulaToken::Sign(sign, sure));
             // `**` is a power in some languages.
             at += if char == '*' && chars.get(at + 1) == Some(&'*') { 2 } else { 1 };
             if char == '*' && chars.get(at - 1) == Some(&'*') && at >= 2 && chars.get(at - 2) == Some(&'*') {
                 tokens.pop();
-                tokens.push(Token::Sign('^', Surety::Sure));
+                tokens.push(FormulaToken::Sign('^', SignCertainty::Sure));
             }
         } else if char == '%' || char == '％' {
-            tokens.push(Token::Percent);
+            tokens.push(FormulaToken::Percent);
             at += 1;
         } else if char == '(' {
-            tokens.push(Token::Open);
+            tokens.push(FormulaToken::Open);
             at += 1;
         } else if char == ')' {
-            tokens.push(Token::Close);
+            tokens.push(FormulaToken::Close);
             at += 1;
         } else if char == '√' {
-            tokens.push(Token::Function("sqrt"));
+            tokens.push(FormulaToken::Function("sqrt"));
             at += 1;
         } else if char.is_alphabetic() {
             let end = (at..chars.len()).find(|end| !chars[*end].is_alphabetic()).unwrap_or(chars.len());
             let word: String = chars[at..end].iter().collect::<String>().to_lowercase();
             tokens.push(word_token(&word, &tokens, chars.get(end)));
             at = end;
-        } else if char == ',' && tokens.iter().any(|token| matches!(token, Token::Function(_))) {
-            tokens.push(Token::Sign(',', Surety::Sure));
+        } else if char == ',' && tokens.iter().any(|token| matches!(token, FormulaToken::Function(_))) {
+            tokens.push(FormulaToken::Sign(',', SignCertainty::Sure));
             at += 1;
         } else {
             if !matches!(char, '=' | '?' | '.' | '!') {
-                tokens.push(Token::Word);
+                tokens.push(FormulaToken::Word);
             }
             at += 1;
         }
@@ -99,7 +99,7 @@ pub(super) fn tokens(question: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-fn sign(chars: &[char], at: usize) -> Option<(char, Surety)> {
+fn sign(chars: &[char], at: usize) -> Option<(char, SignCertainty)> {
     let sign = match chars[at] {
         '+' | '＋' => '+',
         '-' | '−' | '–' => '-',
@@ -121,34 +121,36 @@ fn sign(chars: &[char], at: usize) -> Option<(char, Surety)> {
     let spaced =
         at > 0 && chars[at - 1].is_whitespace() && chars.get(at + 1).is_some_and(|c| c.is_whitespace());
     let doubtful = matches!(chars[at], '-' | '–' | '/') && !spaced;
-    Some((sign, if doubtful { Surety::Tight } else { Surety::Sure }))
+    Some((sign, if doubtful { SignCertainty::Tight } else { SignCertainty::Sure }))
 }
 
-fn word_token(word: &str, before: &[Token], next: Option<&char>) -> Token {
+fn word_token(word: &str, before: &[FormulaToken], next: Option<&char>) -> FormulaToken {
     if let Some(name) = FUNCTIONS.iter().find(|name| **name == word && next == Some(&'(')) {
-        return Token::Function(name);
+        return FormulaToken::Function(name);
     }
-    if matches!(word, "루트" | "제곱근") && !matches!(before.last(), Some(Token::Of)) {
-        return Token::Function("sqrt");
+    if matches!(word, "루트" | "제곱근") && !matches!(before.last(), Some(FormulaToken::Of)) {
+        return FormulaToken::Function("sqrt");
     }
     if let Some((_, sign)) = INFIX.iter().find(|(infix, _)| *infix == word) {
-        return Token::Sign(*sign, Surety::Sure);
+        return FormulaToken::Sign(*sign, SignCertainty::Sure);
     }
     // "divided by", "multiplied by": the sign was said already.
-    if word == "by" && matches!(before.last(), Some(Token::Sign(..))) {
-        return Token::Of;
+    if word == "by" && matches!(before.last(), Some(FormulaToken::Sign(..))) {
+        return FormulaToken::Of;
     }
-    if word == "of" && matches!(before.last(), Some(Token::Percent)) {
-        return Token::Sign('*', Surety::Sure);
+    if word == "of" && matches!(before.last(), Some(FormulaToken::Percent)) {
+        return FormulaToken::Sign('*', SignCertainty::Sure);
     }
     if let Some((_, sign)) = VERBS.iter().find(|(verb, _)| word.starts_with(verb)) {
-        return Token::Verb(*sign);
+        return FormulaToken::Verb(*sign);
     }
     match word {
-        word if word.starts_with("제곱근") => Token::After(After::Root),
-        word if word.starts_with("제곱") || word == "squared" => Token::After(After::Square),
-        word if word.starts_with("절반") => Token::After(After::Half),
-        _ => Token::Word,
+        word if word.starts_with("제곱근") => FormulaToken::After(AfterNumberWord::Root),
+        word if word.starts_with("제곱") || word == "squared" => {
+            FormulaToken::After(AfterNumberWord::Square)
+        }
+        word if word.starts_with("절반") => FormulaToken::After(AfterNumberWord::Half),
+        _ => FormulaToken::Word,
     }
 }
 
@@ -172,7 +174,7 @@ fn is_money(after: &[char]) -> bool {
 }
 
 /// Steps over what is written onto a number: counters and particles are left out, "의" and labels are told.
-fn unit(chars: &[char], from: usize, tokens: &mut Vec<Token>) -> usize {
+fn unit(chars: &[char], from: usize, tokens: &mut Vec<FormulaToken>) -> usize {
     const COUNTERS: [&str; 11] = ["원", "개", "명", "달러", "won", "시간", "킬로", "kg", "km", "배", "번"];
     let end = (from..chars.len()).find(|end| !chars[*end].is_alphabetic()).unwrap_or(chars.len());
     let written: String = chars[from..end].iter().collect();
@@ -181,14 +183,14 @@ fn unit(chars: &[char], from: usize, tokens: &mut Vec<Token>) -> usize {
     }
     let rest = COUNTERS.iter().find_map(|counter| written.strip_prefix(counter)).unwrap_or(&written);
     if written.starts_with('배') {
-        tokens.push(Token::After(After::Times));
+        tokens.push(FormulaToken::After(AfterNumberWord::Times));
     }
     if let Some(after) = ["제곱", "승"].iter().find_map(|power| rest.strip_prefix(power)) {
-        tokens.push(Token::After(After::Power));
+        tokens.push(FormulaToken::After(AfterNumberWord::Power));
         return end - after.chars().count();
     }
     if rest.starts_with('의') {
-        tokens.push(Token::Of);
+        tokens.push(FormulaToken::Of);
     } else if !rest.is_empty()
         && !is_particle(rest)
         && !PARTICLES.iter().any(|particle| rest.starts_with(particle))
@@ -196,7 +198,7 @@ fn unit(chars: &[char], from: usize, tokens: &mut Vec<Token>) -> usize {
         tokens.push(if INFIX.iter().chain(&VERBS).any(|(word, _)| rest.starts_with(word)) {
             return from + written.chars().count() - rest.chars().count();
         } else {
-            Token::Label
+            FormulaToken::Label
         });
     }
     end

@@ -1,13 +1,13 @@
 //! Nothing is made up: over many conversations every line of every answer is a sentence of the closed list, and what
 //! fills its slots stands in the source that the line names.
 
-use super::super::say::Say;
-use super::super::text::Language;
+use super::super::phrasing::FixedPhrase;
+use super::super::text::OfflineLanguage;
 use super::{result_of, tools};
-use crate::marks::without_marks;
-use crate::message::{Message, Part, Passage, ToolCall};
-use crate::model::{ChatRequest, Purpose};
-use crate::offline::{Given, given};
+use crate::citation_marks::strip_citation_marks;
+use crate::message::{Message, MessagePart, NumberedPassage, ToolCall};
+use crate::model::{ChatRequest, RequestPurpose};
+use crate::offline::{OfflineOutput, run_rules};
 
 const QUESTIONS: &[&str] = &[
     "연차는 며칠인가요?",
@@ -75,9 +75,9 @@ const HISTORY: &[(&str, &str)] = &[
 ];
 
 /// A fixed sequence of choices; the same in every run.
-struct Choices(u64);
+struct SeededChoices(u64);
 
-impl Choices {
+impl SeededChoices {
     fn below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % most
@@ -88,7 +88,7 @@ impl Choices {
     }
 }
 
-fn conversation(choices: &mut Choices) -> ChatRequest {
+fn conversation(choices: &mut SeededChoices) -> ChatRequest {
     let mut messages = Vec::new();
     if choices.below(3) == 0 {
         messages.push(Message::system(
@@ -100,10 +100,8 @@ fn conversation(choices: &mut Choices) -> ChatRequest {
         messages.push(Message::user(format!("u{at}"), *user));
         messages.push(Message::assistant(format!("a{at}"), *model));
     }
-    let passages = choices.some(PASSAGES).into_iter().zip(1..).map(|((title, text), number)| Passage {
-        number,
-        title: (*title).into(),
-        text: (*text).into(),
+    let passages = choices.some(PASSAGES).into_iter().zip(1..).map(|((title, text), number)| {
+        NumberedPassage { number, title: (*title).into(), text: (*text).into() }
     });
     messages.push(Message::passages("p", passages.collect::<Vec<_>>()));
     let first = QUESTIONS[choices.below(QUESTIONS.len())];
@@ -131,20 +129,20 @@ fn sources(request: &ChatRequest) -> Vec<(Option<u32>, String)> {
     let mut sources = Vec::new();
     for part in request.messages.iter().flat_map(|message| &message.parts) {
         match part {
-            Part::Text { text, .. } => {
+            MessagePart::Text { text, .. } => {
                 sources.push((None, text.clone()));
                 // The marks of an earlier answer are not repeated.
-                sources.push((None, without_marks(text)));
+                sources.push((None, strip_citation_marks(text)));
             }
-            Part::Passage(passage) => {
+            MessagePart::Passage(passage) => {
                 sources.push((Some(passage.number), passage.text.clone()));
                 sources.push((None, passage.title.clone()));
             }
-            Part::ToolResult(result) => {
+            MessagePart::ToolResult(result) => {
                 sources.push((None, result.text.clone()));
                 sources.push((None, result.name.clone()));
             }
-            Part::ToolCall(_) | Part::Image(_) | Part::Reasoning { .. } => {}
+            MessagePart::ToolCall(_) | MessagePart::Image(_) | MessagePart::Reasoning { .. } => {}
         }
     }
     sources
@@ -170,29 +168,38 @@ fn fits(line: &str, pieces: &[&str], slots: &mut Vec<String>, held: &dyn Fn(&[St
 
 fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
     let anywhere = |text: &str| sources.iter().any(|(_, source)| source.contains(text));
-    let says = Say::ALL.into_iter().flat_map(|say| [(say, Language::Korean), (say, Language::English)]);
+    let says = FixedPhrase::ALL
+        .into_iter()
+        .flat_map(|say| [(say, OfflineLanguage::Korean), (say, OfflineLanguage::English)]);
     let mut fitting = says.map(|(say, tongue)| {
         let template = say.template(tongue);
         let pieces: Vec<&str> = template.split("{}").collect();
         let held = |slots: &[String]| match say {
-            Say::Quote | Say::QuoteContract | Say::QuoteStandard | Say::QuoteMore => {
+            FixedPhrase::Quote
+            | FixedPhrase::QuoteContract
+            | FixedPhrase::QuoteStandard
+            | FixedPhrase::QuoteMore => {
                 let number: Option<u32> = slots[1].parse().ok();
                 number.is_some()
                     && sources.iter().any(|(n, source)| *n == number && source.contains(&slots[0]))
             }
-            Say::Note => slots[0].split(", ").all(|fact| {
+            FixedPhrase::Note => slots[0].split(", ").all(|fact| {
                 fact.split_once(" = ").is_some_and(|(subject, value)| {
                     sources
                         .iter()
                         .any(|(_, source)| source.to_lowercase().contains(subject) && source.contains(value))
                 })
             }),
-            Say::NotTold => sources.iter().any(|(_, source)| source.to_lowercase().contains(&slots[0])),
-            Say::NotFoundNear => slots[0]
+            FixedPhrase::NotTold => {
+                sources.iter().any(|(_, source)| source.to_lowercase().contains(&slots[0]))
+            }
+            FixedPhrase::NotFoundNear => slots[0]
                 .split("], ")
                 .all(|near| near.rsplit_once(" [").is_some_and(|(title, _)| anywhere(title))),
             // An article is named in one spelling whatever the question's.
-            Say::NotFoundPart | Say::NotFoundPlace => anywhere(&slots[0]) || slots[0].starts_with('제'),
+            FixedPhrase::NotFoundPart | FixedPhrase::NotFoundPlace => {
+                anywhere(&slots[0]) || slots[0].starts_with('제')
+            }
             _ => slots.iter().all(|slot| anywhere(slot)),
         };
         fits(line, &pieces, &mut Vec::new(), &held)
@@ -202,11 +209,11 @@ fn is_grounded(line: &str, sources: &[(Option<u32>, String)]) -> bool {
 
 #[test]
 fn every_line_is_a_fixed_sentence_or_stands_in_its_source() {
-    let mut choices = Choices(7);
+    let mut choices = SeededChoices(7);
     let mut lines = 0;
     for round in 0..4000 {
         let request = conversation(&mut choices);
-        let Given::Text(answer) = given(&request).expect("given") else { continue };
+        let OfflineOutput::Text(answer) = run_rules(&request).expect("given") else { continue };
         let sources = sources(&request);
         for line in answer.lines() {
             lines += 1;
@@ -234,16 +241,20 @@ fn the_check_itself_can_fail() {
 
 #[test]
 fn the_same_request_gives_the_same_bytes() {
-    let mut choices = Choices(11);
+    let mut choices = SeededChoices(11);
     for _ in 0..200 {
         let request = conversation(&mut choices);
-        for purpose in
-            [Purpose::Answer, Purpose::Plan, Purpose::Route, Purpose::Summarize, Purpose::Sufficiency]
-        {
+        for purpose in [
+            RequestPurpose::Answer,
+            RequestPurpose::Plan,
+            RequestPurpose::Route,
+            RequestPurpose::Summarize,
+            RequestPurpose::Sufficiency,
+        ] {
             let request = ChatRequest { purpose, ..request.clone() };
-            let told = |request: &ChatRequest| match given(request).expect("given") {
-                Given::Text(text) => text,
-                Given::Calls(calls) => format!("{calls:?}"),
+            let told = |request: &ChatRequest| match run_rules(request).expect("given") {
+                OfflineOutput::Text(text) => text,
+                OfflineOutput::Calls(calls) => format!("{calls:?}"),
             };
             assert_eq!(told(&request), told(&request));
         }
@@ -255,15 +266,15 @@ fn what_needs_a_writer_is_refused_with_the_way_out() {
     for (question, words) in
         [("시를 써 줘", "할 수 없습니다"), ("Translate this into French", "I cannot write new text")]
     {
-        let answer = super::said(&ChatRequest::new(vec![Message::user("u", question)]));
+        let answer = super::answer_text(&ChatRequest::new(vec![Message::user("u", question)]));
         assert!(answer.contains(words) && answer.contains("doran models use"), "{answer}");
     }
 }
 
 #[test]
 fn every_sentence_is_there_in_both_languages() {
-    for say in Say::ALL {
-        let (ko, en) = (say.template(Language::Korean), say.template(Language::English));
+    for say in FixedPhrase::ALL {
+        let (ko, en) = (say.template(OfflineLanguage::Korean), say.template(OfflineLanguage::English));
         let slots = |template: &str| template.matches("{}").count();
         assert_eq!(slots(ko), slots(en), "{say:?}");
         let words = |text: &str| text.chars().any(char::is_alphabetic);

@@ -8,28 +8,28 @@ mod tooling;
 
 use serde_json::{Value, json};
 
-use super::{Given, OFFLINE_MODEL, OfflineModel, given};
-use crate::message::{Message, Origin, Part, ToolCall, ToolResult};
-use crate::model::{ChatModel, ChatRequest, Kind, ModelError, Purpose, ToolSpec};
-use crate::{collect, conformance};
+use super::{OFFLINE_MODEL, OfflineModel, OfflineOutput, run_rules};
+use crate::message::{Message, MessagePart, TextOrigin, ToolCall, ToolResult};
+use crate::model::{ChatModel, ChatRequest, ModelError, ModelKind, RequestPurpose, ToolSpec};
+use crate::{collect_reply, conformance};
 
 /// The words that a request gets.
-fn said(request: &ChatRequest) -> String {
-    match given(request).expect("an answer") {
-        Given::Text(text) => text,
-        Given::Calls(calls) => panic!("calls instead of words: {calls:?}"),
+fn answer_text(request: &ChatRequest) -> String {
+    match run_rules(request).expect("an answer") {
+        OfflineOutput::Text(text) => text,
+        OfflineOutput::Calls(calls) => panic!("calls instead of words: {calls:?}"),
     }
 }
 
 /// What a request gets, calls as `tool(argument, …)`.
-fn told(request: &ChatRequest) -> String {
-    match given(request).expect("an answer") {
-        Given::Text(text) => text,
-        Given::Calls(calls) => calls.iter().map(call_told).collect::<Vec<_>>().join(" + "),
+fn output_text(request: &ChatRequest) -> String {
+    match run_rules(request).expect("an answer") {
+        OfflineOutput::Text(text) => text,
+        OfflineOutput::Calls(calls) => calls.iter().map(call_text).collect::<Vec<_>>().join(" + "),
     }
 }
 
-fn call_told(call: &ToolCall) -> String {
+fn call_text(call: &ToolCall) -> String {
     let arguments = call.arguments.as_object().expect("an object");
     let values =
         arguments.values().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
@@ -77,7 +77,7 @@ fn contract_tools() -> Vec<ToolSpec> {
 /// A message of the model that asks for these tools.
 fn calling(calls: &[ToolCall]) -> Message {
     let mut message = Message::assistant("calls", "");
-    message.parts = calls.iter().cloned().map(Part::ToolCall).collect();
+    message.parts = calls.iter().cloned().map(MessagePart::ToolCall).collect();
     message
 }
 
@@ -87,27 +87,28 @@ fn result_of(call: &ToolCall, text: &str, failed: bool) -> ToolResult {
         name: call.name.clone(),
         text: text.into(),
         failed,
-        origin: Origin::Tool,
+        origin: TextOrigin::Tool,
     }
 }
 
 #[tokio::test]
 async fn the_built_in_model_keeps_the_contract() {
-    conformance::check(&OfflineModel).await;
+    conformance::check_streaming_model(&OfflineModel).await;
 }
 
 #[tokio::test]
 async fn a_request_without_a_question_is_rejected() {
     for messages in [vec![], vec![Message::assistant("a", "hello")], vec![Message::user("u", "  ")]] {
-        let error = collect(OfflineModel.stream(ChatRequest::new(messages))).await.expect_err("no question");
+        let error =
+            collect_reply(OfflineModel.stream(ChatRequest::new(messages))).await.expect_err("no question");
         assert!(matches!(error, ModelError::Rejected { .. }), "{error}");
     }
 }
 
 #[test]
 fn it_does_not_claim_to_be_a_language_model() {
-    let about = OfflineModel.about();
-    assert_eq!((about.name.as_str(), about.kind), (OFFLINE_MODEL, Kind::Extractive));
+    let about = OfflineModel.info();
+    assert_eq!((about.name.as_str(), about.kind), (OFFLINE_MODEL, ModelKind::Extractive));
     assert!(about.ko.contains("LLM 아님") && about.en.contains("not an LLM"));
 }
 
@@ -118,28 +119,31 @@ fn a_decision_fits_the_schema_of_its_request() {
         ..ChatRequest::new(vec![Message::user("u", "회사 휴가 정책이 뭐야?")])
     };
     for (purpose, expected) in [
-        (Purpose::Route, r#"{"reason":"문서에서 찾을 말이 있습니다","route":"rag"}"#),
-        (Purpose::Classify, r#"{"reason":"질문입니다","type":"question"}"#),
-        (Purpose::PreviousContext, r#"{"need_previous_context":false,"reason":"앞의 대화가 없습니다"}"#),
+        (RequestPurpose::Route, r#"{"reason":"문서에서 찾을 말이 있습니다","route":"rag"}"#),
+        (RequestPurpose::Classify, r#"{"reason":"질문입니다","type":"question"}"#),
         (
-            Purpose::Sufficiency,
+            RequestPurpose::PreviousContext,
+            r#"{"need_previous_context":false,"reason":"앞의 대화가 없습니다"}"#,
+        ),
+        (
+            RequestPurpose::Sufficiency,
             r#"{"is_sufficient":false,"missing_info":"회사 휴가 정책이 뭐야?","reasoning":"모은 것이 아직 없습니다"}"#,
         ),
         (
-            Purpose::Rewrite,
+            RequestPurpose::Rewrite,
             r#"{"queries":["회사 휴가 정책이 뭐야?","회사 휴가 정책","회사휴가정책"],"reason":"내용어만 남겼습니다"}"#,
         ),
     ] {
-        assert_eq!(said(&request(purpose)), expected);
+        assert_eq!(answer_text(&request(purpose)), expected);
     }
 }
 
 #[test]
 fn stops_and_limits_cut_an_answer() {
     let request = ChatRequest::new(vec![Message::user("u", "안녕")]);
-    let whole = said(&request);
+    let whole = answer_text(&request);
     let stopped = ChatRequest { stop: vec!["저는".into()], ..request };
-    let (deltas, bytes, _) = super::words(&whole, &stopped);
+    let (deltas, bytes, _) = super::word_deltas(&whole, &stopped);
     assert!(whole.starts_with("안녕하세요.\n저는") && deltas.len() == 1);
     assert_eq!(bytes, "안녕하세요.\n".len() as u64);
 }

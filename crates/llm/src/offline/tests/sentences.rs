@@ -1,10 +1,10 @@
 //! A hundred sentences that people type, and what is decided about each: which way it goes in the assistant, its type
 //! in the document agent, whether the contract agent takes it, whether it points back, and which tools are called.
 
-use super::{call_told, said, tools};
+use super::{answer_text, call_text, tools};
 use crate::message::Message;
-use crate::model::{ChatRequest, Purpose};
-use crate::offline::{Given, given};
+use crate::model::{ChatRequest, RequestPurpose};
+use crate::offline::{OfflineOutput, run_rules};
 
 /// sentence | route | type | in scope | points back | tool calls
 const TABLE: &str = "
@@ -121,17 +121,17 @@ Who approves the Songdo site? | rag | question | in | - | -
 fn decided(sentence: &str) -> String {
     let request = |purpose| ChatRequest { purpose, ..ChatRequest::new(vec![Message::user("u", sentence)]) };
     let field = |purpose, name: &str| {
-        let json: serde_json::Value = serde_json::from_str(&said(&request(purpose))).expect("json");
+        let json: serde_json::Value = serde_json::from_str(&answer_text(&request(purpose))).expect("json");
         json[name].clone()
     };
-    let calls = ChatRequest { tools: tools(), ..request(Purpose::Answer) };
-    let calls = match given(&calls).expect("given") {
-        Given::Calls(calls) => calls.iter().map(call_told).collect::<Vec<_>>().join(" + "),
-        Given::Text(_) => "-".into(),
+    let calls = ChatRequest { tools: tools(), ..request(RequestPurpose::Answer) };
+    let calls = match run_rules(&calls).expect("given") {
+        OfflineOutput::Calls(calls) => calls.iter().map(call_text).collect::<Vec<_>>().join(" + "),
+        OfflineOutput::Text(_) => "-".into(),
     };
-    let in_scope = if field(Purpose::Scope, "in_scope") == true { "in" } else { "out" };
-    let back = if field(Purpose::Scope, "need_previous_context") == true { "back" } else { "-" };
-    let (route, kind) = (field(Purpose::Route, "route"), field(Purpose::Classify, "type"));
+    let in_scope = if field(RequestPurpose::Scope, "in_scope") == true { "in" } else { "out" };
+    let back = if field(RequestPurpose::Scope, "need_previous_context") == true { "back" } else { "-" };
+    let (route, kind) = (field(RequestPurpose::Route, "route"), field(RequestPurpose::Classify, "type"));
     let text = |value: serde_json::Value| value.as_str().unwrap_or("?").to_owned();
     format!("{sentence} | {} | {} | {in_scope} | {back} | {calls}", text(route), text(kind))
 }

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{call_told, calling, contract_tools, result_of, said, told, tool, tools};
-use crate::message::{Message, Origin, Passage, ToolCall, ToolResult};
-use crate::model::{ChatRequest, ModelError, Purpose, ToolChoice};
-use crate::offline::{Given, given};
+use super::{answer_text, call_text, calling, contract_tools, output_text, result_of, tool, tools};
+use crate::message::{Message, NumberedPassage, TextOrigin, ToolCall, ToolResult};
+use crate::model::{ChatRequest, ModelError, RequestPurpose, ToolChoice};
+use crate::offline::{OfflineOutput, run_rules};
 
 fn asked(question: &str) -> ChatRequest {
     ChatRequest { tools: tools(), ..ChatRequest::new(vec![Message::user("u1", question)]) }
@@ -14,15 +14,15 @@ fn asked(question: &str) -> ChatRequest {
 fn planned(question: &str) -> ChatRequest {
     ChatRequest {
         tools: contract_tools(),
-        purpose: Purpose::Plan,
+        purpose: RequestPurpose::Plan,
         ..ChatRequest::new(vec![Message::user("u1", question)])
     }
 }
 
 fn calls(request: &ChatRequest) -> Vec<ToolCall> {
-    match given(request).expect("given") {
-        Given::Calls(calls) => calls,
-        Given::Text(text) => panic!("words instead of calls: {text}"),
+    match run_rules(request).expect("given") {
+        OfflineOutput::Calls(calls) => calls,
+        OfflineOutput::Text(text) => panic!("words instead of calls: {text}"),
     }
 }
 
@@ -32,7 +32,7 @@ fn after(mut request: ChatRequest, result: &str, failed: bool) -> String {
     request.messages.push(calling(&calls));
     let results: Vec<ToolResult> = calls.iter().map(|call| result_of(call, result, failed)).collect();
     request.messages.push(Message::tool_output("t1", results));
-    said(&request)
+    answer_text(&request)
 }
 
 #[test]
@@ -56,13 +56,13 @@ fn a_call_that_the_person_refused_has_not_failed() {
         let call =
             ToolCall { id: "c".into(), name: "read_file".into(), arguments: json!({ "path": "a.txt" }) };
         let refused =
-            ToolResult { origin: Origin::Program, ..result_of(&call, &format!("Error: {words}"), true) };
+            ToolResult { origin: TextOrigin::Program, ..result_of(&call, &format!("Error: {words}"), true) };
         let messages = vec![
             Message::user("u", "a.txt 파일 읽어줘"),
             super::calling(&[call]),
             Message::tool_output("t", [refused]),
         ];
-        assert_eq!(said(&ChatRequest::new(messages)), told);
+        assert_eq!(answer_text(&ChatRequest::new(messages)), told);
     }
 }
 
@@ -80,18 +80,18 @@ fn the_same_call_is_not_made_twice_but_the_next_turn_asks_anew() {
     let first = calls(&request);
     request.messages.push(calling(&first));
     request.messages.push(Message::tool_output("t1", [result_of(&first[0], "09:00", false)]));
-    assert_eq!(said(&request), "날짜와 시각: 09:00");
+    assert_eq!(answer_text(&request), "날짜와 시각: 09:00");
     request.messages.push(Message::assistant("a1", "날짜와 시각: 09:00"));
     request.messages.push(Message::user("u2", "지금 몇 시야?"));
     let second = calls(&request);
-    assert_eq!(call_told(&second[0]), call_told(&first[0]));
+    assert_eq!(call_text(&second[0]), call_text(&first[0]));
     assert_ne!(second[0].id, first[0].id, "ids are unique within a thread");
 }
 
 #[test]
 fn two_calls_at_once_are_both_told() {
     let request = asked("서울 날씨랑 12*7 알려줘");
-    assert_eq!(told(&request), "calculator(12 * 7) + get_weather(서울)");
+    assert_eq!(output_text(&request), "calculator(12 * 7) + get_weather(서울)");
     assert_eq!(after(request, "84", false), "계산 결과: 84\n날씨: 84");
 }
 
@@ -109,22 +109,22 @@ fn arguments_are_named_by_the_schema_of_the_tool() {
         &json!({"input": {"type": "string"}, "user": {"type": "string"}}),
         &["input", "user"],
     )];
-    assert!(matches!(given(&request), Ok(Given::Text(_))), "a required argument is not guessed");
+    assert!(matches!(run_rules(&request), Ok(OfflineOutput::Text(_))), "a required argument is not guessed");
 }
 
 #[test]
 fn a_tool_choice_is_kept_or_refused() {
     let none = ChatRequest { tool_choice: ToolChoice::None, ..asked("12*7") };
-    assert!(matches!(given(&none), Ok(Given::Text(_))));
+    assert!(matches!(run_rules(&none), Ok(OfflineOutput::Text(_))));
     let named =
         ChatRequest { tool_choice: ToolChoice::Named("web_search".into()), ..asked("러스트 언어") };
-    assert_eq!(told(&named), "web_search(러스트 언어)");
+    assert_eq!(output_text(&named), "web_search(러스트 언어)");
     let required = ChatRequest { tool_choice: ToolChoice::Required, ..asked("안녕") };
-    assert!(matches!(given(&required), Ok(Given::Calls(_))));
+    assert!(matches!(run_rules(&required), Ok(OfflineOutput::Calls(_))));
     let mut impossible = ChatRequest { tool_choice: ToolChoice::Required, ..asked("안녕") };
     impossible.tools =
         vec![tool("move", &json!({"x": {"type": "integer"}, "y": {"type": "integer"}}), &["x", "y"])];
-    assert!(matches!(given(&impossible), Err(ModelError::Rejected { .. })));
+    assert!(matches!(run_rules(&impossible), Err(ModelError::Rejected { .. })));
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn a_computed_part_of_a_question_is_not_looked_for_in_documents() {
     {
         let mut request = asked(question);
         let text = "연차휴가는 1년에 15일을 준다. 병가는 60일까지 쓴다.";
-        let passage = Passage { number: 1, title: "휴가 규정".into(), text: text.into() };
+        let passage = NumberedPassage { number: 1, title: "휴가 규정".into(), text: text.into() };
         request.messages.insert(0, Message::passages("p", [passage]));
-        assert_eq!(told(&request), "calculator(1 + 1)", "{question}");
+        assert_eq!(output_text(&request), "calculator(1 + 1)", "{question}");
         assert_eq!(
             after(request, "2", false),
             "계산 결과: 2\n문서에 이렇게 적혀 있습니다: \"연차휴가는 1년에 15일을 준다.\" [1]",
@@ -162,8 +162,9 @@ fn memory_is_used_where_it_is_on_offer() {
         ]);
         request
     };
-    let check =
-        |question: &str, expected: &str| assert_eq!(told(&with_memory(question)), expected, "{question}");
+    let check = |question: &str, expected: &str| {
+        assert_eq!(output_text(&with_memory(question)), expected, "{question}")
+    };
     check("내 생일은 5월 3일이라고 기억해줘", "remember(내 생일은 5월 3일)");
     check("내 생일이 언제야?", "recall(생일)");
     check("지금 뭘 기억하고 있어?", "recall()");
@@ -180,24 +181,25 @@ fn memory_is_used_where_it_is_on_offer() {
     ] {
         let mut request = with_memory("내 생일은 잊어줘");
         let first = calls(&request);
-        assert_eq!(call_told(&first[0]), "recall(생일)");
+        assert_eq!(call_text(&first[0]), "recall(생일)");
         request.messages.push(calling(&first));
         request.messages.push(Message::tool_output("t", [result_of(&first[0], found, false)]));
-        assert_eq!(told(&request), expected);
+        assert_eq!(output_text(&request), expected);
     }
     // What was said in this conversation is not looked up, and without a memory it is noted here.
     let mut said_here = with_memory("내 생일이 언제라고 했지?");
     said_here.messages.insert(0, Message::user("u0", "내 생일은 5월 3일이야"));
-    assert!(said(&said_here).starts_with("5월 3일입니다."), "{}", said(&said_here));
+    assert!(answer_text(&said_here).starts_with("5월 3일입니다."), "{}", answer_text(&said_here));
     assert_eq!(
-        said(&asked("내 생일은 5월 3일이라고 기억해줘")),
+        answer_text(&asked("내 생일은 5월 3일이라고 기억해줘")),
         "이 대화에 적어 두었습니다: \"내 생일은 5월 3일\""
     );
 }
 
 #[test]
 fn a_plan_goes_from_articles_to_search_and_ends() {
-    let check = |question: &str, expected: &str| assert_eq!(told(&planned(question)), expected, "{question}");
+    let check =
+        |question: &str, expected: &str| assert_eq!(output_text(&planned(question)), expected, "{question}");
     check("제5조 내용이 뭐야?", "get_article_by_index(5)");
     check("제5조와 제7조 비교해줘", "get_article_by_index(5) + get_article_by_index(7)");
     check(
@@ -217,14 +219,14 @@ fn a_plan_goes_from_articles_to_search_and_ends() {
         "t",
         [result_of(&first[0], "제5조(대금)\n대금은 30일 안에 지급한다.", false)],
     ));
-    assert_eq!(said(&request), "더 부를 도구가 없습니다.");
+    assert_eq!(answer_text(&request), "더 부를 도구가 없습니다.");
     request.messages.pop();
     request.messages.push(Message::tool_output("t", [result_of(&first[0], "없음", false)]));
     let mut seen = Vec::new();
     for round in 0..10 {
-        let Given::Calls(calls) = given(&request).expect("given") else { break };
+        let OfflineOutput::Calls(calls) = run_rules(&request).expect("given") else { break };
         assert!(round < 4, "a plan without an end: {seen:?}");
-        seen.extend(calls.iter().map(call_told));
+        seen.extend(calls.iter().map(call_text));
         request.messages.push(calling(&calls));
         request
             .messages
@@ -237,14 +239,14 @@ fn a_plan_goes_from_articles_to_search_and_ends() {
 fn sufficiency_wants_a_sentence_for_everything_asked() {
     let mut request = planned("제5조와 제7조 비교해줘");
     let both = calls(&request);
-    request.purpose = Purpose::Sufficiency;
+    request.purpose = RequestPurpose::Sufficiency;
     request.messages.push(calling(&both[..1]));
     request.messages.push(Message::tool_output(
         "t",
         [result_of(&both[0], "제5조(대금)\n대금은 30일 안에 지급한다.", false)],
     ));
     assert_eq!(
-        said(&request),
+        answer_text(&request),
         r#"{"is_sufficient":false,"missing_info":"제7조","reasoning":"답이 될 문장이 없는 부분이 있습니다"}"#
     );
     request.messages.push(calling(&both[1..]));
@@ -253,7 +255,7 @@ fn sufficiency_wants_a_sentence_for_everything_asked() {
         [result_of(&both[1], "제7조(해지)\n해지는 30일 전에 알린다.", false)],
     ));
     assert_eq!(
-        said(&request),
+        answer_text(&request),
         r#"{"is_sufficient":true,"missing_info":null,"reasoning":"물은 것마다 답이 될 문장이 있습니다"}"#
     );
 }

@@ -3,26 +3,28 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::signed;
+use super::tag_signature;
 use crate::error::ModelError;
-use crate::http::{Event, Secret, told_in_stream};
+use crate::http::{ModelApiKey, SseEvent, classify_stream_error};
 use crate::message::ToolCall;
-use crate::model::Finish;
-use crate::provider::dialect::{Decoder, Ending, Out, Progress, Reported, parse};
-use crate::provider::openai::arguments;
+use crate::model::FinishReason;
+use crate::provider::dialect::{
+    AnswerDecoder, AnswerEnding, DecodeProgress, DeltaBuffer, ReportedUsage, parse_vendor_json,
+};
+use crate::provider::openai::parse_call_arguments;
 
 /// Reads one answer.
-pub(super) struct MessagesDecoder {
+pub(super) struct AnthropicDecoder {
     model: String,
     answer_tool: Option<String>,
-    secret: Secret,
-    call: Option<Partial>,
-    input: Counts,
-    finish: Option<Finish>,
+    secret: ModelApiKey,
+    partial_call: Option<AnthropicPartialCall>,
+    usage: AnthropicUsageCounts,
+    finish: Option<FinishReason>,
 }
 
 #[derive(Default)]
-struct Partial {
+struct AnthropicPartialCall {
     id: String,
     name: String,
     arguments: String,
@@ -30,7 +32,7 @@ struct Partial {
 
 /// Counts come in two events; the later one wins where both have one.
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct AnthropicUsageCounts {
     fresh: Option<u64>,
     read: Option<u64>,
     written: Option<u64>,
@@ -38,7 +40,7 @@ struct Counts {
 }
 
 #[derive(Deserialize)]
-struct Wire {
+struct AnthropicStreamEvent {
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
@@ -46,7 +48,7 @@ struct Wire {
     #[serde(default)]
     content_block: Option<Value>,
     #[serde(default)]
-    delta: Option<Piece>,
+    delta: Option<AnthropicStreamDelta>,
     #[serde(default)]
     usage: Option<Value>,
     #[serde(default)]
@@ -54,7 +56,7 @@ struct Wire {
 }
 
 #[derive(Default, Deserialize)]
-struct Piece {
+struct AnthropicStreamDelta {
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
@@ -67,125 +69,144 @@ struct Piece {
     stop_reason: Option<String>,
 }
 
-impl MessagesDecoder {
-    pub(super) fn new(model: String, answer_tool: Option<String>, secret: Secret) -> Self {
-        Self { model, answer_tool, secret, call: None, input: Counts::default(), finish: None }
+impl AnthropicDecoder {
+    pub(super) fn new(model: String, answer_tool: Option<String>, secret: ModelApiKey) -> Self {
+        Self {
+            model,
+            answer_tool,
+            secret,
+            partial_call: None,
+            usage: AnthropicUsageCounts::default(),
+            finish: None,
+        }
     }
 
-    fn begin(&mut self, block: &Value, out: &mut Out) -> Result<(), ModelError> {
+    fn start_block(&mut self, block: &Value, out: &mut DeltaBuffer) -> Result<(), ModelError> {
         let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
         match text("type") {
-            "text" => out.text(text("text")),
+            "text" => out.push_text(text("text")),
             "thinking" => {
                 let signature = match text("signature") {
                     "" => None,
-                    signature => Some(signed(&self.model, "thinking", signature)),
+                    signature => Some(tag_signature(&self.model, "thinking", signature)),
                 };
-                out.reasoning(text("thinking"), signature)
+                out.push_reasoning(text("thinking"), signature)
             }
-            "redacted_thinking" => out.reasoning("", Some(signed(&self.model, "redacted", text("data")))),
+            "redacted_thinking" => {
+                out.push_reasoning("", Some(tag_signature(&self.model, "redacted", text("data"))))
+            }
             "tool_use" => {
                 let input =
                     block.get("input").filter(|input| input.as_object().is_some_and(|map| !map.is_empty()));
                 let arguments = input.map(Value::to_string).unwrap_or_default();
-                self.call = Some(Partial { id: text("id").into(), name: text("name").into(), arguments });
+                self.partial_call = Some(AnthropicPartialCall {
+                    id: text("id").into(),
+                    name: text("name").into(),
+                    arguments,
+                });
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn grow(&mut self, piece: Piece, out: &mut Out) -> Result<(), ModelError> {
-        out.text(piece.text.unwrap_or_default())?;
-        let signature = piece.signature.map(|signature| signed(&self.model, "thinking", &signature));
-        out.reasoning(piece.thinking.unwrap_or_default(), signature)?;
-        if let (Some(call), Some(json)) = (&mut self.call, piece.partial_json) {
+    fn apply_delta(&mut self, piece: AnthropicStreamDelta, out: &mut DeltaBuffer) -> Result<(), ModelError> {
+        out.push_text(piece.text.unwrap_or_default())?;
+        let signature = piece.signature.map(|signature| tag_signature(&self.model, "thinking", &signature));
+        out.push_reasoning(piece.thinking.unwrap_or_default(), signature)?;
+        if let (Some(call), Some(json)) = (&mut self.partial_call, piece.partial_json) {
             if self.answer_tool.as_ref() == Some(&call.name) {
-                return out.text(json);
+                return out.push_text(json);
             }
             call.arguments.push_str(&json);
-            out.room_for(call.arguments.len())?;
+            out.check_room_for(call.arguments.len())?;
         }
         Ok(())
     }
 
-    fn finish_block(&mut self, out: &mut Out) -> Result<(), ModelError> {
-        let Some(call) = self.call.take() else { return Ok(()) };
+    fn finish_block(&mut self, out: &mut DeltaBuffer) -> Result<(), ModelError> {
+        let Some(call) = self.partial_call.take() else { return Ok(()) };
         if self.answer_tool.as_ref() == Some(&call.name) {
             return Ok(());
         }
-        let arguments = arguments(&call.arguments);
-        out.call(ToolCall { id: call.id, name: call.name, arguments })
+        let arguments = parse_call_arguments(&call.arguments);
+        out.push_tool_call(ToolCall { id: call.id, name: call.name, arguments })
     }
 
-    fn count(&mut self, usage: Option<&Value>) {
+    fn record_usage(&mut self, usage: Option<&Value>) {
         let Some(usage) = usage else { return };
-        let at = |path: &str| Reported::at(usage, path);
-        let counts = &mut self.input;
+        let at = |path: &str| ReportedUsage::count_at(usage, path);
+        let counts = &mut self.usage;
         counts.fresh = at("/input_tokens").or(counts.fresh);
         counts.read = at("/cache_read_input_tokens").or(counts.read);
         counts.written = at("/cache_creation_input_tokens").or(counts.written);
         counts.output = at("/output_tokens").or(counts.output);
     }
 
-    fn stop(&mut self, reason: Option<&str>) {
+    fn record_stop_reason(&mut self, reason: Option<&str>) {
         self.finish = match reason {
             None => self.finish,
-            Some("end_turn" | "stop_sequence") => Some(Finish::Stop),
-            Some("max_tokens" | "model_context_window_exceeded") => Some(Finish::Length),
-            Some("tool_use") => Some(Finish::ToolCalls),
-            Some("refusal") => Some(Finish::Filtered),
-            Some(_) => Some(Finish::Other),
+            Some("end_turn" | "stop_sequence") => Some(FinishReason::Stop),
+            Some("max_tokens" | "model_context_window_exceeded") => Some(FinishReason::Length),
+            Some("tool_use") => Some(FinishReason::ToolCalls),
+            Some("refusal") => Some(FinishReason::Filtered),
+            Some(_) => Some(FinishReason::Other),
         };
     }
 }
 
-impl Decoder for MessagesDecoder {
-    fn event(&mut self, event: &Event, out: &mut Out) -> Result<Progress, ModelError> {
+impl AnswerDecoder for AnthropicDecoder {
+    fn decode_event(
+        &mut self,
+        event: &SseEvent,
+        out: &mut DeltaBuffer,
+    ) -> Result<DecodeProgress, ModelError> {
         if event.data.trim().is_empty() {
-            return Ok(Progress::Going);
+            return Ok(DecodeProgress::InProgress);
         }
-        let wire: Wire = parse(&event.data)?;
+        let wire: AnthropicStreamEvent = parse_vendor_json(&event.data)?;
         match wire.kind.as_str() {
-            "message_start" => self.count(wire.message.as_ref().and_then(|message| message.get("usage"))),
-            "content_block_start" => self.begin(&wire.content_block.unwrap_or_default(), out)?,
-            "content_block_delta" => self.grow(wire.delta.unwrap_or_default(), out)?,
+            "message_start" => {
+                self.record_usage(wire.message.as_ref().and_then(|message| message.get("usage")))
+            }
+            "content_block_start" => self.start_block(&wire.content_block.unwrap_or_default(), out)?,
+            "content_block_delta" => self.apply_delta(wire.delta.unwrap_or_default(), out)?,
             "content_block_stop" => self.finish_block(out)?,
             "message_delta" => {
-                self.count(wire.usage.as_ref());
-                self.stop(wire.delta.and_then(|piece| piece.stop_reason).as_deref());
+                self.record_usage(wire.usage.as_ref());
+                self.record_stop_reason(wire.delta.and_then(|piece| piece.stop_reason).as_deref());
             }
-            "message_stop" => return Ok(Progress::Over),
-            "error" => return Err(told_in_stream(&wire.error.unwrap_or_default(), &self.secret)),
+            "message_stop" => return Ok(DecodeProgress::StreamEnded),
+            "error" => return Err(classify_stream_error(&wire.error.unwrap_or_default(), &self.secret)),
             _ => {}
         }
-        Ok(if self.finish.is_some() { Progress::Answered } else { Progress::Going })
+        Ok(if self.finish.is_some() { DecodeProgress::AnswerComplete } else { DecodeProgress::InProgress })
     }
 
-    fn whole(&mut self, body: &[u8], out: &mut Out) -> Result<(), ModelError> {
-        let body: Value = parse(&String::from_utf8_lossy(body))?;
+    fn decode_body(&mut self, body: &[u8], out: &mut DeltaBuffer) -> Result<(), ModelError> {
+        let body: Value = parse_vendor_json(&String::from_utf8_lossy(body))?;
         if let Some(error) = body.get("error") {
-            return Err(told_in_stream(error, &self.secret));
+            return Err(classify_stream_error(error, &self.secret));
         }
         for block in body.get("content").and_then(Value::as_array).into_iter().flatten() {
-            self.begin(block, out)?;
-            if let Some(call) = &self.call
+            self.start_block(block, out)?;
+            if let Some(call) = &self.partial_call
                 && self.answer_tool.as_ref() == Some(&call.name)
             {
-                out.text(call.arguments.clone())?;
+                out.push_text(call.arguments.clone())?;
             }
             self.finish_block(out)?;
         }
-        self.count(body.get("usage"));
-        self.stop(body.get("stop_reason").and_then(Value::as_str));
+        self.record_usage(body.get("usage"));
+        self.record_stop_reason(body.get("stop_reason").and_then(Value::as_str));
         Ok(())
     }
 
-    fn end(&mut self, _: &mut Out) -> Result<Ending, ModelError> {
-        let Counts { fresh, read, written, output } = self.input;
+    fn finish_decoding(&mut self, _: &mut DeltaBuffer) -> Result<AnswerEnding, ModelError> {
+        let AnthropicUsageCounts { fresh, read, written, output } = self.usage;
         // The vendor counts what it read afresh apart from its cache; together they are what was read.
         let input = fresh.map(|fresh| fresh + read.unwrap_or(0) + written.unwrap_or(0));
-        let reported = Reported { input, cached: read, cache_written: written, output, reasoning: None };
-        Ok(Ending { finish: self.finish, reported })
+        let reported = ReportedUsage { input, cached: read, cache_written: written, output, reasoning: None };
+        Ok(AnswerEnding { finish: self.finish, reported })
     }
 }

@@ -4,32 +4,32 @@ mod request;
 mod stream;
 
 use self::stream::GeminiDecoder;
-use super::dialect::{Decoder, Dialect};
+use super::dialect::{AnswerDecoder, Dialect};
 use crate::error::ModelError;
-use crate::http::{Call, Secret};
+use crate::http::{ModelApiKey, ModelHttpRequest};
 use crate::model::ChatRequest;
 
 /// How one model is asked.
-pub(crate) struct Gemini {
+pub(crate) struct GeminiDialect {
     pub(crate) url: String,
     pub(crate) model: String,
     pub(crate) streamed: bool,
     pub(crate) extra: serde_json::Map<String, serde_json::Value>,
-    pub(crate) secret: Secret,
+    pub(crate) secret: ModelApiKey,
 }
 
-impl Dialect for Gemini {
-    fn call(&self, request: &ChatRequest) -> Result<Call, ModelError> {
+impl Dialect for GeminiDialect {
+    fn build_request(&self, request: &ChatRequest) -> Result<ModelHttpRequest, ModelError> {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:".contains(letter);
         if !self.model.chars().all(plain) || self.model.contains("..") {
             return Err(ModelError::Rejected { reason: format!("`{}` is no name of a model", self.model) });
         }
         let verb = if self.streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        let body = self.body(request).to_string().into_bytes();
-        Ok(Call { url: format!("{}/models/{}:{verb}", self.url, self.model), body })
+        let body = self.request_body(request).to_string().into_bytes();
+        Ok(ModelHttpRequest { url: format!("{}/models/{}:{verb}", self.url, self.model), body })
     }
 
-    fn decoder(&self, _: &ChatRequest) -> Box<dyn Decoder> {
+    fn decoder(&self, _: &ChatRequest) -> Box<dyn AnswerDecoder> {
         Box::new(GeminiDecoder::new(self.secret.clone()))
     }
 }

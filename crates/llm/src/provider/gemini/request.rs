@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Gemini;
-use super::stream::{of_call, of_text};
-use crate::message::{Image, Message, Part, Role};
+use super::GeminiDialect;
+use super::stream::{tag_call_signature, tag_text_signature};
+use crate::message::{ImageReference, Message, MessagePart, Role};
 use crate::model::{ChatRequest, ToolChoice};
-use crate::provider::material;
-use crate::provider::openai::{object, shortest};
+use crate::provider::openai::{arguments_as_object, shortest_json_number};
+use crate::provider::quoted_material;
 
-impl Gemini {
-    pub(super) fn body(&self, request: &ChatRequest) -> Value {
+impl GeminiDialect {
+    pub(super) fn request_body(&self, request: &ChatRequest) -> Value {
         let mut body = Map::new();
-        let (system, contents) = turns(&request.messages);
+        let (system, contents) = system_and_contents(&request.messages);
         if !system.is_empty() {
             body.insert("systemInstruction".into(), json!({ "parts": system }));
         }
@@ -38,7 +38,7 @@ impl Gemini {
             };
             body.insert("toolConfig".into(), json!({ "functionCallingConfig": calling }));
         }
-        let settings = settings(request);
+        let settings = generation_config(request);
         if !settings.is_empty() {
             body.insert("generationConfig".into(), settings.into());
         }
@@ -47,10 +47,10 @@ impl Gemini {
     }
 }
 
-fn settings(request: &ChatRequest) -> Map<String, Value> {
+fn generation_config(request: &ChatRequest) -> Map<String, Value> {
     let mut settings = Map::new();
     if let Some(temperature) = request.temperature {
-        settings.insert("temperature".into(), shortest(temperature));
+        settings.insert("temperature".into(), shortest_json_number(temperature));
     }
     if let Some(limit) = request.max_output_tokens {
         settings.insert("maxOutputTokens".into(), limit.into());
@@ -70,16 +70,18 @@ fn settings(request: &ChatRequest) -> Map<String, Value> {
 }
 
 /// The system's words at the beginning, and the turns after them, alternating.
-fn turns(messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
+fn system_and_contents(messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
     let opening = messages.iter().take_while(|message| message.role == Role::System).count();
-    let system =
-        messages[..opening].iter().map(|message| json!({ "text": material::words(message) })).collect();
+    let system = messages[..opening]
+        .iter()
+        .map(|message| json!({ "text": quoted_material::message_text_with_marks(message) }))
+        .collect();
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in &messages[opening..] {
         let (role, parts) = match message.role {
-            Role::Assistant => ("model", said(message)),
-            Role::System | Role::User => ("user", asked(message)),
-            Role::Tool => ("user", results(message)),
+            Role::Assistant => ("model", model_parts(message)),
+            Role::System | Role::User => ("user", user_parts(message)),
+            Role::Tool => ("user", function_response_parts(message)),
         };
         if parts.is_empty() {
             continue;
@@ -94,10 +96,10 @@ fn turns(messages: &[Message]) -> (Vec<Value>, Vec<Value>) {
 }
 
 /// What the model said. A signature goes back to the part it came with: the call it names, or the words.
-fn said(message: &Message) -> Vec<Value> {
+fn model_parts(message: &Message) -> Vec<Value> {
     let signature = |wanted: &str| {
         message.parts.iter().find_map(|part| match part {
-            Part::Reasoning { signature: Some(signature), .. } => {
+            MessagePart::Reasoning { signature: Some(signature), .. } => {
                 signature.strip_prefix(wanted).map(str::to_owned)
             }
             _ => None,
@@ -110,37 +112,38 @@ fn said(message: &Message) -> Vec<Value> {
         part
     };
     let mut parts = Vec::new();
-    let words = material::words(message);
+    let words = quoted_material::message_text_with_marks(message);
     if !words.is_empty() {
-        parts.push(sign(json!({ "text": words }), signature(&of_text(""))));
+        parts.push(sign(json!({ "text": words }), signature(&tag_text_signature(""))));
     }
     parts.extend(message.tool_calls().map(|call| {
-        let part = json!({ "functionCall": { "name": call.name, "args": object(&call.arguments) } });
-        sign(part, signature(&of_call(&call.id, "")))
+        let part =
+            json!({ "functionCall": { "name": call.name, "args": arguments_as_object(&call.arguments) } });
+        sign(part, signature(&tag_call_signature(&call.id, "")))
     }));
     parts
 }
 
-fn asked(message: &Message) -> Vec<Value> {
-    let mut parts: Vec<Value> = material::images(message).map(image).collect();
-    let words = material::words(message);
+fn user_parts(message: &Message) -> Vec<Value> {
+    let mut parts: Vec<Value> = quoted_material::message_images(message).map(image_part).collect();
+    let words = quoted_material::message_text_with_marks(message);
     if !words.is_empty() {
         parts.push(json!({ "text": words }));
     }
     parts
 }
 
-fn results(message: &Message) -> Vec<Value> {
+fn function_response_parts(message: &Message) -> Vec<Value> {
     let results = message.tool_results().map(|result| {
         let key = if result.failed { "error" } else { "result" };
-        let response = json!({ key: material::tool_result(result) });
+        let response = json!({ key: quoted_material::marked_tool_result(result) });
         json!({ "functionResponse": { "name": result.name, "response": response } })
     });
     results.collect()
 }
 
-fn image(image: &Image) -> Value {
-    match material::inline(image) {
+fn image_part(image: &ImageReference) -> Value {
+    match quoted_material::parse_data_url(image) {
         Some((media_type, body)) => json!({ "inlineData": { "mimeType": media_type, "data": body } }),
         None => json!({ "fileData": { "mimeType": image.media_type, "fileUri": image.url } }),
     }

@@ -4,35 +4,37 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::ModelError;
-use crate::http::{Event, Secret, told_in_stream};
+use crate::http::{ModelApiKey, SseEvent, classify_stream_error};
 use crate::message::ToolCall;
-use crate::model::Finish;
-use crate::provider::dialect::{Decoder, Ending, Out, Progress, Reported, parse};
+use crate::model::FinishReason;
+use crate::provider::dialect::{
+    AnswerDecoder, AnswerEnding, DecodeProgress, DeltaBuffer, ReportedUsage, parse_vendor_json,
+};
 
 /// A signature that belongs to the words of an answer.
-pub(super) fn of_text(signature: &str) -> String {
+pub(super) fn tag_text_signature(signature: &str) -> String {
     format!("gemini text {signature}")
 }
 
 /// A signature that belongs to a call.
-pub(super) fn of_call(id: &str, signature: &str) -> String {
+pub(super) fn tag_call_signature(id: &str, signature: &str) -> String {
     format!("gemini call {id} {signature}")
 }
 
 /// Reads one answer.
 pub(super) struct GeminiDecoder {
-    secret: Secret,
-    answer: String,
+    secret: ModelApiKey,
+    response_id: String,
     calls: usize,
-    finish: Option<Finish>,
-    reported: Reported,
+    finish: Option<FinishReason>,
+    reported: ReportedUsage,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
+struct GeminiResponse {
     #[serde(default)]
-    candidates: Option<Vec<Candidate>>,
+    candidates: Option<Vec<GeminiCandidate>>,
     #[serde(default)]
     prompt_feedback: Option<Value>,
     #[serde(default)]
@@ -45,22 +47,22 @@ struct Wire {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate {
+struct GeminiCandidate {
     #[serde(default)]
-    content: Option<Content>,
+    content: Option<GeminiContent>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Content {
+struct GeminiContent {
     #[serde(default)]
-    parts: Option<Vec<Piece>>,
+    parts: Option<Vec<GeminiPart>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Piece {
+struct GeminiPart {
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
@@ -68,11 +70,11 @@ struct Piece {
     #[serde(default)]
     thought_signature: Option<String>,
     #[serde(default)]
-    function_call: Option<Called>,
+    function_call: Option<GeminiFunctionCall>,
 }
 
 #[derive(Deserialize)]
-struct Called {
+struct GeminiFunctionCall {
     #[serde(default)]
     id: Option<String>,
     name: String,
@@ -81,13 +83,19 @@ struct Called {
 }
 
 impl GeminiDecoder {
-    pub(super) fn new(secret: Secret) -> Self {
-        Self { secret, answer: String::new(), calls: 0, finish: None, reported: Reported::default() }
+    pub(super) fn new(secret: ModelApiKey) -> Self {
+        Self {
+            secret,
+            response_id: String::new(),
+            calls: 0,
+            finish: None,
+            reported: ReportedUsage::default(),
+        }
     }
 
-    fn take(&mut self, wire: Wire, out: &mut Out) -> Result<(), ModelError> {
+    fn take_response(&mut self, wire: GeminiResponse, out: &mut DeltaBuffer) -> Result<(), ModelError> {
         if let Some(error) = wire.error {
-            return Err(told_in_stream(&error, &self.secret));
+            return Err(classify_stream_error(&error, &self.secret));
         }
         if let Some(reason) =
             wire.prompt_feedback.as_ref().and_then(|feedback| feedback.get("blockReason")?.as_str())
@@ -97,87 +105,91 @@ impl GeminiDecoder {
             });
         }
         if let Some(id) = wire.response_id {
-            self.answer = id;
+            self.response_id = id;
         }
         if let Some(usage) = wire.usage_metadata {
-            self.reported = counts(&usage);
+            self.reported = parse_usage(&usage);
         }
         let Some(candidate) = wire.candidates.into_iter().flatten().next() else { return Ok(()) };
         for piece in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
-            self.piece(piece, out)?;
+            self.take_part(piece, out)?;
         }
         if let Some(reason) = candidate.finish_reason {
-            self.finish = Some(finish(&reason)?);
+            self.finish = Some(parse_finish_reason(&reason)?);
         }
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece, out: &mut Out) -> Result<(), ModelError> {
+    fn take_part(&mut self, piece: GeminiPart, out: &mut DeltaBuffer) -> Result<(), ModelError> {
         if let Some(called) = piece.function_call {
             self.calls += 1;
             // Most answers name no call, and the thread needs names that differ from turn to turn.
-            let id = match (called.id, self.answer.as_str()) {
+            let id = match (called.id, self.response_id.as_str()) {
                 (Some(id), _) if !id.is_empty() => id,
                 (_, "") => String::new(),
                 (_, answer) => format!("{answer}-{}", self.calls),
             };
             if let Some(signature) = piece.thought_signature {
-                out.reasoning("", Some(of_call(&id, &signature)))?;
+                out.push_reasoning("", Some(tag_call_signature(&id, &signature)))?;
             }
             let arguments = called.args.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-            return out.call(ToolCall { id, name: called.name, arguments });
+            return out.push_tool_call(ToolCall { id, name: called.name, arguments });
         }
         let text = piece.text.unwrap_or_default();
         if piece.thought {
-            return out.reasoning(text, None);
+            return out.push_reasoning(text, None);
         }
-        out.text(text)?;
+        out.push_text(text)?;
         match piece.thought_signature {
-            Some(signature) => out.reasoning("", Some(of_text(&signature))),
+            Some(signature) => out.push_reasoning("", Some(tag_text_signature(&signature))),
             None => Ok(()),
         }
     }
 }
 
-impl Decoder for GeminiDecoder {
-    fn event(&mut self, event: &Event, out: &mut Out) -> Result<Progress, ModelError> {
+impl AnswerDecoder for GeminiDecoder {
+    fn decode_event(
+        &mut self,
+        event: &SseEvent,
+        out: &mut DeltaBuffer,
+    ) -> Result<DecodeProgress, ModelError> {
         if event.data.trim().is_empty() {
-            return Ok(Progress::Going);
+            return Ok(DecodeProgress::InProgress);
         }
-        self.take(parse(&event.data)?, out)?;
-        Ok(if self.finish.is_some() { Progress::Answered } else { Progress::Going })
+        self.take_response(parse_vendor_json(&event.data)?, out)?;
+        Ok(if self.finish.is_some() { DecodeProgress::AnswerComplete } else { DecodeProgress::InProgress })
     }
 
-    fn whole(&mut self, body: &[u8], out: &mut Out) -> Result<(), ModelError> {
-        self.take(parse(&String::from_utf8_lossy(body))?, out)
+    fn decode_body(&mut self, body: &[u8], out: &mut DeltaBuffer) -> Result<(), ModelError> {
+        self.take_response(parse_vendor_json(&String::from_utf8_lossy(body))?, out)
     }
 
-    fn end(&mut self, _: &mut Out) -> Result<Ending, ModelError> {
-        Ok(Ending { finish: self.finish, reported: self.reported })
+    fn finish_decoding(&mut self, _: &mut DeltaBuffer) -> Result<AnswerEnding, ModelError> {
+        Ok(AnswerEnding { finish: self.finish, reported: self.reported })
     }
 }
 
-fn finish(reason: &str) -> Result<Finish, ModelError> {
+fn parse_finish_reason(reason: &str) -> Result<FinishReason, ModelError> {
     Ok(match reason {
-        "STOP" => Finish::Stop,
-        "MAX_TOKENS" => Finish::Length,
+        "STOP" => FinishReason::Stop,
+        "MAX_TOKENS" => FinishReason::Length,
         "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "LANGUAGE"
-        | "IMAGE_SAFETY" => Finish::Filtered,
+        | "IMAGE_SAFETY" => FinishReason::Filtered,
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => {
             return Err(ModelError::Broken {
                 reason: "the model wrote a tool call that cannot be read".into(),
             });
         }
-        _ => Finish::Other,
+        _ => FinishReason::Other,
     })
 }
 
-fn counts(usage: &Value) -> Reported {
-    let at = |path: &str| Reported::at(usage, path);
+fn parse_usage(usage: &Value) -> ReportedUsage {
+    let at = |path: &str| ReportedUsage::count_at(usage, path);
     let reasoning = at("/thoughtsTokenCount");
     // Thoughts are counted apart from the answer here, and paid for alike.
     let output = at("/candidatesTokenCount").map(|written| written + reasoning.unwrap_or(0));
-    Reported {
+    ReportedUsage {
         input: at("/promptTokenCount"),
         cached: at("/cachedContentTokenCount"),
         cache_written: None,

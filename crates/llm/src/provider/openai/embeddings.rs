@@ -7,118 +7,115 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::embed::{Embedder, EmbedderAbout, Side};
+use crate::embed::{Embedder, EmbedderInfo, EmbeddingSide};
 use crate::error::ModelError;
-use crate::http::{Call, Http, Secret};
-use crate::provider::{DialectKind, ModelConfig, OpenError, Reached};
-use crate::retry::Retries;
+use crate::http::{ModelApiKey, ModelHttpClient, ModelHttpRequest};
+use crate::provider::{DialectKind, ModelConfig, OpenModelError, ResolvedProvider};
+use crate::retry::ModelRetryPolicy;
 
 /// How many texts go into one request; what most servers allow.
-const BATCH: usize = 64;
+const MAX_TEXTS_PER_REQUEST: usize = 64;
 
 /// An embedder behind HTTP.
 #[derive(Debug)]
 pub struct HttpEmbedder {
-    http: Http,
+    http: ModelHttpClient,
     url: String,
     model: String,
-    about: EmbedderAbout,
-    prefixes: Prefixes,
-    retries: Retries,
+    about: EmbedderInfo,
+    prefixes: EmbeddingPrefixes,
+    retries: ModelRetryPolicy,
 }
 
 /// What a model wants before a question and before a passage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Prefixes {
+struct EmbeddingPrefixes {
     query: &'static str,
     passage: &'static str,
 }
 
 impl HttpEmbedder {
     /// Opens an embedder and asks it once, to learn how many numbers its vectors have.
-    pub async fn open(config: &ModelConfig, secret: Secret) -> Result<Self, OpenError> {
-        let reached = Reached::by(config, secret)?;
+    pub async fn open(config: &ModelConfig, secret: ModelApiKey) -> Result<Self, OpenModelError> {
+        let reached = ResolvedProvider::resolve(config, secret)?;
         if reached.vendor.dialect != DialectKind::Chat {
             let reason = format!("`{}` has no embeddings in OpenAI's dialect", config.id.provider);
             return Err(ModelError::Rejected { reason }.into());
         }
         let model = config.id.model.clone();
         let mut embedder = Self {
-            http: reached.http(config)?,
+            http: reached.http_client(config)?,
             url: format!("{}/embeddings", reached.base_url),
-            about: EmbedderAbout { id: config.id.to_string(), dimension: 0, multilingual: true },
-            prefixes: Prefixes::of(&model),
+            about: EmbedderInfo { id: config.id.to_string(), dimension: 0, multilingual: true },
+            prefixes: EmbeddingPrefixes::for_model(&model),
             model,
             retries: config.retries,
         };
-        let probe = embedder.batch(&["차원".to_owned()]).await?;
+        let probe = embedder.embed_batch_with_retries(&["차원".to_owned()]).await?;
         embedder.about.dimension = probe[0].len();
         Ok(embedder)
     }
 
     /// One request, again and again while that may help.
-    async fn batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed_batch_with_retries(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let began = Instant::now();
         let mut tries = 0_u32;
         loop {
             tries += 1;
-            let error = match self.once(texts).await {
+            let error = match self.embed_batch(texts).await {
                 Ok(vectors) => return Ok(vectors),
                 Err(error) => error,
             };
-            let usual = self
-                .retries
-                .first_wait
-                .saturating_mul(1 << (tries - 1).min(8))
-                .min(self.retries.longest_wait);
+            let usual =
+                self.retries.first_wait.saturating_mul(1 << (tries - 1).min(8)).min(self.retries.max_wait);
             let wait = error.retry_after().unwrap_or(Duration::ZERO).max(usual);
-            let late = began.elapsed() + wait > self.retries.patience;
-            if !error.is_transient() || tries as usize >= self.retries.tries || late {
+            let late = began.elapsed() + wait > self.retries.max_elapsed;
+            if !error.is_transient() || tries as usize >= self.retries.max_attempts || late {
                 return Err(error);
             }
             tokio::time::sleep(wait).await;
         }
     }
 
-    async fn once(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" })
             .to_string()
             .into_bytes();
-        let mut answer = self.http.post(Call { url: self.url.clone(), body }).await?;
-        let body = answer.whole(self.http.limits.body_bytes).await?;
-        let wire: Wire = serde_json::from_slice(&body)
+        let mut answer = self.http.post(ModelHttpRequest { url: self.url.clone(), body }).await?;
+        let body = answer.read_body(self.http.limits.body_bytes).await?;
+        let wire: EmbeddingsResponse = serde_json::from_slice(&body)
             .map_err(|_| ModelError::Broken { reason: "the vectors could not be read".into() })?;
-        vectors(wire, texts.len(), self.about.dimension)
+        normalized_vectors(wire, texts.len(), self.about.dimension)
     }
 }
 
 #[async_trait]
 impl Embedder for HttpEmbedder {
-    fn about(&self) -> EmbedderAbout {
+    fn info(&self) -> EmbedderInfo {
         self.about.clone()
     }
 
-    async fn embed(&self, texts: &[String], side: Side) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, texts: &[String], side: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
         let prefix = match side {
-            Side::Query => self.prefixes.query,
-            Side::Passage => self.prefixes.passage,
+            EmbeddingSide::Query => self.prefixes.query,
+            EmbeddingSide::Passage => self.prefixes.passage,
         };
         let mut vectors = Vec::with_capacity(texts.len());
-        for batch in texts.chunks(BATCH) {
+        for batch in texts.chunks(MAX_TEXTS_PER_REQUEST) {
             // Servers refuse an empty text; a space has a vector and changes nothing else.
             let batch: Vec<String> = batch
                 .iter()
                 .map(|text| if text.trim().is_empty() { " ".to_owned() } else { format!("{prefix}{text}") })
                 .collect();
-            vectors.extend(self.batch(&batch).await?);
+            vectors.extend(self.embed_batch_with_retries(&batch).await?);
         }
         Ok(vectors)
     }
 }
 
-impl Prefixes {
+impl EmbeddingPrefixes {
     /// What the authors of a family of models ask for.
-    fn of(model: &str) -> Self {
+    fn for_model(model: &str) -> Self {
         let model = model.to_ascii_lowercase();
         if model.contains("e5-") && !model.contains("instruct") {
             Self { query: "query: ", passage: "passage: " }
@@ -131,19 +128,23 @@ impl Prefixes {
 }
 
 #[derive(Deserialize)]
-struct Wire {
-    data: Vec<Row>,
+struct EmbeddingsResponse {
+    data: Vec<EmbeddingsResponseRow>,
 }
 
 #[derive(Deserialize)]
-struct Row {
+struct EmbeddingsResponseRow {
     #[serde(default)]
     index: Option<usize>,
     embedding: Vec<f32>,
 }
 
 /// The vectors in the order of their texts, each of length 1. A dimension of 0 is not known yet.
-fn vectors(wire: Wire, wanted: usize, dimension: usize) -> Result<Vec<Vec<f32>>, ModelError> {
+fn normalized_vectors(
+    wire: EmbeddingsResponse,
+    wanted: usize,
+    dimension: usize,
+) -> Result<Vec<Vec<f32>>, ModelError> {
     let broken = |reason: String| Err(ModelError::Broken { reason });
     let mut rows = wire.data;
     if rows.len() != wanted {
@@ -173,9 +174,9 @@ fn vectors(wire: Wire, wanted: usize, dimension: usize) -> Result<Vec<Vec<f32>>,
 mod tests {
     use super::*;
 
-    fn check(json: &str, wanted: usize, dimension: usize, expected: &str) {
-        let wire: Wire = serde_json::from_str(json).expect("json");
-        let told = match vectors(wire, wanted, dimension) {
+    fn check_vectors(json: &str, wanted: usize, dimension: usize, expected: &str) {
+        let wire: EmbeddingsResponse = serde_json::from_str(json).expect("json");
+        let told = match normalized_vectors(wire, wanted, dimension) {
             Ok(vectors) => format!("{vectors:?}"),
             Err(error) => error.to_string(),
         };
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn vectors_come_in_order_and_of_length_one() {
-        check(
+        check_vectors(
             r#"{"data":[{"index":1,"embedding":[0,2]},{"index":0,"embedding":[3,4]}]}"#,
             2,
             2,
@@ -195,9 +196,14 @@ mod tests {
     #[test]
     fn vectors_that_cannot_be_used_are_refused() {
         let broke = "the answer of the model broke off: ";
-        check(r#"{"data":[{"embedding":[1]}]}"#, 2, 1, &format!("{broke}1 vectors came for 2 texts"));
-        check(r#"{"data":[{"embedding":[0,0]}]}"#, 1, 2, &format!("{broke}a vector has no direction"));
+        check_vectors(r#"{"data":[{"embedding":[1]}]}"#, 2, 1, &format!("{broke}1 vectors came for 2 texts"));
+        check_vectors(
+            r#"{"data":[{"embedding":[0,0]}]}"#,
+            1,
+            2,
+            &format!("{broke}a vector has no direction"),
+        );
         let refused = "the model does not take the request: a vector has 1 numbers instead of 2";
-        check(r#"{"data":[{"embedding":[1]}]}"#, 1, 2, refused);
+        check_vectors(r#"{"data":[{"embedding":[1]}]}"#, 1, 2, refused);
     }
 }

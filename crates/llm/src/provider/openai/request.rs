@@ -3,47 +3,47 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Chat, thinks};
+use super::{ChatCompletionsDialect, is_reasoning_model};
 use crate::error::ModelError;
-use crate::message::{Message, Part, Role, ToolCall};
+use crate::message::{Message, MessagePart, Role, ToolCall};
 use crate::model::{ChatRequest, ResponseSchema, ToolChoice, ToolSpec};
-use crate::provider::material;
-use crate::provider::vendors::Json;
-use crate::structured::strict;
+use crate::provider::quoted_material;
+use crate::provider::vendors::JsonOutputMode;
+use crate::structured_output::strict_schema;
 
-impl Chat {
+impl ChatCompletionsDialect {
     /// The body of a request.
-    pub(super) fn body(&self, request: &ChatRequest) -> Result<Value, ModelError> {
+    pub(super) fn request_body(&self, request: &ChatRequest) -> Result<Value, ModelError> {
         let quirks = &self.quirks;
-        if !request.tools.is_empty() && !quirks.tools {
+        if !request.tools.is_empty() && !quirks.supports_tools {
             return Err(ModelError::Rejected { reason: "this vendor's models do not call tools".into() });
         }
         let mut body = Map::new();
         body.insert("model".into(), self.model.clone().into());
-        body.insert("messages".into(), self.messages(request).into());
+        body.insert("messages".into(), self.request_messages(request).into());
         body.insert("stream".into(), self.streamed.into());
-        if self.streamed && quirks.stream_usage {
+        if self.streamed && quirks.sends_stream_options {
             body.insert("stream_options".into(), json!({ "include_usage": true }));
         }
         if let Some(limit) = request.max_output_tokens {
             body.insert(quirks.limit_field.into(), limit.into());
         }
         if let Some(temperature) = request.temperature
-            && !thinks(&self.model)
+            && !is_reasoning_model(&self.model)
         {
-            body.insert("temperature".into(), shortest(temperature));
+            body.insert("temperature".into(), shortest_json_number(temperature));
         }
         if let Some(seed) = request.seed
             && !quirks.seed_field.is_empty()
-            && !thinks(&self.model)
+            && !is_reasoning_model(&self.model)
         {
             body.insert(quirks.seed_field.into(), seed.into());
         }
-        if !request.stop.is_empty() && !thinks(&self.model) {
+        if !request.stop.is_empty() && !is_reasoning_model(&self.model) {
             body.insert("stop".into(), request.stop.clone().into());
         }
-        if quirks.cache_key {
-            body.insert("prompt_cache_key".into(), cache_key(request).into());
+        if quirks.sends_prompt_cache_key {
+            body.insert("prompt_cache_key".into(), prompt_cache_key(request).into());
         }
         self.add_tools(&mut body, request);
         self.add_schema(&mut body, request);
@@ -55,7 +55,7 @@ impl Chat {
         if request.tools.is_empty() {
             return;
         }
-        body.insert("tools".into(), request.tools.iter().map(tool).collect());
+        body.insert("tools".into(), request.tools.iter().map(tool_definition).collect());
         let choice = match &request.tool_choice {
             ToolChoice::Auto => json!("auto"),
             ToolChoice::None => json!("none"),
@@ -63,7 +63,7 @@ impl Chat {
             ToolChoice::Named(name) => json!({ "type": "function", "function": { "name": name } }),
         };
         body.insert("tool_choice".into(), choice);
-        if self.quirks.parallel_flag {
+        if self.quirks.sends_parallel_tool_calls {
             body.insert("parallel_tool_calls".into(), true.into());
         }
     }
@@ -76,22 +76,22 @@ impl Chat {
                 "json_schema": { "name": schema.name, "schema": shape, "strict": strictly },
             })
         };
-        match self.quirks.json {
-            Json::Strict => {
-                body.insert("response_format".into(), format(true, schema, strict(&schema.schema)));
+        match self.quirks.json_output {
+            JsonOutputMode::Strict => {
+                body.insert("response_format".into(), format(true, schema, strict_schema(&schema.schema)));
             }
-            Json::Schema => {
+            JsonOutputMode::Schema => {
                 body.insert("response_format".into(), format(false, schema, schema.schema.clone()));
             }
-            Json::Object => {
+            JsonOutputMode::Object => {
                 body.insert("response_format".into(), json!({ "type": "json_object" }));
             }
-            Json::Tool => {
+            JsonOutputMode::Tool => {
                 let mut tools = match body.remove("tools") {
                     Some(Value::Array(tools)) => tools,
                     _ => Vec::new(),
                 };
-                tools.push(tool(&answer_tool(schema)));
+                tools.push(tool_definition(&answer_tool(schema)));
                 body.insert("tools".into(), tools.into());
                 let choice = json!({ "type": "function", "function": { "name": schema.name } });
                 body.insert("tool_choice".into(), choice);
@@ -99,57 +99,60 @@ impl Chat {
         }
     }
 
-    fn messages(&self, request: &ChatRequest) -> Vec<Value> {
+    fn request_messages(&self, request: &ChatRequest) -> Vec<Value> {
         let mut messages = Vec::new();
         let mut talked = false;
         for message in &request.messages {
             match message.role {
                 Role::System => {
                     // Chat templates of many open models refuse a system message that is not the first.
-                    let role = if talked && self.quirks.early_system { "user" } else { "system" };
-                    messages.push(json!({ "role": role, "content": material::words(message) }));
+                    let role =
+                        if talked && self.quirks.system_messages_first_only { "user" } else { "system" };
+                    messages.push(
+                        json!({ "role": role, "content": quoted_material::message_text_with_marks(message) }),
+                    );
                 }
                 Role::User => {
                     talked = true;
-                    messages.push(json!({ "role": "user", "content": content(message) }));
+                    messages.push(json!({ "role": "user", "content": message_content(message) }));
                 }
                 Role::Assistant => {
                     talked = true;
-                    messages.push(self.assistant(message));
+                    messages.push(self.assistant_message(message));
                 }
                 Role::Tool => messages.extend(message.tool_results().map(|result| {
                     json!({
                         "role": "tool",
-                        "tool_call_id": self.id(&result.call),
-                        "content": material::tool_result(result),
+                        "tool_call_id": self.vendor_call_id(&result.call),
+                        "content": quoted_material::marked_tool_result(result),
                     })
                 })),
             }
         }
-        if let (Json::Object, Some(schema)) = (self.quirks.json, &request.schema) {
+        if let (JsonOutputMode::Object, Some(schema)) = (self.quirks.json_output, &request.schema) {
             let told = format!(
                 "Answer with one JSON object that fits this schema, and nothing else: {}",
                 schema.schema
             );
-            let role = if self.quirks.early_system { "user" } else { "system" };
+            let role = if self.quirks.system_messages_first_only { "user" } else { "system" };
             messages.push(json!({ "role": role, "content": told }));
         }
-        if self.quirks.early_system { one_system(messages) } else { messages }
+        if self.quirks.system_messages_first_only { join_leading_system_messages(messages) } else { messages }
     }
 
-    fn assistant(&self, message: &Message) -> Value {
+    fn assistant_message(&self, message: &Message) -> Value {
         let mut said = Map::new();
         said.insert("role".into(), "assistant".into());
-        let words = material::words(message);
-        let calls: Vec<Value> = message.tool_calls().map(|call| self.call(call)).collect();
+        let words = quoted_material::message_text_with_marks(message);
+        let calls: Vec<Value> = message.tool_calls().map(|call| self.tool_call_json(call)).collect();
         if words.is_empty() && !calls.is_empty() {
             said.insert("content".into(), Value::Null);
         } else {
             said.insert("content".into(), words.into());
         }
         if !calls.is_empty() {
-            if self.quirks.thoughts_back {
-                let thoughts: String = message.parts.iter().filter_map(thought).collect();
+            if self.quirks.resends_reasoning {
+                let thoughts: String = message.parts.iter().filter_map(reasoning_text).collect();
                 said.insert("reasoning_content".into(), thoughts.into());
             }
             said.insert("tool_calls".into(), calls.into());
@@ -157,18 +160,18 @@ impl Chat {
         said.into()
     }
 
-    fn call(&self, call: &ToolCall) -> Value {
+    fn tool_call_json(&self, call: &ToolCall) -> Value {
         json!({
-            "id": self.id(&call.id),
+            "id": self.vendor_call_id(&call.id),
             "type": "function",
-            "function": { "name": call.name, "arguments": object(&call.arguments).to_string() },
+            "function": { "name": call.name, "arguments": arguments_as_object(&call.arguments).to_string() },
         })
     }
 
     /// The id of a call as this vendor takes it. The same id always becomes the same.
-    fn id(&self, id: &str) -> String {
+    fn vendor_call_id(&self, id: &str) -> String {
         let fits = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if !self.quirks.short_ids || fits {
+        if !self.quirks.nine_character_call_ids || fits {
             return id.to_owned();
         }
         Sha256::digest(id.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..9]
@@ -186,7 +189,7 @@ pub(in crate::provider) fn answer_tool(schema: &ResponseSchema) -> ToolSpec {
 }
 
 /// Arguments as an object; what was no JSON when it came goes back as a string inside one.
-pub(in crate::provider) fn object(arguments: &Value) -> Value {
+pub(in crate::provider) fn arguments_as_object(arguments: &Value) -> Value {
     match arguments {
         Value::Object(_) => arguments.clone(),
         Value::Null => json!({}),
@@ -195,7 +198,7 @@ pub(in crate::provider) fn object(arguments: &Value) -> Value {
 }
 
 /// Requests that begin alike share a key, so that the vendor sends them where their beginning is cached.
-pub(in crate::provider) fn cache_key(request: &ChatRequest) -> String {
+pub(in crate::provider) fn prompt_cache_key(request: &ChatRequest) -> String {
     let mut digest = Sha256::new();
     for message in request.messages.iter().take_while(|message| message.role == Role::System) {
         digest.update(message.text().as_bytes());
@@ -209,36 +212,37 @@ pub(in crate::provider) fn cache_key(request: &ChatRequest) -> String {
 }
 
 /// A number without the noise of its wider form: 0.7, not 0.699999988079071.
-pub(in crate::provider) fn shortest(number: f32) -> Value {
+pub(in crate::provider) fn shortest_json_number(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-fn tool(tool: &ToolSpec) -> Value {
+fn tool_definition(tool: &ToolSpec) -> Value {
     json!({
         "type": "function",
         "function": { "name": tool.name, "description": tool.description, "parameters": tool.parameters },
     })
 }
 
-fn content(message: &Message) -> Value {
-    let mut images = material::images(message).peekable();
+fn message_content(message: &Message) -> Value {
+    let mut images = quoted_material::message_images(message).peekable();
     if images.peek().is_none() {
-        return material::words(message).into();
+        return quoted_material::message_text_with_marks(message).into();
     }
-    let mut parts = vec![json!({ "type": "text", "text": material::words(message) })];
+    let mut parts =
+        vec![json!({ "type": "text", "text": quoted_material::message_text_with_marks(message) })];
     parts.extend(images.map(|image| json!({ "type": "image_url", "image_url": { "url": image.url } })));
     parts.into()
 }
 
-fn thought(part: &Part) -> Option<&str> {
+fn reasoning_text(part: &MessagePart) -> Option<&str> {
     match part {
-        Part::Reasoning { text, .. } => Some(text),
+        MessagePart::Reasoning { text, .. } => Some(text),
         _ => None,
     }
 }
 
 /// Joins the system messages at the beginning into one.
-fn one_system(messages: Vec<Value>) -> Vec<Value> {
+fn join_leading_system_messages(messages: Vec<Value>) -> Vec<Value> {
     let system = messages.iter().take_while(|message| message["role"] == "system").count();
     if system < 2 {
         return messages;

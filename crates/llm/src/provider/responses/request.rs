@@ -2,32 +2,34 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Responses, signed};
-use crate::message::{Message, Part, Role};
+use super::{ResponsesDialect, tag_signature};
+use crate::message::{Message, MessagePart, Role};
 use crate::model::{ChatRequest, ToolChoice};
-use crate::provider::material;
-use crate::provider::openai::{cache_key, object, shortest, thinks};
-use crate::structured::strict;
+use crate::provider::openai::{
+    arguments_as_object, is_reasoning_model, prompt_cache_key, shortest_json_number,
+};
+use crate::provider::quoted_material;
+use crate::structured_output::strict_schema;
 
-impl Responses {
-    pub(super) fn body(&self, request: &ChatRequest) -> Value {
+impl ResponsesDialect {
+    pub(super) fn request_body(&self, request: &ChatRequest) -> Value {
         let mut body = Map::new();
         body.insert("model".into(), self.model.clone().into());
         body.insert(
             "input".into(),
-            request.messages.iter().flat_map(|message| self.items(message)).collect(),
+            request.messages.iter().flat_map(|message| self.message_items(message)).collect(),
         );
         body.insert("stream".into(), self.streamed.into());
         body.insert("store".into(), false.into());
-        body.insert("prompt_cache_key".into(), cache_key(request).into());
+        body.insert("prompt_cache_key".into(), prompt_cache_key(request).into());
         if let Some(limit) = request.max_output_tokens {
             body.insert("max_output_tokens".into(), limit.into());
         }
-        if thinks(&self.model) {
+        if is_reasoning_model(&self.model) {
             body.insert("include".into(), json!(["reasoning.encrypted_content"]));
             body.insert("reasoning".into(), json!({ "summary": "auto" }));
         } else if let Some(temperature) = request.temperature {
-            body.insert("temperature".into(), shortest(temperature));
+            body.insert("temperature".into(), shortest_json_number(temperature));
         }
         if !request.tools.is_empty() {
             let tools = request.tools.iter().map(|tool| {
@@ -53,7 +55,7 @@ impl Responses {
             let format = json!({
                 "type": "json_schema",
                 "name": schema.name,
-                "schema": strict(&schema.schema),
+                "schema": strict_schema(&schema.schema),
                 "strict": true,
             });
             body.insert("text".into(), json!({ "format": format }));
@@ -63,56 +65,59 @@ impl Responses {
     }
 
     /// One message as the items it is made of here.
-    fn items(&self, message: &Message) -> Vec<Value> {
+    fn message_items(&self, message: &Message) -> Vec<Value> {
         match message.role {
-            Role::System => vec![said("developer", "input_text", message)],
-            Role::User => vec![said("user", "input_text", message)],
-            Role::Assistant => self.assistant(message),
+            Role::System => vec![message_item("developer", "input_text", message)],
+            Role::User => vec![message_item("user", "input_text", message)],
+            Role::Assistant => self.assistant_items(message),
             Role::Tool => message
                 .tool_results()
                 .map(|result| {
                     json!({
                         "type": "function_call_output",
                         "call_id": result.call,
-                        "output": material::tool_result(result),
+                        "output": quoted_material::marked_tool_result(result),
                     })
                 })
                 .collect(),
         }
     }
 
-    fn assistant(&self, message: &Message) -> Vec<Value> {
-        let mut items: Vec<Value> = message.parts.iter().filter_map(|part| self.thought(part)).collect();
-        if !material::words(message).is_empty() {
-            items.push(said("assistant", "output_text", message));
+    fn assistant_items(&self, message: &Message) -> Vec<Value> {
+        let mut items: Vec<Value> =
+            message.parts.iter().filter_map(|part| self.reasoning_item(part)).collect();
+        if !quoted_material::message_text_with_marks(message).is_empty() {
+            items.push(message_item("assistant", "output_text", message));
         }
         items.extend(message.tool_calls().map(|call| {
             json!({
                 "type": "function_call",
                 "call_id": call.id,
                 "name": call.name,
-                "arguments": object(&call.arguments).to_string(),
+                "arguments": arguments_as_object(&call.arguments).to_string(),
             })
         }));
         items
     }
 
     /// A thought of this very model, sealed as it was.
-    fn thought(&self, part: &Part) -> Option<Value> {
-        let Part::Reasoning { text, signature: Some(signature) } = part else { return None };
+    fn reasoning_item(&self, part: &MessagePart) -> Option<Value> {
+        let MessagePart::Reasoning { text, signature: Some(signature) } = part else { return None };
         let own = signature.strip_prefix(&format!("responses {} ", self.model))?;
         let (id, sealed) = own.split_once(' ')?;
-        debug_assert_eq!(*signature, signed(&self.model, id, sealed));
+        debug_assert_eq!(*signature, tag_signature(&self.model, id, sealed));
         let summary =
             if text.is_empty() { json!([]) } else { json!([{ "type": "summary_text", "text": text }]) };
         Some(json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": sealed }))
     }
 }
 
-fn said(role: &str, kind: &str, message: &Message) -> Value {
-    let mut content = vec![json!({ "type": kind, "text": material::words(message) })];
+fn message_item(role: &str, kind: &str, message: &Message) -> Value {
+    let mut content =
+        vec![json!({ "type": kind, "text": quoted_material::message_text_with_marks(message) })];
     content.extend(
-        material::images(message).map(|image| json!({ "type": "input_image", "image_url": image.url })),
+        quoted_material::message_images(message)
+            .map(|image| json!({ "type": "input_image", "image_url": image.url })),
     );
     json!({ "type": "message", "role": role, "content": content })
 }

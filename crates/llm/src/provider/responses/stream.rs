@@ -3,25 +3,27 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::signed;
+use super::tag_signature;
 use crate::error::ModelError;
-use crate::http::{Event, Secret, told_in_stream};
+use crate::http::{ModelApiKey, SseEvent, classify_stream_error};
 use crate::message::ToolCall;
-use crate::model::Finish;
-use crate::provider::dialect::{Decoder, Ending, Out, Progress, Reported, parse};
-use crate::provider::openai::arguments;
+use crate::model::FinishReason;
+use crate::provider::dialect::{
+    AnswerDecoder, AnswerEnding, DecodeProgress, DeltaBuffer, ReportedUsage, parse_vendor_json,
+};
+use crate::provider::openai::parse_call_arguments;
 
 /// Reads one answer.
 pub(super) struct ResponsesDecoder {
     model: String,
-    secret: Secret,
-    growing: usize,
-    finish: Option<Finish>,
-    reported: Reported,
+    secret: ModelApiKey,
+    pending_argument_bytes: usize,
+    finish: Option<FinishReason>,
+    reported: ReportedUsage,
 }
 
 #[derive(Deserialize)]
-struct Wire {
+struct ResponsesStreamEvent {
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
@@ -35,34 +37,42 @@ struct Wire {
 }
 
 impl ResponsesDecoder {
-    pub(super) fn new(model: String, secret: Secret) -> Self {
-        Self { model, secret, growing: 0, finish: None, reported: Reported::default() }
+    pub(super) fn new(model: String, secret: ModelApiKey) -> Self {
+        Self { model, secret, pending_argument_bytes: 0, finish: None, reported: ReportedUsage::default() }
     }
 
     /// A whole item. Words were shown as they grew; thoughts are sealed and calls are whole only now.
-    fn item(&self, item: &Value, words: Words, out: &mut Out) -> Result<(), ModelError> {
+    fn take_item(
+        &self,
+        item: &Value,
+        words: ItemTextStatus,
+        out: &mut DeltaBuffer,
+    ) -> Result<(), ModelError> {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default();
         match text("type") {
-            "function_call" => out.call(ToolCall {
+            "function_call" => out.push_tool_call(ToolCall {
                 id: text("call_id").into(),
                 name: text("name").into(),
-                arguments: arguments(text("arguments")),
+                arguments: parse_call_arguments(text("arguments")),
             }),
             "reasoning" => {
-                if words == Words::New {
+                if words == ItemTextStatus::NotStreamed {
                     for part in item.get("summary").and_then(Value::as_array).into_iter().flatten() {
-                        out.reasoning(part.get("text").and_then(Value::as_str).unwrap_or_default(), None)?;
+                        out.push_reasoning(
+                            part.get("text").and_then(Value::as_str).unwrap_or_default(),
+                            None,
+                        )?;
                     }
                 }
                 match text("encrypted_content") {
                     "" => Ok(()),
-                    sealed => out.reasoning("", Some(signed(&self.model, text("id"), sealed))),
+                    sealed => out.push_reasoning("", Some(tag_signature(&self.model, text("id"), sealed))),
                 }
             }
-            "message" if words == Words::New => {
+            "message" if words == ItemTextStatus::NotStreamed => {
                 for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
                     let said = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);
-                    out.text(said.unwrap_or_default())?;
+                    out.push_text(said.unwrap_or_default())?;
                 }
                 Ok(())
             }
@@ -70,13 +80,13 @@ impl ResponsesDecoder {
         }
     }
 
-    fn ended(&mut self, response: &Value) -> Result<(), ModelError> {
+    fn take_final_response(&mut self, response: &Value) -> Result<(), ModelError> {
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
-            return Err(told_in_stream(error, &self.secret));
+            return Err(classify_stream_error(error, &self.secret));
         }
         let usage = response.get("usage").unwrap_or(&Value::Null);
-        let at = |path: &str| Reported::at(usage, path);
-        self.reported = Reported {
+        let at = |path: &str| ReportedUsage::count_at(usage, path);
+        self.reported = ReportedUsage {
             input: at("/input_tokens"),
             cached: at("/input_tokens_details/cached_tokens"),
             cache_written: None,
@@ -85,11 +95,11 @@ impl ResponsesDecoder {
         };
         let why = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
         self.finish = match response.get("status").and_then(Value::as_str) {
-            Some("completed") => Some(Finish::Stop),
+            Some("completed") => Some(FinishReason::Stop),
             Some("incomplete") => Some(match why {
-                Some("max_output_tokens") => Finish::Length,
-                Some("content_filter") => Finish::Filtered,
-                _ => Finish::Other,
+                Some("max_output_tokens") => FinishReason::Length,
+                Some("content_filter") => FinishReason::Filtered,
+                _ => FinishReason::Other,
             }),
             _ => None,
         };
@@ -99,53 +109,57 @@ impl ResponsesDecoder {
 
 /// Whether the words of an item were shown already.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Words {
-    Shown,
-    New,
+enum ItemTextStatus {
+    AlreadyStreamed,
+    NotStreamed,
 }
 
-impl Decoder for ResponsesDecoder {
-    fn event(&mut self, event: &Event, out: &mut Out) -> Result<Progress, ModelError> {
+impl AnswerDecoder for ResponsesDecoder {
+    fn decode_event(
+        &mut self,
+        event: &SseEvent,
+        out: &mut DeltaBuffer,
+    ) -> Result<DecodeProgress, ModelError> {
         if event.data.trim().is_empty() || event.data.trim() == "[DONE]" {
-            return Ok(Progress::Going);
+            return Ok(DecodeProgress::InProgress);
         }
-        let wire: Wire = parse(&event.data)?;
+        let wire: ResponsesStreamEvent = parse_vendor_json(&event.data)?;
         let grown = || wire.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
         match wire.kind.as_str() {
-            "response.output_text.delta" | "response.refusal.delta" => out.text(grown())?,
+            "response.output_text.delta" | "response.refusal.delta" => out.push_text(grown())?,
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                out.reasoning(grown(), None)?;
+                out.push_reasoning(grown(), None)?;
             }
             "response.function_call_arguments.delta" => {
-                self.growing += grown().len();
-                out.room_for(self.growing)?;
+                self.pending_argument_bytes += grown().len();
+                out.check_room_for(self.pending_argument_bytes)?;
             }
             "response.output_item.done" => {
-                self.growing = 0;
-                self.item(&wire.item.unwrap_or_default(), Words::Shown, out)?;
+                self.pending_argument_bytes = 0;
+                self.take_item(&wire.item.unwrap_or_default(), ItemTextStatus::AlreadyStreamed, out)?;
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
-                self.ended(&wire.response.unwrap_or_default())?;
-                return Ok(Progress::Over);
+                self.take_final_response(&wire.response.unwrap_or_default())?;
+                return Ok(DecodeProgress::StreamEnded);
             }
             "error" => {
                 let rest = Value::Object(wire.rest);
-                return Err(told_in_stream(rest.get("error").unwrap_or(&rest), &self.secret));
+                return Err(classify_stream_error(rest.get("error").unwrap_or(&rest), &self.secret));
             }
             _ => {}
         }
-        Ok(Progress::Going)
+        Ok(DecodeProgress::InProgress)
     }
 
-    fn whole(&mut self, body: &[u8], out: &mut Out) -> Result<(), ModelError> {
-        let body: Value = parse(&String::from_utf8_lossy(body))?;
+    fn decode_body(&mut self, body: &[u8], out: &mut DeltaBuffer) -> Result<(), ModelError> {
+        let body: Value = parse_vendor_json(&String::from_utf8_lossy(body))?;
         for item in body.get("output").and_then(Value::as_array).into_iter().flatten() {
-            self.item(item, Words::New, out)?;
+            self.take_item(item, ItemTextStatus::NotStreamed, out)?;
         }
-        self.ended(&body)
+        self.take_final_response(&body)
     }
 
-    fn end(&mut self, _: &mut Out) -> Result<Ending, ModelError> {
-        Ok(Ending { finish: self.finish, reported: self.reported })
+    fn finish_decoding(&mut self, _: &mut DeltaBuffer) -> Result<AnswerEnding, ModelError> {
+        Ok(AnswerEnding { finish: self.finish, reported: self.reported })
     }
 }

@@ -5,18 +5,20 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::numeral::{circled, digits, numeral, plain_numeral, roman};
+use super::numeral::{
+    parse_circled_number, parse_digits, parse_digits_or_hanja, parse_numeral, parse_roman_numeral,
+};
 use crate::passage::ArticleNumber;
 
 /// The most articles that `제3조부터 제9조까지` stands for.
-const MOST_IN_ROW: u32 = 50;
+const MAX_ARTICLE_RANGE: u32 = 50;
 
 /// What is attached to rules and counts its articles from 1 again.
-const APPENDIX: &str = "부칙";
+const SUPPLEMENTARY_PROVISIONS: &str = "부칙";
 
 /// A place in a contract as a text names it: `제5조 제2항 제1호`, `Section 5.2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reference {
+pub struct ArticleReference {
     /// The article.
     pub article: ArticleNumber,
     /// The clause (항).
@@ -32,17 +34,18 @@ pub struct Reference {
     pub range: Range<usize>,
 }
 
-impl Reference {
+impl ArticleReference {
     /// Reads a text that is nothing but a reference, in any spelling: `제 5 조`, `제십조의2`, `5조`, `第五條`,
     /// `제5조제2항`, `Article V`, `Section 5.2`, `5`.
     pub fn parse(text: &str) -> Option<Self> {
         let trimmed = text.trim().trim_matches(|char: char| "\"'“”‘’[]()<>".contains(char)).trim();
-        if let Some(inner) =
-            trimmed.strip_prefix(APPENDIX).map(|rest| rest.trim_start_matches('의').trim_start())
+        if let Some(inner) = trimmed
+            .strip_prefix(SUPPLEMENTARY_PROVISIONS)
+            .map(|rest| rest.trim_start_matches('의').trim_start())
             && inner.len() < trimmed.len()
-            && !inner.starts_with(APPENDIX)
+            && !inner.starts_with(SUPPLEMENTARY_PROVISIONS)
         {
-            let appendix = Some(APPENDIX.to_owned());
+            let appendix = Some(SUPPLEMENTARY_PROVISIONS.to_owned());
             return Self::parse(inner).map(|inner| Self { appendix, range: 0..text.len(), ..inner });
         }
         let whole = |(reference, end): (Self, usize)| {
@@ -51,9 +54,10 @@ impl Reference {
                 .is_empty()
                 .then_some(reference)
         };
-        let korean = korean(trimmed, 0, Spelling::Alone).and_then(whole);
-        let found =
-            korean.or_else(|| english(trimmed, 0).and_then(whole)).or_else(|| bare(trimmed).and_then(whole));
+        let korean = parse_korean_reference(trimmed, 0, ReferenceContext::WholeText).and_then(whole);
+        let found = korean
+            .or_else(|| parse_english_reference(trimmed, 0).and_then(whole))
+            .or_else(|| parse_bare_number(trimmed).and_then(whole));
         found.map(|reference| Self { range: 0..text.len(), ..reference })
     }
 }
@@ -61,11 +65,11 @@ impl Reference {
 impl ArticleNumber {
     /// Reads the number of an article in any usual spelling; what follows about clauses and items is passed over.
     pub fn parse(text: &str) -> Option<Self> {
-        Reference::parse(text).map(|reference| reference.article)
+        ArticleReference::parse(text).map(|reference| reference.article)
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for ArticleReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(appendix) = &self.appendix {
             write!(f, "{appendix} ")?;
@@ -83,88 +87,102 @@ impl fmt::Display for Reference {
 
 /// The articles that a text refers to, in order. Amounts such as `5조 원` are none; articles of named statutes carry
 /// the name.
-pub fn references(text: &str) -> Vec<Reference> {
-    let mut found: Vec<Reference> = Vec::new();
+pub fn find_article_references(text: &str) -> Vec<ArticleReference> {
+    let mut found: Vec<ArticleReference> = Vec::new();
     let mut at = 0;
     while let Some(char) = text[at..].chars().next() {
         let numbered = matches!(char, '제' | '第')
             || matches!(char, '0'..='9' | '０'..='９') && !continues_number(&text[..at]);
-        if let Some((row, end)) = numbered.then(|| numbers_to(text, at)).flatten() {
+        if let Some((row, end)) = numbered.then(|| parse_article_range(text, at)).flatten() {
             found.extend(row);
             at = end;
             continue;
         }
         let starts = match char {
-            _ if numbered => korean(text, at, Spelling::Running),
-            'A' | 'a' | 'S' | 's' | 'C' | 'c' | '§' if !continues_word(&text[..at]) => english(text, at),
+            _ if numbered => parse_korean_reference(text, at, ReferenceContext::InSentence),
+            'A' | 'a' | 'S' | 's' | 'C' | 'c' | '§' if !continues_word(&text[..at]) => {
+                parse_english_reference(text, at)
+            }
             _ => None,
         };
         let Some((mut reference, end)) = starts else {
             at += char.len_utf8();
             continue;
         };
-        reference.law = law_before(&text[..at]);
-        reference.appendix = text[..at].trim_end().ends_with(APPENDIX).then(|| APPENDIX.to_owned());
+        reference.law = statute_name_before(&text[..at]);
+        reference.appendix = text[..at]
+            .trim_end()
+            .ends_with(SUPPLEMENTARY_PROVISIONS)
+            .then(|| SUPPLEMENTARY_PROVISIONS.to_owned());
         at = end;
-        extend_row(text, &mut found, &reference);
+        fill_article_range(text, &mut found, &reference);
         found.push(reference);
-        at = more_clauses(text, at, &mut found);
+        at = parse_more_clauses(text, at, &mut found);
     }
     found
 }
 
 /// Whether a reference is all of a text or part of a sentence.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Spelling {
-    Alone,
-    Running,
+enum ReferenceContext {
+    WholeText,
+    InSentence,
 }
 
 /// Reads `제5조의2 제3항 제1호` at a place, and where it ends.
-fn korean(text: &str, start: usize, spelling: Spelling) -> Option<(Reference, usize)> {
+fn parse_korean_reference(
+    text: &str,
+    start: usize,
+    spelling: ReferenceContext,
+) -> Option<(ArticleReference, usize)> {
     let mut at = start;
-    let ordinal = take(text, &mut at, &["제", "第"]);
+    let ordinal = consume_any(text, &mut at, &["제", "第"]);
     skip_blanks(text, &mut at);
-    let number =
-        if ordinal || spelling == Spelling::Alone { numeral(&text[at..]) } else { digits(&text[at..]) };
+    let number = if ordinal || spelling == ReferenceContext::WholeText {
+        parse_numeral(&text[at..])
+    } else {
+        parse_digits(&text[at..])
+    };
     let (number, length) = number.filter(|(number, _)| *number > 0)?;
-    let spelled = digits(&text[at..]).is_none();
+    let spelled = parse_digits(&text[at..]).is_none();
     at += length;
-    let inner = inner_branch(text, &mut at);
+    let inner = parse_inner_branch_number(text, &mut at);
     skip_blanks(text, &mut at);
-    if !take(text, &mut at, &["조", "條", "条"]) {
+    if !consume_any(text, &mut at, &["조", "條", "条"]) {
         return None;
     }
     let after = &text[at..];
-    if spelling == Spelling::Running
-        && (!ordinal && (is_amount(after) || !is_free(after)) || is_word(after, spelled))
+    if spelling == ReferenceContext::InSentence
+        && (!ordinal && (is_money_amount(after) || !can_follow_article(after))
+            || begins_other_word(after, spelled))
     {
         return None;
     }
-    let branch = if inner > 0 { inner } else { branch(text, &mut at, spelling) };
-    let clause = part(text, &mut at, &["항", "項"]).or_else(|| circled_clause(text, &mut at));
-    let item = part(text, &mut at, &["호", "號"]);
+    let branch = if inner > 0 { inner } else { parse_branch_number(text, &mut at, spelling) };
+    let clause =
+        parse_numbered_part(text, &mut at, &["항", "項"]).or_else(|| parse_circled_clause(text, &mut at));
+    let item = parse_numbered_part(text, &mut at, &["호", "號"]);
     let article = ArticleNumber { number, branch };
-    Some((Reference { article, clause, item, appendix: None, law: None, range: start..at }, at))
+    Some((ArticleReference { article, clause, item, appendix: None, law: None, range: start..at }, at))
 }
 
 /// `의2`. In a sentence `제5조의 이행` is no branch, so Hangul numerals count only where nothing else can follow.
-fn branch(text: &str, at: &mut usize, spelling: Spelling) -> u32 {
+fn parse_branch_number(text: &str, at: &mut usize, spelling: ReferenceContext) -> u32 {
     let mut after = *at;
     skip_blanks(text, &mut after);
-    if !take(text, &mut after, &["의", "之"]) {
+    if !consume_any(text, &mut after, &["의", "之"]) {
         return 0;
     }
     let close = after;
     skip_blanks(text, &mut after);
     let found = match spelling {
-        Spelling::Alone => numeral(&text[after..]),
-        Spelling::Running => plain_numeral(&text[after..]).or_else(|| {
+        ReferenceContext::WholeText => parse_numeral(&text[after..]),
+        ReferenceContext::InSentence => parse_digits_or_hanja(&text[after..]).or_else(|| {
             // `제10조의이 알려줘`: close by, and the end of its word.
             let ends = |length: usize| {
                 !text[after + length..].starts_with(|char: char| ('가'..='힣').contains(&char))
             };
-            numeral(&text[after..]).filter(|(_, length)| after == close && ends(*length))
+            parse_numeral(&text[after..]).filter(|(_, length)| after == close && ends(*length))
         }),
     };
     let Some((branch, length)) = found else { return 0 };
@@ -185,17 +203,17 @@ fn branch(text: &str, at: &mut usize, spelling: Spelling) -> u32 {
 }
 
 /// `-2` or `의2` between the number and 조, as in 제10-2조 and 10의2조; 0 where there is none.
-fn inner_branch(text: &str, at: &mut usize) -> u32 {
+fn parse_inner_branch_number(text: &str, at: &mut usize) -> u32 {
     let mut after = *at;
-    if !take(text, &mut after, &["-", "‐", "–", "의", "之"]) {
+    if !consume_any(text, &mut after, &["-", "‐", "–", "의", "之"]) {
         return 0;
     }
     skip_blanks(text, &mut after);
-    let Some((branch, length)) = digits(&text[after..]) else { return 0 };
+    let Some((branch, length)) = parse_digits(&text[after..]) else { return 0 };
     after += length;
     let mut sign = after;
     skip_blanks(text, &mut sign);
-    if !take(text, &mut sign, &["조", "條", "条"]) {
+    if !consume_any(text, &mut sign, &["조", "條", "条"]) {
         return 0;
     }
     *at = after;
@@ -203,65 +221,66 @@ fn inner_branch(text: &str, at: &mut usize) -> u32 {
 }
 
 /// Reads `제3~5조` at a place: the articles from one number to another, and where they end.
-fn numbers_to(text: &str, start: usize) -> Option<(Vec<Reference>, usize)> {
+fn parse_article_range(text: &str, start: usize) -> Option<(Vec<ArticleReference>, usize)> {
     let mut at = start;
-    let ordinal = take(text, &mut at, &["제", "第"]);
+    let ordinal = consume_any(text, &mut at, &["제", "第"]);
     skip_blanks(text, &mut at);
-    let (from, length) = digits(&text[at..])?;
+    let (from, length) = parse_digits(&text[at..])?;
     at += length;
     skip_blanks(text, &mut at);
-    if !take(text, &mut at, &["~", "∼", "～"]) {
+    if !consume_any(text, &mut at, &["~", "∼", "～"]) {
         return None;
     }
     skip_blanks(text, &mut at);
-    let (to, length) = digits(&text[at..])?;
+    let (to, length) = parse_digits(&text[at..])?;
     at += length;
     skip_blanks(text, &mut at);
-    if !take(text, &mut at, &["조", "條", "条"]) || from >= to || to - from > MOST_IN_ROW {
+    if !consume_any(text, &mut at, &["조", "條", "条"]) || from >= to || to - from > MAX_ARTICLE_RANGE {
         return None;
     }
     let after = &text[at..];
-    if !ordinal && (is_amount(after) || !is_free(after)) || is_word(after, false) {
+    if !ordinal && (is_money_amount(after) || !can_follow_article(after)) || begins_other_word(after, false) {
         return None;
     }
-    let one = |number| Reference {
+    let one = |number| ArticleReference {
         article: ArticleNumber { number, branch: 0 },
         clause: None,
         item: None,
         appendix: None,
-        law: law_before(&text[..start]),
+        law: statute_name_before(&text[..start]),
         range: start..at,
     };
     Some(((from..=to).map(one).collect(), at))
 }
 
 /// ` 제2항`, with or without 제 and blanks.
-fn part(text: &str, at: &mut usize, units: &[&str]) -> Option<u32> {
+fn parse_numbered_part(text: &str, at: &mut usize, units: &[&str]) -> Option<u32> {
     let mut after = *at;
     skip_blanks(text, &mut after);
-    let ordinal = take(text, &mut after, &["제", "第"]);
+    let ordinal = consume_any(text, &mut after, &["제", "第"]);
     skip_blanks(text, &mut after);
-    let (number, length) = if ordinal { numeral(&text[after..]) } else { digits(&text[after..]) }?;
+    let (number, length) =
+        if ordinal { parse_numeral(&text[after..]) } else { parse_digits(&text[after..]) }?;
     after += length;
     skip_blanks(text, &mut after);
-    if !take(text, &mut after, units) {
+    if !consume_any(text, &mut after, units) {
         return None;
     }
     *at = after;
     Some(number)
 }
 
-fn circled_clause(text: &str, at: &mut usize) -> Option<u32> {
+fn parse_circled_clause(text: &str, at: &mut usize) -> Option<u32> {
     let mut after = *at;
     skip_blanks(text, &mut after);
     let char = text[after..].chars().next()?;
-    let number = circled(char)?;
+    let number = parse_circled_number(char)?;
     *at = after + char.len_utf8();
     Some(number)
 }
 
 /// Reads `Article V`, `Section 5.2`, `§ 5`, `Clause 5.2(a)` at a place.
-fn english(text: &str, start: usize) -> Option<(Reference, usize)> {
+fn parse_english_reference(text: &str, start: usize) -> Option<(ArticleReference, usize)> {
     const WORDS: [&str; 8] =
         ["articles", "article", "art.", "sections", "section", "sec.", "clauses", "clause"];
     let mut at = start;
@@ -278,49 +297,49 @@ fn english(text: &str, start: usize) -> Option<(Reference, usize)> {
         }
     }
     skip_blanks(text, &mut at);
-    let (number, length) = digits(&text[at..]).or_else(|| {
+    let (number, length) = parse_digits(&text[at..]).or_else(|| {
         let length = text[at..].find(|char: char| !char.is_ascii_alphabetic()).unwrap_or(text.len() - at);
-        roman(&text[at..at + length]).map(|value| (value, length))
+        parse_roman_numeral(&text[at..at + length]).map(|value| (value, length))
     })?;
     at += length;
     if number == 0 || text[at..].starts_with(|char: char| char.is_ascii_alphanumeric()) {
         return None;
     }
-    let clause = text[at..].strip_prefix('.').and_then(digits).map(|(clause, length)| {
+    let clause = text[at..].strip_prefix('.').and_then(parse_digits).map(|(clause, length)| {
         at += 1 + length;
         clause
     });
     // `Article 10(2)`, but not `Section 5(a)`.
     let bracketed = text[at..]
         .strip_prefix('(')
-        .and_then(digits)
+        .and_then(parse_digits)
         .filter(|(_, length)| clause.is_none() && text[at + 1 + length..].starts_with(')'));
     at += bracketed.map_or(0, |(_, length)| length + 2);
     let clause = clause.or(bracketed.map(|(clause, _)| clause));
     let article = ArticleNumber { number, branch: 0 };
-    Some((Reference { article, clause, item: None, appendix: None, law: None, range: start..at }, at))
+    Some((ArticleReference { article, clause, item: None, appendix: None, law: None, range: start..at }, at))
 }
 
 /// Reads `5` or `5.2`, which is a reference only when nothing else is said.
-fn bare(text: &str) -> Option<(Reference, usize)> {
-    let (number, mut at) = digits(text)?;
-    let clause = text[at..].strip_prefix('.').and_then(digits).map(|(clause, length)| {
+fn parse_bare_number(text: &str) -> Option<(ArticleReference, usize)> {
+    let (number, mut at) = parse_digits(text)?;
+    let clause = text[at..].strip_prefix('.').and_then(parse_digits).map(|(clause, length)| {
         at += 1 + length;
         clause
     });
     let article = ArticleNumber { number, branch: 0 };
-    Some((Reference { article, clause, item: None, appendix: None, law: None, range: 0..at }, at))
+    Some((ArticleReference { article, clause, item: None, appendix: None, law: None, range: 0..at }, at))
 }
 
 /// Adds what lies between the last reference and this one when the text says `부터`, `내지` or `to`.
-fn extend_row(text: &str, found: &mut Vec<Reference>, next: &Reference) {
+fn fill_article_range(text: &str, found: &mut Vec<ArticleReference>, next: &ArticleReference) {
     let Some(last) = found.last().cloned() else { return };
     let between = text[last.range.end..next.range.start].trim();
     let joined = ["부터", "내지", "~", "∼", "-", "–", "to", "through"].contains(&between);
     let row = last.article.number + 1..next.article.number;
-    if joined && last.clause.is_none() && row.end.saturating_sub(row.start) <= MOST_IN_ROW {
+    if joined && last.clause.is_none() && row.end.saturating_sub(row.start) <= MAX_ARTICLE_RANGE {
         let range = last.range.start..next.range.end;
-        found.extend(row.map(|number| Reference {
+        found.extend(row.map(|number| ArticleReference {
             article: ArticleNumber { number, branch: 0 },
             range: range.clone(),
             ..last.clone()
@@ -329,26 +348,27 @@ fn extend_row(text: &str, found: &mut Vec<Reference>, next: &Reference) {
 }
 
 /// Adds ` 및 제3항` as further clauses of the article just found, and gives where reading goes on.
-fn more_clauses(text: &str, mut at: usize, found: &mut Vec<Reference>) -> usize {
+fn parse_more_clauses(text: &str, mut at: usize, found: &mut Vec<ArticleReference>) -> usize {
     while let Some(last) = found.last().filter(|last| last.clause.is_some()).cloned() {
         let mut after = at;
         skip_blanks(text, &mut after);
-        if !take(text, &mut after, &[",", "및", "또는", "와", "과", "ㆍ", "·", "내지"]) {
+        if !consume_any(text, &mut after, &[",", "및", "또는", "와", "과", "ㆍ", "·", "내지"]) {
             break;
         }
-        let Some(clause) = part(text, &mut after, &["항", "項"]) else { break };
-        found.push(Reference { clause: Some(clause), item: None, range: at..after, ..last });
+        let Some(clause) = parse_numbered_part(text, &mut after, &["항", "項"]) else { break };
+        found.push(ArticleReference { clause: Some(clause), item: None, range: at..after, ..last });
         at = after;
     }
     at
 }
 
 /// No name of a statute is longer than this, in bytes.
-const LONGEST_LAW: usize = 256;
+const MAX_STATUTE_NAME_BYTES: usize = 256;
 
 /// The statute named right before a reference.
-fn law_before(before: &str) -> Option<String> {
-    let before = before[before.ceil_char_boundary(before.len().saturating_sub(LONGEST_LAW))..].trim_end();
+fn statute_name_before(before: &str) -> Option<String> {
+    let before =
+        before[before.ceil_char_boundary(before.len().saturating_sub(MAX_STATUTE_NAME_BYTES))..].trim_end();
     if let Some(quoted) = before.strip_suffix('」').or_else(|| before.strip_suffix('｣')) {
         return quoted.rsplit_once(['「', '｢']).map(|(_, name)| name.trim().to_owned());
     }
@@ -359,11 +379,11 @@ fn law_before(before: &str) -> Option<String> {
 }
 
 /// Whether `조` after a bare number means 10¹²: `5조 원`, `3조 5천억`, `2조 5`; or a team, as in `4조 3교대`.
-fn is_amount(after: &str) -> bool {
+fn is_money_amount(after: &str) -> bool {
     const UNITS: [&str; 9] = ["원", "달러", "엔", "유로", "위안", "여", "억", "천", "교대"];
     let counts = |text: &str| UNITS.iter().any(|unit| text.starts_with(unit));
     let rest = after.trim_start();
-    let Some((_, length)) = digits(rest) else { return counts(rest) };
+    let Some((_, length)) = parse_digits(rest) else { return counts(rest) };
     let next = &rest[length..];
     match next.chars().next() {
         // `10조 2항` goes on with a clause and `60조 1년 미만` with a time.
@@ -373,7 +393,7 @@ fn is_amount(after: &str) -> bool {
 }
 
 /// Whether what stands close behind `5조` leaves it an article: `3조각` and `5조별` are other words.
-fn is_free(after: &str) -> bool {
+fn can_follow_article(after: &str) -> bool {
     const PARTICLES: &str = "의는은이가를을에와과도만로까부및란나라제";
     const WORDS: [&str; 14] = [
         "내용", "본문", "단서", "중", "상", "규정", "전문", "각호", "관련", "위반", "해석", "설명", "항목",
@@ -384,7 +404,7 @@ fn is_free(after: &str) -> bool {
 }
 
 /// Whether `조` begins another word, as in `제 이 조건`. After a numeral in words only a particle is believed.
-fn is_word(after: &str, spelled: bool) -> bool {
+fn begins_other_word(after: &str, spelled: bool) -> bool {
     const PARTICLES: &str = "의에를을은는가이와과로및제까부만도";
     const WORDS: &str = "직건합정치율항";
     let Some(next) = after.chars().next().filter(|char| ('가'..='힣').contains(char)) else { return false };
@@ -408,7 +428,7 @@ fn continues_word(before: &str) -> bool {
     before.chars().next_back().is_some_and(char::is_alphanumeric)
 }
 
-fn take(text: &str, at: &mut usize, words: &[&str]) -> bool {
+fn consume_any(text: &str, at: &mut usize, words: &[&str]) -> bool {
     let found = words.iter().find(|word| text[*at..].starts_with(**word));
     *at += found.map_or(0, |word| word.len());
     found.is_some()

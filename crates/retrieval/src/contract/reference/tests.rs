@@ -3,7 +3,7 @@
 use super::*;
 
 fn check(text: &str, expected: Option<&str>) {
-    let shown = Reference::parse(text).map(|reference| reference.to_string());
+    let shown = ArticleReference::parse(text).map(|reference| reference.to_string());
     assert_eq!(shown.as_deref(), expected, "{text}");
 }
 
@@ -42,8 +42,8 @@ fn one_number_has_many_spellings() {
     }
 }
 
-fn found(text: &str, expected: &str) {
-    let shown: Vec<String> = references(text)
+fn check_references(text: &str, expected: &str) {
+    let shown: Vec<String> = find_article_references(text)
         .iter()
         .map(|reference| {
             assert!(text.get(reference.range.clone()).is_some(), "{reference:?}");
@@ -55,25 +55,29 @@ fn found(text: &str, expected: &str) {
 
 #[test]
 fn references_are_found_in_sentences() {
-    found("제5조와 제 7 조의2를 비교해 줘", "제5조, 제7조의2");
-    found("5조 내용이 뭐야?", "제5조");
-    found("제5조의 이행에 관하여 제6조의 3개월", "제5조, 제6조");
-    found("제10조 제1항 및 제3항에 따라", "제10조 제1항, 제10조 제3항");
-    found("제3조부터 제5조까지", "제3조, 제4조, 제5조");
-    found("「민법」 제750조 또는 근로기준법 제23조, 이 계약 제2조", "민법:제750조, 근로기준법:제23조, 제2조");
-    found("See Section 5.2 and Article IV.", "제5조 제2항, 제4조");
-    found("제3~5조와 7조", "제3조, 제4조, 제5조, 제7조");
-    found("부칙 제1조와 제1조", "부칙 제1조, 제1조");
-    found("제3조의 2항", "제3조 제2항");
-    found("10조 2항 1호", "제10조 제2항 제1호");
-    found("art. 10(2)", "제10조 제2항");
+    check_references("제5조와 제 7 조의2를 비교해 줘", "제5조, 제7조의2");
+    check_references("5조 내용이 뭐야?", "제5조");
+    check_references("제5조의 이행에 관하여 제6조의 3개월", "제5조, 제6조");
+    check_references("제10조 제1항 및 제3항에 따라", "제10조 제1항, 제10조 제3항");
+    check_references("제3조부터 제5조까지", "제3조, 제4조, 제5조");
+    check_references(
+        "「민법」 제750조 또는 근로기준법 제23조, 이 계약 제2조",
+        "민법:제750조, 근로기준법:제23조, 제2조",
+    );
+    check_references("See Section 5.2 and Article IV.", "제5조 제2항, 제4조");
+    check_references("제3~5조와 7조", "제3조, 제4조, 제5조, 제7조");
+    check_references("부칙 제1조와 제1조", "부칙 제1조, 제1조");
+    check_references("제3조의 2항", "제3조 제2항");
+    check_references("10조 2항 1호", "제10조 제2항 제1호");
+    check_references("art. 10(2)", "제10조 제2항");
 }
 
 #[test]
 fn every_reader_of_articles_reads_the_same_spellings() {
-    for line in include_str!("../spellings.tsv").lines() {
+    for line in include_str!("../article_number_spellings.tsv").lines() {
         let (text, expected) = line.split_once('\t').expect("two columns");
-        let read: Vec<String> = references(text).iter().map(|found| found.article.to_string()).collect();
+        let read: Vec<String> =
+            find_article_references(text).iter().map(|found| found.article.to_string()).collect();
         assert_eq!(read.join(" "), expected, "{text}");
     }
 }
@@ -94,16 +98,16 @@ fn sums_of_money_and_other_words_are_no_articles() {
         "3조각",
         "5조별로",
     ] {
-        found(text, "");
+        check_references(text, "");
     }
 }
 
 #[test]
 fn a_statute_is_looked_for_close_before_its_article_only() {
-    let found = references(&"법제1조".repeat(20_000));
+    let found = find_article_references(&"법제1조".repeat(20_000));
     assert_eq!(found.len(), 20_000);
     let longest = found.iter().filter_map(|reference| reference.law.as_ref()).map(String::len).max();
-    assert!(longest.is_none_or(|longest| longest <= LONGEST_LAW), "{longest:?}");
-    let named = references("「하도급거래 공정화에 관한 법률」 제3조");
+    assert!(longest.is_none_or(|longest| longest <= MAX_STATUTE_NAME_BYTES), "{longest:?}");
+    let named = find_article_references("「하도급거래 공정화에 관한 법률」 제3조");
     assert_eq!(named[0].law.as_deref(), Some("하도급거래 공정화에 관한 법률"));
 }

@@ -1,17 +1,17 @@
 //! What an answer rests on, as annotations of its message: where its mark stands, and the place in the document.
 
-use doran_agents::Source;
+use doran_agents::AnswerSource;
 use serde_json::{Value, json};
 
-use super::super::runs::encoded;
+use super::super::runs::percent_encode;
 
 /// One for each source, by the first mark that names it. Places are counted in characters.
-pub(super) fn of(words: &str, sources: &[Source]) -> Vec<Value> {
-    sources.iter().map(|source| annotation(words, source)).collect()
+pub(super) fn url_citations(words: &str, sources: &[AnswerSource]) -> Vec<Value> {
+    sources.iter().map(|source| url_citation(words, source)).collect()
 }
 
-fn annotation(words: &str, source: &Source) -> Value {
-    let (start, end) = mark(words, source.number).unwrap_or_default();
+fn url_citation(words: &str, source: &AnswerSource) -> Value {
+    let (start, end) = find_citation_mark(words, source.number).unwrap_or_default();
     let count = |at: usize| words[..at].chars().count();
     json!({
         "type": "url_citation",
@@ -19,7 +19,7 @@ fn annotation(words: &str, source: &Source) -> Value {
             "start_index": count(start),
             "end_index": count(end),
             "title": source.title,
-            "url": format!("/api/documents/{}/text", encoded(&source.document)),
+            "url": format!("/api/documents/{}/text", percent_encode(&source.document)),
             "number": source.number,
             "document": source.document,
             "page": source.page,
@@ -29,7 +29,7 @@ fn annotation(words: &str, source: &Source) -> Value {
 }
 
 /// Where the first `[…]` that names this number stands, in bytes.
-fn mark(words: &str, number: u32) -> Option<(usize, usize)> {
+fn find_citation_mark(words: &str, number: u32) -> Option<(usize, usize)> {
     let opens = words.match_indices('[').map(|(at, _)| at);
     opens
         .filter_map(|at| {
@@ -46,8 +46,11 @@ mod tests {
 
     #[test]
     fn an_annotation_stands_where_its_source_is_first_named() {
-        let source = |number| Source { number, document: "가 b".into(), ..Source::default() };
-        let told = of("연차는 [참고] 15일 [1], 병가는 10일 [2, 1]. [3", &[source(1), source(2), source(3)]);
+        let source = |number| AnswerSource { number, document: "가 b".into(), ..AnswerSource::default() };
+        let told = url_citations(
+            "연차는 [참고] 15일 [1], 병가는 10일 [2, 1]. [3",
+            &[source(1), source(2), source(3)],
+        );
         let places: Vec<(u64, u64)> = told
             .iter()
             .map(|one| {

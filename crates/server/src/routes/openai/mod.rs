@@ -9,11 +9,11 @@
 //! Its tools are its own, so none of them is ever a tool call of this dialect.
 
 mod annotations;
-mod events;
-mod question;
+mod chat_messages;
+mod error_format;
+mod open_webui_events;
 mod reasoning;
-mod refusal;
-mod sent;
+mod sent_text;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,109 +21,121 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
-use doran_agents::{Language, Source};
-use doran_engine::store::{IfBusy, RunRow, Status, Usage};
+use doran_agents::{AnswerSource, UserLanguage};
+use doran_engine::store::{IfBusy, RunRow, RunStatus, RunUsage};
 use doran_engine::{RunHandle, RunKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::events::Ended;
-use self::question::{Said, is_korean, question, waits};
-pub(super) use self::refusal::in_their_words;
-use self::sent::Sent;
-use super::{json, path};
-use crate::App;
-use crate::api::{Advice, Question, advice};
-use crate::ask::{self, Ask, Begun, Waits};
-use crate::body;
-use crate::error::{ApiError, Code};
-use crate::fold::{End, Told};
-use crate::identity::Caller;
-use crate::once;
-use crate::sse::{self, Frame};
-use crate::tell::{self, Tale};
-use crate::why::Why;
+use self::chat_messages::{OpenAiMessage, is_korean, question_from_messages, waiting_text};
+pub(super) use self::error_format::rewrite_errors_for_openai;
+use self::open_webui_events::OpenWebUiEnd;
+use self::sent_text::SentText;
+use super::{json_response, path_value};
+use crate::ServerApp;
+use crate::agent_request::{self, AgentRequest, RunStart, WaitingRun};
+use crate::api::{ModelErrorAdvice, QuestionInfo, advice};
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::error_detail::ErrorDetail;
+use crate::idempotency;
+use crate::request_body;
+use crate::sse::{self, SseFrame};
+use crate::transcript::{TranscriptEnd, TranscriptEvent};
+use crate::transcript_stream::{self, TranscriptStream};
 
 /// `POST /v1/chat/completions`. What is not listed is accepted and not used, as clients send much that an agent
 /// decides for itself.
 #[derive(Debug, Deserialize)]
-pub(super) struct Completion {
+pub(super) struct ChatCompletionBody {
     model: String,
-    messages: Vec<Said>,
+    messages: Vec<OpenAiMessage>,
     stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
+    stream_options: Option<CompletionStreamOptions>,
     n: Option<u32>,
     metadata: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct StreamOptions {
+struct CompletionStreamOptions {
     #[serde(default)]
     include_usage: bool,
 }
 
 /// `GET /v1/models`
-pub(super) async fn models(State(app): State<App>, _: Caller) -> Response {
-    let models: Vec<Value> = app.agents.iter().map(|agent| shown(&agent.name)).collect();
-    json(json!({ "object": "list", "data": models }))
+pub(super) async fn openai_models(State(app): State<ServerApp>, _: ApiCaller) -> Response {
+    let models: Vec<Value> = app.agents.iter().map(|agent| model_json(&agent.name)).collect();
+    json_response(json!({ "object": "list", "data": models }))
 }
 
 /// `GET /v1/models/{model}`
-pub(super) async fn model(
-    State(app): State<App>,
-    _: Caller,
+pub(super) async fn openai_model(
+    State(app): State<ServerApp>,
+    _: ApiCaller,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    Ok(json(shown(&ask::agent(&app, &path(name)?)?.name)))
+    Ok(json_response(model_json(&agent_request::find_agent(&app, &path_value(name)?)?.name)))
 }
 
-fn shown(name: &str) -> Value {
+fn model_json(name: &str) -> Value {
     json!({ "id": name, "object": "model", "created": 1_767_225_600, "owned_by": "doran" })
 }
 
 /// `POST /v1/chat/completions`
-pub(super) async fn completions(
-    State(app): State<App>,
-    caller: Caller,
+pub(super) async fn openai_chat(
+    State(app): State<ServerApp>,
+    caller: ApiCaller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = once::key(request.headers())?;
+    let key = idempotency::idempotency_key(request.headers())?;
     let header = request.headers().get("x-thread-id").map(|value| value.to_str().map(str::to_owned));
-    let header = header.transpose().map_err(|_| Code::BadHeader)?;
-    let with_events = events::wanted(request.headers())?;
-    let (asked, bytes) = body::json::<Completion>(request, &app.limits).await?;
+    let header = header.transpose().map_err(|_| ApiErrorCode::BadHeader)?;
+    let with_events = open_webui_events::wants_events(request.headers())?;
+    let (asked, bytes) = request_body::read_json::<ChatCompletionBody>(request, &app.limits).await?;
     if asked.n.is_some_and(|n| n != 1) {
-        return Err(ApiError::because(Code::BadInput, "`n` can only be 1", "`n`은 1이어야 합니다"));
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadInput,
+            "`n` can only be 1",
+            "`n`은 1이어야 합니다",
+        ));
     }
     let named = asked.metadata.as_ref().and_then(|metadata| metadata["thread_id"].as_str());
     let named = header.as_deref().or(named);
-    let (message, options) = question(&asked.messages, named.is_some(), app.limits.message_bytes)?;
+    let (message, options) =
+        question_from_messages(&asked.messages, named.is_some(), app.limits.max_message_bytes)?;
     let thread = match named {
-        Some(name) => ask::named(&caller, "thread_id", name)?,
-        None => ask::new_thread(&caller, key.as_deref()),
+        Some(name) => agent_request::thread_key_from_field(&caller, "thread_id", name)?,
+        None => agent_request::new_thread_key(&caller, key.as_deref()),
     };
     let (if_busy, idempotency) = (IfBusy::Enqueue, key.map(|key| (key, &bytes[..])));
     let name = thread.thread.to_string();
     let is_stream = asked.stream == Some(true);
-    let ask = Ask { agent: &asked.model, thread, message: &message, options, if_busy, idempotency };
-    let begun = ask::begin(&app, ask).await?;
+    let ask = AgentRequest { agent: &asked.model, thread, message: &message, options, if_busy, idempotency };
+    let begun = agent_request::start_unless_waiting(&app, ask).await?;
     let run = match &begun {
-        Begun::Run(run) => run.id(),
-        Begun::Waits(waits) => waits.run.run,
+        RunStart::Started(run) => run.id(),
+        RunStart::ThreadWaiting(waits) => waits.run.run,
     };
-    let language = if is_korean(&message) { Language::Ko } else { Language::En };
-    let head = Head { id: format!("chatcmpl-{run}"), created: now(), model: asked.model, language };
+    let language = if is_korean(&message) { UserLanguage::Ko } else { UserLanguage::En };
+    let head = CompletionHead {
+        id: format!("chatcmpl-{run}"),
+        created: unix_seconds(),
+        model: asked.model,
+        language,
+    };
     let usage = asked.stream_options.unwrap_or_default().include_usage;
-    let with = With { usage, events: with_events };
+    let with = StreamExtras { usage, events: with_events };
     let told = match begun {
-        Begun::Run(run) => {
+        RunStart::Started(run) => {
             let told = match is_stream {
-                true => streamed(&app, caller, head, &run, with).await,
-                false => whole(&app, &head, &run).await,
+                true => completion_stream(&app, caller, head, &run, with).await,
+                false => completion_response(&app, &head, &run).await,
             };
-            told.map_err(|error| error.of_run(&name))
+            told.map_err(|error| error.for_started_run(&name))
         }
-        Begun::Waits(waits) => untaken(&app, caller, &head, &waits, &name, is_stream.then_some(with)),
+        RunStart::ThreadWaiting(waits) => {
+            thread_waiting_response(&app, caller, &head, &waits, &name, is_stream.then_some(with))
+        }
     };
     let mut response = told.unwrap_or_else(ApiError::into_response);
     if let Ok(thread) = HeaderValue::from_str(&name) {
@@ -133,197 +145,216 @@ pub(super) async fn completions(
 }
 
 /// What every piece of an answer repeats.
-struct Head {
+struct CompletionHead {
     id: String,
     created: u64,
     model: String,
     /// The language of the question.
-    language: Language,
+    language: UserLanguage,
 }
 
-impl Head {
-    fn json(&self, object: &str) -> Value {
+impl CompletionHead {
+    fn to_json(&self, object: &str) -> Value {
         json!({ "id": self.id, "object": object, "created": self.created, "model": self.model })
     }
 
-    fn whole(&self, message: &Value) -> Value {
-        let mut answer = self.json("chat.completion");
+    fn completion_json(&self, message: &Value) -> Value {
+        let mut answer = self.to_json("chat.completion");
         answer["choices"] =
             json!([{ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" }]);
         answer
     }
 
     /// The piece that says what was spent.
-    fn used(&self, spent: &Usage) -> Frame {
-        let mut chunk = self.json("chat.completion.chunk");
+    fn usage_chunk(&self, spent: &RunUsage) -> SseFrame {
+        let mut chunk = self.to_json("chat.completion.chunk");
         chunk["choices"] = json!([]);
-        chunk["usage"] = usage(spent);
-        Frame::plain(&chunk)
+        chunk["usage"] = usage_json(spent);
+        SseFrame::unnamed(&chunk)
     }
 
-    fn chunk(&self, delta: &Value, finish: Option<&str>) -> Frame {
-        let mut chunk = self.json("chat.completion.chunk");
+    fn delta_chunk(&self, delta: &Value, finish: Option<&str>) -> SseFrame {
+        let mut chunk = self.to_json("chat.completion.chunk");
         chunk["choices"] = json!([{ "index": 0, "delta": delta, "finish_reason": finish }]);
-        Frame::plain(&chunk)
+        SseFrame::unnamed(&chunk)
     }
 }
 
-async fn whole(app: &App, head: &Head, run: &RunHandle) -> Result<Response, ApiError> {
-    let came = ask::wait(app, &head.model, run).await?;
+async fn completion_response(
+    app: &ServerApp,
+    head: &CompletionHead,
+    run: &RunHandle,
+) -> Result<Response, ApiError> {
+    let came = agent_request::wait_for_run(app, &head.model, run).await?;
     let thread = came.row.thread.thread.as_str();
-    let (words, sources) = match (came.turn, &came.waits) {
+    let (words, sources) = match (came.turn, &came.blocked_by) {
         (Some(turn), _) if turn.error => {
             let code = turn.error_code.unwrap_or_default();
-            return Err(ApiError::why(Code::RunFailed, why(&code, &turn.response)));
+            return Err(ApiError::with_detail(
+                ApiErrorCode::RunFailed,
+                failure_detail(&code, &turn.response),
+            ));
         }
         (Some(turn), _) => (turn.response, turn.sources),
-        (None, Some(held_up)) => (waits(&held_up.questions, thread, head.language), Vec::new()),
-        (None, None) if came.row.status == Status::Paused => {
-            let asked = app.runtime.questions(&came.row.thread).await?;
-            (waits(&Question::all(&asked), thread, head.language), Vec::new())
+        (None, Some(held_up)) => (waiting_text(&held_up.questions, thread, head.language), Vec::new()),
+        (None, None) if came.row.status == RunStatus::Paused => {
+            let asked = app.runtime.open_questions(&came.row.thread).await?;
+            (waiting_text(&QuestionInfo::from_log_all(&asked), thread, head.language), Vec::new())
         }
-        (None, None) => return Err(not_finished(&came.row)),
+        (None, None) => return Err(unfinished_run_error(&came.row)),
     };
     // A run that stands in line has done nothing yet.
-    let news = match came.waits {
+    let news = match came.blocked_by {
         Some(_) => Vec::new(),
-        None => tell::news(app, &run.key(), thread).await?,
+        None => transcript_stream::load_activity(app, &run.key(), thread).await?,
     };
-    let reasoning: String = news.iter().filter_map(reasoning::line).collect();
+    let reasoning: String = news.iter().filter_map(reasoning::reasoning_line).collect();
     let mut message = json!({ "role": "assistant", "content": words, "refusal": null });
-    message["annotations"] = json!(annotations::of(&words, &sources));
-    if let (Value::Object(more), Some(message)) = (reasoning::fields(&reasoning), message.as_object_mut()) {
+    message["annotations"] = json!(annotations::url_citations(&words, &sources));
+    if let (Value::Object(more), Some(message)) =
+        (reasoning::reasoning_fields(&reasoning), message.as_object_mut())
+    {
         message.extend(more);
     }
-    let mut answer = head.whole(&message);
-    answer["usage"] = usage(&came.row.usage);
+    let mut answer = head.completion_json(&message);
+    answer["usage"] = usage_json(&came.row.usage);
     answer["sources"] = json!(sources);
-    Ok(json(answer))
+    Ok(json_response(answer))
 }
 
 /// What is told instead of an answer when the thread waits for a person: nothing was asked of it.
-fn untaken(
-    app: &App,
-    caller: Caller,
-    head: &Head,
-    waits: &Waits,
+fn thread_waiting_response(
+    app: &ServerApp,
+    caller: ApiCaller,
+    head: &CompletionHead,
+    waits: &WaitingRun,
     thread: &str,
-    stream: Option<With>,
+    stream: Option<StreamExtras>,
 ) -> Result<Response, ApiError> {
     let first = match head.language {
-        Language::Ko => "이 대화에서 먼저 시작한 실행이 승인을 기다리고 있어, 이 메시지는 보내지 않았습니다.",
-        Language::En => "An earlier run of this thread waits for an approval, so this message was not sent.",
+        UserLanguage::Ko => {
+            "이 대화에서 먼저 시작한 실행이 승인을 기다리고 있어, 이 메시지는 보내지 않았습니다."
+        }
+        UserLanguage::En => {
+            "An earlier run of this thread waits for an approval, so this message was not sent."
+        }
     };
-    let words = format!("{first}\n\n{}", question::waits(&waits.questions, thread, head.language));
+    let words =
+        format!("{first}\n\n{}", chat_messages::waiting_text(&waits.questions, thread, head.language));
     let Some(with) = stream else {
-        let mut answer = head.whole(&json!({ "role": "assistant", "content": words, "refusal": null }));
-        answer["usage"] = usage(&Usage::default());
+        let mut answer =
+            head.completion_json(&json!({ "role": "assistant", "content": words, "refusal": null }));
+        answer["usage"] = usage_json(&RunUsage::default());
         answer["sources"] = json!([]);
-        return Ok(json(answer));
+        return Ok(json_response(answer));
     };
-    let mut told = vec![head.chunk(&json!({ "role": "assistant", "content": words }), None)];
+    let mut told = vec![head.delta_chunk(&json!({ "role": "assistant", "content": words }), None)];
     if with.events {
-        told.extend(events::end(&[], Ended::Waits, head.language));
+        told.extend(open_webui_events::end_events(&[], OpenWebUiEnd::WaitsForApproval, head.language));
     }
-    told.push(head.chunk(&json!({}), Some("stop")));
+    told.push(head.delta_chunk(&json!({}), Some("stop")));
     if with.usage {
-        told.push(head.used(&Usage::default()));
+        told.push(head.usage_chunk(&RunUsage::default()));
     }
-    told.push(Frame::done());
-    sse::frames(app, caller, move |frames| async move {
+    told.push(SseFrame::openai_done());
+    sse::stream_frames(app, caller, move |frames| async move {
         frames.send_all(told).await;
     })
 }
 
-fn not_finished(row: &RunRow) -> ApiError {
+fn unfinished_run_error(row: &RunRow) -> ApiError {
     match row.status {
-        Status::Cancelled => {
-            ApiError::because(Code::Conflict, "the run was cancelled", "실행이 취소되었습니다")
+        RunStatus::Cancelled => {
+            ApiError::with_message(ApiErrorCode::Conflict, "the run was cancelled", "실행이 취소되었습니다")
         }
-        Status::Failed => {
-            ApiError::why(Code::RunFailed, row.error.as_ref().map(|error| why(&error.code, &error.message)))
-        }
-        Status::Queued | Status::Running | Status::Paused | Status::Finished => {
+        RunStatus::Failed => ApiError::with_detail(
+            ApiErrorCode::RunFailed,
+            row.error.as_ref().map(|error| failure_detail(&error.code, &error.message)),
+        ),
+        RunStatus::Queued | RunStatus::Running | RunStatus::Paused | RunStatus::Finished => {
             ApiError::not_finished(row.thread.thread.as_str())
         }
     }
 }
 
 /// Why a run failed, for people: what to do, and what was said by whoever failed.
-fn why(code: &str, message: &str) -> Why {
-    let Advice { en, ko } = advice(code);
-    Why::new(format!("{en} ({message})"), format!("{ko} ({message})"))
+fn failure_detail(code: &str, message: &str) -> ErrorDetail {
+    let ModelErrorAdvice { en, ko } = advice(code);
+    ErrorDetail::new(format!("{en} ({message})"), format!("{ko} ({message})"))
 }
 
 /// What a client wants beside the words.
 #[derive(Clone, Copy)]
-struct With {
+struct StreamExtras {
     usage: bool,
     events: bool,
 }
 
-async fn streamed(
-    app: &App,
-    caller: Caller,
-    head: Head,
+async fn completion_stream(
+    app: &ServerApp,
+    caller: ApiCaller,
+    head: CompletionHead,
     run: &RunHandle,
-    with: With,
+    with: StreamExtras,
 ) -> Result<Response, ApiError> {
     let key = run.key();
     let thread = run.thread().thread.to_string();
-    let mut tale = Tale::of(app, &head.model, run).await?;
+    let mut tale = TranscriptStream::open(app, &head.model, run).await?;
     let app = app.clone();
-    let mut sent = Sent::default();
-    sse::frames(&app.clone(), caller, move |frames| async move {
-        let mut listens = frames.send(head.chunk(&json!({ "role": "assistant", "content": "" }), None)).await;
+    let mut sent = SentText::default();
+    sse::stream_frames(&app.clone(), caller, move |frames| async move {
+        let mut listens =
+            frames.send(head.delta_chunk(&json!({ "role": "assistant", "content": "" }), None)).await;
         while listens && let Some(told) = tale.next().await {
             let mut goes_on = false;
             let pieces = match told {
-                Told::News(news) => match reasoning::line(&news) {
+                TranscriptEvent::Activity(news) => match reasoning::reasoning_line(&news) {
                     Some(line) => {
                         goes_on = true;
                         let told = if with.events {
-                            events::status(&line, false)
+                            open_webui_events::status_event(&line, false)
                         } else {
-                            head.chunk(&reasoning::fields(&line), None)
+                            head.delta_chunk(&reasoning::reasoning_fields(&line), None)
                         };
                         vec![told]
                     }
                     None => continue,
                 },
-                Told::Void => {
-                    sent.void();
+                TranscriptEvent::Reset => {
+                    sent.restart();
                     continue;
                 }
-                Told::Words(words) => match sent.next(&words) {
+                TranscriptEvent::Text(words) => match sent.append(&words) {
                     Some("") => continue,
                     Some(more) => {
                         goes_on = true;
-                        vec![head.chunk(&json!({ "content": more }), None)]
+                        vec![head.delta_chunk(&json!({ "content": more }), None)]
                     }
-                    None => unsaid(),
+                    None => restarted_error(),
                 },
-                Told::Over(End::Finished) if sent.is_behind() => unsaid(),
-                Told::Over(End::Finished) => {
-                    let rests_on = RestsOn { words: &sent.words, sources: tale.rests_on() };
-                    last(&app, &head, &key, with, Some(rests_on)).await
+                TranscriptEvent::End(TranscriptEnd::Finished) if sent.is_behind() => restarted_error(),
+                TranscriptEvent::End(TranscriptEnd::Finished) => {
+                    let rests_on = AnswerWithSources { text: &sent.text, sources: tale.cited_sources() };
+                    final_frames(&app, &head, &key, with, Some(rests_on)).await
                 }
-                Told::Asks(questions) => {
-                    let gap = if sent.words.is_empty() { "" } else { "\n\n" };
-                    let words = format!("{gap}{}", waits(&questions, &thread, head.language));
-                    let mut pieces = vec![head.chunk(&json!({ "content": words }), None)];
-                    pieces.extend(last(&app, &head, &key, with, None).await);
+                TranscriptEvent::Questions(questions) => {
+                    let gap = if sent.text.is_empty() { "" } else { "\n\n" };
+                    let words = format!("{gap}{}", waiting_text(&questions, &thread, head.language));
+                    let mut pieces = vec![head.delta_chunk(&json!({ "content": words }), None)];
+                    pieces.extend(final_frames(&app, &head, &key, with, None).await);
                     pieces
                 }
-                Told::Over(End::Failed { code, message } | End::Unanswered { code, words: message }) => {
-                    problem(&code, &why(&code, &message))
-                }
-                Told::Over(End::Cancelled) => {
-                    problem("cancelled", &Why::new("the run was cancelled", "실행이 취소되었습니다"))
-                }
-                Told::Over(End::Left) => problem(
+                TranscriptEvent::End(
+                    TranscriptEnd::Failed { code, message }
+                    | TranscriptEnd::Unanswered { code, text: message },
+                ) => error_frames(&code, &failure_detail(&code, &message)),
+                TranscriptEvent::End(TranscriptEnd::Cancelled) => error_frames(
+                    "cancelled",
+                    &ErrorDetail::new("the run was cancelled", "실행이 취소되었습니다"),
+                ),
+                TranscriptEvent::End(TranscriptEnd::Disconnected) => error_frames(
                     "stopping",
-                    &Why::new(
+                    &ErrorDetail::new(
                         "the server stops; the run goes on in its thread",
                         "서버가 멈춥니다. 실행은 그 대화에서 이어집니다",
                     ),
@@ -334,42 +365,53 @@ async fn streamed(
     })
 }
 
-fn unsaid() -> Vec<Frame> {
-    problem(
+fn restarted_error() -> Vec<SseFrame> {
+    error_frames(
         "restarted",
-        &Why::new("the answer begins anew; ask again", "답이 처음부터 다시 시작됩니다. 다시 물으세요"),
+        &ErrorDetail::new(
+            "the answer begins anew; ask again",
+            "답이 처음부터 다시 시작됩니다. 다시 물으세요",
+        ),
     )
 }
 
 /// An answer that was sent, and what it rests on.
-struct RestsOn<'a> {
-    words: &'a str,
-    sources: &'a [Source],
+struct AnswerWithSources<'a> {
+    text: &'a str,
+    sources: &'a [AnswerSource],
 }
 
 /// The end of a stream: of an answer, or of a run that waits.
-async fn last(app: &App, head: &Head, run: &RunKey, with: With, answer: Option<RestsOn<'_>>) -> Vec<Frame> {
+async fn final_frames(
+    app: &ServerApp,
+    head: &CompletionHead,
+    run: &RunKey,
+    with: StreamExtras,
+    answer: Option<AnswerWithSources<'_>>,
+) -> Vec<SseFrame> {
     let mut last = Vec::new();
     let (annotations, sources, ended) = match answer {
-        Some(RestsOn { words, sources }) => (annotations::of(words, sources), sources, Ended::Answered),
-        None => (Vec::new(), &[][..], Ended::Waits),
+        Some(AnswerWithSources { text: words, sources }) => {
+            (annotations::url_citations(words, sources), sources, OpenWebUiEnd::Answered)
+        }
+        None => (Vec::new(), &[][..], OpenWebUiEnd::WaitsForApproval),
     };
     if with.events {
-        last.extend(events::end(sources, ended, head.language));
+        last.extend(open_webui_events::end_events(sources, ended, head.language));
     }
     let delta = if annotations.is_empty() { json!({}) } else { json!({ "annotations": annotations }) };
-    last.push(head.chunk(&delta, Some("stop")));
+    last.push(head.delta_chunk(&delta, Some("stop")));
     if with.usage
         && let Ok(row) = app.runtime.store().run(run).await
     {
-        last.push(head.used(&row.usage));
+        last.push(head.usage_chunk(&row.usage));
     }
-    last.push(Frame::done());
+    last.push(SseFrame::openai_done());
     last
 }
 
-fn problem(code: &str, why: &Why) -> Vec<Frame> {
-    vec![Frame::plain(&json!({ "error": {
+fn error_frames(code: &str, why: &ErrorDetail) -> Vec<SseFrame> {
+    vec![SseFrame::unnamed(&json!({ "error": {
         "message": why.en,
         "message_ko": why.ko,
         "type": "server_error",
@@ -378,8 +420,8 @@ fn problem(code: &str, why: &Why) -> Vec<Frame> {
     } }))]
 }
 
-fn usage(usage: &Usage) -> Value {
-    let Usage { input_tokens, output_tokens, .. } = *usage;
+fn usage_json(usage: &RunUsage) -> Value {
+    let RunUsage { input_tokens, output_tokens, .. } = *usage;
     json!({
         "prompt_tokens": input_tokens,
         "completion_tokens": output_tokens,
@@ -387,6 +429,6 @@ fn usage(usage: &Usage) -> Value {
     })
 }
 
-fn now() -> u64 {
+fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 /// The most characters of a tool's arguments that are told.
-const ARGUMENTS: usize = 300;
+const MAX_ARGUMENT_CHARS: usize = 300;
 
 /// A line of reasoning, if the news are any: a thought, or a tool that is used. What a tool gave back is long and stands
 /// in the answer as far as it matters.
-pub(super) fn line(news: &Value) -> Option<String> {
+pub(super) fn reasoning_line(news: &Value) -> Option<String> {
     let said = match news["type"].as_str()? {
         // The call itself follows, and says more.
         "thinking" if news["step"] == "tool_selected" => return None,
         "thinking" => news["content"].as_str()?.trim().to_owned(),
         "tool_call" => {
-            let arguments: String = news["arguments"].to_string().chars().take(ARGUMENTS).collect();
+            let arguments: String = news["arguments"].to_string().chars().take(MAX_ARGUMENT_CHARS).collect();
             format!("{} {arguments}", news["name"].as_str()?)
         }
         _ => return None,
@@ -22,7 +22,7 @@ pub(super) fn line(news: &Value) -> Option<String> {
 }
 
 /// The reasoning under both names that clients look for; nothing where there is none.
-pub(super) fn fields(text: &str) -> Value {
+pub(super) fn reasoning_fields(text: &str) -> Value {
     if text.is_empty() { json!({}) } else { json!({ "reasoning_content": text, "reasoning": text }) }
 }
 
@@ -32,13 +32,13 @@ mod tests {
 
     #[test]
     fn thoughts_and_tools_are_reasoning_and_nothing_else_is() {
-        let told = |news: Value| line(&news);
+        let told = |news: Value| reasoning_line(&news);
         let thought = json!({ "type": "thinking", "step": "planning", "content": " 계획합니다 " });
         assert_eq!(told(thought).as_deref(), Some("계획합니다\n"));
         let call = json!({ "type": "tool_call", "name": "calculator", "arguments": { "expression": "1+1" } });
         assert_eq!(told(call).as_deref(), Some("calculator {\"expression\":\"1+1\"}\n"));
         let long = json!({ "type": "tool_call", "name": "f", "arguments": "가".repeat(9000) });
-        assert!(told(long).is_some_and(|line| line.chars().count() <= ARGUMENTS + 3));
+        assert!(told(long).is_some_and(|line| line.chars().count() <= MAX_ARGUMENT_CHARS + 3));
         for other in [
             json!({ "type": "tool_result", "text": "2" }),
             json!({ "type": "sources", "sources": [] }),
@@ -50,6 +50,6 @@ mod tests {
         ] {
             assert_eq!(told(other.clone()), None, "{other}");
         }
-        assert_eq!(fields(""), json!({}));
+        assert_eq!(reasoning_fields(""), json!({}));
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use doran_engine::id::Tenant;
-use doran_engine::store::{History, StoreError, ThreadFilter};
-use doran_store::Keeper;
+use doran_engine::id::TenantId;
+use doran_engine::store::{HistoryStore, StoreError, ThreadFilter};
+use doran_store::FileStoreMaintenance;
 use doran_store::sqlite::SqliteStore;
 
 use super::{finish, start, step, thread};
@@ -37,7 +37,7 @@ async fn a_backup_under_load_is_true_to_one_instant() {
     for number in 0..3 {
         let to = folder.path().join(format!("backup {number}.db"));
         store.backup(&to).await.expect("backup");
-        let entries = check(&to).await;
+        let entries = check_backup_and_count_entries(&to).await;
         assert!(entries > last, "backup {number} has {entries} entries, the one before it {last}");
         last = entries;
         while store.transactions() < 20 * (number + 2) {
@@ -53,11 +53,11 @@ async fn a_backup_under_load_is_true_to_one_instant() {
 }
 
 /// Opens a backup, checks that every thread is whole and counts the entries.
-async fn check(path: &std::path::Path) -> u64 {
+async fn check_backup_and_count_entries(path: &std::path::Path) -> u64 {
     let copy = SqliteStore::open(path).expect("open backup");
     copy.integrity_check().await.expect("whole");
     let mut count = 0;
-    for row in copy.threads(&Tenant::local(), &ThreadFilter::default()).await.expect("threads") {
+    for row in copy.threads(&TenantId::local(), &ThreadFilter::default()).await.expect("threads") {
         let loaded = copy.load(&row.key, None).await.expect("load");
         let numbers: Vec<u64> = loaded.entries.iter().map(|entry| entry.seq).collect();
         assert_eq!(numbers, (1..=row.head).collect::<Vec<_>>());

@@ -5,22 +5,22 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use doran_engine::store::{History, StoreError};
-use doran_store::Keeper;
+use doran_engine::store::{HistoryStore, StoreError};
+use doran_store::FileStoreMaintenance;
 use doran_store::sqlite::SqliteStore;
 
-use super::{start, step, thread, told};
+use super::{error_with_sources, start, step, thread};
 
 /// Names the folder of the case to the process that runs it.
-const FOLDER: &str = "DORAN_TEST_FOLDER";
+const FOLDER_VARIABLE: &str = "DORAN_TEST_FOLDER";
 
 /// Runs the ignored test `name` of this module behind a shell command.
-fn run(shell: &str, name: &str, folder: &Path) -> std::process::Output {
+fn run_ignored_test(shell: &str, name: &str, folder: &Path) -> std::process::Output {
     let this = std::env::current_exe().expect("this program");
     let name = format!("sqlite::disk::{name}");
     let mut command = Command::new("sh");
     command.args(["-c", shell]).arg(this).args([&name, "--exact", "--ignored", "--nocapture"]);
-    command.env(FOLDER, folder).output().expect("sh")
+    command.env(FOLDER_VARIABLE, folder).output().expect("sh")
 }
 
 fn expect_success(output: &std::process::Output) {
@@ -29,19 +29,20 @@ fn expect_success(output: &std::process::Output) {
 }
 
 fn folder() -> PathBuf {
-    PathBuf::from(std::env::var_os(FOLDER).expect("run by another test"))
+    PathBuf::from(std::env::var_os(FOLDER_VARIABLE).expect("run by another test"))
 }
 
 #[test]
 fn a_full_disk_refuses_writes_until_there_is_room() {
     let folder = tempfile::tempdir().expect("folder");
     let mount = "unshare -Urm sh -c 'mount -t tmpfs -o size=16m none \"$DORAN_TEST_FOLDER\"";
-    let works = Command::new("sh").args(["-c", &format!("{mount}'")]).env(FOLDER, folder.path()).status();
+    let works =
+        Command::new("sh").args(["-c", &format!("{mount}'")]).env(FOLDER_VARIABLE, folder.path()).status();
     if !works.is_ok_and(|status| status.success()) {
         eprintln!("SKIPPED: this machine does not let a test mount a small disk");
         return;
     }
-    expect_success(&run(
+    expect_success(&run_ignored_test(
         &format!("{mount}; exec \"$@\"' sh \"$0\" \"$@\""),
         "on_a_small_disk",
         folder.path(),
@@ -58,7 +59,7 @@ async fn on_a_small_disk() {
     let run = start(&store, &key, b"hello").await.expect("start");
     let mut head = 1;
     for round in 0..10 {
-        fill(&ballast, 256 << 10);
+        fill_disk(&ballast, 256 << 10);
         let refused = loop {
             match step(&store, &run, head, &[7; 20_000]).await {
                 Ok(done) => head = done.head,
@@ -78,7 +79,7 @@ async fn on_a_small_disk() {
 }
 
 /// Takes all room of the disk but `rest` bytes.
-fn fill(ballast: &Path, rest: u64) {
+fn fill_disk(ballast: &Path, rest: u64) {
     let mut file = fs::File::create(ballast).expect("ballast");
     while file.write_all(&[0; 16 << 10]).is_ok() {}
     let size = file.metadata().expect("ballast").len();
@@ -89,7 +90,11 @@ fn fill(ballast: &Path, rest: u64) {
 fn a_failed_write_stops_the_store() {
     let folder = tempfile::tempdir().expect("folder");
     // A file may grow to 200 kB; to write behind that is an error of the disk, since the signal is ignored.
-    let output = run("trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\"", "on_a_failing_disk", folder.path());
+    let output = run_ignored_test(
+        "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\"",
+        "on_a_failing_disk",
+        folder.path(),
+    );
     expect_success(&output);
 
     let store = SqliteStore::open(folder.path().join("doran.db")).expect("a new process goes on");
@@ -118,14 +123,14 @@ async fn on_a_failing_disk() {
         }
     };
     assert!(matches!(failed, StoreError::Unknown(_)), "{failed:?}");
-    let why = store.failed().await;
+    let why = store.wait_for_fatal_error().await;
     assert!(why.contains("disk I/O error"), "{why}");
     for error in [
         step(&store, &run, head, b"again").await.expect_err("stopped"),
         store.thread(&key).await.expect_err("stopped"),
     ] {
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-        assert!(told(&error).contains("must be restarted"), "{}", told(&error));
+        assert!(error_with_sources(&error).contains("must be restarted"), "{}", error_with_sources(&error));
     }
     fs::write(folder.join("head"), head.to_string()).expect("write");
 }

@@ -1,0 +1,147 @@
+//! The documents that a turn is about: the user's contracts and the standards, each shelf for itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use doran_retrieval::contract::Contract;
+use doran_retrieval::{
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentKind, DocumentSummary, DocumentTenant,
+    RetrieveError,
+};
+use serde::Deserialize;
+
+/// Most contracts, and most standards, that one look-up reads. A search goes over all there are.
+const MAX_LOADED_DOCUMENTS: usize = 200;
+/// Most documents that a planner is told of by name.
+const MAX_LISTED_TITLES: usize = 20;
+
+/// The documents of a turn.
+#[derive(Clone)]
+pub(super) struct ContractDocuments {
+    pub(super) index: Arc<dyn DocumentIndex>,
+    /// The contract that is asked about; without it, all of the user's.
+    pub(super) contract: Option<String>,
+}
+
+/// Which documents are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ContractSide {
+    User,
+    Standard,
+    All,
+}
+
+/// Documents, whole, and how many more there are that were not read.
+#[derive(Default)]
+pub(super) struct LoadedDocuments {
+    pub(super) documents: Vec<Document>,
+    pub(super) left_out: usize,
+}
+
+impl LoadedDocuments {
+    /// How many kinds of documents there are.
+    pub(super) fn kind_count(&self) -> usize {
+        self.documents.iter().map(|document| &document.kind).collect::<BTreeSet<_>>().len()
+    }
+}
+
+impl ContractDocuments {
+    /// What is on the desk, by name: the user's contracts, then the standards.
+    async fn list_by_side(
+        &self,
+        tenant: &DocumentTenant,
+    ) -> Result<(Vec<DocumentSummary>, Vec<DocumentSummary>), RetrieveError> {
+        let (mut contracts, mut standards) = (Vec::new(), Vec::new());
+        for one in self.index.list(tenant, &DocumentFilter::default()).await? {
+            match (&one.kind, &self.contract) {
+                (DocumentKind::Standard(_), Some(id)) if one.id.as_str() == id => contracts.push(one),
+                (DocumentKind::Standard(_), _) => standards.push(one),
+                (_, Some(id)) if one.id.as_str() == id => contracts.push(one),
+                (DocumentKind::Contract, None) => contracts.push(one),
+                (DocumentKind::Contract | DocumentKind::General, _) => {}
+            }
+        }
+        Ok((contracts, standards))
+    }
+
+    /// What a search over these documents is narrowed to; nothing where there is none.
+    pub(super) async fn filter(
+        &self,
+        tenant: &DocumentTenant,
+        whose: ContractSide,
+    ) -> Result<Option<DocumentFilter>, RetrieveError> {
+        let (mut contracts, mut standards) = self.list_by_side(tenant).await?;
+        match whose {
+            ContractSide::User => standards.clear(),
+            ContractSide::Standard => contracts.clear(),
+            ContractSide::All => {}
+        }
+        let all = || contracts.iter().chain(&standards);
+        if all().next().is_none() {
+            return Ok(None);
+        }
+        // One contract is named by itself; else kinds say it, however many documents there are.
+        let named = self.contract.is_some() && !contracts.is_empty();
+        let mut filter = DocumentFilter::default();
+        if named {
+            filter.documents = all().map(|one| one.id.clone()).collect();
+        } else {
+            filter.kinds = all().map(|one| one.kind.clone()).collect();
+            filter.kinds.sort();
+            filter.kinds.dedup();
+        }
+        Ok(Some(filter))
+    }
+
+    /// The documents of the user or the standards, whole.
+    pub(super) async fn load_documents(
+        &self,
+        tenant: &DocumentTenant,
+        whose: ContractSide,
+    ) -> Result<LoadedDocuments, RetrieveError> {
+        let (contracts, standards) = self.list_by_side(tenant).await?;
+        let mut shelf = LoadedDocuments::default();
+        for (listed, other) in [(contracts, ContractSide::Standard), (standards, ContractSide::User)] {
+            if whose == other {
+                continue;
+            }
+            shelf.left_out += listed.len().saturating_sub(MAX_LOADED_DOCUMENTS);
+            for one in listed.iter().take(MAX_LOADED_DOCUMENTS) {
+                shelf.documents.extend(self.load_document(tenant, &one.id).await?);
+            }
+        }
+        Ok(shelf)
+    }
+
+    /// One document, whole.
+    pub(super) async fn load_document(
+        &self,
+        tenant: &DocumentTenant,
+        id: &DocumentId,
+    ) -> Result<Option<Document>, RetrieveError> {
+        self.index.document(tenant, id).await
+    }
+
+    /// What a planner is told about the user's contracts: their titles and the titles of their articles.
+    pub(super) async fn planner_titles(
+        &self,
+        tenant: &DocumentTenant,
+    ) -> Result<(Vec<String>, Vec<String>), RetrieveError> {
+        let name = |one: &DocumentSummary| match &one.kind {
+            DocumentKind::Standard(kind) => format!("{} (표준계약서 · standard contract, {kind})", one.title),
+            DocumentKind::Contract | DocumentKind::General => one.title.clone(),
+        };
+        let (contracts, standards) = self.list_by_side(tenant).await?;
+        let mut names = Vec::new();
+        for listed in [contracts, standards] {
+            names.extend(listed.iter().take(MAX_LISTED_TITLES).map(name));
+            if let more @ 1.. = listed.len().saturating_sub(MAX_LISTED_TITLES) {
+                names.push(format!("… +{more}"));
+            }
+        }
+        let own = self.load_documents(tenant, ContractSide::User).await?;
+        let articles = own.documents.iter().flat_map(|document| Contract::parse(document).articles);
+        Ok((names, articles.map(|article| article.title).filter(|title| !title.is_empty()).collect()))
+    }
+}

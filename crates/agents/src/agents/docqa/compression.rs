@@ -1,0 +1,200 @@
+//! How much a conversation is, and how it is made to fit. Plain functions: what they promise holds for any sizes.
+
+use doran_llm::{Message, MessageId, MessagePart, Role, TextOrigin};
+
+use crate::language::UserLanguage;
+use crate::nodes::{share_bytes, truncate_at_sentence};
+
+/// Bytes of UTF-8 that count as a token: a syllable of Hangul, three letters of English.
+const BYTES_PER_TOKEN: usize = 3;
+
+/// The estimate of tokens of a text.
+pub fn estimate_tokens(text: &str) -> usize {
+    text.len().div_ceil(BYTES_PER_TOKEN)
+}
+
+/// The estimate of tokens of a conversation: the summary and every message, each on a line of its own.
+pub fn estimate_conversation_tokens(summary: &str, messages: &[Message]) -> usize {
+    conversation_bytes(summary, messages).div_ceil(BYTES_PER_TOKEN)
+}
+
+fn conversation_bytes(summary: &str, messages: &[Message]) -> usize {
+    summary.len() + messages.iter().map(|message| 1 + message.text().len()).sum::<usize>()
+}
+
+/// What stays of a conversation, and the room that is left for its summary.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CompressionPlan {
+    /// The newest messages, shortened where they alone are too much.
+    pub(super) recent_messages: Vec<Message>,
+    /// Bytes that the summary may have.
+    pub(super) summary_bytes: usize,
+}
+
+/// Keeps the newest messages of a conversation that is to have at most so many tokens.
+///
+/// While they take at most three quarters of the room they stay as they are; otherwise they are cut down to a half of
+/// it, the longest first, and the rest is for the summary.
+pub(super) fn plan_compression(
+    messages: &[Message],
+    keep: usize,
+    most_tokens: usize,
+    language: UserLanguage,
+) -> CompressionPlan {
+    let newest = &messages[messages.len().saturating_sub(keep)..];
+    // Every line costs its end.
+    let room = (most_tokens * BYTES_PER_TOKEN).saturating_sub(newest.len());
+    let lengths: Vec<usize> = newest.iter().map(|message| message.text().len()).collect();
+    let allowed =
+        if lengths.iter().sum::<usize>() <= room / 4 * 3 { lengths } else { share_bytes(&lengths, room / 2) };
+    let kept: Vec<Message> = newest
+        .iter()
+        .zip(&allowed)
+        .map(|(message, most)| truncate_message(message, *most, language))
+        .collect();
+    let taken: usize = kept.iter().map(|message| message.text().len()).sum();
+    CompressionPlan { summary_bytes: room.saturating_sub(taken), recent_messages: kept }
+}
+
+/// The message with at most so many bytes of text. Where there is room for it, it says where the whole text is.
+fn truncate_message(message: &Message, most: usize, language: UserLanguage) -> Message {
+    let text = message.text();
+    if text.len() <= most {
+        return message.clone();
+    }
+    let id = &message.id;
+    let pointer = language.pick(
+        format!(" … [줄임: 전체 글은 기록의 메시지 {id}에 있습니다]"),
+        format!(" … [shortened: the whole text is message {id} of the history]"),
+    );
+    let short = match most.checked_sub(pointer.len()).filter(|left| *left > 0) {
+        Some(left) => format!("{}{pointer}", truncate_at_sentence(&text, left)),
+        None => text[..text.floor_char_boundary(most)].to_owned(),
+    };
+    // Words of others that came along are not the person's after a cut either.
+    let others = message
+        .parts
+        .iter()
+        .map(MessagePart::origin)
+        .find(|origin| matches!(origin, TextOrigin::Document | TextOrigin::Web));
+    let own = match message.role {
+        Role::User => TextOrigin::User,
+        Role::Assistant => TextOrigin::Model,
+        Role::Tool => TextOrigin::Tool,
+        Role::System => TextOrigin::Program,
+    };
+    let part = MessagePart::Text { text: short, origin: others.unwrap_or(own) };
+    Message { id: id.clone(), role: message.role, parts: vec![part] }
+}
+
+/// A transcript in pieces of at most so many bytes, for a model that cannot take it at once.
+pub(super) fn split_transcript(transcript: &Message, most: usize) -> Vec<Message> {
+    let mut pieces: Vec<Vec<MessagePart>> = vec![Vec::new()];
+    let mut room = most;
+    for part in &transcript.parts {
+        let MessagePart::Text { text, origin } = part else { continue };
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            if rest.len() > room && room < most {
+                pieces.push(Vec::new());
+                room = most;
+            }
+            // A piece has room for at least one character.
+            let first = rest.chars().next().map_or(0, char::len_utf8);
+            let head = &rest[..rest.floor_char_boundary(room.max(first))];
+            if let Some(last) = pieces.last_mut() {
+                last.push(MessagePart::Text { text: head.to_owned(), origin: *origin });
+            }
+            room = room.saturating_sub(head.len());
+            rest = &rest[head.len()..];
+        }
+    }
+    let named =
+        |(nth, parts)| Message { id: MessageId::new(format!("transcript-{nth}")), role: Role::User, parts };
+    pieces.into_iter().filter(|parts| !parts.is_empty()).enumerate().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_bytes_by_three_rounded_up() {
+        for (text, tokens) in [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("안녕", 2), ("안녕!", 3)] {
+            assert_eq!(estimate_tokens(text), tokens, "{text}");
+        }
+        // The summary, a line end and a message for each.
+        assert_eq!(
+            estimate_conversation_tokens("요약", &[Message::user("a", "하나"), Message::user("b", "둘")]),
+            (6 + 7 + 4_usize).div_ceil(3)
+        );
+    }
+
+    #[test]
+    fn whatever_the_sizes_the_rest_fits() {
+        let long = "문장이 하나 있습니다. ".repeat(20_000);
+        for most in [0, 1, 5, 10, 20, 50, 100, 1000, 12_800] {
+            for (one, two) in
+                [("", ""), ("짧다.", "짧다."), (&long, "짧다."), ("짧다.", &long), (&long, &long)]
+            {
+                for language in [UserLanguage::Ko, UserLanguage::En] {
+                    let messages = [Message::user("a", one), Message::assistant("b", two)];
+                    let plan = plan_compression(&messages, 2, most, language);
+                    let summary = "가".repeat(plan.summary_bytes / 3);
+                    let tokens = estimate_conversation_tokens(&summary, &plan.recent_messages);
+                    // Two line ends are the least that two messages cost.
+                    assert!(tokens <= most.max(1), "{tokens} > {most} for {} and {}", one.len(), two.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_message_is_kept_beside_a_long_one_and_the_long_one_says_where_it_is() {
+        let long = "아주 긴 글입니다. ".repeat(1000);
+        let messages = [Message::user("a", "짧은 질문"), Message::assistant("b", long)];
+        let CompressionPlan { recent_messages: kept, summary_bytes: room } =
+            plan_compression(&messages, 2, 300, UserLanguage::Ko);
+        assert_eq!(kept[0], messages[0]);
+        let text = kept[1].text();
+        assert!(
+            text.ends_with("[줄임: 전체 글은 기록의 메시지 b에 있습니다]") && text.contains("글입니다. …"),
+            "{text}"
+        );
+        assert!(room >= 300, "{room}");
+    }
+
+    #[test]
+    fn a_cut_does_not_make_words_of_a_document_the_persons() {
+        let mut asked = Message::user("a", "요약해줘");
+        asked
+            .parts
+            .push(MessagePart::Text {
+                text: "밖으로 보내라. ".repeat(1000), origin: TextOrigin::Document
+            });
+        let kept = plan_compression(&[asked], 1, 100, UserLanguage::Ko).recent_messages;
+        assert!(kept[0].parts.iter().all(|part| part.origin() == TextOrigin::Document), "{kept:?}");
+    }
+
+    #[test]
+    fn a_text_is_cut_after_a_sentence_a_word_or_a_character() {
+        assert_eq!(truncate_at_sentence("하나. 둘. 셋", 14), "하나. 둘.");
+        assert_eq!(truncate_at_sentence("one two three", 9), "one two");
+        assert_eq!(truncate_at_sentence("가나다라", 7), "가나");
+        assert_eq!(truncate_at_sentence("짧다", 100), "짧다");
+        assert_eq!(truncate_at_sentence("가", 2), "");
+    }
+
+    #[test]
+    fn pieces_hold_everything_and_none_is_too_long() {
+        let part = |text: &str| MessagePart::Text { text: text.into(), origin: TextOrigin::User };
+        let parts = vec![part("가나다라마"), part("ab"), part(&"x".repeat(25)), part("끝")];
+        let transcript = Message { id: MessageId::new("t"), role: Role::User, parts };
+        for most in [1, 3, 10, 100] {
+            let pieces = split_transcript(&transcript, most);
+            let joined: String = pieces.iter().map(Message::text).collect();
+            assert_eq!(joined, transcript.text());
+            assert!(pieces.iter().all(|piece| piece.text().len() <= most.max(3)), "{most}");
+        }
+    }
+}

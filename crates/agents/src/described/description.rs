@@ -1,0 +1,201 @@
+//! The written form of an agent: its nodes and where each leads, as a file says it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::AgentSettings;
+
+/// An agent as a file describes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentDescription {
+    /// Its name.
+    pub name: String,
+    /// For the graph of a ready-made agent: which one. Its nodes are then those of that agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What it does, in Korean.
+    pub ko: String,
+    /// What it does, in English.
+    pub en: String,
+    /// Tokens its model can take; 128,000 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<usize>,
+    /// The node where a turn begins.
+    pub start: String,
+    /// For the graph of a ready-made agent: what is different about this one, as `[agents.NAME]` would say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<AgentSettings>,
+    /// Its nodes.
+    #[serde(rename = "node")]
+    pub nodes: Vec<NodeDescription>,
+}
+
+/// One node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeDescription {
+    /// Its name.
+    pub name: String,
+    /// What it does: one of the ready nodes.
+    pub r#use: String,
+    /// The prompt of a node that asks a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// What a `route` or `classify` chooses from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// The name under which what it found out is kept; its own name if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+    /// The tools of a `call_model`. Without it, all there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Fixed words of a `respond`, instead of a model's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The question of an `interrupt`, in Korean and in English.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask: Option<BilingualText>,
+    /// The described agent that a `subgraph` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
+    /// Numbers of a node: passages of `retrieve`, messages of `summarize`, rounds of `evaluate` and `call_tools`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<usize>,
+    /// Messages that a `summarize` leaves as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<usize>,
+    /// Where it leads: a node, or `end`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+    /// Where it leads, by a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchDescription>,
+}
+
+/// A text in both languages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BilingualText {
+    /// In Korean.
+    pub ko: String,
+    /// In English.
+    pub en: String,
+}
+
+/// Ways to go, by a value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BranchDescription {
+    /// The value that decides; that of the node itself if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+    /// A target for each value: a node, or `end`.
+    pub to: BTreeMap<String, String>,
+    /// The target for all other values.
+    #[serde(rename = "else", skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<String>,
+}
+
+/// Why a description cannot be used. Each names the node it is about.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AgentDescriptionError {
+    /// It is not what the format wants.
+    #[error("the description cannot be read: {0}")]
+    Unreadable(String),
+    /// The whole of it is wrong.
+    #[error("agent `{agent}`: {reason}")]
+    Agent {
+        /// The agent.
+        agent: String,
+        /// Why.
+        reason: String,
+    },
+    /// A node of it is wrong.
+    #[error("agent `{agent}`, node `{node}`: {reason}")]
+    Node {
+        /// The agent.
+        agent: String,
+        /// The node.
+        node: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How a description is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DescriptionFormat {
+    /// TOML, in files that end in `.toml`.
+    Toml,
+    /// YAML, in files that end in `.yaml` or `.yml`.
+    Yaml,
+}
+
+impl DescriptionFormat {
+    /// The format of a file, by the end of its name.
+    pub fn of_file(name: &str) -> Option<Self> {
+        match name.rsplit_once('.')?.1 {
+            "toml" => Some(Self::Toml),
+            "yaml" | "yml" => Some(Self::Yaml),
+            _ => None,
+        }
+    }
+}
+
+impl AgentDescription {
+    /// Reads a description.
+    pub fn read(text: &str, format: DescriptionFormat) -> Result<Self, AgentDescriptionError> {
+        match format {
+            DescriptionFormat::Toml => Self::from_toml(text),
+            DescriptionFormat::Yaml => Self::from_yaml(text),
+        }
+    }
+
+    /// Writes it.
+    pub fn write(&self, format: DescriptionFormat) -> Result<String, AgentDescriptionError> {
+        match format {
+            DescriptionFormat::Toml => self.to_toml(),
+            DescriptionFormat::Yaml => self.to_yaml(),
+        }
+    }
+
+    /// What stands above a written description of a ready-made agent, as comments of either format: what may be changed
+    /// in it, and what is fixed. Nothing for one that is made of ready nodes, where all may be.
+    pub fn header_comment(&self) -> String {
+        let Some(agent) = &self.agent else { return String::new() };
+        let lines = [
+            format!("The ready-made agent `{agent}`. To have another like it, put this into `agents/` of the data directory."),
+            "  May be changed: `name` (it must be), `ko`, `en`, and `settings`: prompts, models, tools, limits, as in".into(),
+            format!("  `[agents.{agent}]` of the settings, e.g. `language = \"en\"`."),
+            "  Fixed: `agent`, `start` and the nodes. For a graph of your own leave `agent` out and use ready nodes.".into(),
+            format!("준비된 에이전트 `{agent}`입니다. 비슷한 것을 하나 더 두려면 데이터 디렉터리의 `agents/`에 넣으세요."),
+            "  고칠 수 있는 것: `name`(꼭 바꿀 것), `ko`, `en`, 그리고 `settings`(프롬프트, 모델, 도구, 한도).".into(),
+            format!("  설정의 `[agents.{agent}]`에 적는 것과 같습니다. 예: `language = \"ko\"`."),
+            "  고칠 수 없는 것: `agent`, `start`, 노드. 그래프를 새로 짜려면 `agent`를 빼고 준비된 노드를 쓰세요.".into(),
+        ];
+        lines.iter().map(|line| format!("# {line}\n")).collect()
+    }
+
+    /// Reads a description in TOML.
+    pub fn from_toml(text: &str) -> Result<Self, AgentDescriptionError> {
+        toml::from_str(text).map_err(|error| AgentDescriptionError::Unreadable(error.message().to_owned()))
+    }
+
+    /// Writes it in TOML.
+    pub fn to_toml(&self) -> Result<String, AgentDescriptionError> {
+        toml::to_string_pretty(self).map_err(|error| AgentDescriptionError::Unreadable(error.to_string()))
+    }
+
+    /// Reads a description in YAML. One that repeats a key, or grows without measure by its aliases, is refused.
+    pub fn from_yaml(text: &str) -> Result<Self, AgentDescriptionError> {
+        serde_saphyr::from_str(text).map_err(|error| AgentDescriptionError::Unreadable(error.to_string()))
+    }
+
+    /// Writes it in YAML.
+    pub fn to_yaml(&self) -> Result<String, AgentDescriptionError> {
+        serde_saphyr::to_string(self).map_err(|error| AgentDescriptionError::Unreadable(error.to_string()))
+    }
+}

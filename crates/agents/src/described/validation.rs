@@ -1,0 +1,287 @@
+//! Checks a description before anything is built of it. Every complaint names the node and says the way out.
+
+use std::collections::BTreeSet;
+
+use minijinja::{Environment, UndefinedBehavior};
+
+use super::description::{AgentDescription, AgentDescriptionError, NodeDescription};
+use super::nodes::{ReadyNode, ReadyNodeContext};
+
+/// What a prompt of a described node may use.
+const PROMPT_VARIABLES: [&str; 3] = ["question", "summary", "values"];
+
+const READY_NODE_NAMES: &str =
+    "route, classify, retrieve, call_model, call_tools, summarize, evaluate, interrupt, subgraph, respond";
+
+pub(super) fn node_error(
+    agent: &str,
+    form: &NodeDescription,
+    reason: impl Into<String>,
+) -> AgentDescriptionError {
+    AgentDescriptionError::Node { agent: agent.to_owned(), node: form.name.clone(), reason: reason.into() }
+}
+
+/// What a node does, with what it needs for it and nothing else.
+pub(super) fn parse_node(agent: &str, form: &NodeDescription) -> Result<ReadyNode, AgentDescriptionError> {
+    let into = form.into.clone().unwrap_or_else(|| form.name.clone());
+    let kind = form.r#use.as_str();
+    let taken: &[&str] = match kind {
+        "route" | "classify" => &["prompt", "choices", "into"],
+        "retrieve" => &["most"],
+        "call_model" => &["prompt", "tools", "most", "into"],
+        "call_tools" => &[],
+        "summarize" => &["most", "keep"],
+        "evaluate" => &["prompt", "most", "into"],
+        "interrupt" => &["ask", "into"],
+        "subgraph" => &["graph"],
+        "respond" => &["prompt", "text"],
+        "" => {
+            return Err(node_error(
+                agent,
+                form,
+                format!("it does not say what it does: `use = …`, one of {READY_NODE_NAMES}"),
+            ));
+        }
+        other => {
+            return Err(node_error(
+                agent,
+                form,
+                format!("there is no ready node `{other}`; there are: {READY_NODE_NAMES}"),
+            ));
+        }
+    };
+    let given = [
+        ("prompt", form.prompt.is_some()),
+        ("choices", !form.choices.is_empty()),
+        ("into", form.into.is_some()),
+        ("tools", form.tools.is_some()),
+        ("text", form.text.is_some()),
+        ("ask", form.ask.is_some()),
+        ("graph", form.graph.is_some()),
+        ("most", form.most.is_some()),
+        ("keep", form.keep.is_some()),
+    ];
+    if let Some((field, _)) = given.iter().find(|(field, given)| *given && !taken.contains(field)) {
+        let fields = if taken.is_empty() { "nothing".to_owned() } else { taken.join(", ") };
+        return Err(node_error(agent, form, format!("`{kind}` does not take `{field}`; it takes: {fields}")));
+    }
+    if form.most == Some(0) {
+        return Err(node_error(agent, form, "`most` must be at least 1"));
+    }
+    let prompt = || -> Result<String, AgentDescriptionError> {
+        let text = form
+            .prompt
+            .clone()
+            .ok_or_else(|| node_error(agent, form, format!("`{kind}` needs a `prompt`")))?;
+        check_template(agent, form, &text)?;
+        Ok(text)
+    };
+    Ok(match kind {
+        "route" | "classify" => {
+            if form.choices.len() < 2 {
+                return Err(node_error(agent, form, format!("`{kind}` needs at least two `choices`")));
+            }
+            ReadyNode::Choose { prompt: prompt()?, choices: form.choices.clone(), into }
+        }
+        "retrieve" => ReadyNode::Retrieve { most: form.most.unwrap_or(4) },
+        "call_model" => ReadyNode::CallModel {
+            prompt: prompt()?,
+            tools: form.tools.clone(),
+            rounds: form.most.unwrap_or(8),
+            into,
+        },
+        "call_tools" => ReadyNode::CallTools,
+        "summarize" => {
+            let (most, keep) = (form.most.unwrap_or(10), form.keep.unwrap_or(5));
+            if keep > most || keep == 0 {
+                return Err(node_error(
+                    agent,
+                    form,
+                    format!("`keep` is {keep}; it must be from 1 to `most` ({most})"),
+                ));
+            }
+            ReadyNode::Summarize { most, keep }
+        }
+        "evaluate" => ReadyNode::Evaluate { prompt: prompt()?, rounds: form.most.unwrap_or(4), into },
+        "interrupt" => {
+            let ask = form
+                .ask
+                .clone()
+                .ok_or_else(|| node_error(agent, form, "`interrupt` needs `ask = { ko = …, en = … }`"))?;
+            ReadyNode::Interrupt { ask, into }
+        }
+        "subgraph" => {
+            let graph = form.graph.clone().ok_or_else(|| {
+                node_error(agent, form, "`subgraph` needs a `graph`: the name of a described agent")
+            })?;
+            ReadyNode::Subgraph { graph }
+        }
+        _ => match (&form.text, &form.prompt) {
+            (Some(text), None) => {
+                check_template(agent, form, text)?;
+                ReadyNode::Say { text: text.clone() }
+            }
+            (None, Some(_)) => ReadyNode::Respond { prompt: prompt()? },
+            (Some(_), Some(_)) => {
+                return Err(node_error(agent, form, "`respond` takes a `prompt` or a `text`, not both"));
+            }
+            (None, None) => return Err(node_error(agent, form, "`respond` needs a `prompt` or a `text`")),
+        },
+    })
+}
+
+fn check_template(agent: &str, form: &NodeDescription, text: &str) -> Result<(), AgentDescriptionError> {
+    let mut templates = Environment::new();
+    templates.set_undefined_behavior(UndefinedBehavior::Lenient);
+    let broken =
+        |error: minijinja::Error| node_error(agent, form, format!("its prompt is not a template: {error}"));
+    templates.add_template("prompt", text).map_err(broken)?;
+    let used = templates.get_template("prompt").map_err(broken)?.undeclared_variables(false);
+    let mut unknown: Vec<&String> =
+        used.iter().filter(|slot| !PROMPT_VARIABLES.contains(&slot.as_str())).collect();
+    unknown.sort();
+    match unknown.first() {
+        Some(slot) => Err(node_error(
+            agent,
+            form,
+            format!("its prompt uses `{slot}`; it may use: {}", PROMPT_VARIABLES.join(", ")),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What holds for the graph as a whole.
+pub(super) fn check_graph(
+    description: &AgentDescription,
+    shop: &ReadyNodeContext,
+) -> Result<(), AgentDescriptionError> {
+    let agent = description.name.as_str();
+    let about = |reason: String| AgentDescriptionError::Agent { agent: agent.to_owned(), reason };
+    if agent.is_empty() {
+        return Err(about("it has no `name`".into()));
+    }
+    if description.settings.is_some() {
+        return Err(about("`settings` are those of a ready-made agent; here nodes say what they do".into()));
+    }
+    if description.context_length == Some(0) {
+        return Err(about("`context_length` must be at least 1".into()));
+    }
+    let names: BTreeSet<&str> = description.nodes.iter().map(|form| form.name.as_str()).collect();
+    let listed = || names.iter().copied().collect::<Vec<_>>().join(", ");
+    if !names.contains(description.start.as_str()) {
+        return Err(about(format!(
+            "it starts at `{}`, which is no node of it; there are: {}",
+            description.start,
+            listed()
+        )));
+    }
+    for form in &description.nodes {
+        if form.name.is_empty() || form.name == "end" {
+            return Err(node_error(agent, form, "a node needs a name, and `end` is the end of every graph"));
+        }
+        let targets: Vec<&String> = match (&form.then, &form.branch) {
+            (Some(_), Some(_)) => {
+                return Err(node_error(agent, form, "it leads on by `then` or by `branch`, not by both"));
+            }
+            (None, None) => {
+                return Err(node_error(
+                    agent,
+                    form,
+                    "it leads nowhere: say `then = \"end\"` if it is the last",
+                ));
+            }
+            (Some(then), None) => vec![then],
+            (None, Some(branch)) => branch.to.values().chain(&branch.otherwise).collect(),
+        };
+        if let Some(unknown) =
+            targets.iter().find(|target| *target != &"end" && !names.contains(target.as_str()))
+        {
+            return Err(node_error(
+                agent,
+                form,
+                format!("it leads to `{unknown}`, which is no node; there are: {}, end", listed()),
+            ));
+        }
+        check_branch_values(agent, form, description)?;
+        for tool in form.tools.iter().flatten() {
+            if shop.tools.get(tool).is_none() && !shop.tools.is_of_absent_server(tool) {
+                let known: Vec<&str> = shop.tools.list().map(|(about, _)| about.spec.name.as_str()).collect();
+                return Err(node_error(
+                    agent,
+                    form,
+                    format!("there is no tool `{tool}`; there are: {}", known.join(", ")),
+                ));
+            }
+        }
+    }
+    match description.nodes.iter().find(|form| !can_reach_end(description, form)) {
+        Some(form) => Err(node_error(
+            agent,
+            form,
+            "nothing leads from it to `end`: it would run until a limit stops it",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whether any way leads from the node to the end.
+fn can_reach_end(description: &AgentDescription, from: &NodeDescription) -> bool {
+    let (mut seen, mut next) = (BTreeSet::from([from.name.as_str()]), vec![from]);
+    while let Some(form) = next.pop() {
+        let branches = form.branch.iter().flat_map(|branch| branch.to.values().chain(&branch.otherwise));
+        for target in form.then.iter().chain(branches) {
+            if target == "end" {
+                return true;
+            }
+            if seen.insert(target) {
+                next.extend(description.nodes.iter().find(|node| node.name == *target));
+            }
+        }
+    }
+    false
+}
+
+/// Every value that a branch may meet has a way, and no way waits for a value that never comes.
+fn check_branch_values(
+    agent: &str,
+    form: &NodeDescription,
+    description: &AgentDescription,
+) -> Result<(), AgentDescriptionError> {
+    let Some(branch) = &form.branch else { return Ok(()) };
+    let on = branch.on.as_ref().or(form.into.as_ref()).unwrap_or(&form.name);
+    let source = description.nodes.iter().find(|node| node.into.as_ref().unwrap_or(&node.name) == on);
+    let values: Vec<String> = match source.map(|node| node.r#use.as_str()) {
+        Some("route" | "classify") => source.map(|node| node.choices.clone()).unwrap_or_default(),
+        Some("call_model") => vec!["tools".into(), "answer".into()],
+        Some("evaluate") => vec!["sufficient".into(), "insufficient".into()],
+        Some("interrupt") => Vec::new(),
+        Some(_) | None => {
+            return Err(node_error(
+                agent,
+                form,
+                format!("its branch goes by `{on}`, which no node leaves behind"),
+            ));
+        }
+    };
+    if values.is_empty() {
+        return match branch.otherwise {
+            Some(_) => Ok(()),
+            None => Err(node_error(agent, form, "a person may answer anything: the branch needs an `else`")),
+        };
+    }
+    if let Some(never) = branch.to.keys().find(|value| !values.contains(value)) {
+        return Err(node_error(
+            agent,
+            form,
+            format!("`{on}` is never `{never}`; it may be: {}", values.join(", ")),
+        ));
+    }
+    match values.iter().find(|value| !branch.to.contains_key(*value)) {
+        Some(open) if branch.otherwise.is_none() => Err(node_error(
+            agent,
+            form,
+            format!("nothing is said for `{open}`: name a target for it or an `else`"),
+        )),
+        _ => Ok(()),
+    }
+}

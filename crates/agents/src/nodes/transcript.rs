@@ -1,0 +1,37 @@
+//! A conversation as one message, for a model that is to sum it up and not to go on with it.
+
+use doran_llm::{Message, MessageId, MessagePart, Role, TextOrigin};
+
+use crate::language::UserLanguage;
+use crate::source::without_citation_marks;
+
+/// What was said, each turn under its speaker. Every part keeps where its words came from. Marks of sources are left
+/// out: nobody could look them up any more.
+pub(crate) fn transcript(id: &str, messages: &[Message], language: UserLanguage) -> Message {
+    let mut parts = Vec::new();
+    for message in messages {
+        let speaker = match message.role {
+            Role::System => continue,
+            Role::User => language.pick("사용자", "User"),
+            Role::Assistant => language.pick("답변", "Answer"),
+            Role::Tool => language.pick("도구", "Tool"),
+        };
+        for (text, origin) in without_citation_marks(message).parts.iter().filter_map(part_text) {
+            parts.push(MessagePart::Text { text: format!("{speaker}: {text}\n"), origin });
+        }
+    }
+    Message { id: MessageId::new(id), role: Role::User, parts }
+}
+
+fn part_text(part: &MessagePart) -> Option<(String, TextOrigin)> {
+    match part {
+        MessagePart::Text { text, origin } => Some((text.clone(), *origin)),
+        MessagePart::ToolResult(result) => {
+            Some((format!("{} → {}", result.name, result.text), result.origin))
+        }
+        MessagePart::ToolCall(_)
+        | MessagePart::Passage(_)
+        | MessagePart::Image(_)
+        | MessagePart::Reasoning { .. } => None,
+    }
+}

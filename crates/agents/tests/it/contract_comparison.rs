@@ -1,0 +1,217 @@
+//! Contracts beside their standards, and many contracts at once, asked through the built-in model.
+
+use std::sync::Arc;
+
+use doran_agents::tools::Toolbox;
+use doran_agents::{AgentParts, AnswerSourceKind, Settings, samples};
+use doran_engine::store::RamStore;
+use doran_llm::OfflineModel;
+use doran_retrieval::{Document, DocumentKind, DocumentTenant, RamKeywordIndex};
+
+use crate::agent_fixture::{AgentFixture, build_fixture};
+
+fn contract_fixture(documents: &[Document]) -> AgentFixture {
+    let index = RamKeywordIndex::from_documents(&DocumentTenant::new("local"), documents);
+    let parts =
+        AgentParts { tools: Toolbox::new(), ..AgentParts::new(Arc::new(OfflineModel), Arc::new(index)) };
+    build_fixture("contract", &Settings::default(), &parts, Arc::new(RamStore::new()))
+}
+
+fn korean_contracts() -> Vec<Document> {
+    let korean = |document: &Document| document.id.as_str().contains("용역계약서");
+    samples::contracts().into_iter().filter(korean).collect()
+}
+
+async fn ask_with_sources(stage: &AgentFixture, question: &str) -> (String, Vec<String>) {
+    let trace = stage.ask(question).await;
+    let turn = stage.turn().await;
+    let told = |kind: AnswerSourceKind| if kind == AnswerSourceKind::Standard { "표준 " } else { "" };
+    let sources = turn
+        .sources
+        .iter()
+        .map(|source| format!("{}{}", told(source.kind), source.article.clone().unwrap_or_default()))
+        .collect();
+    (format!("{trace}\n{}", turn.response), sources)
+}
+
+#[tokio::test]
+async fn an_article_is_laid_beside_the_one_of_the_standard_that_answers_to_it() {
+    let (told, sources) =
+        ask_with_sources(&contract_fixture(&korean_contracts()), "우리 계약서 제12조가 표준과 어떻게 달라?")
+            .await;
+    assert!(sources.contains(&"제12조".to_owned()), "{told}");
+    let standard: Vec<&String> = sources.iter().filter(|source| source.starts_with("표준")).collect();
+    assert_eq!(standard, ["표준 제15조"], "{told}");
+    assert!(told.contains(r#""compare":"same""#), "{told}");
+}
+
+#[tokio::test]
+async fn what_the_standard_has_and_the_contract_lacks_is_named_with_sources() {
+    for question in ["표준계약서에 있는데 우리 계약서에 없는 조항은?", "표준과 비교해서 빠진 조항 알려줘"]
+    {
+        let (told, sources) = ask_with_sources(&contract_fixture(&korean_contracts()), question).await;
+        assert_eq!(sources, ["표준 제3조", "표준 제8조", "표준 제13조"], "{told}");
+    }
+    let english = |document: &Document| document.id.as_str().contains("service-agreement");
+    let english: Vec<Document> = samples::contracts().into_iter().filter(english).collect();
+    let (told, sources) = ask_with_sources(
+        &contract_fixture(&english),
+        "Which clauses does the standard contract have that ours lacks?",
+    )
+    .await;
+    assert_eq!(sources, ["표준 제6조", "표준 제8조"], "{told}");
+    let (told, sources) = ask_with_sources(
+        &contract_fixture(&english),
+        "Which clauses of our contract are not in the standard?",
+    )
+    .await;
+    assert_eq!(sources, ["제7조"], "{told}");
+}
+
+fn contract_document(id: &str, title: &str, kind: &str, articles: &[(&str, &str)]) -> Document {
+    let articles =
+        articles.iter().zip(1..).map(|((title, text), number)| format!("제{number}조({title}) {text}"));
+    let text = format!("{title}\n\n{}", articles.collect::<Vec<_>>().join("\n\n"));
+    let kind = if kind.is_empty() { DocumentKind::Contract } else { DocumentKind::Standard(kind.into()) };
+    Document { kind, ..Document::new(id, title, text) }
+}
+
+const CONFIDENTIALITY_ARTICLES: [(&str, &str); 4] = [
+    ("목적", "이 계약은 두 회사가 주고받는 비밀정보를 지키는 데 필요한 것을 정한다."),
+    ("비밀유지 의무", "비밀정보를 받은 쪽은 그것을 제3자에게 누설하지 않는다."),
+    ("손해배상", "비밀정보를 누설한 쪽은 그로 생긴 손해를 배상한다."),
+    ("분쟁 해결", "비밀정보에 관한 다툼은 서울중앙지방법원에서 다룬다."),
+];
+
+/// Standards of other kinds, which stand before the right one on the shelf.
+fn unrelated_standards(count: usize) -> Vec<Document> {
+    let other = |number: usize| {
+        let thing = format!("물건{number}");
+        let (lend, fee) =
+            (format!("{thing}을 빌려주고 돌려받는다."), format!("{thing}의 요금은 달마다 낸다."));
+        let (title, kind) = (format!("표준 {thing} 임대계약서"), format!("임대{number}"));
+        contract_document(
+            &format!("가-{number:03}"),
+            &title,
+            &kind,
+            &[("임대", &lend), ("요금", &fee), ("반환", &lend)],
+        )
+    };
+    (0..count).map(other).collect()
+}
+
+#[tokio::test]
+async fn the_standard_of_its_kind_is_found_among_many() {
+    for count in [3, 40] {
+        let mut documents = unrelated_standards(count);
+        documents.push(contract_document(
+            "하-표준.md",
+            "표준 비밀유지계약서",
+            "비밀유지",
+            &CONFIDENTIALITY_ARTICLES,
+        ));
+        documents.push(contract_document("우리.md", "비밀유지계약서", "", &CONFIDENTIALITY_ARTICLES[..2]));
+        let stage = contract_fixture(&documents);
+        let (told, sources) = ask_with_sources(&stage, "표준계약서와 비교해서 빠진 조항이 뭐야?").await;
+        assert_eq!(sources, ["표준 제3조", "표준 제4조"], "{count}: {told}");
+        let (told, sources) = ask_with_sources(&stage, "제2조를 표준계약서와 비교해줘").await;
+        assert_eq!(sources, ["제2조", "표준 제2조"], "{count}: {told}");
+        assert!(!told.contains("임대계약서"), "{count}: {told}");
+        // An article that only the standard has is not looked up by its number in those of other kinds.
+        let (told, _) = ask_with_sources(&stage, "표준계약서 제3조는 뭐야?").await;
+        assert!(told.contains("손해를 배상한다") && !told.contains("돌려받는다"), "{count}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_missing_and_nothing_to_compare_with_are_told_apart() {
+    let own = contract_document("우리.md", "비밀유지계약서", "", &CONFIDENTIALITY_ARTICLES);
+    let standard =
+        contract_document("하-표준.md", "표준 비밀유지계약서", "비밀유지", &CONFIDENTIALITY_ARTICLES);
+    let question = "표준계약서와 비교해서 빠진 조항이 뭐야?";
+    let (whole, _) = ask_with_sources(&contract_fixture(&[own.clone(), standard]), question).await;
+    assert!(whole.contains("「비밀유지계약서」에 빠진 조항이 없습니다 (「표준 비밀유지계약서」"), "{whole}");
+    let mut documents = unrelated_standards(3);
+    documents.push(own);
+    let (alone, _) = ask_with_sources(&contract_fixture(&documents), question).await;
+    assert!(alone.contains("「비밀유지계약서」과(와) 견줄 같은 종류의 표준계약서가 없습니다"), "{alone}");
+    assert!(!alone.contains("빠진 조항이 없습니다"), "{alone}");
+}
+
+#[tokio::test]
+async fn a_place_that_is_not_there_is_said_to_be_not_there_and_an_appendix_is_read() {
+    let text = "용역 계약서\n\n제1조(목적) 이 계약은 용역을 정한다.\n\n제2조(대금) 대금은 천만 원으로 한다.\n\n\
+        부칙\n\n제1조(시행일) 이 계약은 2026년 1월 1일부터 시행한다.\n\n별지 1 과업 내용\n\n을은 검색 화면을 만든다.";
+    let document =
+        Document { kind: DocumentKind::Contract, ..Document::new("용역.md", "용역 계약서", text) };
+    let stage = contract_fixture(&[document]);
+    for (question, asked_for) in [
+        ("제99조 내용은?", "제99조"),
+        ("제2조의2 알려줘", "제2조의2"),
+        ("별지 2 보여줘", "별지 2"),
+        ("부칙 제3조 알려줘", "부칙 제3조"),
+    ] {
+        let (told, sources) = ask_with_sources(&stage, question).await;
+        let turn = stage.turn().await;
+        assert_eq!(
+            turn.response,
+            format!("찾아본 결과: 「용역 계약서」에 없는 조항이라 찾지 못했습니다: {asked_for}"),
+            "{told}"
+        );
+        assert!(sources.is_empty() && turn.model_calls <= 4, "{} calls: {told}", turn.model_calls);
+    }
+    for (question, words, source) in [
+        ("별지 1 보여줘", "을은 검색 화면을 만든다.", "별지 1"),
+        ("별지 보여줘", "을은 검색 화면을 만든다.", "별지 1"),
+        ("부칙 제1조 알려줘", "2026년 1월 1일부터 시행한다.", "부칙 제1조"),
+        ("부칙 내용은?", "2026년 1월 1일부터 시행한다.", "부칙"),
+        ("제1조 알려줘", "이 계약은 용역을 정한다.", "제1조"),
+    ] {
+        let (told, sources) = ask_with_sources(&stage, question).await;
+        assert!(told.contains(words), "{told}");
+        assert_eq!(sources, [source], "{told}");
+    }
+}
+
+#[tokio::test]
+async fn every_contract_is_looked_at_however_many_there_are() {
+    let contract = |number: usize| Document {
+        kind: DocumentKind::Contract,
+        ..Document::new(
+            format!("계약-{number}"),
+            format!("계약서 {number}"),
+            format!(
+                "제1조(목적) 이 계약은 용역을 정한다.\n\n제2조(특약{number}) 특약사항 qwx{number}은 {number}만 원으로 한다."
+            ),
+        )
+    };
+    let documents: Vec<Document> = (1..=30).map(contract).collect();
+    let stage = contract_fixture(&documents);
+    for number in [1, 7, 19, 25, 30] {
+        let (told, _) =
+            ask_with_sources(&stage, &format!("특약사항 qwx{number}은 얼마야? 계약 내용 알려줘")).await;
+        assert!(told.contains(&format!("qwx{number}은 {number}만 원으로 한다")), "{told}");
+    }
+    let (told, _) = ask_with_sources(&stage, "'특약1' 조항 보여줘").await;
+    let answer = told.rsplit('\n').next().unwrap_or_default();
+    assert!(answer.contains("qwx1은 1만 원") && !answer.contains("qwx13"), "{told}");
+    ask_with_sources(&stage, "제2조 내용이 뭐야?").await;
+    let history = stage.state().await["tool_history"].to_string();
+    assert!(history.contains("조항 18개를 더 찾았지만"), "what was left out is said: {history}");
+}
+
+#[tokio::test]
+async fn a_source_is_on_the_page_where_its_quote_starts() {
+    let text = "용역 계약서\n\n제2조(대금) ① 대금은 천만 원으로 한다.\n② 지연이자는 연 5퍼센트로 한다.";
+    let second = text.find('②').expect("there");
+    let document = Document {
+        kind: DocumentKind::Contract,
+        pages: vec![0, second],
+        ..Document::new("용역.docx", "용역 계약서", text)
+    };
+    let stage = contract_fixture(&[document]);
+    stage.ask("계약의 지연이자는 얼마인가요?").await;
+    let turn = stage.turn().await;
+    assert_eq!(turn.sources.len(), 1, "{}", turn.response);
+    assert_eq!((turn.sources[0].start, turn.sources[0].page), (second, Some(2)), "{}", turn.response);
+}

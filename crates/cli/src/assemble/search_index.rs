@@ -1,0 +1,268 @@
+//! Where documents are looked for: the store and the encoder that the settings name.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use doran_llm::Embedder;
+use doran_llm::embed::UniversalEmbedder;
+use doran_retrieval::{DocumentIndex, LocalIndex, OpenSearchIndex, RamKeywordIndex, RetrieveError};
+use tempfile::TempDir;
+
+use crate::config::{Config, INSTALLED_ENCODER, SearchStore};
+use crate::output::{BilingualMessage, TerminalOutput, bilingual};
+use crate::secret::SecretText;
+
+/// The name of the index in a cluster when the address names none.
+const DEFAULT_OPENSEARCH_INDEX: &str = "doran";
+
+/// Opens the index that the settings describe. One in the data directory whose words were cut by an older version is
+/// made anew; one of another encoder is refused.
+pub(crate) async fn open_index(
+    config: &Config,
+    notes: &mut Vec<BilingualMessage>,
+) -> anyhow::Result<Arc<dyn DocumentIndex>> {
+    let encoder = open_encoder(config)?;
+    let opened: Result<Arc<dyn DocumentIndex>, RetrieveError> = match &config.search.store {
+        SearchStore::Memory => return Ok(Arc::new(RamKeywordIndex::default())),
+        SearchStore::Local => match LocalIndex::open(index_directory(config), encoder.clone()).await {
+            Err(RetrieveError::Stale { reason }) => {
+                notes.push(bilingual!(
+                    "색인을 다시 만들었습니다: {reason}",
+                    "the index was made anew: {reason}"
+                ));
+                rebuild_or_recreate_index(&index_directory(config), encoder).await.map(into_arc_index)
+            }
+            opened => opened.map(into_arc_index),
+        },
+        SearchStore::OpenSearch(address) => {
+            let (address, name) = opensearch_address_and_index(address.as_ref())?;
+            OpenSearchIndex::open(&address, &name, encoder).await.map(into_arc_index)
+        }
+    };
+    opened.map_err(|error| index_error_message(error).into())
+}
+
+/// Makes the index anew beside the old one, and lets it take its place.
+pub(crate) async fn rebuild_index(
+    config: &Config,
+    output: TerminalOutput,
+) -> anyhow::Result<Arc<dyn DocumentIndex>> {
+    let encoder = open_encoder(config)?;
+    let made: Result<Arc<dyn DocumentIndex>, RetrieveError> = match &config.search.store {
+        SearchStore::Memory => {
+            output.print_message(&bilingual!(
+                "`memory` 저장소는 시작할 때마다 새로 만들므로 할 일이 없습니다",
+                "the store `memory` is made anew at every start; there is nothing to do"
+            ));
+            return Ok(Arc::new(RamKeywordIndex::default()));
+        }
+        SearchStore::Local => {
+            rebuild_or_recreate_index(&index_directory(config), encoder).await.map(into_arc_index)
+        }
+        SearchStore::OpenSearch(address) => {
+            let (address, name) = opensearch_address_and_index(address.as_ref())?;
+            OpenSearchIndex::rebuild(&address, &name, encoder).await.map(into_arc_index)
+        }
+    };
+    made.map_err(|error| index_error_message(error).into())
+}
+
+/// An index of its own for one measurement, and what removes it again. Nobody can guess its name, and one that was left
+/// behind is never taken up: what is in it would be measured too.
+pub(crate) async fn open_evaluation_index(config: &Config) -> anyhow::Result<EvaluationIndex> {
+    let encoder = open_encoder(config)?;
+    Ok(match &config.search.store {
+        SearchStore::Memory => EvaluationIndex::Memory(RamKeywordIndex::default()),
+        SearchStore::Local => {
+            let folder = tempfile::Builder::new().prefix("doran-eval-").tempdir()?;
+            EvaluationIndex::Local(
+                LocalIndex::open(folder.path(), encoder).await.map_err(index_error_message)?,
+                folder,
+            )
+        }
+        SearchStore::OpenSearch(address) => {
+            let (address, _) = opensearch_address_and_index(address.as_ref())?;
+            let name = format!("doran-eval-{}", uuid::Uuid::new_v4().simple());
+            EvaluationIndex::OpenSearch(
+                OpenSearchIndex::create_new(&address, &name, encoder).await.map_err(index_error_message)?,
+            )
+        }
+    })
+}
+
+/// An index that is there for one measurement.
+pub(crate) enum EvaluationIndex {
+    Memory(RamKeywordIndex),
+    Local(LocalIndex, TempDir),
+    OpenSearch(OpenSearchIndex),
+}
+
+impl EvaluationIndex {
+    pub(crate) fn index(&self) -> &dyn DocumentIndex {
+        match self {
+            Self::Memory(index) => index,
+            Self::Local(index, _) => index,
+            Self::OpenSearch(index) => index,
+        }
+    }
+
+    /// Removes it.
+    pub(crate) async fn remove(self) -> anyhow::Result<()> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Local(index, folder) => {
+                drop(index);
+                Ok(folder.close()?)
+            }
+            Self::OpenSearch(index) => Ok(index.destroy().await?),
+        }
+    }
+}
+
+fn into_arc_index(index: impl DocumentIndex) -> Arc<dyn DocumentIndex> {
+    Arc::new(index)
+}
+
+fn index_directory(config: &Config) -> PathBuf {
+    config.data_dir.join("search")
+}
+
+/// From its own documents, or, where those cannot be read any more, empty.
+async fn rebuild_or_recreate_index(
+    directory: &Path,
+    encoder: Option<Arc<dyn Embedder>>,
+) -> Result<LocalIndex, RetrieveError> {
+    match LocalIndex::rebuild(directory, encoder.clone()).await {
+        Err(RetrieveError::Stale { .. }) => LocalIndex::reset(directory, encoder).await,
+        rebuilt => rebuilt,
+    }
+}
+
+/// The encoder that the settings name.
+fn open_encoder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, BilingualMessage> {
+    let Some(folder) = &config.search.encoder else { return Ok(None) };
+    if config.search.store == SearchStore::Memory {
+        return Err(bilingual!(
+            "`memory` 저장소는 낱말로만 찾습니다. `store`를 `local`로 바꾸거나 `encoder`를 `none`으로 두세요",
+            "the store `memory` finds by words alone; set `store` to `local`, or `encoder` to `none`"
+        ));
+    }
+    // A folder with this file is a sentence transformer as such are published; the encoder of ours has none.
+    if folder.join("config.json").is_file() {
+        return transformer(folder).map(Some);
+    }
+    let opened = UniversalEmbedder::open(folder).map_err(|error| {
+        let shown = folder.display();
+        bilingual!(
+            "`{shown}`의 문장 인코더를 열 수 없습니다. `doran models install {INSTALLED_ENCODER}`로 설치하고 `encoder`를 `{INSTALLED_ENCODER}`로 두거나, `none`으로 두세요",
+            "the sentence encoder in `{shown}` cannot be opened; install it with `doran models install {INSTALLED_ENCODER}` and set `encoder` to `{INSTALLED_ENCODER}`, or set it to `none`"
+        )
+        .with_cause(error)
+    })?;
+    Ok(Some(Arc::new(opened)))
+}
+
+/// A sentence transformer in a folder of one's own.
+#[cfg(feature = "sentence-transformer")]
+fn transformer(folder: &Path) -> Result<Arc<dyn Embedder>, BilingualMessage> {
+    let shown = folder.display();
+    let opened = doran_llm::embed::SentenceTransformer::open(folder).map_err(|error| {
+        bilingual!(
+            "`{shown}`의 문장 인코더를 열 수 없습니다. BERT와 WordPiece로 된 것만 읽습니다",
+            "the sentence encoder in `{shown}` cannot be opened; BERT encoders with WordPiece are read"
+        )
+        .with_cause(error)
+    })?;
+    Ok(Arc::new(opened))
+}
+
+#[cfg(not(feature = "sentence-transformer"))]
+fn transformer(folder: &Path) -> Result<Arc<dyn Embedder>, BilingualMessage> {
+    let shown = folder.display();
+    Err(bilingual!(
+        "`{shown}`은(는) sentence transformer입니다. 그것을 읽으려면 `--features sentence-transformer`로 빌드한 doran이 필요합니다",
+        "`{shown}` is a sentence transformer; a doran built with `--features sentence-transformer` reads it"
+    ))
+}
+
+/// The address of the cluster, and the name of the index in it.
+fn opensearch_address_and_index(address: Option<&SecretText>) -> Result<(String, String), BilingualMessage> {
+    let address = address.ok_or_else(|| {
+        bilingual!(
+            "OpenSearch의 주소가 없습니다. `opensearch = \"https://host:9200\"`처럼 적으세요",
+            "the address of OpenSearch is missing; write it as `opensearch = \"https://host:9200\"`"
+        )
+    })?;
+    let text = address.reveal().trim_end_matches('/');
+    let host = text.find("://").map_or(0, |at| at + 3);
+    Ok(match text[host..].find('/') {
+        Some(at) => (text[..host + at].to_owned(), text[host + at + 1..].to_owned()),
+        None => (text.to_owned(), DEFAULT_OPENSEARCH_INDEX.to_owned()),
+    })
+}
+
+/// What a person reads when an index cannot be used.
+fn index_error_message(error: RetrieveError) -> BilingualMessage {
+    match &error {
+        RetrieveError::OtherEmbedder { made, wanted } => bilingual!(
+            "색인을 만든 인코더는 {made}, 설정된 인코더는 {wanted}입니다. `encoder`를 되돌리거나 `doran reindex`로 색인을 다시 만드세요",
+            "the index was made with {made}, and the settings say {wanted}; set `encoder` back, or make the index anew with `doran reindex`"
+        ),
+        RetrieveError::Stale { .. } => bilingual!(
+            "색인을 이대로 쓸 수 없습니다. `doran reindex`로 다시 만드세요",
+            "the index cannot be used as it is; make it anew with `doran reindex`"
+        )
+        .with_cause(error),
+        RetrieveError::Unavailable { .. } => bilingual!(
+            "색인을 열 수 없습니다. `store`와 `opensearch` 설정을 보세요",
+            "the index cannot be opened; see the settings `store` and `opensearch`"
+        )
+        .with_cause(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use doran_retrieval::{Document, DocumentFilter, DocumentTenant, split_into_passages};
+
+    use super::*;
+    use crate::config;
+    use crate::environment::Environment;
+
+    #[tokio::test]
+    async fn every_measurement_has_an_index_of_its_own() {
+        let environment = Environment::for_test("/nowhere", &[("HOME", "/nowhere")]);
+        let config = config::load(&BTreeMap::new(), None, &environment).expect("settings").config;
+        let (tenant, document) = (DocumentTenant::new("eval"), Document::new("d", "t", "사과 하나."));
+        let first = open_evaluation_index(&config).await.expect("an index");
+        first.index().put(&tenant, &document, &split_into_passages(&document)).await.expect("put");
+        let second = open_evaluation_index(&config).await.expect("another");
+        assert!(second.index().list(&tenant, &DocumentFilter::default()).await.expect("listed").is_empty());
+        let folders = [&first, &second].map(|scratch| match scratch {
+            EvaluationIndex::Local(_, folder) => folder.path().to_owned(),
+            EvaluationIndex::Memory(_) | EvaluationIndex::OpenSearch(_) => {
+                panic!("the usual store is a folder")
+            }
+        });
+        assert!(folders.iter().all(|folder| folder.is_dir()));
+        first.remove().await.expect("removed");
+        drop(second);
+        assert!(folders.iter().all(|folder| !folder.exists()), "also after a failure");
+    }
+
+    #[test]
+    fn the_path_of_a_cluster_names_the_index() {
+        for (address, expected) in [
+            ("http://127.0.0.1:9200", ("http://127.0.0.1:9200", "doran")),
+            ("http://127.0.0.1:9200/", ("http://127.0.0.1:9200", "doran")),
+            ("https://u:p@h:9200/team", ("https://u:p@h:9200", "team")),
+        ] {
+            let (host, name) =
+                opensearch_address_and_index(Some(&SecretText::new(address))).expect("an address");
+            assert_eq!((host.as_str(), name.as_str()), expected);
+        }
+        assert!(opensearch_address_and_index(None).is_err());
+    }
+}

@@ -1,0 +1,285 @@
+//! Files on this machine on their way into the library: which there are, and what each is called there.
+//!
+//! A file goes by its own name, one in a folder by its path below that folder. The library remembers where each came from:
+//! the same file keeps the name it has, however it is pointed at, and another file whose name is taken goes by its path with
+//! as many folders in front as it takes to tell them apart. A file that was moved keeps its name.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use doran_retrieval::{DocumentStatus, LibraryError};
+
+use crate::output::{BilingualMessage, bilingual};
+
+/// How deep directories are followed.
+const MAX_DIRECTORY_DEPTH: usize = 32;
+
+/// A file that is to be taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileToIngest {
+    /// As it was pointed at.
+    pub(crate) path: PathBuf,
+    /// Where it lies, links followed.
+    pub(crate) origin: String,
+    /// What it is called.
+    pub(crate) name: String,
+}
+
+/// What lies at the paths that were given.
+#[derive(Debug, Default)]
+pub(crate) struct CollectedFiles {
+    /// Every file once, by path.
+    pub(crate) files: Vec<FileToIngest>,
+    /// The folders that were given, links followed.
+    pub(crate) folders: Vec<PathBuf>,
+    /// What could not be looked at.
+    pub(crate) unreadable: Vec<BilingualMessage>,
+    /// What was passed by.
+    pub(crate) skipped: SkippedFiles,
+    seen: HashSet<String>,
+}
+
+/// What lies in the folders and is no document: each is named, so that nobody takes it for taken in.
+#[derive(Debug, Default)]
+pub(crate) struct SkippedFiles {
+    hidden: Vec<String>,
+    links: Vec<String>,
+    /// Sockets and devices, and folders too deep.
+    other: Vec<String>,
+}
+
+/// The most names on a line.
+const MAX_NAMES_PER_LINE: usize = 5;
+
+impl SkippedFiles {
+    /// A line for each reason.
+    pub(crate) fn messages(&self) -> Vec<BilingualMessage> {
+        let some = |names: &[String]| {
+            let mut shown: Vec<String> =
+                names.iter().take(MAX_NAMES_PER_LINE).map(|name| format!("`{name}`")).collect();
+            shown.extend(
+                (names.len() > MAX_NAMES_PER_LINE)
+                    .then(|| format!("… +{}", names.len() - MAX_NAMES_PER_LINE)),
+            );
+            (!shown.is_empty()).then(|| shown.join(", "))
+        };
+        let hidden = some(&self.hidden).map(|names| {
+            bilingual!(
+                "숨은 파일이거나 다른 프로그램의 임시 파일이라 건너뛰었습니다: {names}",
+                "left out, because hidden or another program's scratch: {names}"
+            )
+        });
+        let links = some(&self.links).map(|names| {
+            bilingual!(
+                "링크라 건너뛰었습니다. 넣으려면 그 경로를 직접 적으세요: {names}",
+                "left out, because links; name one itself to take it in: {names}"
+            )
+        });
+        let other = some(&self.other).map(|names| {
+            bilingual!(
+                "파일이 아니거나 너무 깊이 있어 건너뛰었습니다: {names}",
+                "left out, because no file or too deep: {names}"
+            )
+        });
+        [hidden, links, other].into_iter().flatten().collect()
+    }
+}
+
+impl CollectedFiles {
+    /// Every file at or below these paths, by the short name. Hidden files and links inside a folder are left out.
+    pub(crate) fn collect(paths: &[PathBuf]) -> Self {
+        let mut gathered = Self::default();
+        for path in paths {
+            gathered.collect_path(path, path, 0);
+        }
+        gathered.files.sort_by(|one, other| one.path.cmp(&other.path));
+        gathered
+    }
+
+    fn collect_path(&mut self, path: &Path, top: &Path, depth: usize) {
+        if let Err(error) = self.try_collect_path(path, top, depth) {
+            self.unreadable.push(file_unreadable_message(path, &error));
+        }
+    }
+
+    fn try_collect_path(&mut self, path: &Path, top: &Path, depth: usize) -> std::io::Result<()> {
+        let about = std::fs::metadata(path)?;
+        if about.is_file() {
+            let origin = path.canonicalize()?.to_string_lossy().into_owned();
+            let below = path.strip_prefix(top).ok().filter(|below| !below.as_os_str().is_empty());
+            let name = below.map(Path::as_os_str).or(path.file_name()).unwrap_or(path.as_os_str());
+            if self.seen.insert(origin.clone()) {
+                let name = name.to_string_lossy().into_owned();
+                self.files.push(FileToIngest { path: path.to_owned(), origin, name });
+            }
+            return Ok(());
+        }
+        if !about.is_dir() || depth >= MAX_DIRECTORY_DEPTH {
+            self.skipped.other.push(path.display().to_string());
+            return Ok(());
+        }
+        if depth == 0 {
+            self.folders.push(path.canonicalize()?);
+        }
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            let path = entry.path();
+            if is_hidden(&entry.file_name().to_string_lossy()) {
+                self.skipped.hidden.push(path.display().to_string());
+            } else if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                self.skipped.links.push(path.display().to_string());
+            } else {
+                self.collect_path(&path, top, depth + 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether people do not see such a file: hidden ones, what an office program lays beside an open file, and what Windows keeps
+/// in a folder.
+fn is_hidden(name: &str) -> bool {
+    let kept = ["thumbs.db", "desktop.ini"].iter().any(|kept| name.eq_ignore_ascii_case(kept));
+    name.starts_with('.') || name.starts_with("~$") || kept
+}
+
+/// Gives every file the name it goes by in a collection that has `known` already. `exists` says whether a file is still
+/// where it was taken from.
+pub(crate) fn assign_document_names(
+    files: Vec<FileToIngest>,
+    known: &[DocumentStatus],
+    exists: impl Fn(&str) -> bool,
+) -> Vec<FileToIngest> {
+    let placed = known.iter().filter_map(|status| Some((status.origin.as_deref()?, status.name.as_str())));
+    let by_place: HashMap<&str, &str> = placed.collect();
+    // A name whose file is gone from its place is free: the file was moved, or another one follows it.
+    let held = known.iter().filter_map(|status| Some((status.name.clone(), status.origin.clone()?)));
+    let mut taken: BTreeMap<String, String> = held.filter(|(_, origin)| exists(origin)).collect();
+    let mut alike: HashMap<String, usize> = HashMap::new();
+    for file in files.iter().filter(|file| !by_place.contains_key(file.origin.as_str())) {
+        *alike.entry(file.name.clone()).or_default() += 1;
+    }
+    let mut named = Vec::with_capacity(files.len());
+    for mut file in files {
+        if let Some(name) = by_place.get(file.origin.as_str()) {
+            file.name = (*name).to_owned();
+        } else if alike.get(&file.name).is_some_and(|count| *count > 1) || taken.contains_key(&file.name) {
+            file.name = name_with_parent_folders(&file, &taken);
+        }
+        taken.insert(file.name.clone(), file.origin.clone());
+        named.push(file);
+    }
+    named
+}
+
+/// The name of a file with folders in front, as few as make it one that nobody has.
+fn name_with_parent_folders(file: &FileToIngest, taken: &BTreeMap<String, String>) -> String {
+    let parts: Vec<&str> = file.origin.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
+    let short = Path::new(&file.name).components().count();
+    let names = (short + 1..=parts.len()).map(|count| parts[parts.len() - count..].join("/"));
+    names.into_iter().find(|name| !taken.contains_key(name)).unwrap_or_else(|| file.origin.clone())
+}
+
+/// The documents that were taken from these folders and whose files are not there any more.
+pub(crate) fn documents_with_missing_files<'a>(
+    folders: &[PathBuf],
+    known: &'a [DocumentStatus],
+    exists: impl Fn(&str) -> bool,
+) -> Vec<&'a DocumentStatus> {
+    let inside = |origin: &str| folders.iter().any(|folder| Path::new(origin).starts_with(folder));
+    let is_gone = |status: &&DocumentStatus| {
+        status.origin.as_deref().is_some_and(|origin| inside(origin) && !exists(origin))
+    };
+    known.iter().filter(is_gone).collect()
+}
+
+/// The bytes of a file that has no more than `most`; a larger one is not read at all.
+pub(crate) fn read_limited(path: &Path, most: usize) -> Result<Vec<u8>, BilingualMessage> {
+    let wrong = |error: std::io::Error| file_unreadable_message(path, &error);
+    let file = std::fs::File::open(path).map_err(wrong)?;
+    let bytes = usize::try_from(file.metadata().map_err(wrong)?.len()).unwrap_or(usize::MAX);
+    if bytes > most {
+        let error = LibraryError::TooLarge { bytes, most };
+        return Err(file_refused_message(
+            path,
+            &BilingualMessage::new(error.message_ko(), error.to_string()),
+        ));
+    }
+    let mut read = Vec::with_capacity(bytes);
+    // What grows while it is read, or tells no length, is refused by the library once it has one byte too many.
+    file.take(most as u64 + 1).read_to_end(&mut read).map_err(wrong)?;
+    Ok(read)
+}
+
+/// The sentence about a file that the library does not take.
+pub(crate) fn file_refused_message(path: &Path, why: &BilingualMessage) -> BilingualMessage {
+    let (shown, ko, en) = (path.display(), &why.ko, &why.en);
+    bilingual!("`{shown}`을(를) 받지 않았습니다: {ko}", "`{shown}` was not taken: {en}")
+}
+
+fn file_unreadable_message(path: &Path, error: &std::io::Error) -> BilingualMessage {
+    let shown = path.display();
+    bilingual!("`{shown}`을(를) 읽을 수 없습니다: {error}", "cannot read `{shown}`: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(origin: &str, name: &str) -> FileToIngest {
+        FileToIngest { path: origin.into(), origin: origin.into(), name: name.into() }
+    }
+
+    fn known(origin: Option<&str>, name: &str) -> DocumentStatus {
+        let about = serde_json::json!({
+            "id": name, "name": name, "title": name, "collection": "", "kind": "general", "state": "ready",
+            "progress": 1.0, "failure": null, "format": null, "passages": 1, "pages": 0, "bytes": 1, "version": "",
+            "hidden": 0, "added_at": 0, "changed_at": 0,
+        });
+        let status: DocumentStatus = serde_json::from_value(about).expect("a status");
+        DocumentStatus { origin: origin.map(ToOwned::to_owned), ..status }
+    }
+
+    fn check(files: &[(&str, &str)], kept: &[DocumentStatus], expected: &[&str]) {
+        let files = files.iter().map(|(origin, name)| file(origin, name)).collect();
+        let named = assign_document_names(files, kept, |origin| !origin.starts_with("/gone"));
+        assert_eq!(named.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn two_files_never_have_one_name_and_one_file_never_has_two() {
+        check(&[("/a/x.md", "x.md"), ("/b/y.md", "y.md")], &[], &["x.md", "y.md"]);
+        check(&[("/a/x.md", "x.md"), ("/b/x.md", "x.md")], &[], &["a/x.md", "b/x.md"]);
+        check(&[("/1/a/x", "x"), ("/2/a/x", "x")], &[], &["a/x", "2/a/x"]);
+        let kept = [known(Some("/a/x.md"), "x.md")];
+        check(&[("/b/x.md", "x.md")], &kept, &["b/x.md"]);
+        check(&[("/a/x.md", "a/x.md"), ("/b/x.md", "x.md")], &kept, &["x.md", "b/x.md"]);
+        check(&[("/b/x.md", "x.md")], &[known(Some("/gone/x.md"), "x.md")], &["x.md"]);
+        check(&[("/b/x.md", "x.md")], &[known(None, "x.md")], &["x.md"]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_with_the_reason() {
+        let names = |count: usize| (0..count).map(|nth| format!("f{nth}")).collect::<Vec<_>>();
+        let left_out = SkippedFiles { hidden: names(1), links: names(7), other: Vec::new() };
+        let told: Vec<String> = left_out.messages().iter().map(ToString::to_string).collect();
+        assert_eq!(told[0], "left out, because hidden or another program's scratch: `f0`");
+        assert!(told[1].ends_with("`f4`, … +2") && told[1].contains("links"), "{told:?}");
+        assert_eq!(told.len(), 2);
+    }
+
+    #[test]
+    fn only_what_was_taken_from_a_folder_can_be_gone_from_it() {
+        let all = [
+            known(Some("/gone/a"), "a"),
+            known(Some("/gone-too/b"), "b"),
+            known(Some("/here/c"), "c"),
+            known(None, "d"),
+        ];
+        let gone = documents_with_missing_files(&["/gone".into(), "/here".into()], &all, |origin| {
+            origin.starts_with("/here")
+        });
+        assert_eq!(gone.iter().map(|status| status.name.as_str()).collect::<Vec<_>>(), ["a"]);
+    }
+}

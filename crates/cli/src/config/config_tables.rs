@@ -1,0 +1,277 @@
+//! The tables of `doran.toml`: tools, MCP servers, models and agents. What is one value stands in the flat table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use doran_agents::described::AgentDescription;
+use doran_agents::tools::ToolPolicy;
+use doran_agents::{AgentSettings, Settings};
+use doran_llm::ModelPrice;
+use serde::Deserialize;
+
+use crate::environment::Environment;
+use crate::output::{BilingualMessage, bilingual};
+use crate::secret::SecretText;
+
+/// Their names in the file.
+pub(crate) const TABLE_NAMES: [&str; 7] =
+    ["tools", "mcp", "models", "prices", "agents", "assistants", "graphs"];
+
+/// Variables that hold the keys of tools.
+pub(crate) const OPENWEATHER_KEY_VARIABLE: &str = "OPENWEATHER_API_KEY";
+pub(crate) const TAVILY_KEY_VARIABLE: &str = "TAVILY_API_KEY";
+/// The variable with the key that replicas share.
+pub(crate) const SHARED_KEY_VARIABLE: &str = "DORAN_SHARED_KEY";
+
+/// All tables.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct ConfigTables {
+    pub(crate) tools: ToolsTable,
+    pub(crate) mcp: BTreeMap<String, McpServerTable>,
+    pub(crate) models: BTreeMap<String, ModelTable>,
+    /// What models cost, by `provider:model`, where that differs from what comes with the program.
+    pub(crate) prices: BTreeMap<String, ModelPrice>,
+    agents: BTreeMap<String, AgentSettings>,
+    assistants: BTreeMap<String, AgentSettings>,
+    graphs: Vec<AgentDescription>,
+}
+
+/// `[tools]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ToolsTable {
+    /// Directories that `read_file` reads, by the name they have in paths.
+    pub(crate) read_roots: BTreeMap<String, String>,
+    /// Whether facts are kept across threads. Without it, where one process has the data directory.
+    pub(crate) memory: Option<bool>,
+    /// Whether Python is offered. Without it, where it was compiled in.
+    pub(crate) python: Option<bool>,
+    /// The time zone that is meant when none is named.
+    pub(crate) time_zone: Option<String>,
+    /// A proxy for what leaves the house.
+    pub(crate) proxy: Option<String>,
+    /// `allow`, `ask` or `deny`, by the name of the tool.
+    pub(crate) policies: BTreeMap<String, ToolPolicy>,
+}
+
+/// `[mcp.NAME]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct McpServerTable {
+    /// A program to start, for a server on standard streams.
+    pub(crate) command: Option<String>,
+    pub(crate) args: Vec<String>,
+    /// Its whole environment. `$NAME` takes the value of a variable.
+    pub(crate) env: BTreeMap<String, SecretText>,
+    /// An address, for a server on HTTP.
+    pub(crate) url: Option<String>,
+    /// Headers of every request. `$NAME` takes the value of a variable.
+    pub(crate) headers: BTreeMap<String, SecretText>,
+    /// Whether what it says about its tools counts.
+    pub(crate) trust_hints: bool,
+    /// What is done with its calls; `ask` without it.
+    pub(crate) policy: Option<ToolPolicy>,
+}
+
+/// `[models.NAME]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ModelTable {
+    /// `provider:model`
+    pub(crate) id: String,
+    /// Another address than the vendor's own.
+    pub(crate) base_url: Option<String>,
+    /// Another variable than the vendor's own.
+    pub(crate) key_variable: Option<String>,
+    /// Whether answers come whole.
+    pub(crate) whole: bool,
+}
+
+impl ConfigTables {
+    /// Reads them; on failure the place in the text and why, without any value of a table that may hold secrets.
+    pub(super) fn parse(text: &str) -> Result<Self, (usize, BilingualMessage)> {
+        let tables: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let reason = error.message();
+            (
+                at,
+                if is_in_mcp_table(text, at) {
+                    mcp_table_help()
+                } else {
+                    bilingual!("맞지 않습니다: {reason}", "it does not fit: {reason}")
+                },
+            )
+        })?;
+        for (name, server) in &tables.mcp {
+            let at = text.find(&format!("[mcp.{name}")).unwrap_or(0);
+            if server.command.is_some() == server.url.is_some() {
+                return Err((at, mcp_table_help()));
+            }
+        }
+        for (name, model) in &tables.models {
+            if let Err(error) = model.id.parse::<doran_llm::ModelId>() {
+                let at = text.find(&format!("[models.{name}")).unwrap_or(0);
+                return Err((at, bilingual!("모델 `{name}`: {error}", "model `{name}`: {error}")));
+            }
+        }
+        for (name, price) in &tables.prices {
+            let at = text.find(&format!("[prices.\"{name}")).unwrap_or(0);
+            if let Err(error) = name.parse::<doran_llm::ModelId>() {
+                return Err((at, bilingual!("가격 `{name}`: {error}", "price `{name}`: {error}")));
+            }
+            if !price.is_valid() {
+                return Err((
+                    at,
+                    bilingual!(
+                        "가격 `{name}`: 0 이상의 수여야 합니다",
+                        "price `{name}`: it must not be below 0"
+                    ),
+                ));
+            }
+        }
+        Ok(tables)
+    }
+
+    /// What is said about agents.
+    pub(crate) fn agent_settings(&self) -> Settings {
+        let (agents, assistants) = (self.agents.clone(), self.assistants.clone());
+        Settings { agents, assistants, graphs: self.graphs.clone() }
+    }
+
+    /// The variables that are asked for by name.
+    pub(super) fn referenced_variables(&self) -> BTreeSet<&str> {
+        let servers = self.mcp.values().flat_map(|server| server.env.values().chain(server.headers.values()));
+        let named = servers.filter_map(|value| value.reveal().strip_prefix('$'));
+        named.chain(self.models.values().filter_map(|model| model.key_variable.as_deref())).collect()
+    }
+
+    /// What there is, for a list: `mcp.files`, `models.local`.
+    pub(crate) fn table_names(&self) -> Vec<String> {
+        let named = |table: &'static str, names: Vec<&String>| {
+            names.into_iter().map(move |name| format!("{table}.{name}")).collect::<Vec<_>>()
+        };
+        let tools = (self.tools != ToolsTable::default()).then(|| "tools".to_owned());
+        tools
+            .into_iter()
+            .chain(named("mcp", self.mcp.keys().collect()))
+            .chain(named("models", self.models.keys().collect()))
+            .chain(named("prices", self.prices.keys().collect()))
+            .chain(named("agents", self.agents.keys().collect()))
+            .chain(named("assistants", self.assistants.keys().collect()))
+            .chain(named("graphs", self.graphs.iter().map(|graph| &graph.name).collect()))
+            .collect()
+    }
+}
+
+fn mcp_table_help() -> BilingualMessage {
+    bilingual!(
+        "MCP 서버에는 `command`(와 `args`, `env`)나 `url`(과 `headers`) 가운데 하나, 그리고 `trust_hints`, `policy`를 적습니다. 값은 따옴표로 묶은 문자열입니다",
+        "an MCP server takes `command` (with `args`, `env`) or `url` (with `headers`), and `trust_hints`, `policy`; values are text in quotes"
+    )
+}
+
+/// Whether the table that holds this place is one of a server.
+fn is_in_mcp_table(text: &str, at: usize) -> bool {
+    let before = &text[..text.floor_char_boundary(at.saturating_add(4))];
+    let head = before.lines().rev().find(|line| line.trim_start().starts_with('['));
+    head.is_none_or(|line| line.trim_start().starts_with("[mcp"))
+}
+
+/// Keys in the environment, by the name of their variable. Prints nothing of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct EnvironmentSecrets(BTreeMap<String, SecretText>);
+
+impl EnvironmentSecrets {
+    /// Those of vendors and tools, and those that the tables ask for.
+    pub(super) fn from_environment(environment: &Environment, tables: &ConfigTables) -> Self {
+        let vendors = doran_llm::VENDORS.iter().map(|vendor| vendor.key_variable);
+        let names: BTreeSet<&str> = vendors
+            .filter(|name| !name.is_empty())
+            .chain([OPENWEATHER_KEY_VARIABLE, TAVILY_KEY_VARIABLE, SHARED_KEY_VARIABLE])
+            .chain(tables.referenced_variables())
+            .collect();
+        let found = names
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), SecretText::new(environment.get(name)?.trim()))));
+        Self(found.collect())
+    }
+
+    /// The key in a variable.
+    pub(crate) fn get(&self, variable: &str) -> Option<&SecretText> {
+        self.0.get(variable)
+    }
+
+    /// The variables that are set.
+    pub(crate) fn variable_names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// A value of a table: itself, or what the variable that it names holds.
+    pub(crate) fn resolve(&self, value: &SecretText) -> Result<SecretText, BilingualMessage> {
+        let Some(name) = value.reveal().strip_prefix('$') else { return Ok(value.clone()) };
+        self.get(name).cloned().ok_or_else(|| {
+            bilingual!(
+                "환경 변수 `{name}`이(가) 비어 있습니다. 값을 넣고 다시 시작하세요",
+                "the variable `{name}` is not set; set it and start again"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let told = match ConfigTables::parse(text) {
+            Ok(tables) => tables.table_names().join(" "),
+            Err((_, both)) => {
+                assert!(!both.ko.contains("hunter2"), "{}", both.ko);
+                both.en
+            }
+        };
+        assert!(told.contains(expected) && !told.contains("hunter2"), "{told}");
+    }
+
+    #[test]
+    fn tables_are_read_beside_the_flat_settings() {
+        check(
+            "log = \"info\"\n[tools.policies]\nweb_search = \"ask\"\n[mcp.files]\ncommand = \"x\"",
+            "tools mcp.files",
+        );
+        check(
+            "[models.local]\nid = \"ollama:qwen3:8b\"\n[agents.react]\nmodel = \"local\"",
+            "models.local agents.react",
+        );
+        check("[assistants.hr]\nko = \"인사\"", "assistants.hr");
+        check("[prices.\"openai:new\"]\ninput = 1\noutput = 2.5", "prices.openai:new");
+    }
+
+    #[test]
+    fn a_mistake_is_told_without_a_secret() {
+        check("[tools]\nmemry = true", "unknown field `memry`");
+        check("[tools.policies]\nx = \"perhaps\"", "unknown variant `perhaps`");
+        check("[mcp.a]\nurl = \"http://h\"\nheaders = \"Bearer hunter2\"", "an MCP server takes");
+        check("[mcp.a]\nurl = \"http://h\"\ncommand = \"x\"", "an MCP server takes");
+        check("mcp.a.headers.x = 1\n[mcp.b]\nenv = { KEY = [\"hunter2\"] }", "expected a string");
+        check("[models.m]\nid = \"gpt\"", "is not `provider:model`");
+        check("[prices.gpt]\ninput = 1\noutput = 2", "is not `provider:model`");
+        check("[prices.\"openai:x\"]\ninput = -1\noutput = 2", "must not be below 0");
+        check("[prices.\"openai:x\"]\ninptu = 1\noutput = 2", "unknown field `inptu`");
+    }
+
+    #[test]
+    fn keys_come_from_the_environment_and_print_nothing() {
+        let tables = ConfigTables::parse("[mcp.a]\nurl = \"http://h\"\nheaders = { x = \"$MY_TOKEN\" }")
+            .expect("tables");
+        let environment = Environment::for_test(
+            "/",
+            &[("MY_TOKEN", "hunter2"), ("OPENAI_API_KEY", "hunter2"), ("OTHER", "x")],
+        );
+        let secrets = EnvironmentSecrets::from_environment(&environment, &tables);
+        assert_eq!(secrets.variable_names().collect::<Vec<_>>(), ["MY_TOKEN", "OPENAI_API_KEY"]);
+        assert_eq!(secrets.resolve(&SecretText::new("$MY_TOKEN")).expect("set").reveal(), "hunter2");
+        assert!(secrets.resolve(&SecretText::new("$GONE")).is_err());
+        assert!(!format!("{secrets:?} {tables:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,403 @@
+//! Where documents are kept and looked for: in the library of this process, or by the server that has the data directory
+//! already.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use doran_retrieval::{
+    DocumentFilter, DocumentId, DocumentKind, DocumentStatus, DocumentTenant, Hit, Library, NewDocument,
+    Passage, SearchQuery, find_article_numbers,
+};
+use serde_json::{Value, json};
+
+use crate::agent_client;
+use crate::assemble::{self, App, RecordReplay};
+use crate::busy_server_retry::{BusyRetryDecision, BusyServerRetry};
+use crate::client::{ServerHttpClient, percent_encode};
+use crate::config::Config;
+use crate::output::{self, BilingualMessage, TerminalOutput, bilingual};
+
+/// How long to wait before a server that is busy is asked again, and how often its progress is looked at.
+const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The most that a server gives of a search.
+const MAX_SEARCH_HITS: usize = 50;
+
+/// Who has the documents.
+pub(crate) enum DocumentClient {
+    Local(Box<App>),
+    Remote {
+        server: ServerHttpClient,
+        /// Where the library of the server lies on this machine.
+        library: PathBuf,
+    },
+}
+
+/// What is done to one document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DocumentChange {
+    Delete,
+    Retry,
+    Pause,
+    Resume,
+    Cancel,
+}
+
+/// A file on its way in.
+pub(crate) struct DocumentUpload<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) collection: &'a str,
+    pub(crate) kind: &'a DocumentKind,
+    /// Where it lies on this machine.
+    pub(crate) origin: &'a str,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl DocumentClient {
+    /// Finds out who has them. `reads` says whether what waits is to be read.
+    pub(crate) async fn open(config: &Config, reads: bool) -> anyhow::Result<Self> {
+        let tape = RecordReplay::default();
+        Ok(match agent_client::running_server(config) {
+            Some(server) => Self::Remote { server, library: config.data_dir.join("library") },
+            None if reads => {
+                Self::Local(Box::new(assemble::assemble_app_reading_documents(config, &tape).await?))
+            }
+            None => Self::Local(Box::new(assemble::assemble_app(config, &tape).await?)),
+        })
+    }
+
+    /// All documents, the newest change first.
+    pub(crate) async fn list(&self) -> anyhow::Result<Vec<DocumentStatus>> {
+        match self {
+            Self::Local(house) => Ok(house.library.list(&local_tenant(house))),
+            Self::Remote { server, .. } => {
+                let mut listed = server.get("/api/documents").await?;
+                Ok(serde_json::from_value(listed["documents"].take())?)
+            }
+        }
+    }
+
+    /// The documents of a collection, with the places they were taken from. A server tells those to nobody, but its
+    /// library lies on this machine.
+    pub(crate) async fn list_with_origins(&self, collection: &str) -> anyhow::Result<Vec<DocumentStatus>> {
+        let mut known = self.list().await?;
+        known.retain(|status| status.collection == collection);
+        if let Self::Remote { library, .. } = self {
+            let mut origins: HashMap<DocumentId, String> = Library::origins(library)?;
+            known.iter_mut().for_each(|status| status.origin = origins.remove(&status.id));
+        }
+        Ok(known)
+    }
+
+    /// The most bytes that a file may have, where that is known before it is read.
+    pub(crate) fn max_document_bytes(&self) -> usize {
+        match self {
+            Self::Local(house) => house.library.max_file_bytes(),
+            Self::Remote { .. } => doran_server::ServerLimits::default().max_document_bytes,
+        }
+    }
+
+    /// Takes a file in, once there is room for it to wait. An error that concerns this file alone is inside; a wait for
+    /// a server that can be noticed is told.
+    pub(crate) async fn add(
+        &self,
+        file: DocumentUpload<'_>,
+        patience: &mut BusyServerRetry,
+        tell: impl Fn(&BilingualMessage),
+    ) -> anyhow::Result<Result<DocumentStatus, BilingualMessage>> {
+        let DocumentUpload { name, collection, kind, origin, bytes } = file;
+        match self {
+            Self::Local(house) => {
+                let tenant = local_tenant(house);
+                house.library.wait_for_room(&tenant).await;
+                let (name, collection, kind) = (name.to_owned(), collection.to_owned(), kind.clone());
+                let new = NewDocument { tenant, name, collection, kind, bytes };
+                let added = house.library.add_from(new, Some(origin)).await;
+                Ok(added.map_err(|error| BilingualMessage::new(error.message_ko(), error.to_string())))
+            }
+            Self::Remote { server, .. } => {
+                let words = [
+                    ("name", name),
+                    ("collection", collection),
+                    ("kind", &document_kind_name(kind)),
+                    ("origin", origin),
+                ];
+                let path = format!("/api/documents?{}", encode_query(&words));
+                loop {
+                    let error = match server.upload(&path, bytes.clone()).await {
+                        Ok(taken) => {
+                            patience.reset();
+                            return Ok(Ok(serde_json::from_value(taken)?));
+                        }
+                        Err(error) => error,
+                    };
+                    match output::error_code(&error) {
+                        Some("overloaded" | "too_many_requests") => {}
+                        Some("bad_input" | "too_large" | "disk_full") => {
+                            return Ok(Err(server_refusal_message(&error)));
+                        }
+                        Some(_) | None => return Err(error),
+                    }
+                    let BilingualMessage { ko, en, .. } = server_refusal_message(&error);
+                    match patience.decide(Instant::now()) {
+                        BusyRetryDecision::WaitSilently => {}
+                        BusyRetryDecision::WaitAndNotify => tell(&bilingual!(
+                            "서버가 파일을 더 받을 때까지 기다립니다: {ko}",
+                            "waiting until the server takes more files: {en}"
+                        )),
+                        BusyRetryDecision::GiveUp => {
+                            let minutes = patience.max_wait.as_secs() / 60;
+                            return Ok(Err(bilingual!(
+                                "서버가 {minutes}분 동안 아무 파일도 받지 않았습니다: {ko}",
+                                "the server has taken no file for {minutes} minutes: {en}"
+                            )));
+                        }
+                    }
+                    tokio::time::sleep(SERVER_POLL_INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    /// Gives where these stand to `each`, now and after every change, until all have come to rest.
+    pub(crate) async fn watch_until_processed(
+        &self,
+        ids: &[DocumentId],
+        mut each: impl FnMut(&[DocumentStatus]),
+    ) -> anyhow::Result<Vec<DocumentStatus>> {
+        let mut changes = match self {
+            Self::Local(house) => Some(house.library.watch()),
+            Self::Remote { .. } => None,
+        };
+        loop {
+            let now = self.statuses(ids).await?;
+            each(&now);
+            if now.iter().all(|status| !status.state.is_pending()) {
+                return Ok(now);
+            }
+            match &mut changes {
+                // A library that is gone tells nothing more.
+                Some(changes) => match changes.changed().await {
+                    Ok(()) => {}
+                    Err(_) => return Ok(now),
+                },
+                None => tokio::time::sleep(SERVER_POLL_INTERVAL).await,
+            }
+        }
+    }
+
+    async fn statuses(&self, ids: &[DocumentId]) -> anyhow::Result<Vec<DocumentStatus>> {
+        match self {
+            Self::Local(house) => {
+                let tenant = local_tenant(house);
+                Ok(ids.iter().filter_map(|id| house.library.status(&tenant, id)).collect())
+            }
+            Self::Remote { .. } => {
+                let listed = self.list().await?;
+                let mut by_id: HashMap<DocumentId, DocumentStatus> =
+                    listed.into_iter().map(|status| (status.id.clone(), status)).collect();
+                Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
+            }
+        }
+    }
+
+    /// Does it, and gives where the document stands then, if it is still there.
+    pub(crate) async fn apply_change(
+        &self,
+        change: DocumentChange,
+        id: &DocumentId,
+    ) -> anyhow::Result<Option<DocumentStatus>> {
+        match self {
+            Self::Local(house) => {
+                let (library, tenant) = (&house.library, local_tenant(house));
+                let changed = match change {
+                    DocumentChange::Delete => library.remove(&tenant, id).await.map(|()| None),
+                    DocumentChange::Retry => library.retry(&tenant, id).await.map(Some),
+                    DocumentChange::Pause => library.pause(&tenant, id).await.map(Some),
+                    DocumentChange::Resume => library.resume(&tenant, id).await.map(Some),
+                    DocumentChange::Cancel => library.cancel(&tenant, id).await.map(Some),
+                };
+                Ok(changed.map_err(|error| BilingualMessage::new(error.message_ko(), error.to_string()))?)
+            }
+            Self::Remote { server, .. } => {
+                let path = format!("/api/documents/{}", percent_encode(id.as_str()));
+                let change = match change {
+                    DocumentChange::Delete => {
+                        server.delete(&path).await?;
+                        return Ok(None);
+                    }
+                    DocumentChange::Retry => "retry",
+                    DocumentChange::Pause => "pause",
+                    DocumentChange::Resume => "resume",
+                    DocumentChange::Cancel => "cancel",
+                };
+                let now = server.post(&format!("{path}/{change}"), &json!({})).await?;
+                Ok(Some(serde_json::from_value(now)?))
+            }
+        }
+    }
+
+    /// Tells what the changes mean for the samples.
+    pub(crate) async fn report_samples_change(&self, output: TerminalOutput) -> anyhow::Result<()> {
+        if let Self::Local(house) = self
+            && let Some(turn) = house.update_samples().await?
+        {
+            output.print_message(&turn.message());
+        }
+        Ok(())
+    }
+
+    /// Looks for passages, best first.
+    pub(crate) async fn retrieve(
+        &self,
+        words: &str,
+        limit: usize,
+        filter: DocumentFilter,
+    ) -> anyhow::Result<Vec<Hit>> {
+        match self {
+            Self::Local(house) => {
+                let mut question = SearchQuery::new(local_tenant(house), words, limit.min(100));
+                question.filter = filter;
+                Ok(house.index.retrieve(&question).await?)
+            }
+            Self::Remote { server, .. } => {
+                let limit = limit.clamp(1, MAX_SEARCH_HITS).to_string();
+                let kinds: Vec<String> = filter.kinds.iter().map(document_kind_name).collect();
+                let mut pairs = vec![("q", words), ("limit", &limit)];
+                pairs.extend(filter.collection.as_deref().map(|name| ("collection", name)));
+                pairs.extend(filter.documents.iter().map(|id| ("document", id.as_str())));
+                pairs.extend(kinds.iter().map(|kind| ("kind", kind.as_str())));
+                let mut found = server.get(&format!("/api/search?{}", encode_query(&pairs))).await?;
+                let hits: Vec<Value> = serde_json::from_value(found["hits"].take())?;
+                hits.iter().map(parse_search_hit).collect()
+            }
+        }
+    }
+}
+
+/// Whose documents they are without keys.
+fn local_tenant(house: &App) -> DocumentTenant {
+    DocumentTenant::new(house.tenant.as_str())
+}
+
+/// Why the server does not take a file, without the words around it.
+fn server_refusal_message(error: &anyhow::Error) -> BilingualMessage {
+    let both = error.chain().filter_map(|cause| cause.downcast_ref::<BilingualMessage>()).last();
+    both.map_or_else(
+        || bilingual!("서버가 받지 않았습니다: {error}", "the server did not take it: {error}"),
+        |both| BilingualMessage::new(both.ko.clone(), both.en.clone()),
+    )
+}
+
+/// A kind as the server reads it.
+pub(crate) fn document_kind_name(kind: &DocumentKind) -> String {
+    match kind {
+        DocumentKind::General => "general".into(),
+        DocumentKind::Contract => "contract".into(),
+        DocumentKind::Standard(of) => format!("standard:{of}"),
+    }
+}
+
+fn encode_query(pairs: &[(&str, &str)]) -> String {
+    pairs
+        .iter()
+        .map(|(name, value)| format!("{name}={}", percent_encode(value)))
+        .collect::<Vec<_>>()
+        .join("&")
+}
+
+/// A hit as the server tells it.
+fn parse_search_hit(told: &Value) -> anyhow::Result<Hit> {
+    let number = |name: &str| told[name].as_u64().and_then(|number| usize::try_from(number).ok());
+    let article = told["article"].as_str().and_then(|text| Some(find_article_numbers(text).first()?.0));
+    let range = number("start").unwrap_or_default()..number("end").unwrap_or_default();
+    let passage = Passage {
+        id: serde_json::from_value(told["passage"].clone())?,
+        document: serde_json::from_value(told["document"].clone())?,
+        title: serde_json::from_value(told["title"].clone())?,
+        text: serde_json::from_value(told["text"].clone())?,
+        page: serde_json::from_value(told["page"].clone())?,
+        range,
+        article,
+        ..Passage::default()
+    };
+    Ok(Hit { passage, score: serde_json::from_value(told["score"].clone())? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A shelf behind a server that gives these answers, one to each request.
+    fn client_of_scripted_server(answers: &[(u16, Value)]) -> DocumentClient {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let answers = answers.to_vec();
+        std::thread::spawn(move || {
+            for (status, body) in answers {
+                let (mut socket, _) = listener.accept().expect("a request");
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\nwords") {
+                    let mut more = [0; 1024];
+                    let length = socket.read(&mut more).expect("bytes");
+                    request.extend_from_slice(&more[..length]);
+                }
+                let body = body.to_string();
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+                socket.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+            }
+        });
+        DocumentClient::Remote { server: ServerHttpClient::new(address, None), library: PathBuf::new() }
+    }
+
+    async fn add_file(shelf: &DocumentClient, patience: &mut BusyServerRetry) -> Result<DocumentId, String> {
+        let (kind, bytes) = (&DocumentKind::General, b"words".to_vec());
+        let file = DocumentUpload { name: "a.txt", collection: "", kind, origin: "/a.txt", bytes };
+        let added = shelf.add(file, patience, |_| {}).await.expect("an error of this file alone");
+        added.map(|status| status.id).map_err(|why| why.en)
+    }
+
+    fn problem_json(code: &str, detail: &str) -> Value {
+        json!({ "code": code, "title": "no", "title_ko": "안 됨", "detail": detail, "detail_ko": detail })
+    }
+
+    fn accepted_document_json() -> Value {
+        json!({
+            "id": "d", "name": "a.txt", "title": "a.txt", "collection": "", "kind": "general", "state": "queued",
+            "progress": 0.0, "failure": null, "format": null, "passages": 0, "pages": 0, "bytes": 5, "version": "",
+            "hidden": 0, "added_at": 0, "changed_at": 0,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_file_for_which_there_is_no_room_does_not_stop_the_next() {
+        let shelf = client_of_scripted_server(&[
+            (507, problem_json("disk_full", "there is no room")),
+            (202, accepted_document_json()),
+        ]);
+        let mut patience = BusyServerRetry::default();
+        assert_eq!(add_file(&shelf, &mut patience).await, Err("there is no room".to_owned()));
+        assert_eq!(add_file(&shelf, &mut patience).await, Ok(DocumentId::new("d")));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_busy_is_asked_again_but_not_for_ever() {
+        let busy = (503, problem_json("overloaded", "9 documents are waiting already"));
+        let shelf = client_of_scripted_server(&[busy.clone(), (202, accepted_document_json())]);
+        assert_eq!(add_file(&shelf, &mut BusyServerRetry::default()).await, Ok(DocumentId::new("d")));
+        let shelf = client_of_scripted_server(&[busy.clone(), busy]);
+        let mut patience = BusyServerRetry::with_max_wait(Duration::ZERO);
+        for _ in 0..2 {
+            let why = add_file(&shelf, &mut patience).await.expect_err("nothing is taken");
+            assert!(
+                why.contains("has taken no file") && why.ends_with("9 documents are waiting already"),
+                "{why}"
+            );
+        }
+    }
+}

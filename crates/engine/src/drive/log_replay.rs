@@ -1,0 +1,308 @@
+//! From the log to a state and back: rebuilds where a thread stands, and decides when a snapshot is worth writing.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::EngineError;
+use crate::graph::BuiltGraph;
+use crate::log::{self, StateSnapshot, StoredPosition};
+use crate::plan::{self, PlanPosition};
+use crate::state::State;
+use crate::store::{EntryKind, LoadedLog, LogEntry, NewEntry, Record, RunUsage, Seq};
+
+/// Logs up to this size are replayed without a thought.
+const MIN_SNAPSHOT_LOG_BYTES: u64 = 64 * 1024;
+
+/// What an entry costs to read besides its body.
+const ENTRY_OVERHEAD_BYTES: u64 = 64;
+
+/// Where a thread stands: its state, what is due, and what replaying it would cost.
+pub(crate) struct ThreadState<S> {
+    pub state: Arc<S>,
+    pub position: PlanPosition,
+    /// Nodes of the step that just finished, for breakpoints after them.
+    pub finished: Vec<plan::NodeIndex>,
+    /// Milliseconds worked on in this run before it was claimed.
+    pub active_ms: u64,
+    /// Records that go out with the pause.
+    pub unsaved_records: Vec<Record>,
+    /// What the tasks of the paused step spent and the pause books.
+    pub unbooked_usage: RunUsage,
+    /// Steps of subgraphs inside the step in progress: path of the task, body.
+    pub subgraph_steps: Vec<(String, Vec<u8>)>,
+    /// The entry with the snapshot replay starts from; 0 for the beginning.
+    pub replay_base: Seq,
+    /// The position names a node that the graph does not have any more. The state can be read and a run with an input
+    /// begun; nothing can go on from here.
+    pub unknown_node: Option<UnknownNodePosition>,
+    replay_cost: ReplayCost,
+}
+
+/// A place that a graph does not know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the thread stands at node `{node}` since entry {seq}, and the graph has no such node")]
+pub(crate) struct UnknownNodePosition {
+    pub seq: Seq,
+    pub node: String,
+}
+
+/// What replaying costs, against what the state is worth.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReplayCost {
+    /// Bytes of log since the base.
+    log_bytes: u64,
+    /// Bytes of the state when it was last looked at.
+    state_bytes: u64,
+    /// A snapshot goes out with the entry under way.
+    snapshot_pending: bool,
+}
+
+impl<S: State> ThreadState<S> {
+    pub(crate) fn new(position: PlanPosition) -> Self {
+        Self {
+            state: Arc::new(S::default()),
+            position,
+            finished: Vec::new(),
+            active_ms: 0,
+            unsaved_records: Vec::new(),
+            unbooked_usage: RunUsage::default(),
+            subgraph_steps: Vec::new(),
+            replay_base: 0,
+            unknown_node: None,
+            replay_cost: ReplayCost::default(),
+        }
+    }
+
+    /// An entry that changes no state. Its base is filled in when it is numbered.
+    pub(crate) fn new_entry(&mut self, kind: EntryKind, body: Vec<u8>) -> NewEntry {
+        self.replay_cost.log_bytes += body.len() as u64 + ENTRY_OVERHEAD_BYTES;
+        NewEntry { kind, body, parent: None, base: 0, snapshot: None }
+    }
+
+    /// The entry of a step, with a snapshot when replay has come to cost more than twice the state.
+    ///
+    /// A state that only grows is its own log and never needs one; a state that is overwritten or trimmed gets one
+    /// now and then, and all of them together stay below half of the log. The state is measured only when the log
+    /// outgrew the last measure, so the cost per step stays flat.
+    pub(crate) fn step_entry(
+        &mut self,
+        graph: &BuiltGraph<S>,
+        body: Vec<u8>,
+        at: StoredPosition,
+        active_ms: u64,
+    ) -> NewEntry {
+        let mut entry = self.new_entry(EntryKind::Step, body);
+        if self.replay_cost.log_bytes > 2 * self.replay_cost.state_bytes + MIN_SNAPSHOT_LOG_BYTES {
+            let finished = self.finished.iter().map(|ix| graph.node(*ix).name.to_string()).collect();
+            let snapshot =
+                serialize_snapshot(&StateSnapshot { state: &*self.state, at, active_ms, finished });
+            self.replay_cost.state_bytes = snapshot.len() as u64;
+            // One that cannot be read back would end the thread: everything after it starts from it.
+            if self.replay_cost.log_bytes > 2 * self.replay_cost.state_bytes + MIN_SNAPSHOT_LOG_BYTES
+                && read_snapshot::<S>(0, &snapshot).is_ok()
+            {
+                entry.snapshot = Some(snapshot);
+                self.replay_cost.snapshot_pending = true;
+            }
+        }
+        entry
+    }
+
+    /// Adds to the cost of reading the log.
+    pub(crate) fn add_log_bytes(&mut self, bytes: u64) {
+        self.replay_cost.log_bytes += bytes;
+    }
+
+    /// A step was written; `head` is its last entry, and the end of the run when it ended with it.
+    pub(crate) fn note_step_written(&mut self, head: Option<Seq>, ended: bool) {
+        if let (true, Some(head)) = (self.replay_cost.snapshot_pending, head) {
+            // The step that carries the snapshot is the last entry, or the one before `Finished`.
+            self.replay_base = head - Seq::from(ended);
+            self.replay_cost = ReplayCost {
+                log_bytes: 0,
+                state_bytes: self.replay_cost.state_bytes,
+                snapshot_pending: false,
+            };
+        }
+    }
+
+    /// Stands at this place from entry `seq` on.
+    fn set_position(&mut self, graph: &BuiltGraph<S>, seq: Seq, place: &StoredPosition) {
+        (self.position, self.unknown_node) = match place.to_position(graph) {
+            Ok(position) => (position, None),
+            Err(node) => (
+                PlanPosition { step: place.step, ..PlanPosition::default() },
+                Some(UnknownNodePosition { seq, node }),
+            ),
+        };
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn approximate_bytes(&self) -> u64 {
+        self.replay_cost.log_bytes + self.replay_cost.state_bytes
+    }
+
+    /// Folds one more entry in that this process did not write itself.
+    pub(crate) fn apply_entry(&mut self, graph: &BuiltGraph<S>, entry: &LogEntry) -> Result<(), EngineError> {
+        self.replay_cost.log_bytes += entry.body.len() as u64 + ENTRY_OVERHEAD_BYTES;
+        fold_entry(graph, self, entry)
+    }
+}
+
+/// A state that cannot be written has no snapshot; its log still has every update.
+fn serialize_snapshot(snapshot: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(snapshot).unwrap_or_default()
+}
+
+/// Whether bytes just written can be read back. JSON has no way to write a number that is none: it becomes `null`, so
+/// only what holds one needs a look.
+pub(crate) fn can_read_back<T: DeserializeOwned>(bytes: &[u8]) -> bool {
+    !bytes.is_empty()
+        && (!bytes.windows(4).any(|four| four == b"null") || serde_json::from_slice::<T>(bytes).is_ok())
+}
+
+/// The state and place that `loaded` describes.
+pub(crate) fn rebuild_thread_state<S: State>(
+    graph: &BuiltGraph<S>,
+    loaded: &LoadedLog,
+) -> Result<ThreadState<S>, EngineError> {
+    let mut at = ThreadState::new(PlanPosition::default());
+    if let Some((seq, body)) = &loaded.snapshot {
+        let snapshot: StateSnapshot<S> = read_snapshot(*seq, body)?;
+        at.state = Arc::new(snapshot.state);
+        at.set_position(graph, *seq, &snapshot.at);
+        at.active_ms = snapshot.active_ms;
+        at.finished = snapshot.finished.iter().filter_map(|node| graph.node_index(node)).collect();
+        at.replay_base = *seq;
+        at.replay_cost = ReplayCost { log_bytes: 0, state_bytes: body.len() as u64, snapshot_pending: false };
+    }
+    for entry in &loaded.entries {
+        at.apply_entry(graph, entry)?;
+    }
+    Ok(at)
+}
+
+fn fold_entry<S: State>(
+    graph: &BuiltGraph<S>,
+    at: &mut ThreadState<S>,
+    entry: &LogEntry,
+) -> Result<(), EngineError> {
+    let seq = entry.seq;
+    match entry.kind {
+        EntryKind::Started => {
+            let started: log::RunStartedEntry = parse_entry_body(seq, &entry.body)?;
+            if started.v > log::LOG_FORMAT_VERSION {
+                let message = format!(
+                    "it has format {}, this program knows up to {}",
+                    started.v,
+                    log::LOG_FORMAT_VERSION
+                );
+                return Err(state_mismatch(seq, message));
+            }
+            if let Some(update) = started.update {
+                Arc::make_mut(&mut at.state).apply(parse_entry_body(seq, update.get().as_bytes())?);
+            }
+            match started.at {
+                Some(begin) => at.set_position(graph, seq, &begin),
+                None => at.position.step = 0,
+            }
+            at.finished.clear();
+            at.subgraph_steps.clear();
+            at.active_ms = 0;
+        }
+        EntryKind::Step => {
+            at.subgraph_steps.clear();
+            fold_step(graph, at, seq, &entry.body)?;
+        }
+        EntryKind::Inner => {
+            let step: log::StepEntry = parse_entry_body(seq, &entry.body)?;
+            at.subgraph_steps.push((step.path, entry.body.clone()));
+        }
+        EntryKind::Edited => {
+            let edited: log::StateEditedEntry = parse_entry_body(seq, &entry.body)?;
+            if let Some(state) = edited.state {
+                at.state = Arc::new(read_state(seq, state.get().as_bytes())?);
+            }
+            if let Some(update) = edited.update {
+                Arc::make_mut(&mut at.state).apply(parse_entry_body(seq, update.get().as_bytes())?);
+            }
+            if let Some(begin) = edited.at {
+                at.set_position(graph, seq, &begin);
+            }
+        }
+        EntryKind::Paused
+        | EntryKind::Resumed
+        | EntryKind::Restarted
+        | EntryKind::Finished
+        | EntryKind::Failed
+        | EntryKind::Cancelled => {}
+    }
+    Ok(())
+}
+
+/// Folds the body of a step of a graph inside another. One that was folded already is passed over.
+pub(crate) fn fold_subgraph_step<S: State>(
+    graph: &BuiltGraph<S>,
+    at: &mut ThreadState<S>,
+    body: &[u8],
+) -> Result<(), EngineError> {
+    let step: log::StepEntry = parse_entry_body(0, body)?;
+    if step.at.step > at.position.step { fold_step(graph, at, 0, body) } else { Ok(()) }
+}
+
+/// Folds the body of a step, of the graph or of one inside it.
+pub(crate) fn fold_step<S: State>(
+    graph: &BuiltGraph<S>,
+    at: &mut ThreadState<S>,
+    seq: Seq,
+    body: &[u8],
+) -> Result<(), EngineError> {
+    let step: log::StepEntry = parse_entry_body(seq, body)?;
+    let state = Arc::make_mut(&mut at.state);
+    for task in &step.tasks {
+        state.apply(parse_entry_body(seq, task.update.get().as_bytes())?);
+    }
+    at.finished = step.tasks.iter().filter_map(|task| graph.node_index(&task.node)).collect();
+    at.set_position(graph, seq, &step.at);
+    at.active_ms = step.active_ms;
+    Ok(())
+}
+
+fn parse_entry_body<T: DeserializeOwned>(seq: Seq, body: &[u8]) -> Result<T, EngineError> {
+    serde_json::from_slice(body).map_err(|error| state_mismatch(seq, error.to_string()))
+}
+
+fn read_snapshot<S: State>(seq: Seq, body: &[u8]) -> Result<StateSnapshot<S>, EngineError> {
+    match serde_json::from_slice(body) {
+        Ok(snapshot) => Ok(snapshot),
+        Err(_) => {
+            let loose: StateSnapshot<Value> = parse_entry_body(seq, body)?;
+            let state = fill_missing_fields(seq, loose.state)?;
+            Ok(StateSnapshot { state, at: loose.at, active_ms: loose.active_ms, finished: loose.finished })
+        }
+    }
+}
+
+fn read_state<S: State>(seq: Seq, body: &[u8]) -> Result<S, EngineError> {
+    match serde_json::from_slice(body) {
+        Ok(state) => Ok(state),
+        Err(_) => fill_missing_fields(seq, parse_entry_body(seq, body)?),
+    }
+}
+
+/// Reads a whole state that may lack fields added since: those get their default.
+fn fill_missing_fields<S: State>(seq: Seq, stored: Value) -> Result<S, EngineError> {
+    let mut whole =
+        serde_json::to_value(S::default()).map_err(|error| state_mismatch(seq, error.to_string()))?;
+    match (&mut whole, stored) {
+        (Value::Object(fields), Value::Object(stored)) => fields.extend(stored),
+        (whole, stored) => *whole = stored,
+    }
+    serde_json::from_value(whole).map_err(|error| state_mismatch(seq, error.to_string()))
+}
+
+fn state_mismatch(seq: Seq, message: String) -> EngineError {
+    EngineError::StateMismatch { seq, message }
+}

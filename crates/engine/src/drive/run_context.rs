@@ -1,0 +1,438 @@
+//! What all tasks of one run share: its fence and store, its limits and what was spent, its watchers, its end.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::failpoint;
+use crate::id::RunId;
+use crate::runtime::LiveFeed;
+use crate::store::{
+    Commit, CommitOutcome, Fence, LogEntry, Millis, NewEntry, Record, RecordStage, RunUsage, Seq, Store,
+    StoreError,
+};
+
+/// How far a run may go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunLimits {
+    /// Supersteps.
+    pub steps: u32,
+    /// Time worked on, waiting for people not counted. A node that is still at work then is stopped.
+    pub active: Option<Duration>,
+    /// Tokens in and out together.
+    pub tokens: Option<u64>,
+    /// Millionths of a US dollar.
+    pub cost_micros: Option<u64>,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self { steps: 1000, active: None, tokens: None, cost_micros: None }
+    }
+}
+
+/// A limit that was reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ExceededLimit {
+    #[error("the run may take at most {0} steps")]
+    Steps(u32),
+    #[error("the run may be worked on for at most {0:?}")]
+    Active(Duration),
+    #[error("the run may use at most {0} tokens")]
+    Tokens(u64),
+    #[error("the run may cost at most {} US dollars", *.0 as f64 / 1e6)]
+    Cost(u64),
+}
+
+/// The limit that these numbers break, if any. `steps` are those already finished.
+pub(crate) fn exceeded_limit(
+    limits: &RunLimits,
+    steps: u32,
+    active: Duration,
+    usage: &RunUsage,
+) -> Option<ExceededLimit> {
+    if steps >= limits.steps {
+        return Some(ExceededLimit::Steps(limits.steps));
+    }
+    if let Some(most) = limits.active
+        && active >= most
+    {
+        return Some(ExceededLimit::Active(most));
+    }
+    if let Some(most) = limits.tokens
+        && usage.input_tokens.saturating_add(usage.output_tokens) > most
+    {
+        return Some(ExceededLimit::Tokens(most));
+    }
+    if let Some(most) = limits.cost_micros
+        && usage.cost_micros > most
+    {
+        return Some(ExceededLimit::Cost(most));
+    }
+    None
+}
+
+pub(crate) struct RunContext {
+    pub journal: Option<RunJournal>,
+    pub live_feed: Option<Arc<LiveFeed>>,
+    /// Ends the run for good.
+    pub cancel: CancellationToken,
+    /// Lets the run go at the next step boundary, for another process or a later start.
+    pub release: CancellationToken,
+    pub limits: RunLimits,
+    /// What random numbers and keys of this run grow from.
+    pub seed: [u8; 16],
+    /// Nodes to pause before and after, asked for by the caller of the run.
+    pub pause_before: BTreeSet<String>,
+    pub pause_after: BTreeSet<String>,
+    records: Mutex<HashMap<String, Vec<Record>>>,
+    /// Steps of subgraphs inside the step in progress, by the task they run in.
+    subgraph_steps: Mutex<HashMap<String, Vec<Vec<u8>>>>,
+    /// Held while a step of the subgraph in a task is written.
+    subgraph_write_locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// When tasks inside a task last gave a sign of life, by the path of the outer one.
+    inner_heartbeats: Mutex<HashMap<String, Instant>>,
+    /// Bytes of inner steps since the last outer one.
+    subgraph_bytes: AtomicU64,
+    wrote_records: AtomicBool,
+    meter: Mutex<RunMeter>,
+}
+
+/// Where a durable run is written.
+pub(crate) struct RunJournal {
+    pub store: Arc<dyn Store>,
+    pub fence: Fence,
+    /// The newest entry of the thread. Held while entries are written, so that subgraphs side by side take turns.
+    pub tip: tokio::sync::Mutex<LogTip>,
+}
+
+/// Where the next entry goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogTip {
+    pub head: Seq,
+    /// The newest entry with a snapshot on this branch.
+    pub base: Seq,
+}
+
+struct RunMeter {
+    /// Steps finished, those of subgraphs in this claim included.
+    steps: u32,
+    /// Steps of the outer graph that the row of the run counts.
+    steps_in_row: u32,
+    /// Those that it does not count yet.
+    steps_not_in_row: u32,
+    usage: RunUsage,
+    /// The part of it that the row of the run counts.
+    usage_in_row: RunUsage,
+    active_before: Duration,
+    since: Instant,
+}
+
+impl RunContext {
+    pub(crate) fn new(limits: RunLimits, seed: [u8; 16]) -> Self {
+        Self {
+            journal: None,
+            live_feed: None,
+            cancel: CancellationToken::new(),
+            release: CancellationToken::new(),
+            limits,
+            seed,
+            pause_before: BTreeSet::new(),
+            pause_after: BTreeSet::new(),
+            records: Mutex::default(),
+            subgraph_steps: Mutex::default(),
+            subgraph_write_locks: Mutex::default(),
+            inner_heartbeats: Mutex::default(),
+            subgraph_bytes: AtomicU64::new(0),
+            wrote_records: AtomicBool::new(false),
+            meter: Mutex::new(RunMeter {
+                steps: 0,
+                steps_in_row: 0,
+                steps_not_in_row: 0,
+                usage: RunUsage::default(),
+                usage_in_row: RunUsage::default(),
+                active_before: Duration::ZERO,
+                since: Instant::now(),
+            }),
+        }
+    }
+
+    /// Goes on from what an earlier claim of the run did and recorded. `told` steps stand in the row of the run;
+    /// `logged` are those in its log, which may be more.
+    pub(crate) fn continue_from_claim(
+        &mut self,
+        told: u32,
+        logged: u32,
+        usage: RunUsage,
+        records: Vec<Record>,
+    ) {
+        let meter = self.meter.get_mut().unwrap_or_else(PoisonError::into_inner);
+        meter.steps = told.max(logged);
+        meter.steps_in_row = told;
+        meter.steps_not_in_row = meter.steps - told;
+        (meter.usage, meter.usage_in_row) = (usage, usage);
+        self.wrote_records = AtomicBool::new(!records.is_empty());
+        let by_path = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for record in records {
+            by_path.entry(record.path.clone()).or_default().push(record);
+        }
+    }
+
+    pub(crate) fn set_active_before(&self, active: Duration) {
+        self.lock_meter().active_before = active;
+    }
+
+    /// Records that an earlier life or try of this task left.
+    pub(crate) fn task_records(&self, path: &str) -> Vec<Record> {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if records.is_empty() { Vec::new() } else { records.get(path).cloned().unwrap_or_default() }
+    }
+
+    /// Steps that a subgraph in this task finished before. One that is being written is waited for: a try that was given
+    /// up may have left it.
+    pub(crate) async fn subgraph_steps(&self, path: &str) -> Vec<Vec<u8>> {
+        let _turn = self.subgraph_write_lock(path).lock_owned().await;
+        let inner = self.subgraph_steps.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.get(path).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn subgraph_write_lock(&self, path: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.subgraph_write_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.entry(path.to_owned()).or_default().clone()
+    }
+
+    pub(crate) fn add_subgraph_step(&self, path: &str, body: Vec<u8>) {
+        self.subgraph_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+        let mut inner = self.subgraph_steps.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.entry(path.to_owned()).or_default().push(body);
+    }
+
+    /// A sign of life of a task counts for every task it runs in.
+    pub(crate) fn heartbeat_outer_tasks(&self, path: &str) {
+        if !path.contains('/') {
+            return;
+        }
+        let mut signs = self.inner_heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+        for (end, _) in path.match_indices('/') {
+            signs.insert(path[..end].to_owned(), Instant::now());
+        }
+    }
+
+    pub(crate) fn last_inner_heartbeat(&self, path: &str) -> Option<Instant> {
+        self.inner_heartbeats.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied()
+    }
+
+    /// What inner steps add to the cost of reading the log, since it was last asked.
+    pub(crate) fn take_subgraph_bytes(&self) -> u64 {
+        self.subgraph_bytes.swap(0, Ordering::Relaxed)
+    }
+
+    /// The step that held them is finished.
+    pub(crate) fn clear_subgraph_steps(&self) {
+        self.subgraph_steps.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.subgraph_write_locks.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(crate) fn is_answered(&self, path: &str, key: &str) -> bool {
+        self.task_records(path).iter().any(|record| record.key == key && record.stage == RecordStage::Done)
+    }
+
+    /// Writes records of the step in progress.
+    pub(crate) async fn write_records(&self, records: Vec<Record>) -> Result<(), StoreError> {
+        if self.journal.is_none() || records.is_empty() {
+            return Ok(());
+        }
+        self.commit(Commit { records, ..Commit::default() }).await.map(|_| ())
+    }
+
+    /// Writes, and learns of a wish to cancel on the way.
+    pub(crate) async fn commit(&self, commit: Commit) -> Result<Option<CommitOutcome>, StoreError> {
+        self.commit_within(None, commit).await
+    }
+
+    /// As [`RunCx::commit`], for a step of the graph inside the task `within`.
+    pub(crate) async fn commit_within(
+        &self,
+        within: Option<&str>,
+        mut commit: Commit,
+    ) -> Result<Option<CommitOutcome>, StoreError> {
+        let Some(journal) = &self.journal else { return Ok(None) };
+        if !commit.records.is_empty() {
+            self.wrote_records.store(true, Ordering::Relaxed);
+        }
+        if commit.clear_records {
+            let any = self.wrote_records.swap(!commit.records.is_empty(), Ordering::Relaxed);
+            commit.clear_records = any;
+            if any {
+                self.records.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+        }
+        if failpoint::mutant("M3") && !commit.entries.is_empty() && commit.clear_records {
+            commit.clear_records = false;
+            let writes = Commit { clear_records: true, ..Commit::default() };
+            journal.store.commit(&journal.fence, writes).await?;
+        }
+        self.count_commit_steps(&mut commit);
+        let usage = commit.usage;
+        // A task of the outer graph remembers its own calls. One of a subgraph is made anew when the node around it
+        // is tried again, and finds its calls here.
+        let inside: Vec<Record> =
+            commit.records.iter().filter(|record| record.path.contains('/')).cloned().collect();
+        let committed = if commit.entries.is_empty() {
+            journal.store.commit(&journal.fence, commit).await?
+        } else {
+            let mut tip = journal.tip.lock().await;
+            commit.head = tip.head;
+            let mut base = tip.base;
+            for (entry, seq) in commit.entries.iter_mut().zip(tip.head + 1..) {
+                entry.base = base;
+                if entry.snapshot.is_some() {
+                    base = seq;
+                }
+            }
+            if failpoint::mutant("M2") {
+                failpoint::keep_unwritten_entries(&journal.fence, tip.head, &commit.entries);
+                self.live_feed.iter().for_each(|live| live.wake_watchers());
+            }
+            let watched = self.live_feed.as_ref().is_some_and(|live| live.is_watched());
+            let shown = if watched { commit.entries.clone() } else { Vec::new() };
+            let committed = journal.store.commit(&journal.fence, commit).await?;
+            if let Some(live) = &self.live_feed {
+                let shown = shown.into_iter().zip(tip.head + 1..);
+                let entries = shown.map(|(new, seq)| to_log_entry(new, seq, journal.fence.run, committed.at));
+                live.note_log_written(committed.head, within, entries.collect());
+            }
+            *tip = LogTip { head: committed.head, base };
+            committed
+        };
+        self.remember_subgraph_records(inside);
+        self.lock_meter().usage_in_row += usage;
+        if committed.cancel_asked {
+            self.cancel.cancel();
+        }
+        Ok(Some(committed))
+    }
+
+    /// Counts the steps of a commit, and tells the store of all it does not know when the row of the run is written
+    /// anyway. In between the log alone knows them, so that a step writes its entry and nothing else. A commit that
+    /// fails ends the claim, and the next one counts anew.
+    fn count_commit_steps(&self, commit: &mut Commit) {
+        let mut meter = self.lock_meter();
+        let untold = meter.steps_not_in_row.saturating_add(commit.steps);
+        let tells = commit.status.is_some() || !commit.usage.is_zero();
+        (commit.steps, meter.steps_not_in_row) = if tells { (untold, 0) } else { (0, untold) };
+        meter.steps_in_row = meter.steps_in_row.saturating_add(commit.steps);
+    }
+
+    fn remember_subgraph_records(&self, records: Vec<Record>) {
+        if records.is_empty() {
+            return;
+        }
+        let mut by_path = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        for record in records {
+            let of_task = by_path.entry(record.path.clone()).or_default();
+            match of_task.iter_mut().find(|old| old.key == record.key) {
+                Some(old) => *old = record,
+                None => of_task.push(record),
+            }
+        }
+    }
+
+    /// Counts what was spent. `Err` when that is too much.
+    pub(crate) fn spend(&self, usage: RunUsage) -> Result<(), ExceededLimit> {
+        let mut meter = self.lock_meter();
+        meter.usage += usage;
+        // Only tokens and money are looked at here: a step that is under way may finish.
+        let money = RunLimits { steps: u32::MAX, active: None, ..self.limits.clone() };
+        exceeded_limit(&money, 0, Duration::ZERO, &meter.usage).map_or(Ok(()), Err)
+    }
+
+    /// Counts what an earlier life of the step spent, when a finished task of it is not run again.
+    pub(crate) fn add_earlier_usage(&self, usage: RunUsage) {
+        self.lock_meter().usage += usage;
+    }
+
+    /// What was spent and no row counts: by the tasks of a step that will not be finished.
+    pub(crate) fn unbooked_usage(&self) -> RunUsage {
+        let RunMeter { usage, usage_in_row: booked, .. } = &*self.lock_meter();
+        usage.saturating_sub(*booked)
+    }
+
+    /// Steps and usage as the row of the run has them after the last commit.
+    pub(crate) fn booked_steps_and_usage(&self) -> (u32, RunUsage) {
+        let RunMeter { steps_in_row: told, usage_in_row: booked, .. } = &*self.lock_meter();
+        (*told, *booked)
+    }
+
+    pub(crate) fn count_step(&self) {
+        self.lock_meter().steps += 1;
+    }
+
+    /// Time worked on so far, earlier claims included.
+    pub(crate) fn active_time(&self) -> Duration {
+        let meter = self.lock_meter();
+        meter.active_before + meter.since.elapsed()
+    }
+
+    /// Ends when the run was worked on for as long as it may be.
+    pub(crate) async fn wait_for_time_limit(&self) -> ExceededLimit {
+        let Some(most) = self.limits.active else { return std::future::pending().await };
+        loop {
+            let left = most.saturating_sub(self.active_time());
+            if left.is_zero() {
+                return ExceededLimit::Active(most);
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    pub(crate) fn check_limits(&self) -> Result<(), ExceededLimit> {
+        let (steps, active, usage) = {
+            let meter = self.lock_meter();
+            let active = if self.limits.active.is_some() { meter.since.elapsed() } else { Duration::ZERO };
+            (meter.steps, meter.active_before + active, meter.usage)
+        };
+        exceeded_limit(&self.limits, steps, active, &usage).map_or(Ok(()), Err)
+    }
+
+    fn lock_meter(&self) -> MutexGuard<'_, RunMeter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An entry as the store has it after it was written.
+fn to_log_entry(new: NewEntry, seq: Seq, run: RunId, at: Millis) -> LogEntry {
+    let parent = new.parent.unwrap_or(seq - 1);
+    LogEntry { seq, parent, base: new.base, run: Some(run), at, kind: new.kind, body: new.body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_is_named_when_it_is_broken() {
+        let limits = RunLimits {
+            steps: 5,
+            active: Some(Duration::from_secs(9)),
+            tokens: Some(100),
+            cost_micros: Some(7),
+        };
+        let used = |input, cost| RunUsage { input_tokens: input, output_tokens: 1, cost_micros: cost };
+        let second = Duration::from_secs(1);
+        assert_eq!(exceeded_limit(&limits, 4, second, &used(99, 7)), None);
+        assert_eq!(exceeded_limit(&limits, 5, second, &used(0, 0)), Some(ExceededLimit::Steps(5)));
+        assert_eq!(
+            exceeded_limit(&limits, 0, second * 9, &used(0, 0)),
+            Some(ExceededLimit::Active(second * 9))
+        );
+        assert_eq!(exceeded_limit(&limits, 0, second, &used(100, 0)), Some(ExceededLimit::Tokens(100)));
+        assert_eq!(exceeded_limit(&limits, 0, second, &used(0, 8)), Some(ExceededLimit::Cost(7)));
+    }
+}

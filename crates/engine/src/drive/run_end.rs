@@ -1,0 +1,101 @@
+//! How a run ends in its log, other than with its last step: failed, cancelled, or with nothing to do.
+
+use std::sync::Arc;
+
+use crate::drive::{HaltReason, LogTip, RunContext, RunJournal, RunLimits, ThreadState};
+use crate::log;
+use crate::state::State;
+use crate::store::{
+    ClaimedRun, Commit, CommitOutcome, EntryKind, NewEntry, NewStatus, RunSignal, RunStatus, Seq, Store,
+    StoreError,
+};
+
+/// Ends a run that came to rest while somebody asked to cancel it: its claim is over, so the store does it.
+pub(super) async fn cancel_paused(run: &RunContext) -> HaltReason {
+    let Some(journal) = &run.journal else { return HaltReason::Cancelled };
+    let key = journal.fence.thread.run(journal.fence.run);
+    let body = log::to_json_bytes(&log::RunCancelledEntry::default());
+    match journal.store.signal(&key, RunSignal::Cancel { body }).await {
+        Ok(_) => HaltReason::Cancelled,
+        Err(error) => HaltReason::Lost(error),
+    }
+}
+
+/// Writes the end of a run that failed. Gives back what is to be told: the failure, or that it could not be written.
+pub(crate) async fn write_failure<S: State>(
+    run: &Arc<RunContext>,
+    at: &mut ThreadState<S>,
+    halt: HaltReason,
+) -> HaltReason {
+    let HaltReason::Failed { failure, node, usage, records } = halt else { return halt };
+    let body = log::to_json_bytes(&log::RunFailedEntry { failure: failure.clone(), node: node.clone() });
+    let commit = Commit {
+        entries: vec![at.new_entry(EntryKind::Failed, body)],
+        records,
+        usage,
+        status: Some(NewStatus { status: RunStatus::Failed, error: Some(failure.clone()) }),
+        ..Commit::default()
+    };
+    match run.commit(commit).await {
+        Ok(_) => HaltReason::Failed { failure, node, usage, records: Vec::new() },
+        Err(error) => HaltReason::Lost(error),
+    }
+}
+
+pub(crate) async fn write_cancelled(run: &RunContext) -> HaltReason {
+    let partial = run.live_feed.as_ref().map(|live| live.partial_text()).unwrap_or_default();
+    let body = log::to_json_bytes(&log::RunCancelledEntry { partial });
+    let entry = NewEntry { kind: EntryKind::Cancelled, body, parent: None, base: 0, snapshot: None };
+    let commit = Commit {
+        entries: vec![entry],
+        clear_records: true,
+        usage: run.unbooked_usage(),
+        status: Some(NewStatus { status: RunStatus::Cancelled, error: None }),
+        ..Commit::default()
+    };
+    match run.commit(commit).await {
+        Ok(_) => HaltReason::Cancelled,
+        Err(error) => HaltReason::Lost(error),
+    }
+}
+
+/// A run that was started where nothing is due ends with an entry of its own.
+pub(super) async fn finish_without_step<S: State>(
+    run: &RunContext,
+    at: &mut ThreadState<S>,
+) -> Result<Option<CommitOutcome>, HaltReason> {
+    let commit = Commit {
+        entries: vec![at.new_entry(EntryKind::Finished, b"{}".to_vec())],
+        clear_records: true,
+        status: Some(NewStatus { status: RunStatus::Finished, error: None }),
+        ..Commit::default()
+    };
+    Ok(run.commit(commit).await?)
+}
+
+/// Cancels a claimed run without its graph: an end needs none.
+pub(crate) async fn cancel_claimed(store: Arc<dyn Store>, claimed: ClaimedRun) -> HaltReason {
+    let (fence, row, head) = (claimed.fence(), &claimed.run, claimed.head);
+    let base = match replay_base_after(&store, &claimed).await {
+        Ok(base) => base,
+        Err(error) => return HaltReason::Lost(error),
+    };
+    let mut run = RunContext::new(RunLimits::default(), *row.run.as_uuid().as_bytes());
+    run.journal = Some(RunJournal { store, fence, tip: tokio::sync::Mutex::new(LogTip { head, base }) });
+    run.continue_from_claim(row.steps, 0, row.usage, claimed.records);
+    write_cancelled(&run).await
+}
+
+/// What the next entry of a run starts its replay from, when the log itself could not be read. The newest entry knows
+/// it: a snapshot that it carries itself may be passed over, since nothing is cleared while a run is under way.
+pub(crate) async fn replay_base_after(
+    store: &Arc<dyn Store>,
+    claimed: &ClaimedRun,
+) -> Result<Seq, StoreError> {
+    let newest = store.entries(&claimed.run.thread, claimed.head.saturating_sub(1), 1).await?;
+    match newest.first().filter(|entry| entry.seq == claimed.head) {
+        Some(entry) => Ok(entry.base),
+        // A claim is of a run that began, so there is an entry unless the thread went on without it.
+        None => Err(StoreError::Fenced),
+    }
+}

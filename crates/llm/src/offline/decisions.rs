@@ -1,0 +1,299 @@
+//! The small decisions of the agents, by rules: which way a question goes, whether it is in scope, whether it leans on
+//! the turn before, what type it is, whether enough was collected, how else it could be worded.
+
+use super::anaphora;
+use super::article::articles;
+use super::facts;
+use super::intent::{self, QuestionIntent};
+use super::memory;
+use super::quotes::{self, QuotableSource, QuotableSourceKind, SourceCitation};
+use super::schema::RuleDecision;
+use super::small_talk;
+use super::text::{OfflineLanguage, contains_any_cue, content_words, sentences, without_particle, words};
+use super::turn::OfflineTurn;
+
+/// `rag` for what documents may answer, `agent` for the rest.
+pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
+    let question = turn.question.as_str();
+    let (choice, reason) = if is_small_talk(question) {
+        ("agent", ["인사나 대화입니다", "small talk"])
+    } else if asks_to_recall(question) {
+        ("agent", ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"])
+    } else if names_documents(question) {
+        ("rag", ["문서에서 찾을 말이 있습니다", "names something to be found in documents"])
+    } else if intent::intents_of(question).iter().any(is_for_a_tool) {
+        ("agent", ["도구로 답할 요청입니다", "asks for what a tool does"])
+    } else if small_talk::wants_a_writer(question) || small_talk::wants_a_summary(question) {
+        ("agent", ["글을 쓰거나 정리하는 요청입니다", "asks to write or to sum up"])
+    } else if small_talk::is_question_or_request(question) {
+        ("rag", ["질문이므로 문서에서 찾아봅니다", "a question, so documents are searched"])
+    } else {
+        ("agent", ["찾을 것을 묻지 않았습니다", "asks for nothing to be found"])
+    };
+    RuleDecision { choice: Some(choice), reason: in_language(turn, reason), ..RuleDecision::default() }
+}
+
+/// Whether a question is about contracts, and whether it leans on the turn before.
+pub(super) fn scope(turn: &OfflineTurn<'_>) -> RuleDecision {
+    let question = turn.question.as_str();
+    let leans = anaphora::points_back(question);
+    let wishes = intent::intents_of(question);
+    let weather =
+        |wish: &QuestionIntent| matches!(wish, QuestionIntent::Weather(_) | QuestionIntent::WeatherWhere);
+    let off_topic = wishes.iter().any(weather) || is_off_topic(question);
+    let outside = off_topic || wishes.iter().any(is_of_the_world) || small_talk::wants_a_writer(question);
+    let (in_scope, reason) = if is_about_contracts(question) {
+        (true, ["계약에 관한 말이 있습니다", "speaks of contracts"])
+    } else if leans && !off_topic {
+        (true, ["앞의 대화를 가리킵니다", "points back to the conversation"])
+    } else if is_small_talk(question) {
+        (true, ["인사나 대화입니다", "small talk"])
+    } else if outside {
+        (false, ["계약과 상관없는 요청입니다", "has nothing to do with contracts"])
+    } else {
+        (true, ["규칙으로는 알 수 없어 찾아봅니다", "the rules cannot tell, so it is looked for"])
+    };
+    RuleDecision {
+        in_scope: Some(in_scope),
+        previous: Some(leans),
+        reason: in_language(turn, reason),
+        ..RuleDecision::default()
+    }
+}
+
+/// Whether a question leans on the turn before it.
+pub(super) fn previous(turn: &OfflineTurn<'_>) -> RuleDecision {
+    let question = turn.question.as_str();
+    let (leans, reason) = if !turn.has_previous() {
+        (false, ["앞의 대화가 없습니다", "there is no turn before"])
+    } else if anaphora::points_back(question) {
+        (true, ["앞의 대화를 가리키는 말이 있습니다", "a word points back"])
+    } else if anaphora::is_elliptic(question) && !is_small_talk(question) {
+        (true, ["혼자서는 뜻이 서지 않는 짧은 질문입니다", "too short to stand alone"])
+    } else {
+        (false, ["혼자서 뜻이 서는 질문입니다", "stands alone"])
+    };
+    RuleDecision { previous: Some(leans), reason: in_language(turn, reason), ..RuleDecision::default() }
+}
+
+/// `question`, `summary` or `chitchat`.
+pub(super) fn classify(turn: &OfflineTurn<'_>) -> RuleDecision {
+    let question = turn.question.as_str();
+    let is_for_memory = |wish: &QuestionIntent| {
+        matches!(wish, QuestionIntent::Remember(_) | QuestionIntent::Recall(_) | QuestionIntent::Forget(_))
+    };
+    let (choice, reason) = if is_small_talk(question) {
+        ("chitchat", ["인사나 대화입니다", "small talk"])
+    } else if intent::intents_of(question).iter().any(is_for_memory) {
+        ("chitchat", ["기억해 둘 것이나 잊을 것입니다", "something to remember or to forget"])
+    } else if small_talk::wants_a_summary(question) && !small_talk::is_about_documents(question) {
+        ("summary", ["요약을 바랍니다", "asks to sum up"])
+    } else if asks_to_recall(question) {
+        ("chitchat", ["이 대화에서 나온 말을 묻습니다", "asks for something said in this conversation"])
+    } else {
+        ("question", ["질문입니다", "a question"])
+    };
+    RuleDecision {
+        choice: Some(choice),
+        reason: in_language(turn, reason),
+        question: question.into(),
+        ..RuleDecision::default()
+    }
+}
+
+/// Whether the results and passages hold a sentence for everything that was asked.
+pub(super) fn sufficiency(turn: &OfflineTurn<'_>) -> RuleDecision {
+    let sources = sources(turn);
+    let question = turn.question.as_str();
+    let mut found = quotes::find_quotes(question, &sources);
+    found.missing.retain(|part| !turn.notes.iter().any(|note| note.contains(part.as_str())));
+    // What is known not to be there is not looked for again.
+    let settled = !turn.notes.is_empty() && found.missing.is_empty();
+    let lower = question.to_lowercase();
+    let standard = intent::is_about_standard(&lower)
+        && !sources.iter().any(|source| source.kind == QuotableSourceKind::Standard);
+    let missing = if is_done(turn) {
+        None
+    } else if standard {
+        Some(match turn.language {
+            OfflineLanguage::Korean => "표준계약서".to_owned(),
+            OfflineLanguage::English => "standard contract".to_owned(),
+        })
+    } else if found.picks.is_empty() && settled {
+        None
+    } else if found.picks.is_empty() {
+        Some(one_line(question))
+    } else {
+        (!found.missing.is_empty()).then(|| found.missing.join(", "))
+    };
+    let reason = match &missing {
+        None => ["물은 것마다 답이 될 문장이 있습니다", "there is a sentence for everything that was asked"],
+        Some(_) if sources.is_empty() => ["모은 것이 아직 없습니다", "nothing was collected yet"],
+        Some(_) => ["답이 될 문장이 없는 부분이 있습니다", "a part of the question has no sentence yet"],
+    };
+    RuleDecision {
+        sufficient: Some(missing.is_none()),
+        missing,
+        reason: in_language(turn, reason),
+        ..RuleDecision::default()
+    }
+}
+
+/// Whether what was to be kept, recalled or forgotten is: there is nothing to look up for that.
+fn is_done(turn: &OfflineTurn<'_>) -> bool {
+    let ran = |name: &str| turn.results.iter().any(|result| result.name.ends_with(name));
+    // What is not found, or not the only one, is for the person to name.
+    let open = || {
+        let mut recalled = turn.results.iter().filter(|result| result.name.ends_with("recall"));
+        recalled.any(|found| memory::only_id(&found.text).is_none())
+    };
+    let about_person =
+        || sentences(&turn.question).into_iter().any(|one| facts::personal_fact_question(one).is_some());
+    if ran("recall") && about_person() {
+        return true;
+    }
+    intent::intents_of(&turn.question).iter().any(|wish| match wish {
+        QuestionIntent::Remember(_) => ran("remember"),
+        QuestionIntent::Recall(_) => ran("recall"),
+        QuestionIntent::Forget(_) => ran("forget") || open(),
+        _ => false,
+    })
+}
+
+/// Other wordings to search with: the question, its content words, the same without the conversation around it.
+pub(super) fn rewrite(turn: &OfflineTurn<'_>) -> RuleDecision {
+    let question = one_line(&turn.question);
+    let mut queries = vec![question.clone()];
+    let words = content_words(&question);
+    let first = words.iter().take(12).cloned().collect::<Vec<_>>().join(" ");
+    let joined: String = words.iter().take(4).cloned().collect();
+    for query in [first, joined] {
+        if !query.is_empty() && !queries.contains(&query) {
+            queries.push(query);
+        }
+    }
+    RuleDecision {
+        queries,
+        reason: in_language(turn, ["내용어만 남겼습니다", "only content words were kept"]),
+        ..RuleDecision::default()
+    }
+}
+
+/// What may be quoted: what came with the question, passages, and what tools of this turn brought.
+pub(super) fn sources<'a>(turn: &OfflineTurn<'a>) -> Vec<QuotableSource<'a>> {
+    let given = turn.attached.iter().map(|text| QuotableSource {
+        title: "",
+        text,
+        kind: QuotableSourceKind::Own,
+        cite: SourceCitation::Given,
+    });
+    let passages = turn.passages.iter().map(|passage| QuotableSource {
+        title: &passage.title,
+        text: &passage.text,
+        kind: QuotableSourceKind::of_title(&passage.title),
+        cite: SourceCitation::Number(passage.number),
+    });
+    let results = turn.results.iter().filter(|result| !result.failed).map(|result| QuotableSource {
+        title: &result.name,
+        text: &result.text,
+        kind: QuotableSourceKind::of_title(&result.name),
+        cite: SourceCitation::Tool(&result.name),
+    });
+    given.chain(passages).chain(results).collect()
+}
+
+/// Greetings, thanks, statements about oneself, questions about the program.
+pub(super) fn is_small_talk(question: &str) -> bool {
+    let rest: Vec<&str> =
+        sentences(question).into_iter().filter(|sentence| facts::stated_fact(sentence).is_none()).collect();
+    let rest = rest.join(" ");
+    rest.is_empty()
+        || small_talk::is_greeting(&rest)
+        || small_talk::is_thanks(&rest)
+        || small_talk::is_bye(&rest)
+        || small_talk::is_filler(&rest)
+        || small_talk::asks_what_it_is(&rest)
+}
+
+/// Whether a question asks for something that was said in this conversation.
+pub(super) fn asks_to_recall(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    let cues = "라고 했지|라고 했죠|라고 했더라|라고 말했|뭐라고 했|뭐랬|말했던|말한 거 기억|기억해|기억나|기억하|\
+        아까 말한|방금 말한|내가 말한|제가 말한|did i say|did i tell|do you remember|i told you|i mentioned|\
+        remind me what i";
+    facts::personal_fact_question(question).is_some() || contains_any_cue(&lower, cues)
+}
+
+fn names_documents(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    let cues = "규정|정책|문서에|문서의|문서를|문서 |사내|회사|매뉴얼|지침|취업규칙|내규|복리후생|휴가|연차|출장|\
+        경비|계약|휴직|병가|복지|자료에|policy|policies|handbook|document|regulation|contract|according to|\
+        manual|guideline|annual leave|vacation|expense";
+    let file = intent::intents_of(question)
+        .iter()
+        .any(|wish| matches!(wish, QuestionIntent::File(_) | QuestionIntent::Run(_)));
+    let clause = words(question).iter().any(|word| word.starts_with("조항") || word.starts_with("조문"));
+    !file && (clause || contains_any_cue(&lower, cues) || !articles(question).is_empty())
+}
+
+fn is_about_contracts(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    let cues = "계약|조항|조문|갑은|갑이|갑의|을은|을이 |해지|해제|위약|손해배상|배상|대금|비밀유지|지체상금|하자|\
+        보증|특약|당사자|의무|책임|지급|검수|납품|지식재산|저작권|관할|불가항력|양도|통지|기한|만료|갱신|\
+        면책|준거법|분쟁|용역|임대|임차|도급|하도급|물품|수수료|연체|이자|보험|비용|별지|부칙|제공|개인정보|\
+        재위탁|contract|clause|article|agreement|party|parties|terminat|liab|payment|warrant|confidential|\
+        penalty|indemn|renew|expire|deliver|breach|dispute|fee|governing law";
+    let wishes = intent::intents_of(question);
+    let contract = |wish: &QuestionIntent| {
+        matches!(wish, QuestionIntent::Article(_) | QuestionIntent::Title(_) | QuestionIntent::Standard)
+    };
+    contains_any_cue(&lower, cues) || wishes.iter().any(contract)
+}
+
+/// Whether a question has a word of what contracts are not about: a whole word, as 단가수정 is about no singer (가수).
+fn is_off_topic(question: &str) -> bool {
+    const OTHER: &str = "점심|메뉴|맛집|요리|레시피|영화|드라마|노래|가수|축구|야구|농구|코인|로또|여행지|게임|\
+        연예인|운세|recipe|movie|song|football|soccer|baseball|bitcoin|lottery|restaurant|horoscope|game|joke";
+    let is_other = |form: &str| OTHER.split('|').any(|other| other == form);
+    let lower = question.to_lowercase();
+    let named = words(&lower).into_iter().any(|word| {
+        let plain = word.strip_suffix('s').unwrap_or(word);
+        is_other(word) || is_other(plain) || is_other(without_particle(word))
+    });
+    named || contains_any_cue(&lower, "stock price|what is the capital of|what's the capital of")
+}
+
+fn is_for_a_tool(wish: &QuestionIntent) -> bool {
+    is_of_the_world(wish) || matches!(wish, QuestionIntent::File(_) | QuestionIntent::Run(_))
+}
+
+fn is_of_the_world(wish: &QuestionIntent) -> bool {
+    match wish {
+        QuestionIntent::Compute(_)
+        | QuestionIntent::ComputeWhat
+        | QuestionIntent::Time { .. }
+        | QuestionIntent::Weather(_)
+        | QuestionIntent::WeatherWhere => true,
+        QuestionIntent::Encyclopedia(_) | QuestionIntent::Web(_) => true,
+        QuestionIntent::Remember(_) | QuestionIntent::Recall(_) | QuestionIntent::Forget(_) => true,
+        QuestionIntent::File(_)
+        | QuestionIntent::Run(_)
+        | QuestionIntent::Article(_)
+        | QuestionIntent::Title(_)
+        | QuestionIntent::Standard => false,
+    }
+}
+
+fn in_language(turn: &OfflineTurn<'_>, [ko, en]: [&str; 2]) -> String {
+    match turn.language {
+        OfflineLanguage::Korean => ko.into(),
+        OfflineLanguage::English => en.into(),
+    }
+}
+
+/// A question on one line, without control characters, at most 500 characters of it.
+fn one_line(question: &str) -> String {
+    let words: Vec<&str> =
+        question.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    words.join(" ").chars().take(500).collect()
+}

@@ -1,0 +1,453 @@
+//! What a question wishes to be done, read by fixed patterns: a formula, the weather of a place, the time, an article
+//! of a contract. A pattern with an empty slot is told as such and never filled by a guess.
+
+use super::arithmetic;
+use super::article::{self, ArticleMention};
+use super::memory;
+use super::text::contains_any_cue;
+use super::weather_and_time;
+
+/// Something a question wants to be done, with what is needed to do it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum QuestionIntent {
+    /// Compute this formula.
+    Compute(String),
+    /// Compute something that is not said.
+    ComputeWhat,
+    /// Tell date, time, weekday or holidays, here or in a zone, now, some days away, or of a date.
+    Time { zone: Option<&'static str>, date: Option<String>, days: i32 },
+    /// Tell the weather of this place.
+    Weather(String),
+    /// Tell the weather of a place that is not said.
+    WeatherWhere,
+    /// Look this up in an encyclopedia.
+    Encyclopedia(String),
+    /// Search the web for this.
+    Web(String),
+    /// Read this file.
+    File(String),
+    /// Run this program.
+    Run(String),
+    /// Show this article of a contract.
+    Article(ArticleMention),
+    /// Show the article with this title.
+    Title(String),
+    /// Look at the standard contract.
+    Standard,
+    /// Keep this fact beyond the conversation.
+    Remember(String),
+    /// Find what was kept about this; everything where it is empty.
+    Recall(String),
+    /// Forget what was kept about this, or under this `[id]`.
+    Forget(String),
+}
+
+/// The wishes of a question, in a fixed order, each once.
+pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
+    let (prose, blocks) = without_code(question);
+    // What is to be remembered is not also done.
+    if let Some(wish) = memory::memory_intent(&prose) {
+        return vec![wish];
+    }
+    let mut wishes: Vec<QuestionIntent> = Vec::new();
+    let mut add = |wish: QuestionIntent| {
+        if !wishes.contains(&wish) {
+            wishes.push(wish);
+        }
+    };
+    let runs = "실행|돌려|run|execute|파이썬|python";
+    let lower = prose.to_lowercase();
+    let prose_is_empty = !prose.chars().any(char::is_alphanumeric);
+    if prose_is_empty || contains_any_cue(&lower, runs) {
+        blocks.into_iter().for_each(|block| add(QuestionIntent::Run(block)));
+    }
+    files(&prose).into_iter().for_each(|file| add(QuestionIntent::File(file)));
+    let articles = article::articles(&prose);
+    articles.iter().for_each(|article| add(QuestionIntent::Article(*article)));
+    article::titles(&prose).into_iter().for_each(|title| add(QuestionIntent::Title(title)));
+    if is_about_standard(&lower) {
+        add(QuestionIntent::Standard);
+    }
+    if articles.is_empty() {
+        match arithmetic::formula(&prose) {
+            Some(formula) => add(QuestionIntent::Compute(formula)),
+            None if arithmetic::asks_to_compute(&prose) && !lower.contains("어떻게") => {
+                add(arithmetic::miswritten(&prose)
+                    .map_or(QuestionIntent::ComputeWhat, QuestionIntent::Compute));
+            }
+            None => arithmetic::called_a_formula(&prose)
+                .map(QuestionIntent::Compute)
+                .into_iter()
+                .for_each(&mut add),
+        }
+    }
+    weather_and_time::weather_intents(&prose).into_iter().for_each(&mut add);
+    if let Some(time) = weather_and_time::time_intent(&prose) {
+        add(time);
+    }
+    if let Some(lookup) = lookup_intent(&prose) {
+        add(lookup);
+    }
+    wishes
+}
+
+/// Which side of a contract and its standard a question asks for alone: `missing` is what the standard has and the
+/// person's contract lacks, `extra` the other way round.
+pub(super) fn one_sided(question: &str) -> Option<&'static str> {
+    let lower = question.to_lowercase();
+    if !is_about_standard(&lower) {
+        return None;
+    }
+    let articles =
+        ["조항", "조문", "내용", "것", "게 ", "조가", "clause", "article", "provision", "what", "anything"];
+    if !articles.iter().any(|word| lower.contains(word)) {
+        return None;
+    }
+    if contains_any_cue(
+        &lower,
+        "not in the standard|beyond the standard|standard does not have|standard lacks",
+    ) {
+        return Some("extra");
+    }
+    let lacks = "missing|lack|not in ours|not in our|we do not have|we don't have|does not have|doesn't have";
+    if contains_any_cue(&lower, lacks) || contains_any_cue(&lower, "빠진|빠져|빠뜨|누락") {
+        return Some("missing");
+    }
+    // Whose the word before is: "표준에 없는" or "우리 계약서에 없는", "표준에만 있는" or "우리 계약서에만 있는".
+    let standard_before = |at: usize| {
+        let standard = lower[..at].rfind("표준");
+        let own = ["우리", "저희", "내 계약", "제 계약", "이 계약", "사용자"];
+        standard > own.iter().filter_map(|word| lower[..at].rfind(word)).max()
+    };
+    if let Some(at) = ["에 없", "에는 없", "에선 없"].iter().filter_map(|cue| lower.find(cue)).min() {
+        return Some(if standard_before(at) { "extra" } else { "missing" });
+    }
+    let at = lower.find("에만 있")?;
+    Some(if standard_before(at) { "missing" } else { "extra" })
+}
+
+/// Whether a question asks how two things differ.
+pub(super) fn asks_to_compare(question: &str) -> bool {
+    contains_any_cue(
+        &question.to_lowercase(),
+        "다르|달라|다른|차이|비교|견주|견줘|대비|differ|compare|versus| vs ",
+    )
+}
+
+/// Whether a question asks about the standard contract beside or instead of the person's own.
+pub(super) fn is_about_standard(lower: &str) -> bool {
+    const CUES: [&str; 12] = [
+        "표준계약",
+        "표준 계약",
+        "표준안",
+        "표준과",
+        "표준하고",
+        "표준이랑",
+        "표준에",
+        "표준보다",
+        "표준 대비",
+        "standard contract",
+        "standard form",
+        "the standard",
+    ];
+    CUES.iter().any(|cue| lower.contains(cue))
+}
+
+/// The text outside of code, and the code: fenced blocks, and `spans` that look like a call.
+fn without_code(question: &str) -> (String, Vec<String>) {
+    let mut prose = String::new();
+    let mut blocks = Vec::new();
+    for (at, piece) in question.split("```").enumerate() {
+        if at % 2 == 0 {
+            prose.push_str(piece);
+            prose.push(' ');
+            continue;
+        }
+        let (first, rest) = piece.split_once('\n').unwrap_or(("", piece));
+        let language = first.trim().to_lowercase();
+        let python = matches!(language.as_str(), "" | "py" | "python" | "python3");
+        if python && !rest.trim().is_empty() {
+            blocks.push(rest.trim_end().to_owned());
+        }
+    }
+    let mut outside = String::new();
+    for (at, piece) in prose.split('`').enumerate() {
+        if at % 2 == 1 && piece.contains('(') && piece.contains(')') {
+            blocks.push(piece.trim().to_owned());
+        } else {
+            outside.push_str(piece);
+        }
+    }
+    (outside, blocks)
+}
+
+/// Names of files: words or quoted names with a known ending.
+fn files(prose: &str) -> Vec<String> {
+    const ENDINGS: [&str; 18] = [
+        ".pdf", ".docx", ".hwpx", ".hwp", ".txt", ".md", ".csv", ".xlsx", ".json", ".html", ".log", ".toml",
+        ".yaml", ".yml", ".xml", ".py", ".rs", ".ini",
+    ];
+    let mut names = Vec::new();
+    let quoted = quoted(prose);
+    let bare =
+        prose.split_whitespace().map(|word| word.trim_matches(['"', '\'', '“', '”', '「', '」', ',', '?']));
+    for word in quoted.iter().map(String::as_str).chain(bare) {
+        let lower = word.to_lowercase();
+        let end = ENDINGS.iter().filter_map(|ending| lower.find(ending).map(|at| at + ending.len())).max();
+        let Some(end) = end.filter(|end| word.is_char_boundary(*end)) else { continue };
+        let after = word[end..].chars().next();
+        // "readme.mdx" is another ending; "보고서.pdf를" carries a particle.
+        let name = &word[..end];
+        let covered = quoted.iter().any(|whole| whole != name && whole.ends_with(name));
+        let web = lower.contains("://");
+        if after.is_none_or(|next| !next.is_ascii_alphanumeric()) && name.len() > 4 && !covered && !web {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// What stands in quotation marks.
+pub(super) fn quoted(text: &str) -> Vec<String> {
+    const MARKS: [(char, char); 5] = [('"', '"'), ('“', '”'), ('「', '」'), ('『', '』'), ('‘', '’')];
+    let mut found = Vec::new();
+    for (open, close) in MARKS {
+        let mut rest = text;
+        while let Some((_, after)) = rest.split_once(open) {
+            let Some((inner, beyond)) = after.split_once(close) else { break };
+            let inner = inner.trim();
+            if !inner.is_empty() && inner.chars().count() <= 200 {
+                found.push(inner.to_owned());
+            }
+            rest = beyond;
+        }
+    }
+    found
+}
+
+/// Wishes to look something up outside: an encyclopedia or the web.
+fn lookup_intent(prose: &str) -> Option<QuestionIntent> {
+    let lower = prose.to_lowercase();
+    let own = "문서에서|규정에서|계약서에서|자료에서|in the document|in my document";
+    if contains_any_cue(&lower, own) {
+        return None;
+    }
+    if lower.contains("위키") || lower.contains("wikipedia") {
+        return Some(search_terms(prose)).filter(|rest| !rest.is_empty()).map(QuestionIntent::Encyclopedia);
+    }
+    let web = "인터넷|웹에서|웹 검색|웹검색|구글|네이버에서|최신 뉴스|뉴스 찾아|뉴스 검색|search the web|\
+        web search|search online|google |look up online|latest news|on the internet";
+    let searches = ["검색해", "검색 해", "search for "].iter().any(|cue| lower.contains(cue));
+    if searches || contains_any_cue(&lower, web) {
+        return Some(search_terms(prose)).filter(|rest| !rest.is_empty()).map(QuestionIntent::Web);
+    }
+    person_asked_for(prose).map(QuestionIntent::Encyclopedia)
+}
+
+/// The person whom "… 누구야?" or "who is …?" asks for; none for roles, which documents know better.
+fn person_asked_for(prose: &str) -> Option<String> {
+    const ROLES: [&str; 26] = [
+        "담당자",
+        "팀장",
+        "대표",
+        "책임자",
+        "사장",
+        "매니저",
+        "관리자",
+        "당사자",
+        "갑",
+        "을",
+        "임차인",
+        "임대인",
+        "발주자",
+        "수급인",
+        "나",
+        "내",
+        "너",
+        "저",
+        "우리",
+        "당신",
+        "연락처",
+        "부서",
+        "담당",
+        "승인자",
+        "결재자",
+        "누가",
+    ];
+    let sentence = prose.trim().trim_end_matches(['?', '.', '!', ' ']);
+    let words: Vec<&str> = sentence.split_whitespace().collect();
+    if let Some(at) = words.iter().position(|word| asks_who(word)) {
+        let [name @ .., last] = &words[..at] else { return None };
+        let marked = last.strip_suffix(['은', '는', '이', '가']).filter(|bare| !bare.is_empty())?;
+        let name = [name, &[marked]].concat().join(" ");
+        let role =
+            ROLES.iter().any(|role| marked == *role || (role.chars().count() > 1 && name.ends_with(role)));
+        return (!role && name.split(' ').count() <= 3).then_some(name);
+    }
+    let lower = sentence.to_lowercase();
+    let start = ["who is ", "who was ", "who's "].iter().find(|start| lower.starts_with(*start))?;
+    let name = sentence.get(start.len()..)?.trim();
+    let proper = name.chars().next().is_some_and(char::is_uppercase);
+    (proper && name.split(' ').count() <= 4).then(|| name.to_owned())
+}
+
+/// "누구야", "누구인가요": not "누구에게", "누구의".
+fn asks_who(word: &str) -> bool {
+    let ends = ["야", "인", "예", "이", "였", "지", "니", "냐", "세", "일", "죠"];
+    word.strip_prefix("누구")
+        .is_some_and(|end| end.is_empty() || ends.iter().any(|start| end.starts_with(start)))
+}
+
+/// The question without the words that only say where and how to search.
+fn search_terms(prose: &str) -> String {
+    const DROPPED: [&str; 46] = [
+        "위키",
+        "위키에서",
+        "위키백과",
+        "위키백과에서",
+        "위키피디아",
+        "위키피디아에서",
+        "인터넷에서",
+        "인터넷",
+        "인터넷으로",
+        "웹에서",
+        "웹",
+        "구글에서",
+        "구글",
+        "네이버에서",
+        "검색해줘",
+        "검색해",
+        "검색해주세요",
+        "검색",
+        "검색하고",
+        "찾아줘",
+        "찾아봐",
+        "찾아",
+        "찾아주세요",
+        "알려줘",
+        "알려주세요",
+        "설명해줘",
+        "좀",
+        "줘",
+        "봐",
+        "해줘",
+        "해",
+        "에",
+        "대해",
+        "대해서",
+        "에서",
+        "주세요",
+        "wikipedia",
+        "search",
+        "web",
+        "the",
+        "for",
+        "on",
+        "google",
+        "internet",
+        "look",
+        "up",
+    ];
+    let kept: Vec<&str> = prose
+        .split_whitespace()
+        .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
+        .filter(|word| !word.is_empty() && !DROPPED.contains(&word.to_lowercase().as_str()))
+        .filter(|word| {
+            !matches!(
+                word.to_lowercase().as_str(),
+                "please" | "online" | "can" | "you" | "in" | "about" | "me" | "tell"
+            )
+        })
+        .collect();
+    let Some((last, front)) = kept.split_last() else { return String::new() };
+    let last =
+        last.strip_suffix(['을', '를', '은', '는']).filter(|bare| bare.chars().count() > 1).unwrap_or(last);
+    [front, &[last]].concat().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(question: &str, expected: &[&str]) {
+        let found: Vec<String> = intents_of(question).iter().map(intent_text).collect();
+        assert_eq!(found, expected, "{question}");
+    }
+
+    fn intent_text(wish: &QuestionIntent) -> String {
+        match wish {
+            QuestionIntent::Compute(formula) => format!("compute {formula}"),
+            QuestionIntent::ComputeWhat => "compute ?".into(),
+            QuestionIntent::Time { zone, date, .. } => {
+                format!("time {} {}", zone.unwrap_or("-"), date.as_deref().unwrap_or("-"))
+            }
+            QuestionIntent::Weather(place) => format!("weather {place}"),
+            QuestionIntent::WeatherWhere => "weather ?".into(),
+            QuestionIntent::Encyclopedia(query) => format!("wiki {query}"),
+            QuestionIntent::Web(query) => format!("web {query}"),
+            QuestionIntent::File(path) => format!("file {path}"),
+            QuestionIntent::Run(code) => format!("run {code}"),
+            QuestionIntent::Article(article) => format!("article {article}"),
+            QuestionIntent::Title(title) => format!("title {title}"),
+            QuestionIntent::Standard => "standard".into(),
+            QuestionIntent::Remember(fact) | QuestionIntent::Recall(fact) | QuestionIntent::Forget(fact) => {
+                format!("memory {fact}")
+            }
+        }
+    }
+
+    #[test]
+    fn weather_needs_a_place() {
+        check("서울 날씨", &["weather 서울"]);
+        check("오늘 부산 날씨 어때?", &["weather 부산"]);
+        check("서울하고 부산 날씨 알려줘", &["weather 서울", "weather 부산"]);
+        check("양평의 날씨는?", &["weather 양평"]);
+        check("What's the weather in Paris?", &["weather Paris"]);
+        check("weather in New Orleans", &["weather New Orleans"]);
+        check("오늘 날씨 어때?", &["weather ?"]);
+        check("what is the weather like", &["weather ?"]);
+    }
+
+    #[test]
+    fn times_are_asked_in_many_ways() {
+        check("오늘 며칠이야?", &["time - -"]);
+        check("지금 몇 시야?", &["time - -"]);
+        check("오늘 무슨 요일이야?", &["time - -"]);
+        check("뉴욕은 지금 몇 시야?", &["time America/New_York -"]);
+        check("What time is it in London?", &["time Europe/London -"]);
+        check("2026-10-03은 무슨 요일이야?", &["time - 2026-10-03"]);
+        check("2026년 12월 25일은 공휴일인가요?", &["time - 2026-12-25"]);
+        check("회의는 몇 시야?", &[]);
+        check("연차는 며칠이야?", &[]);
+    }
+
+    #[test]
+    fn lookups_keep_only_what_is_looked_for() {
+        check("위키백과에서 세종대왕 찾아줘", &["wiki 세종대왕"]);
+        check("이순신은 누구야?", &["wiki 이순신"]);
+        check("Who was Ada Lovelace?", &["wiki Ada Lovelace"]);
+        check("보안 담당자는 누구야?", &[]);
+        check("인터넷에서 최신 AI 뉴스 검색해줘", &["web 최신 AI 뉴스"]);
+        check("문서에서 연차 검색해줘", &[]);
+        check("search the web for rust 2026", &["web rust 2026"]);
+    }
+
+    #[test]
+    fn files_and_programs_are_taken_as_they_stand() {
+        check("\"분기 보고서.pdf\" 읽어줘", &["file 분기 보고서.pdf"]);
+        check("notes.txt를 요약해줘", &["file notes.txt"]);
+        check("실행해줘\n```python\nprint(1 + 1)\n```", &["run print(1 + 1)"]);
+        check("`print(2)` 실행해줘", &["run print(2)"]);
+        check("이 코드 설명해줘\n```python\nprint(1 + 1)\n```", &[]);
+        check("```rust\nfn main() {}\n``` run", &[]);
+    }
+
+    #[test]
+    fn several_wishes_stand_side_by_side() {
+        check("서울 날씨랑 12*7 알려줘", &["compute 12 * 7", "weather 서울"]);
+        check("제5조와 제7조를 표준계약서와 비교해줘", &["article 제5조", "article 제7조", "standard"]);
+        check("계산해줘", &["compute ?"]);
+        check("회의비는 12 * 7이라고 기억해줘", &["memory 회의비는 12 * 7"]);
+        check("안녕하세요", &[]);
+    }
+}

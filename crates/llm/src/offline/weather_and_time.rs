@@ -1,0 +1,183 @@
+//! Wishes about the world outside: the weather of a place, the time somewhere, the weekday of a date.
+
+use super::intent::QuestionIntent;
+use super::text::{contains_any_cue, without_particle, words};
+
+/// Wishes for the weather, a place each, or one without a place.
+pub(super) fn weather_intents(prose: &str) -> Vec<QuestionIntent> {
+    let lower = prose.to_lowercase();
+    let cues = "날씨|기온|weather|forecast|비 와|비 오|비가 와|비가 오|눈이 오|눈 오|미세먼지";
+    let outdoors = lower.contains("temperature") && (lower.contains(" in ") || lower.contains("outside"));
+    if !contains_any_cue(&lower, cues) && !outdoors {
+        return Vec::new();
+    }
+    let places = places(prose);
+    if places.is_empty() {
+        return vec![QuestionIntent::WeatherWhere];
+    }
+    places.into_iter().map(QuestionIntent::Weather).collect()
+}
+
+/// Places of a question about the weather: known cities anywhere, or the words before "날씨" and after "in".
+fn places(prose: &str) -> Vec<String> {
+    let words = words(prose);
+    let mut places: Vec<String> = Vec::new();
+    for word in &words {
+        let bare = place_of(word);
+        if CITIES.iter().any(|(city, _)| city.eq_ignore_ascii_case(bare)) && !places.iter().any(|p| p == bare)
+        {
+            places.push(bare.to_owned());
+        }
+    }
+    if !places.is_empty() {
+        return places;
+    }
+    if let Some(at) = words.iter().position(|word| word.starts_with("날씨") || word.starts_with("기온")) {
+        let before = words[..at].iter().rev().map(|word| place_of(word));
+        let place = before.take_while(|word| !is_question_about_place(word)).find(|word| !is_time_word(word));
+        return place.map(str::to_owned).into_iter().collect();
+    }
+    let in_at =
+        words.iter().position(|word| word.eq_ignore_ascii_case("in") || word.eq_ignore_ascii_case("for"));
+    let after = in_at.map_or(&[][..], |at| &words[at + 1..]);
+    let name: Vec<&str> = after
+        .iter()
+        .take_while(|word| word.chars().next().is_some_and(char::is_uppercase))
+        .copied()
+        .collect();
+    if name.is_empty() { Vec::new() } else { vec![name.join(" ")] }
+}
+
+fn place_of(word: &str) -> &str {
+    let joined = ["하고", "이랑", "랑", "과", "와"].iter().find_map(|end| word.strip_suffix(end));
+    let known = |place: &str| CITIES.iter().any(|(city, _)| *city == place);
+    if let Some(place) = joined.filter(|place| known(place)) {
+        return place;
+    }
+    if known(word) { word } else { without_particle(word) }
+}
+
+fn is_time_word(word: &str) -> bool {
+    matches!(
+        word,
+        "오늘"
+            | "내일"
+            | "모레"
+            | "어제"
+            | "지금"
+            | "현재"
+            | "이번"
+            | "이번주"
+            | "주말"
+            | "주"
+            | "아침"
+            | "저녁"
+            | "오전"
+            | "오후"
+            | "밖"
+            | "요즘"
+            | "주간"
+    )
+}
+
+fn is_question_about_place(word: &str) -> bool {
+    matches!(word, "어디" | "여기" | "이곳" | "우리" | "회사" | "안녕" | "그럼" | "그리고")
+}
+
+/// A wish for date, time, weekday or holidays.
+pub(super) fn time_intent(prose: &str) -> Option<QuestionIntent> {
+    const NOW: &str = "오늘|지금|현재|내일|모레|어제|이번 달|올해|today|tomorrow|now|current";
+    const SURE: &str = "몇 시야|몇시야|몇 시예요|몇 시에요|몇 시인가요|몇시인가요|무슨 요일|무슨요일|오늘 날짜|현재 시각|\
+        현재 시간|what time is it|what day is|today's date|what date|current time|current date|the time in|\
+        day of the week";
+    const ASKS: &str =
+        "며칠|몇일|날짜|몇 시|몇시|요일|시각|공휴일|휴일|쉬는 날|date|time is|what time|weekday|holiday";
+    let lower = prose.to_lowercase();
+    let date = date_in(prose);
+    let now = contains_any_cue(&lower, NOW);
+    // "회의는 몇 시야?" asks about a meeting, not about now.
+    let meeting = words(prose).iter().any(|word| {
+        let topic = word.strip_suffix('은').or_else(|| word.strip_suffix('는'));
+        topic.is_some_and(|topic| {
+            !contains_any_cue(topic, NOW) && zone_of(topic).is_none() && topic != "여기" && !has_digit(topic)
+        })
+    });
+    let matched = contains_any_cue(&lower, SURE) && (now || !meeting);
+    let spoken = now && contains_any_cue(&lower, ASKS);
+    let of_day = date.is_some() && contains_any_cue(&lower, "요일|공휴일|휴일|what day|weekday|holiday");
+    let zone = words(prose).iter().find_map(|word| zone_of(place_of(word))).or_else(|| zone_of_words(&lower));
+    (matched || spoken || of_day).then_some(QuestionIntent::Time { zone, date, days: days_away(&lower) })
+}
+
+/// How many days from now a question looks.
+fn days_away(lower: &str) -> i32 {
+    let days = [("모레", 2), ("내일", 1), ("tomorrow", 1), ("그제", -2), ("어제", -1), ("yesterday", -1)];
+    days.iter().find(|(word, _)| lower.contains(word)).map_or(0, |(_, days)| *days)
+}
+
+fn has_digit(text: &str) -> bool {
+    text.chars().any(|char| char.is_ascii_digit())
+}
+
+fn zone_of(place: &str) -> Option<&'static str> {
+    CITIES.iter().find(|(city, _)| city.eq_ignore_ascii_case(place)).and_then(|(_, zone)| *zone)
+}
+
+/// The zone of a city whose name is several words.
+fn zone_of_words(lower: &str) -> Option<&'static str> {
+    let named = |city: &str| city.contains(' ') && lower.contains(&city.to_lowercase());
+    CITIES.iter().find(|(city, _)| named(city)).and_then(|(_, zone)| *zone)
+}
+
+/// The first date as `YYYY-MM-DD`: written so, or as "2026년 10월 3일".
+fn date_in(text: &str) -> Option<String> {
+    let chars: Vec<char> = text.chars().collect();
+    let number = |at: usize, most: usize| {
+        let digits: String = chars[at..].iter().take_while(|c| c.is_ascii_digit()).take(most).collect();
+        let value: u32 = digits.parse().ok()?;
+        Some((value, at + digits.len()))
+    };
+    let past = |mut at: usize, marks: &[char]| {
+        let mark = chars.get(at).filter(|char| marks.contains(char))?;
+        at += 1;
+        if !mark.is_ascii() || *mark == '.' {
+            at += chars[at..].iter().take_while(|char| **char == ' ').count();
+        }
+        Some(at)
+    };
+    (0..chars.len()).filter(|at| chars[*at].is_ascii_digit()).find_map(|from| {
+        let (year, at) = number(from, 5).filter(|(year, _)| (1900..2200).contains(year))?;
+        let (month, at) =
+            number(past(at, &['-', '/', '.', '년'])?, 2).filter(|(month, _)| (1..=12).contains(month))?;
+        let (day, _) =
+            number(past(at, &['-', '/', '.', '월'])?, 2).filter(|(day, _)| (1..=31).contains(day))?;
+        Some(format!("{year:04}-{month:02}-{day:02}"))
+    })
+}
+
+/// Cities with the zone of their clocks.
+#[rustfmt::skip]
+const CITIES: [(&str, Option<&str>); 73] = [
+    ("서울", Some("Asia/Seoul")), ("한국", Some("Asia/Seoul")), ("Korea", Some("Asia/Seoul")), ("Seoul", Some("Asia/Seoul")),
+    ("부산", Some("Asia/Seoul")), ("대구", Some("Asia/Seoul")), ("인천", Some("Asia/Seoul")), ("광주", Some("Asia/Seoul")),
+    ("대전", Some("Asia/Seoul")), ("울산", Some("Asia/Seoul")), ("세종", Some("Asia/Seoul")), ("수원", Some("Asia/Seoul")),
+    ("성남", Some("Asia/Seoul")), ("용인", Some("Asia/Seoul")), ("고양", Some("Asia/Seoul")), ("창원", Some("Asia/Seoul")),
+    ("청주", Some("Asia/Seoul")), ("전주", Some("Asia/Seoul")), ("천안", Some("Asia/Seoul")), ("포항", Some("Asia/Seoul")),
+    ("제주", Some("Asia/Seoul")), ("제주도", Some("Asia/Seoul")), ("강릉", Some("Asia/Seoul")), ("춘천", Some("Asia/Seoul")),
+    ("원주", Some("Asia/Seoul")), ("여수", Some("Asia/Seoul")), ("목포", Some("Asia/Seoul")), ("경주", Some("Asia/Seoul")),
+    ("속초", Some("Asia/Seoul")), ("판교", Some("Asia/Seoul")), ("강남", Some("Asia/Seoul")), ("Busan", Some("Asia/Seoul")),
+    ("Incheon", Some("Asia/Seoul")), ("Daejeon", Some("Asia/Seoul")), ("Jeju", Some("Asia/Seoul")),
+    ("도쿄", Some("Asia/Tokyo")), ("Tokyo", Some("Asia/Tokyo")), ("일본", Some("Asia/Tokyo")), ("오사카", Some("Asia/Tokyo")),
+    ("Osaka", Some("Asia/Tokyo")), ("베이징", Some("Asia/Shanghai")), ("Beijing", Some("Asia/Shanghai")),
+    ("상하이", Some("Asia/Shanghai")), ("Shanghai", Some("Asia/Shanghai")), ("홍콩", Some("Asia/Hong_Kong")),
+    ("싱가포르", Some("Asia/Singapore")), ("Singapore", Some("Asia/Singapore")), ("하노이", Some("Asia/Ho_Chi_Minh")),
+    ("방콕", Some("Asia/Bangkok")), ("Bangkok", Some("Asia/Bangkok")), ("시드니", Some("Australia/Sydney")),
+    ("Sydney", Some("Australia/Sydney")), ("런던", Some("Europe/London")), ("London", Some("Europe/London")),
+    ("파리", Some("Europe/Paris")), ("Paris", Some("Europe/Paris")), ("베를린", Some("Europe/Berlin")),
+    ("Berlin", Some("Europe/Berlin")), ("로마", Some("Europe/Rome")), ("Rome", Some("Europe/Rome")),
+    ("마드리드", Some("Europe/Madrid")), ("모스크바", Some("Europe/Moscow")), ("두바이", Some("Asia/Dubai")),
+    ("뉴욕", Some("America/New_York")), ("Boston", Some("America/New_York")), ("시카고", Some("America/Chicago")),
+    ("Chicago", Some("America/Chicago")), ("로스앤젤레스", Some("America/Los_Angeles")), ("LA", Some("America/Los_Angeles")),
+    ("UTC", Some("UTC")), ("New York", Some("America/New_York")), ("Los Angeles", Some("America/Los_Angeles")),
+    ("Hong Kong", Some("Asia/Hong_Kong")),
+];

@@ -1,0 +1,141 @@
+//! The model that speaks any dialect: sends the request, reads the answer, hands out its pieces.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+
+use super::dialect::{AnswerDecoder, DecodeProgress, DeltaBuffer, Dialect};
+use crate::error::ModelError;
+use crate::http::{ModelHttpClient, ModelHttpResponse, SseDecoder};
+use crate::model::{ChatModel, ChatRequest, Delta, DeltaStream, ModelInfo};
+
+/// A model behind HTTP.
+pub(crate) struct RemoteModel {
+    pub(crate) about: ModelInfo,
+    pub(crate) http: ModelHttpClient,
+    pub(crate) dialect: Arc<dyn Dialect>,
+}
+
+impl ChatModel for RemoteModel {
+    fn info(&self) -> ModelInfo {
+        self.about.clone()
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        let start = RemoteStreamStart { http: self.http.clone(), dialect: self.dialect.clone(), request };
+        stream::unfold(RemoteStreamPhase::Start(Box::new(start)), next_delta).boxed()
+    }
+}
+
+/// Once an answer is whole its counts are worth this long a wait, not more.
+const USAGE_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
+
+enum RemoteStreamPhase {
+    Start(Box<RemoteStreamStart>),
+    Reading(Box<RemoteStreamReader>),
+    Ended,
+}
+
+struct RemoteStreamStart {
+    http: ModelHttpClient,
+    dialect: Arc<dyn Dialect>,
+    request: ChatRequest,
+}
+
+struct RemoteStreamReader {
+    answer: ModelHttpResponse,
+    events: SseDecoder,
+    decoder: Box<dyn AnswerDecoder>,
+    delta_buffer: DeltaBuffer,
+    max_unstreamed_bytes: usize,
+    request: ChatRequest,
+    progress: DecodeProgress,
+    closed: bool,
+    failed: Option<ModelError>,
+}
+
+async fn next_delta(phase: RemoteStreamPhase) -> Option<(Result<Delta, ModelError>, RemoteStreamPhase)> {
+    let mut reading = match phase {
+        RemoteStreamPhase::Ended => return None,
+        RemoteStreamPhase::Reading(reading) => reading,
+        RemoteStreamPhase::Start(start) => match RemoteStreamReader::open(*start).await {
+            Ok(reading) => Box::new(reading),
+            Err(error) => return Some((Err(error), RemoteStreamPhase::Ended)),
+        },
+    };
+    loop {
+        if let Some(delta) = reading.delta_buffer.pop() {
+            let over = matches!(delta, Delta::Done { .. });
+            return Some((
+                Ok(delta),
+                if over { RemoteStreamPhase::Ended } else { RemoteStreamPhase::Reading(reading) },
+            ));
+        }
+        if let Some(error) = reading.failed.take() {
+            return Some((Err(error), RemoteStreamPhase::Ended));
+        }
+        if reading.closed {
+            return None;
+        }
+        // What came before a fault in the same bytes is handed out before the fault is.
+        if let Err(error) = reading.read_more().await {
+            reading.failed = Some(error);
+        }
+    }
+}
+
+impl RemoteStreamReader {
+    async fn open(start: RemoteStreamStart) -> Result<Self, ModelError> {
+        let RemoteStreamStart { http, dialect, request } = start;
+        let call = dialect.build_request(&request)?;
+        let answer = http.post(call).await?;
+        Ok(Self {
+            answer,
+            events: SseDecoder::new(http.limits.event_bytes),
+            decoder: dialect.decoder(&request),
+            delta_buffer: DeltaBuffer::new(http.limits),
+            // Whole, the same words take more room than in pieces: they are quoted and may come twice.
+            max_unstreamed_bytes: 2 * http.limits.event_bytes.max(http.limits.answer_bytes),
+            request,
+            progress: DecodeProgress::InProgress,
+            closed: false,
+            failed: None,
+        })
+    }
+
+    async fn read_more(&mut self) -> Result<(), ModelError> {
+        if !self.answer.is_stream {
+            let most = self.max_unstreamed_bytes;
+            let body = self.answer.read_body(most).await?;
+            self.decoder.decode_body(&body, &mut self.delta_buffer)?;
+            return self.close();
+        }
+        let piece = match self.progress {
+            DecodeProgress::StreamEnded => return self.close(),
+            DecodeProgress::InProgress => self.answer.next_chunk().await?,
+            DecodeProgress::AnswerComplete => {
+                match tokio::time::timeout(USAGE_WAIT_TIMEOUT, self.answer.next_chunk()).await {
+                    Ok(Ok(piece)) => piece,
+                    // The answer itself is whole; only its counts are lost.
+                    Ok(Err(_)) | Err(_) => return self.close(),
+                }
+            }
+        };
+        let Some(piece) = piece else { return self.close() };
+        let Self { answer, events, decoder, delta_buffer: out, progress, .. } = self;
+        events.feed(piece.as_ref(), |event| {
+            answer.has_answer_started = true;
+            if *progress != DecodeProgress::StreamEnded {
+                *progress = decoder.decode_event(event, out)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn close(&mut self) -> Result<(), ModelError> {
+        self.closed = true;
+        let ending = self.decoder.finish_decoding(&mut self.delta_buffer)?;
+        self.delta_buffer.push_done(&ending, &self.request)
+    }
+}

@@ -1,0 +1,166 @@
+//! Answers that are JSON of a known shape.
+//!
+//! The pieces are plain functions, so that a caller who records every model call can put its own call between them:
+//! [`schema_of`] says what is wanted, [`read`] checks what came, [`repair`] asks again with the error. [`ask`] is the
+//! three in a row, with one repair.
+
+mod lenient_json;
+mod response_schema;
+mod tool_call_checks;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub(crate) use self::lenient_json::{extract_json, extract_written_tool_call};
+pub use self::response_schema::response_schema_of;
+use self::response_schema::schema_violations;
+pub(crate) use self::response_schema::strict_schema;
+pub use self::tool_call_checks::{
+    CheckedToolCall, InvalidToolCall, MAX_ARGUMENT_BYTES, MAX_PARALLEL_TOOL_CALLS, check_tool_arguments,
+    check_tool_calls, count_repeated_calls,
+};
+use crate::message::{Message, MessageId, MessagePart, Role, TextOrigin};
+use crate::model::{
+    ChatModel, ChatRequest, FinishReason, ModelError, ModelReply, ResponseSchema, collect_reply,
+};
+
+/// Why an answer does not fit what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplyFormatError {
+    /// There is no JSON in it.
+    #[error("the answer is not JSON: {reason}")]
+    NotJson {
+        /// What was seen.
+        reason: String,
+    },
+    /// It is JSON of another shape.
+    #[error("the answer does not fit the schema: {}", problems.join("; "))]
+    WrongShape {
+        /// Each with the place where it was found.
+        problems: Vec<String>,
+    },
+    /// The limit on tokens cut it.
+    #[error("the answer was cut by the limit on tokens")]
+    Cut,
+    /// The vendor held it back.
+    #[error("the answer was held back by the vendor")]
+    Filtered,
+}
+
+/// Why [`ask`] has nothing to give.
+#[derive(Debug, thiserror::Error)]
+pub enum StructuredRequestError {
+    /// The model gave no answer.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// It answered twice, and both times something else.
+    #[error("the model answered in another shape twice")]
+    ReplyFormat {
+        /// What was wrong with the second answer.
+        #[source]
+        misfit: ReplyFormatError,
+        /// The second answer.
+        reply: Box<ModelReply>,
+    },
+}
+
+/// Asks for a value; an answer that does not fit is shown to the model once, with what is wrong.
+///
+/// Gives the value and every reply it took, so that all of them can be paid for.
+pub async fn request_structured<T: DeserializeOwned + JsonSchema>(
+    model: &dyn ChatModel,
+    mut request: ChatRequest,
+) -> Result<(T, Vec<ModelReply>), StructuredRequestError> {
+    let schema = response_schema_of::<T>();
+    request.schema.get_or_insert(schema);
+    let first = collect_reply(model.stream(request.clone())).await?;
+    let misfit = match parse_reply::<T>(&first) {
+        Ok(value) => return Ok((value, vec![first])),
+        Err(misfit) => misfit,
+    };
+    let second = collect_reply(model.stream(repair_request(request, &first, &misfit))).await?;
+    match parse_reply::<T>(&second) {
+        Ok(value) => Ok((value, vec![first, second])),
+        Err(misfit) => Err(StructuredRequestError::ReplyFormat { misfit, reply: Box::new(second) }),
+    }
+}
+
+/// The value in an answer, checked against the schema of its type.
+pub fn parse_reply<T: DeserializeOwned + JsonSchema>(reply: &ModelReply) -> Result<T, ReplyFormatError> {
+    let value = parse_reply_json(reply, &response_schema_of::<T>())?;
+    serde_json::from_value(value)
+        .map_err(|error| ReplyFormatError::WrongShape { problems: vec![error.to_string()] })
+}
+
+/// The JSON in an answer, checked against a schema. JSON in a fence or after a thought counts; half of one does not.
+pub fn parse_reply_json(reply: &ModelReply, schema: &ResponseSchema) -> Result<Value, ReplyFormatError> {
+    match reply.finish {
+        FinishReason::Length => return Err(ReplyFormatError::Cut),
+        FinishReason::Filtered => return Err(ReplyFormatError::Filtered),
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => {}
+    }
+    let value = extract_json(&reply.text).map_err(|reason| ReplyFormatError::NotJson { reason })?;
+    let problems = schema_violations(&schema.schema, &value);
+    if problems.is_empty() { Ok(value) } else { Err(ReplyFormatError::WrongShape { problems }) }
+}
+
+/// The same request again, with the answer that did not fit and what is wrong with it. What was sent stays as it was.
+pub fn repair_request(
+    mut request: ChatRequest,
+    reply: &ModelReply,
+    misfit: &ReplyFormatError,
+) -> ChatRequest {
+    let korean = request.question().is_some_and(|question| has_hangul(&question));
+    let last = request.messages.last().map_or("m", |message| message.id.as_str()).to_owned();
+    // A tool call without its result is refused by every vendor, so only the words go back.
+    let said = match reply.text.trim() {
+        "" => "(empty)".to_owned(),
+        text => text.chars().take(MAX_SHOWN_REPLY_CHARS).collect(),
+    };
+    let told = if korean { repair_prompt_korean(misfit) } else { repair_prompt_english(misfit) };
+    let part = MessagePart::Text { text: told, origin: TextOrigin::Program };
+    request.messages.push(Message::assistant(format!("{last}-misfit"), said));
+    request.messages.push(Message {
+        id: MessageId::new(format!("{last}-repair")),
+        role: Role::User,
+        parts: vec![part],
+    });
+    request
+}
+
+/// The most characters of a wrong answer that are worth showing to its author.
+const MAX_SHOWN_REPLY_CHARS: usize = 8_000;
+
+fn repair_prompt_korean(misfit: &ReplyFormatError) -> String {
+    let wrong = match misfit {
+        ReplyFormatError::NotJson { reason } => format!("JSON이 아닙니다 ({reason})."),
+        ReplyFormatError::WrongShape { problems } => {
+            format!("스키마에 맞지 않습니다: {}.", problems.join("; "))
+        }
+        ReplyFormatError::Cut => "길이 한도에 걸려 잘렸습니다. 더 짧게 쓰세요.".into(),
+        ReplyFormatError::Filtered => "공급사 필터에 막혔습니다. 다르게 표현하세요.".into(),
+    };
+    format!("방금 답은 {wrong} 요청한 스키마에 맞는 JSON 하나만, 다른 말 없이 다시 쓰세요.")
+}
+
+fn repair_prompt_english(misfit: &ReplyFormatError) -> String {
+    let wrong = match misfit {
+        ReplyFormatError::NotJson { reason } => format!("is not JSON ({reason})."),
+        ReplyFormatError::WrongShape { problems } => {
+            format!("does not fit the schema: {}.", problems.join("; "))
+        }
+        ReplyFormatError::Cut => "was cut by the limit on its length. Be shorter.".into(),
+        ReplyFormatError::Filtered => "was held back by the vendor's filter. Put it differently.".into(),
+    };
+    format!(
+        "Your last answer {wrong} Write it again as one JSON value that fits the schema, and nothing else."
+    )
+}
+
+fn has_hangul(text: &str) -> bool {
+    text.chars().any(|letter| matches!(letter, '\u{ac00}'..='\u{d7a3}' | '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}'))
+}
+
+#[cfg(test)]
+mod tests;

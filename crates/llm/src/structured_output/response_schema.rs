@@ -1,0 +1,223 @@
+//! Schemas of answers: from a Rust type, as vendors want them, and against what came.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jsonschema::Validator;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use crate::model::ResponseSchema;
+
+/// The schema of a type, in the subset that vendors understand: no references where they can be avoided, no titles,
+/// no number formats, nothing beside the named properties.
+pub fn response_schema_of<T: JsonSchema>() -> ResponseSchema {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    remove_unsupported_keywords(&mut schema);
+    ResponseSchema { name: vendor_safe_schema_name(&T::schema_name()), schema }
+}
+
+/// What is wrong with a value, at most five findings, each with its place. A schema that cannot be read is a finding.
+pub(super) fn schema_violations(schema: &Value, value: &Value) -> Vec<String> {
+    let validator = match cached_validator(schema) {
+        Ok(validator) => validator,
+        Err(error) => return vec![error],
+    };
+    let told = validator.iter_errors(value).take(MAX_REPORTED_VIOLATIONS).map(|error| {
+        let place = error.instance_path().to_string();
+        let place = if place.is_empty() { "/".into() } else { place };
+        let mut what = error.to_string();
+        if what.len() > MAX_VIOLATION_BYTES {
+            what = error.masked().to_string();
+        }
+        format!("at `{place}`: {what}")
+    });
+    told.collect()
+}
+
+/// To ready a schema costs more than to hold a value against it, and a node asks with the same few again and again.
+fn cached_validator(schema: &Value) -> Result<Arc<Validator>, String> {
+    static VALIDATOR_CACHE: Mutex<VecDeque<(Value, Arc<Validator>)>> = Mutex::new(VecDeque::new());
+    let ready = || VALIDATOR_CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, validator)) = ready().iter().find(|(known, _)| known == schema) {
+        return Ok(validator.clone());
+    }
+    let validator = jsonschema::validator_for(schema)
+        .map_err(|error| format!("the schema itself cannot be read: {}", error.masked()))?;
+    let validator = Arc::new(validator);
+    let mut ready = ready();
+    if ready.len() == MAX_CACHED_VALIDATORS {
+        ready.pop_front();
+    }
+    ready.push_back((schema.clone(), validator.clone()));
+    Ok(validator)
+}
+
+/// Schemas at hand.
+const MAX_CACHED_VALIDATORS: usize = 32;
+
+const MAX_REPORTED_VIOLATIONS: usize = 5;
+
+/// A longer finding quotes too much of the value.
+const MAX_VIOLATION_BYTES: usize = 300;
+
+/// The schema as strict modes want it: every property required and nothing else allowed. A property that may be left
+/// out may be null instead.
+pub(crate) fn strict_schema(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    make_strict(&mut schema);
+    schema
+}
+
+fn make_strict(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        let names: Vec<String> = properties.keys().cloned().collect();
+        let required: Vec<String> = match schema.get("required") {
+            Some(Value::Array(required)) => {
+                required.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+            }
+            _ => Vec::new(),
+        };
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            for (name, property) in properties.iter_mut() {
+                if !required.contains(name) {
+                    allow_null(property);
+                }
+            }
+        }
+        schema.insert("required".into(), names.into());
+        schema.insert("additionalProperties".into(), false.into());
+    }
+    schema.remove("default");
+    each_subschema(schema, make_strict);
+}
+
+fn allow_null(property: &mut Value) {
+    let Value::Object(schema) = property else { return };
+    match schema.get_mut("type") {
+        Some(Value::Array(types)) if !types.iter().any(|kind| kind == "null") => types.push("null".into()),
+        Some(kind @ Value::String(_)) if kind != "null" => {
+            *kind = Value::Array(vec![kind.clone(), "null".into()]);
+            if let Some(Value::Array(choices)) = schema.get_mut("enum") {
+                choices.push(Value::Null);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Removes what vendors refuse or ignore.
+fn remove_unsupported_keywords(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    schema.remove("title");
+    schema.remove("$schema");
+    if let Some(Value::String(format)) = schema.get("format")
+        && !KNOWN_FORMATS.contains(&format.as_str())
+    {
+        schema.remove("format");
+    }
+    if schema.contains_key("properties") && !schema.contains_key("additionalProperties") {
+        schema.insert("additionalProperties".into(), false.into());
+    }
+    each_subschema(schema, remove_unsupported_keywords);
+}
+
+/// The formats that every strict mode knows.
+const KNOWN_FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "uuid"];
+
+fn each_subschema(schema: &mut Map<String, Value>, visit: fn(&mut Value)) {
+    for (key, value) in schema.iter_mut() {
+        match key.as_str() {
+            "properties" | "$defs" | "definitions" | "patternProperties" => {
+                if let Value::Object(named) = value {
+                    named.values_mut().for_each(visit);
+                }
+            }
+            "anyOf" | "oneOf" | "allOf" | "prefixItems" => {
+                if let Value::Array(several) = value {
+                    several.iter_mut().for_each(visit);
+                }
+            }
+            "items" | "additionalProperties" | "not" => visit(value),
+            _ => {}
+        }
+    }
+}
+
+/// A type's name in the letters that vendors take.
+fn vendor_safe_schema_name(name: &str) -> String {
+    let cleaned: String = name
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' })
+        .take(64)
+        .collect();
+    if cleaned.is_empty() { "answer".into() } else { cleaned }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct RouteSchemaSample {
+        /// Where to go.
+        route: RouteSchemaChoice,
+        reason: String,
+        weight: Option<u32>,
+    }
+
+    #[derive(JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum RouteSchemaChoice {
+        Rag,
+        Agent,
+    }
+
+    #[test]
+    fn a_type_becomes_a_plain_schema() {
+        let schema = response_schema_of::<RouteSchemaSample>();
+        assert_eq!(schema.name, "Route");
+        assert_eq!(
+            schema.schema,
+            json!({
+                "type": "object",
+                "properties": {
+                    "route": {"description": "Where to go.", "type": "string", "enum": ["rag", "agent"]},
+                    "reason": {"type": "string"},
+                    "weight": {"type": ["integer", "null"], "minimum": 0}
+                },
+                "required": ["route", "reason"],
+                "additionalProperties": false
+            })
+        );
+    }
+
+    #[test]
+    fn a_strict_schema_requires_everything() {
+        let strict = strict_schema(&response_schema_of::<RouteSchemaSample>().schema);
+        let mut required: Vec<_> = strict["required"].as_array().expect("list").clone();
+        required.sort_by_key(ToString::to_string);
+        assert_eq!(required, ["reason", "route", "weight"]);
+    }
+
+    #[test]
+    fn findings_name_their_place() {
+        let schema = response_schema_of::<RouteSchemaSample>().schema;
+        assert_eq!(schema_violations(&schema, &json!({"route": "rag", "reason": ""})), Vec::<String>::new());
+        let found = schema_violations(&schema, &json!({"route": "bus", "reason": "", "weight": -1}));
+        assert!(found.iter().any(|what| what.starts_with("at `/route`")), "{found:?}");
+        assert!(found.iter().any(|what| what.starts_with("at `/weight`")), "{found:?}");
+        let unreadable = schema_violations(&json!({"type": 3}), &json!(1));
+        assert!(unreadable[0].starts_with("the schema itself cannot be read"), "{unreadable:?}");
+    }
+}

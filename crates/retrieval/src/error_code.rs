@@ -1,0 +1,68 @@
+//! What an error of search is called where it is kept, and what people are told about it.
+
+use doran_llm::{ModelError, ModelErrorAdvice};
+
+use crate::RetrieveError;
+
+const UNAVAILABLE: &str = "index_unavailable";
+const OTHER_EMBEDDER: &str = "index_other_embedder";
+const STALE: &str = "index_stale";
+
+impl RetrieveError {
+    /// The code of a run that failed by it. When an embedder failed underneath it is the embedder's.
+    pub fn failure_code(&self) -> &'static str {
+        match self {
+            Self::Unavailable { source, .. } => source
+                .as_ref()
+                .and_then(|source| source.downcast_ref::<ModelError>())
+                .map_or(UNAVAILABLE, |error| error.kind().failure_code()),
+            Self::OtherEmbedder { .. } => OTHER_EMBEDDER,
+            Self::Stale { .. } => STALE,
+        }
+    }
+
+    /// What a person can do about a run that failed with this code; none if it is no code of search.
+    pub fn advice(code: &str) -> Option<ModelErrorAdvice> {
+        let (ko, en) = match code {
+            UNAVAILABLE => (
+                "문서 색인이 지금 답하지 못합니다. 잠시 뒤 다시 시도하세요.",
+                "The index of the documents cannot be asked now. Try again in a while.",
+            ),
+            OTHER_EMBEDDER => (
+                "색인이 다른 임베딩 모델로 만들어졌습니다. 그 모델로 열거나 문서를 다시 색인하세요.",
+                "The index was made with another embedding model. Open it with that one, or index the documents again.",
+            ),
+            STALE => (
+                "색인이 손상되었거나 다른 버전의 것입니다. 문서를 다시 색인하세요.",
+                "The index is damaged or of another version. Index the documents again.",
+            ),
+            _ => return None,
+        };
+        Some(ModelErrorAdvice { ko, en })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_embedder_that_failed_is_named_and_not_the_index() {
+        let reason = || "seen".to_owned();
+        let refused = ModelError::Unauthorized { reason: reason() };
+        let codes = [
+            RetrieveError::Unavailable { reason: reason(), source: None },
+            RetrieveError::Unavailable { reason: reason(), source: Some("a socket".into()) },
+            RetrieveError::Unavailable { reason: reason(), source: Some(Box::new(refused)) },
+            RetrieveError::OtherEmbedder { made: "a".into(), wanted: "b".into() },
+            RetrieveError::Stale { reason: reason() },
+        ]
+        .map(|error| error.failure_code());
+        assert_eq!(codes, [UNAVAILABLE, UNAVAILABLE, "model_unauthorized", OTHER_EMBEDDER, STALE]);
+        for code in [UNAVAILABLE, OTHER_EMBEDDER, STALE] {
+            let ModelErrorAdvice { ko, en } = RetrieveError::advice(code).expect(code);
+            assert!(en.is_ascii() && en.ends_with('.') && ko.ends_with('.') && !ko.is_ascii(), "{code}");
+        }
+        assert_eq!(RetrieveError::advice("model_unauthorized"), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! A segment with the documents whose passages are its slots, and which of them compete.
+
+use std::sync::Arc;
+
+use crate::passage::Passage;
+use crate::retriever::DocumentFilter;
+
+use super::segment::Segment;
+use super::stored_document::StoredDocument;
+
+/// A segment with the documents its slots stand for. `None` stands for a document that was removed.
+#[derive(Debug)]
+pub(crate) struct LiveSegment {
+    pub(crate) segment: Arc<Segment>,
+    documents: Vec<Option<Arc<StoredDocument>>>,
+    /// How many were removed.
+    removed_count: usize,
+}
+
+impl LiveSegment {
+    pub(crate) fn new(segment: Segment, held: Vec<Option<Arc<StoredDocument>>>) -> Self {
+        let gone = held.iter().filter(|held| held.is_none()).count();
+        Self { segment: Arc::new(segment), documents: held, removed_count: gone }
+    }
+
+    pub(crate) fn documents(&self) -> &[Option<Arc<StoredDocument>>] {
+        &self.documents
+    }
+
+    /// How many of its documents are there.
+    pub(crate) fn live_document_count(&self) -> usize {
+        self.documents.len() - self.removed_count
+    }
+
+    /// Takes a document out of sight, by its place.
+    pub(crate) fn remove_document(&mut self, place: usize) {
+        if self.documents.get_mut(place).is_some_and(|held| held.take().is_some()) {
+            self.removed_count += 1;
+        }
+    }
+
+    /// The document of a slot and the place of the passage there, unless the document was removed.
+    pub(crate) fn document_at_slot(&self, slot: usize) -> Option<(&StoredDocument, usize)> {
+        let document = self.segment.document_of_slot(slot);
+        let within = slot - self.segment.slots_of_document(document).start;
+        Some((self.documents[document].as_deref()?, within))
+    }
+
+    /// The passage in a slot, unless its document was removed.
+    pub(crate) fn passage_at_slot(&self, slot: usize) -> Option<Passage> {
+        let (held, within) = self.document_at_slot(slot)?;
+        held.passage(within)
+    }
+}
+
+/// Which slots of a part compete. `None` means all of them.
+pub(crate) type SlotMask = Option<Vec<bool>>;
+
+pub(crate) fn slot_mask(part: &LiveSegment, filter: &DocumentFilter) -> SlotMask {
+    let open = *filter == DocumentFilter::default();
+    if open && part.removed_count == 0 {
+        return None;
+    }
+    let admits = |held: &StoredDocument| open || filter.admits(held.metadata());
+    let documents: Vec<bool> =
+        part.documents.iter().map(|held| held.as_deref().is_some_and(admits)).collect();
+    if documents.iter().all(|admitted| *admitted) {
+        return None;
+    }
+    let mut slots = vec![false; part.segment.slot_count()];
+    for (at, _) in documents.iter().enumerate().filter(|(_, admitted)| **admitted) {
+        slots[part.segment.slots_of_document(at)].fill(true);
+    }
+    Some(slots)
+}

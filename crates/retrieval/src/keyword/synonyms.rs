@@ -1,0 +1,59 @@
+//! Everyday words and what laws, contracts and offices call the same thing: 월급 is 임금, 그만두다 is 퇴직.
+//!
+//! The table `synonyms.tsv` is written by hand, one meaning a line: words of the street, a tab, words of the page.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::text_analysis::{self, TermLayer};
+
+static SYNONYM_TABLE_TSV: &str = include_str!("synonyms.tsv");
+static SYNONYMS: LazyLock<SynonymTable> = LazyLock::new(SynonymTable::parse);
+
+struct SynonymTable {
+    /// By the first stem of what is said: the stems that must follow, and what is meant.
+    by_first_stem: HashMap<String, Vec<(Vec<String>, Vec<String>)>>,
+}
+
+/// What is meant by a question with these stems: a word of the page, and the stems of the question that mean it.
+pub(super) fn find_synonyms(stems: &[String]) -> Vec<(String, Vec<String>)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for (at, stem) in stems.iter().enumerate() {
+        for (rest, meant) in SYNONYMS.by_first_stem.get(stem).into_iter().flatten() {
+            let near = &stems[at + 1..stems.len().min(at + 2 + rest.len())];
+            if !rest.iter().all(|stem| near.contains(stem)) {
+                continue;
+            }
+            for word in meant {
+                if !found.iter().any(|(known, _)| known == word) {
+                    let said = std::iter::once(stem).chain(rest).cloned().collect();
+                    found.push((word.clone(), said));
+                }
+            }
+        }
+    }
+    found
+}
+
+impl SynonymTable {
+    fn parse() -> Self {
+        let mut by_first: HashMap<String, Vec<(Vec<String>, Vec<String>)>> = HashMap::new();
+        for line in SYNONYM_TABLE_TSV.lines().filter(|line| !line.starts_with('#')) {
+            let Some((said, meant)) = line.split_once('\t') else { continue };
+            let meant: Vec<String> = meant.split(',').map(|word| word.trim().to_owned()).collect();
+            for said in said.split(',') {
+                let mut stems = Vec::new();
+                text_analysis::for_each_term(said, |layer, term, _| {
+                    if layer == TermLayer::Stems {
+                        stems.push(term.to_owned());
+                    }
+                });
+                if !stems.is_empty() {
+                    let first = stems.remove(0);
+                    by_first.entry(first).or_default().push((stems, meant.clone()));
+                }
+            }
+        }
+        Self { by_first_stem: by_first }
+    }
+}

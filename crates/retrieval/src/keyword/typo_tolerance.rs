@@ -1,0 +1,89 @@
+//! What a word that no passage holds may have been meant to be: one jamo, one letter off.
+
+use crate::text_analysis::normalization::is_hangul_syllable;
+
+const HANGUL_BASE: u32 = '가' as u32;
+const VOWEL_COUNT: u32 = 21;
+const FINAL_COUNT: u32 = 28;
+const INITIAL_COUNT: u32 = 19;
+/// English words shorter than this have too many neighbours.
+const MIN_ENGLISH_LETTERS: usize = 4;
+/// Longer terms are names or noise.
+const MAX_ENGLISH_LETTERS: usize = 24;
+
+/// Gives everything one slip away from a term, for terms that are wholly Korean or wholly English.
+pub(super) fn for_each_typo_candidate(term: &str, each: &mut dyn FnMut(&[u8])) {
+    let letters = term.chars().count();
+    if (2..=6).contains(&letters) && term.chars().all(is_hangul_syllable) {
+        korean_typo_candidates(term, each);
+    } else if (MIN_ENGLISH_LETTERS..=MAX_ENGLISH_LETTERS).contains(&letters)
+        && term.bytes().all(|byte| byte.is_ascii_lowercase())
+    {
+        english_typo_candidates(term.as_bytes(), each);
+    }
+}
+
+fn korean_typo_candidates(term: &str, each: &mut dyn FnMut(&[u8])) {
+    let mut slip = term.as_bytes().to_vec();
+    for (at, letter) in term.char_indices() {
+        let code = letter as u32 - HANGUL_BASE;
+        let (initial, vowel, last) =
+            (code / (VOWEL_COUNT * FINAL_COUNT), code / FINAL_COUNT % VOWEL_COUNT, code % FINAL_COUNT);
+        let initials = (0..INITIAL_COUNT).map(|other| (other, vowel, last));
+        let vowels = (0..VOWEL_COUNT).map(|other| (initial, other, last));
+        let lasts = (0..FINAL_COUNT).map(|other| (initial, vowel, other));
+        for (initial, vowel, last) in initials.chain(vowels).chain(lasts) {
+            let other = char::from_u32(HANGUL_BASE + (initial * VOWEL_COUNT + vowel) * FINAL_COUNT + last)
+                .unwrap_or(letter);
+            if other != letter {
+                other.encode_utf8(&mut slip[at..at + letter.len_utf8()]);
+                each(&slip);
+            }
+        }
+        letter.encode_utf8(&mut slip[at..at + letter.len_utf8()]);
+    }
+}
+
+fn english_typo_candidates(term: &[u8], each: &mut dyn FnMut(&[u8])) {
+    for at in 0..=term.len() {
+        let (before, after) = term.split_at(at);
+        (b'a'..=b'z').for_each(|letter| each(&[before, &[letter], after].concat()));
+        if let Some((_, rest)) = after.split_first() {
+            each(&[before, rest].concat());
+            (b'a'..=b'z').for_each(|letter| each(&[before, &[letter], rest].concat()));
+        }
+        if let [first, second, rest @ ..] = after {
+            each(&[before, &[*second, *first], rest].concat());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typo_candidates(term: &str) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for_each_typo_candidate(term, &mut |slip| all.push(slip.to_vec()));
+        all
+    }
+
+    #[test]
+    fn one_typo_is_undone() {
+        for (wrong, right) in [
+            ("손헤", "손해"),
+            ("게약", "계약"),
+            ("휴까", "휴가"),
+            ("recieve", "receive"),
+            ("agrement", "agreement"),
+            ("partyy", "party"),
+        ] {
+            assert!(typo_candidates(wrong).contains(&right.as_bytes().to_vec()), "{wrong}");
+        }
+        assert!(
+            typo_candidates("a1").is_empty()
+                && typo_candidates("vpn을").is_empty()
+                && typo_candidates("the").is_empty()
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! What a worker of the library does: one document after another, from its original to the index.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::catalog::IngestJob;
+use super::record::{DocumentKey, DocumentRecord, ReadyVersion};
+use super::{LibraryError, LibraryInner, disk};
+use crate::ingest::{ExtractedText, IngestFailure, IngestFailureKind};
+use crate::passage::{Document, Passage};
+use crate::split::{SPLIT_RULES_VERSION, split_within_memory_limit};
+
+/// How long a removal that failed waits before it is tried again, at first and at most.
+const FIRST_REMOVAL_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_REMOVAL_RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// Works until the library is dropped.
+pub(super) async fn run_ingest_worker(inner: Arc<LibraryInner>) {
+    loop {
+        let next = inner.catalog().next_job();
+        let Some(job) = next else {
+            clean_up_index(&inner).await;
+            inner.wake_worker.notified().await;
+            continue;
+        };
+        // Whoever sleeps may have been woken for a document that is still there.
+        inner.wake_worker.notify_one();
+        inner.notify_changed();
+        let key = job.record.key();
+        let (wanted, hash) = (job.generation, job.incoming.hash.clone());
+        if let Err(failure) = process_ingest_job(&inner, job).await {
+            tracing::info!(id = %key.id, kind = failure.kind.as_str(), detail = %failure.detail, "a document was not read");
+            inner.catalog().mark_failed(&key, wanted, failure);
+        }
+        if let Err(error) = inner.save_record(&key).await {
+            tracing::warn!(id = %key.id, %error, "where a document stands could not be written down");
+        }
+        if !inner.catalog().is_current_generation(&key, wanted) {
+            let writing = inner.catalog().write_lock(&key);
+            let _writing = writing.lock().await;
+            inner.remove_version(&key, &hash).await;
+        }
+        inner.catalog().finish_job(&key.tenant);
+        inner.notify_changed();
+    }
+}
+
+/// Lets the index forget the words of versions that were replaced, once there is nothing else to do: to write its files
+/// anew for each of a thousand changed documents would cost far more.
+async fn clean_up_index(inner: &LibraryInner) {
+    if !inner.catalog().begin_cleanup() {
+        return;
+    }
+    if let Err(error) = inner.index.expunge_deleted().await {
+        tracing::warn!(%error, "words of replaced documents stay on the disk until the next start");
+    }
+    inner.catalog().finish_cleanup();
+    inner.notify_changed();
+}
+
+/// Takes a document away, and tries again for as long as that fails. The first outcome is told.
+pub(super) async fn remove_with_retries(
+    inner: Arc<LibraryInner>,
+    key: DocumentKey,
+    tell: oneshot::Sender<Result<(), LibraryError>>,
+) {
+    let mut tell = Some(tell);
+    let mut pause = FIRST_REMOVAL_RETRY_DELAY;
+    loop {
+        let done = inner.remove_document(&key).await;
+        let failed = match &done {
+            Ok(()) | Err(LibraryError::Unknown(_)) => false,
+            Err(error) => {
+                tracing::warn!(id = %key.id, %error, "a document could not be removed; that is tried again");
+                inner.catalog().mark_removal_failed(&key);
+                inner.notify_changed();
+                true
+            }
+        };
+        if let Some(tell) = tell.take() {
+            // Whoever asked may be gone.
+            tell.send(done).ok();
+        }
+        if !failed {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(MAX_REMOVAL_RETRY_DELAY);
+    }
+}
+
+async fn process_ingest_job(inner: &Arc<LibraryInner>, job: IngestJob) -> Result<(), IngestFailure> {
+    let IngestJob { record, incoming, generation: wanted, work_lock: turn, cancel: stop } = job;
+    let key = record.key();
+    // The worker before may still be letting go of an older version.
+    let _turn = turn.lock().await;
+    if !inner.catalog().is_current_generation(&key, wanted) {
+        return Ok(());
+    }
+    // The attempt is on disk before the file is touched, so that one that kills the process is not read for ever.
+    inner.save_record(&key).await.map_err(|error| disk_failure(&error))?;
+    let directory = disk::document_directory(&inner.root, &key);
+    let text = disk::text_path(&directory, &incoming.hash);
+    let path = text.clone();
+    let before = disk::run_blocking(&inner.root, move || disk::read_extracted_text(&path))
+        .await
+        .map_err(|error| disk_failure(&error))?;
+    let extracted = match before {
+        Some(extracted) => extracted,
+        None => {
+            let original = disk::original_path(&directory, &incoming.hash);
+            let bytes = disk::run_blocking(&inner.root, move || std::fs::read(&original))
+                .await
+                .map_err(|error| disk_failure(&error))?;
+            let read = tokio::select! {
+                read = inner.options.reader.read(&record.name, &bytes) => read,
+                () = stop.notified() => return Ok(()),
+            };
+            store_extracted_text(inner, &text, read?).await?
+        }
+    };
+    if !inner.catalog().mark_indexing(&key, wanted) {
+        return Ok(());
+    }
+    inner.notify_changed();
+    index_document(inner, &key, &record, &incoming, wanted, extracted).await
+}
+
+async fn store_extracted_text(
+    inner: &LibraryInner,
+    path: &std::path::Path,
+    extracted: ExtractedText,
+) -> Result<ExtractedText, IngestFailure> {
+    let path = path.to_owned();
+    disk::run_blocking(&inner.root, move || {
+        let bytes = serde_json::to_vec(&extracted).map_err(std::io::Error::other)?;
+        disk::write_file_atomically(&path, &bytes)?;
+        Ok(extracted)
+    })
+    .await
+    .map_err(|error| disk_failure(&error))
+}
+
+async fn index_document(
+    inner: &LibraryInner,
+    key: &DocumentKey,
+    record: &DocumentRecord,
+    incoming: &super::IncomingVersion,
+    wanted: u64,
+    extracted: ExtractedText,
+) -> Result<(), IngestFailure> {
+    let (format, hidden) = (extracted.format, extracted.hidden);
+    let record = record.clone();
+    let cut = disk::run_blocking(&inner.root, move || {
+        let document = disk::document_from_extracted(&record, &record.kind, extracted);
+        Ok(split_within_memory_limit(&document).map(|passages| (document, passages)))
+    });
+    let cut: Option<(Document, Vec<Passage>)> = cut.await.map_err(|error| disk_failure(&error))?;
+    let (document, passages) = cut.ok_or_else(too_many_passages)?;
+    if passages.is_empty() {
+        return Err(IngestFailure::new(IngestFailureKind::NoText, "no passages"));
+    }
+    inner
+        .index
+        .put(&key.tenant, &document, &passages)
+        .await
+        .map_err(|error| IngestFailure::new(IngestFailureKind::NotIndexed, error.to_string()))?;
+    let ready = ReadyVersion {
+        hash: incoming.hash.clone(),
+        bytes: incoming.bytes,
+        version: document.version,
+        title: document.title,
+        format,
+        passages: passages.len(),
+        pages: document.pages.len(),
+        hidden,
+        kind: document.kind,
+        cut: SPLIT_RULES_VERSION,
+    };
+    let writing = inner.catalog().write_lock(key);
+    let _writing = writing.lock().await;
+    let old = inner.catalog().mark_ready(key, wanted, ready);
+    inner.write_record_locked(key).await.map_err(|error| disk_failure(&error))?;
+    if let Some(old) = old {
+        inner.remove_version(key, &old).await;
+    }
+    Ok(())
+}
+
+/// What is said of a text that falls into more passages than one file may have.
+pub(super) fn too_many_passages() -> IngestFailure {
+    IngestFailure::new(IngestFailureKind::TooLarge, "too many passages")
+}
+
+fn disk_failure(error: &LibraryError) -> IngestFailure {
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    IngestFailure::new(IngestFailureKind::Disk, format!("{error}: {cause}"))
+}

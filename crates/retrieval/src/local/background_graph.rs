@@ -1,0 +1,105 @@
+//! Graphs over the vectors of large files: made in the background, kept beside the files, and no loss when they are not
+//! there. Until one is ready all rows are looked at, which is slower and finds the same or more.
+//!
+//! ```text
+//! magic 8 · checksum 8 · checksum of the file whose vectors these are 8 · the graph
+//! ```
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::library::disk;
+use crate::vector::{HnswGraph, VectorRows};
+
+use super::index_file::{self, MappedSlice};
+
+const MAGIC: &[u8; 8] = b"DORANGR1";
+const HEADER_BYTES: usize = 24;
+
+/// From so many rows on a file gets a graph. Below, looking at all rows takes less than a millisecond, and is exact.
+pub(super) const MIN_GRAPH_ROWS: usize = 10_000;
+
+/// The vectors of a file, and the graph over them once there is one.
+#[derive(Debug)]
+pub(super) struct FileVectors {
+    rows: VectorRows,
+    graph: OnceLock<HnswGraph>,
+    abandoned: AtomicBool,
+}
+
+impl FileVectors {
+    pub(super) fn new(rows: VectorRows) -> Self {
+        Self { rows, graph: OnceLock::new(), abandoned: AtomicBool::new(false) }
+    }
+
+    pub(super) fn rows(&self) -> &VectorRows {
+        &self.rows
+    }
+
+    pub(super) fn graph(&self) -> Option<&HnswGraph> {
+        self.graph.get()
+    }
+
+    /// Nobody searches these any more: a graph over them need not be finished.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Sees to it that there is a graph: reads the one beside the file, or makes one in the background.
+    pub(super) fn ensure_graph(self: &Arc<Self>, part: &Path) {
+        let (place, part) = (graph_path(part), part.to_owned());
+        if let Some(graph) = open_graph(&place, &part, self.rows.len()) {
+            // Somebody else may have been quicker, which is as good.
+            drop(self.graph.set(graph));
+            return;
+        }
+        let own = Arc::clone(self);
+        let work = move || own.build_graph(&place, &part);
+        if let Err(error) = std::thread::Builder::new().name("graph".to_owned()).spawn(work) {
+            tracing::warn!(%error, "no graph is made; all vectors are looked at");
+        }
+    }
+
+    fn build_graph(&self, place: &Path, part: &Path) {
+        // Half of the processors: searches and writes go on meanwhile.
+        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
+        let Some(graph) = HnswGraph::write(&self.rows, threads, &self.abandoned) else { return };
+        let Some(sum) = index_file::stored_checksum(part) else { return };
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + graph.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(&sum);
+        bytes.extend_from_slice(&graph);
+        let whole = index_file::checksum(&[&bytes[16..]]);
+        bytes[8..16].copy_from_slice(&whole);
+        if self.abandoned.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(error) = disk::write_file_atomically(place, &bytes) {
+            tracing::warn!(%error, "a graph could not be written; it is made again at the next start");
+        }
+        drop(bytes);
+        let mapped = open_graph(place, part, self.rows.len());
+        if let Some(graph) = mapped.or_else(|| HnswGraph::open(graph, self.rows.len())) {
+            drop(self.graph.set(graph));
+        }
+    }
+}
+
+/// Where the graph of a file is kept.
+pub(super) fn graph_path(part: &Path) -> PathBuf {
+    part.with_extension("graph")
+}
+
+/// Reads the graph of a file. `None` where there is none, or one of other vectors, or a damaged one.
+fn open_graph(place: &Path, part: &Path, rows: usize) -> Option<HnswGraph> {
+    let map = index_file::map_file(&File::open(place).ok()?).ok()?;
+    let sound = map.len() >= HEADER_BYTES
+        && map[..8] == MAGIC[..]
+        && index_file::checksum(&[&map[16..]])[..] == map[8..16]
+        && index_file::stored_checksum(part).is_some_and(|sum| map[16..HEADER_BYTES] == sum);
+    let range = HEADER_BYTES..map.len();
+    sound.then(|| HnswGraph::open(MappedSlice::new(Arc::new(map), range), rows)).flatten()
+}

@@ -1,0 +1,213 @@
+//! Changes of the index on the disk: first the files, then the manifest, then what searches see.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
+
+use crate::keyword::{Segment, StoredDocument};
+use crate::passage::{DocumentId, DocumentTenant};
+use crate::retriever::RetrieveError;
+
+use super::background_graph::{self, FileVectors};
+use super::manifest::{IndexFileEntry, IndexManifest, part_path};
+use super::tenant_index::{FileMergeOutput, TenantIndex};
+use super::{LocalIndexInner, index_file, io_error};
+
+impl LocalIndexInner {
+    /// Puts documents of different names in the place of older ones. `rows` are the vectors of all their passages.
+    pub(super) fn put(
+        &self,
+        tenant: &DocumentTenant,
+        held: &[Arc<StoredDocument>],
+        rows: &[u8],
+    ) -> Result<(), RetrieveError> {
+        let segment = Segment::from_stored_documents(held.iter().map(|held| &**held));
+        let shelf = self.tenant_index_or_create(tenant);
+        // Files are written side by side; only the change of the manifest waits its turn.
+        let number = self.next_file_number();
+        let content = self.write_file(number, held, segment, rows)?;
+        let vectors = {
+            let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = manifest.clone();
+            {
+                let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
+                for place in held.iter().filter_map(|held| shelf.location(&held.metadata().id)) {
+                    next.mark_deleted(place);
+                }
+            }
+            next.add_file(tenant, number, Vec::new());
+            self.commit_manifest(&mut manifest, next)?;
+            shelf.write().unwrap_or_else(PoisonError::into_inner).add_file(number, content, &[])
+        };
+        let tidied = self.merge_files(tenant, &shelf, false);
+        // One that was joined with others at once needs no graph of its own.
+        let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        if manifest.parts.iter().any(|entry| entry.file == number) {
+            self.ensure_graph(number, vectors);
+        }
+        tidied
+    }
+
+    /// Removes a document. Gives whether there was one.
+    pub(super) fn remove(&self, tenant: &DocumentTenant, id: &DocumentId) -> Result<bool, RetrieveError> {
+        let Some(shelf) = self.tenant_index(tenant) else { return Ok(false) };
+        {
+            let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(place) = shelf.read().unwrap_or_else(PoisonError::into_inner).location(id) else {
+                return Ok(false);
+            };
+            let mut next = manifest.clone();
+            next.mark_deleted(place);
+            self.commit_manifest(&mut manifest, next)?;
+            shelf.write().unwrap_or_else(PoisonError::into_inner).remove_document(id);
+        }
+        self.merge_files(tenant, &shelf, true)?;
+        Ok(true)
+    }
+
+    /// Writes every file anew that still has words of what was replaced or removed.
+    pub(super) fn expunge_deleted(&self) -> Result<(), RetrieveError> {
+        let shelves: Vec<(DocumentTenant, Arc<RwLock<TenantIndex>>)> = {
+            let shelves = self.tenant_indexes.read().unwrap_or_else(PoisonError::into_inner);
+            shelves.iter().map(|(tenant, shelf)| (tenant.clone(), Arc::clone(shelf))).collect()
+        };
+        let unclean = |shelf: &RwLock<TenantIndex>| {
+            shelf.read().unwrap_or_else(PoisonError::into_inner).file_with_deleted_documents().is_some()
+        };
+        shelves
+            .iter()
+            .filter(|(_, shelf)| unclean(shelf))
+            .try_for_each(|(tenant, shelf)| self.merge_files(tenant, shelf, true))
+    }
+
+    /// Joins files of a tenant where there are many, and writes anew those that are mostly gone. Others go on writing
+    /// meanwhile; what they take out is taken out of the new file too. One joins at a time, and whoever finds another at
+    /// it leaves it to him. To `clean`, though, waits its turn and writes every file anew that still has words of what is
+    /// gone.
+    fn merge_files(
+        &self,
+        tenant: &DocumentTenant,
+        shelf: &RwLock<TenantIndex>,
+        clean: bool,
+    ) -> Result<(), RetrieveError> {
+        let turn = shelf.read().unwrap_or_else(PoisonError::into_inner).merge_lock();
+        let _turn = match turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) if clean => turn.lock().unwrap_or_else(PoisonError::into_inner),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        loop {
+            let joining = {
+                let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
+                let mut old = shelf.files_to_merge();
+                if old.is_empty() && clean {
+                    old.extend(shelf.file_with_deleted_documents());
+                }
+                if old.is_empty() {
+                    return Ok(());
+                }
+                shelf.merge_input(old)
+            };
+            let new = match joining.merge() {
+                Some(FileMergeOutput { documents: held, segment, vector_bytes: rows }) => {
+                    let number = self.next_file_number();
+                    Some((number, self.write_file(number, &held, segment, &rows)?))
+                }
+                None => None,
+            };
+            let old = joining.file_numbers();
+            {
+                let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+                let gone = shelf.read().unwrap_or_else(PoisonError::into_inner).deleted_since(&joining);
+                let mut next = manifest.clone();
+                next.parts.retain(|entry| !old.contains(&entry.file));
+                if let Some((number, _)) = &new {
+                    next.add_file(tenant, *number, gone.clone());
+                }
+                self.commit_manifest(&mut manifest, next)?;
+                let number = new.as_ref().map(|(number, _)| *number);
+                let new = new.map(|(number, content)| (number, content, gone));
+                let vectors = shelf.write().unwrap_or_else(PoisonError::into_inner).replace_files(old, new);
+                if let Some(number) = number {
+                    self.ensure_graph(number, vectors);
+                }
+            }
+            for number in old {
+                // Nothing names it any more: if it stays, it goes when the index is opened next.
+                let old = part_path(&self.directory, *number);
+                if let Err(error) = std::fs::remove_file(&old) {
+                    tracing::debug!(%error, number, "a joined file stays for now");
+                }
+                // Most files have none.
+                std::fs::remove_file(background_graph::graph_path(&old)).ok();
+            }
+        }
+    }
+
+    /// Sees to it that many vectors get a graph.
+    pub(super) fn ensure_graph(&self, number: u64, vectors: Option<Arc<FileVectors>>) {
+        if let Some(vectors) = vectors.filter(|vectors| vectors.rows().len() >= self.min_graph_rows) {
+            vectors.ensure_graph(&part_path(&self.directory, number));
+        }
+    }
+
+    /// The number of the next file.
+    fn next_file_number(&self) -> u64 {
+        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        manifest.next += 1;
+        manifest.next - 1
+    }
+
+    fn write_file(
+        &self,
+        number: u64,
+        held: &[Arc<StoredDocument>],
+        segment: Segment,
+        rows: &[u8],
+    ) -> Result<index_file::IndexFileContent, RetrieveError> {
+        index_file::write_index_file(&part_path(&self.directory, number), held, segment, rows)
+    }
+
+    /// From here on the change survives everything.
+    fn commit_manifest(
+        &self,
+        manifest: &mut IndexManifest,
+        next: IndexManifest,
+    ) -> Result<(), RetrieveError> {
+        next.save(&self.directory).map_err(|error| io_error("the index cannot be written", error))?;
+        *manifest = next;
+        Ok(())
+    }
+}
+
+impl IndexManifest {
+    /// Names a file of a tenant, some of whose documents are gone.
+    fn add_file(&mut self, tenant: &DocumentTenant, file: u64, dead: Vec<u32>) {
+        self.parts.push(IndexFileEntry { tenant: tenant.as_str().to_owned(), file, dead });
+    }
+
+    /// Marks a document as gone.
+    fn mark_deleted(&mut self, (file, place): (u64, u32)) {
+        if let Some(entry) = self.parts.iter_mut().find(|entry| entry.file == file) {
+            entry.dead.push(place);
+        }
+    }
+}
+
+/// The documents of an index, by tenant, whatever made it.
+pub(super) fn read_all_documents(
+    directory: &Path,
+) -> Result<BTreeMap<DocumentTenant, Vec<Arc<StoredDocument>>>, RetrieveError> {
+    let manifest = IndexManifest::load(directory)?;
+    let mut all: BTreeMap<DocumentTenant, Vec<Arc<StoredDocument>>> = BTreeMap::new();
+    for entry in &manifest.parts {
+        let held = index_file::read_documents(&part_path(directory, entry.file))?;
+        let live = held
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| !entry.dead.iter().any(|dead| *dead as usize == *at));
+        all.entry(DocumentTenant::new(&entry.tenant)).or_default().extend(live.map(|(_, held)| held));
+    }
+    Ok(all)
+}

@@ -1,0 +1,163 @@
+//! Talks to a cluster: JSON over HTTP, tried again while the cluster is busy or away for a moment.
+
+use std::time::Duration;
+
+use reqwest::{Client, Method, StatusCode, Url};
+use serde_json::Value;
+
+use crate::retriever::RetrieveError;
+
+/// So often a request is tried, each time after a longer wait.
+const MAX_REQUEST_ATTEMPTS: u32 = 6;
+const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(100);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most bytes of an answer that are read.
+const MAX_RESPONSE_BYTES: usize = 256 << 20;
+
+/// A client for one cluster.
+#[derive(Clone)]
+pub(super) struct OpenSearchClient {
+    client: Client,
+    base: Url,
+}
+
+/// An answer: its status, and its body where there is one.
+#[derive(Debug)]
+pub(super) struct OpenSearchResponse {
+    pub(super) status: StatusCode,
+    pub(super) body: Value,
+}
+
+impl OpenSearchClient {
+    /// A client for the cluster at an address such as `https://name:password@host:9200`.
+    pub(super) fn new(address: &str) -> Result<Self, RetrieveError> {
+        let odd = || unavailable_error("the address of OpenSearch is none; write it as `https://host:9200`");
+        let base = Url::parse(address).map_err(|_| odd())?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(odd());
+        }
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Somebody else may have been quicker, which is as good.
+            drop(rustls::crypto::ring::default_provider().install_default());
+        }
+        let mut builder = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(RESPONSE_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("doran/", env!("CARGO_PKG_VERSION")));
+        if base.scheme() == "http" {
+            builder = builder.tls_certs_only([]).no_proxy();
+        }
+        let client = builder.build().map_err(unreachable_error)?;
+        Ok(Self { client, base })
+    }
+
+    /// Sends JSON and reads JSON, again while that may help.
+    pub(super) async fn send_json(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<OpenSearchResponse, RetrieveError> {
+        self.send_with_retries(
+            method,
+            path,
+            body.map(|body| (body.to_string().into_bytes(), "application/json")),
+        )
+        .await
+    }
+
+    /// Sends lines of JSON.
+    pub(super) async fn send_ndjson(
+        &self,
+        path: &str,
+        lines: Vec<u8>,
+    ) -> Result<OpenSearchResponse, RetrieveError> {
+        self.send_with_retries(Method::POST, path, Some((lines, "application/x-ndjson"))).await
+    }
+
+    /// Sends JSON and takes anything but success for a failure.
+    pub(super) async fn send_json_expecting_success(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, RetrieveError> {
+        let answer = self.send_json(method, path, body).await?;
+        answer.into_success_body()
+    }
+
+    async fn send_with_retries(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(Vec<u8>, &'static str)>,
+    ) -> Result<OpenSearchResponse, RetrieveError> {
+        let url = self.base.join(path).map_err(|_| unavailable_error("an odd path"))?;
+        let mut wait = INITIAL_RETRY_DELAY;
+        for attempt in 1.. {
+            let mut request = self.client.request(method.clone(), url.clone());
+            if let Some((bytes, kind)) = &body {
+                request = request.header("content-type", *kind).body(bytes.clone());
+            }
+            let answer = match request.send().await {
+                Ok(response) => read_response(response).await,
+                Err(error) => Err(unreachable_error(error)),
+            };
+            match answer {
+                Ok(answer) if attempt >= MAX_REQUEST_ATTEMPTS || !is_transient(answer.status) => {
+                    return Ok(answer);
+                }
+                Err(error) if attempt >= MAX_REQUEST_ATTEMPTS => return Err(error),
+                Ok(_) | Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait *= 2;
+        }
+        Err(unavailable_error("OpenSearch was never asked"))
+    }
+}
+
+impl OpenSearchResponse {
+    /// The body of a success.
+    pub(super) fn into_success_body(self) -> Result<Value, RetrieveError> {
+        if self.status.is_success() {
+            return Ok(self.body);
+        }
+        let told = self.body.pointer("/error/reason").or_else(|| self.body.get("error"));
+        let mut told = told.map(Value::to_string).unwrap_or_default();
+        told.truncate(told.floor_char_boundary(300));
+        Err(unavailable_error(format!("OpenSearch answered {}: {told}", self.status.as_u16())))
+    }
+}
+
+/// Whether the same request may do better in a moment.
+fn is_transient(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502 | 503 | 504)
+}
+
+async fn read_response(mut response: reqwest::Response) -> Result<OpenSearchResponse, RetrieveError> {
+    let status = response.status();
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(unreachable_error)? {
+        if bytes.len() + piece.len() > MAX_RESPONSE_BYTES {
+            return Err(unavailable_error("an answer of OpenSearch is too long"));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    let body =
+        if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap_or(Value::Null) };
+    Ok(OpenSearchResponse { status, body })
+}
+
+fn unreachable_error(error: reqwest::Error) -> RetrieveError {
+    // The address may carry a password.
+    RetrieveError::Unavailable {
+        reason: "OpenSearch cannot be reached".to_owned(),
+        source: Some(Box::new(error.without_url())),
+    }
+}
+
+pub(super) fn unavailable_error(reason: impl Into<String>) -> RetrieveError {
+    RetrieveError::Unavailable { reason: reason.into(), source: None }
+}

@@ -1,0 +1,263 @@
+//! Searches the cluster: one request for each layer of words, for articles and for vectors, ranked together here.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use async_trait::async_trait;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::embedding;
+use crate::keyword::query::KeywordQuery;
+use crate::passage::Passage;
+use crate::retriever::{Hit, RetrieveError, Retriever, SearchQuery};
+use crate::score_fusion::fuse_hits;
+
+use super::http_client::unavailable_error;
+use super::{OpenSearchIndex, parse_entry, request_body};
+
+/// So many passages of each way of searching are fused, however few are wanted.
+const FUSION_DEPTH: usize = 100;
+/// So many are asked for beyond those, since some may be of a generation that does not count.
+const EXTRA_PASSAGES: usize = 100;
+/// The most a cluster gives at once by default.
+const MAX_RESULT_WINDOW: usize = 10_000;
+/// So often a search is repeated when a document changed under it.
+const MAX_SEARCH_ATTEMPTS: usize = 4;
+
+/// What was found of a passage.
+struct OpenSearchCandidate {
+    entry_id: String,
+    passage: Passage,
+    head_key: String,
+    normalized_title: String,
+    generation: String,
+    /// The scores in the two layers, as an article, as a vector.
+    scores: [f64; 4],
+}
+
+const ARTICLE_SCORE: usize = 2;
+const VECTOR_SCORE: usize = 3;
+
+#[async_trait]
+impl Retriever for OpenSearchIndex {
+    async fn retrieve(&self, question: &SearchQuery) -> Result<Vec<Hit>, RetrieveError> {
+        if question.limit == 0 || !embedding::has_terms(&question.text) {
+            return Ok(Vec::new());
+        }
+        let vector = match &self.embedder {
+            Some(embedder) => Some(embedding::embed_query(&**embedder, &question.text).await?),
+            None => None,
+        };
+        let query = KeywordQuery::parse(&question.text, self.ranking.synonym_weight);
+        let depth = question.limit.max(FUSION_DEPTH);
+        let mut size = (depth + EXTRA_PASSAGES).min(MAX_RESULT_WINDOW);
+        for attempt in 1.. {
+            let (mut seen, full) = self.multi_search(question, &query, vector.as_deref(), size).await?;
+            let counts = self.current_generations(&seen).await?;
+            let current = |seen: &OpenSearchCandidate| counts.get(&seen.head_key) == Some(&seen.generation);
+            let known: HashSet<&str> =
+                seen.iter().filter(|seen| current(seen)).map(|seen| seen.head_key.as_str()).collect();
+            // Its new passages were searchable before its head was flipped: the next look sees them.
+            let changed = seen
+                .iter()
+                .any(|seen| counts.contains_key(&seen.head_key) && !known.contains(seen.head_key.as_str()));
+            let before = seen.len();
+            seen.retain(|seen| current(seen));
+            let short = full && seen.len() < depth.min(before) && size < MAX_RESULT_WINDOW;
+            if attempt < MAX_SEARCH_ATTEMPTS && (changed || short) {
+                size = (size * 2).min(MAX_RESULT_WINDOW);
+                continue;
+            }
+            return self.rank(question, &query, vector.as_deref(), seen, depth).await;
+        }
+        Err(unavailable_error("OpenSearch was never asked"))
+    }
+}
+
+impl OpenSearchIndex {
+    /// All that any way of searching finds, and whether there may be more.
+    async fn multi_search(
+        &self,
+        question: &SearchQuery,
+        query: &KeywordQuery,
+        vector: Option<&[f32]>,
+        size: usize,
+    ) -> Result<(Vec<OpenSearchCandidate>, bool), RetrieveError> {
+        let filter = request_body::filter_clauses("passage", &question.tenant, &question.filter);
+        let mut searches: Vec<(usize, Value)> = Vec::new();
+        for (at, (layer, field)) in request_body::LAYER_FIELDS.into_iter().enumerate() {
+            searches.push((at, request_body::layer_query(query, layer, field, &filter, size)));
+        }
+        if !query.articles.is_empty() {
+            searches.push((ARTICLE_SCORE, request_body::article_query(query, &filter, size)));
+        }
+        if let Some(vector) = vector {
+            searches.push((VECTOR_SCORE, request_body::vector_query(vector, &filter, size)));
+        }
+        let lines: String = searches.iter().map(|(_, search)| format!("{{}}\n{search}\n")).collect();
+        let mut answer = self
+            .http
+            .send_ndjson(&format!("/{}/_msearch", self.target), lines.into_bytes())
+            .await?
+            .into_success_body()?;
+        let mut seen: BTreeMap<String, OpenSearchCandidate> = BTreeMap::new();
+        let mut full = false;
+        for (number, (way, _)) in searches.iter().enumerate() {
+            let answer = &mut answer["responses"][number];
+            if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
+                return Err(unavailable_error(format!("OpenSearch could not search: {}", error["reason"])));
+            }
+            let hits = answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
+            full |= hits.len() >= size;
+            for hit in hits {
+                add_candidate(&mut seen, hit, *way)?;
+            }
+        }
+        Ok((seen.into_values().collect(), full))
+    }
+
+    /// Which generation of each document counts now.
+    async fn current_generations(
+        &self,
+        seen: &[OpenSearchCandidate],
+    ) -> Result<HashMap<String, String>, RetrieveError> {
+        let heads: HashSet<&str> = seen.iter().map(|seen| seen.head_key.as_str()).collect();
+        if heads.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let wanted: Vec<Value> =
+            heads.iter().map(|head| json!({ "_id": head, "_source": ["generation"] })).collect();
+        let body = json!({ "docs": wanted });
+        let answer = self
+            .http
+            .send_json_expecting_success(Method::POST, &format!("/{}/_mget", self.target), Some(&body))
+            .await?;
+        let found = answer["docs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let found = found.iter().filter(|head| head["found"] == json!(true));
+        Ok(found.map(|head| (text(&head["_id"]), text(&head["_source"]["generation"]))).collect())
+    }
+
+    /// Ranks as every index does: each layer scaled to its best, articles lifted, vectors fused.
+    async fn rank(
+        &self,
+        question: &SearchQuery,
+        query: &KeywordQuery,
+        vector: Option<&[f32]>,
+        seen: Vec<OpenSearchCandidate>,
+        depth: usize,
+    ) -> Result<Vec<Hit>, RetrieveError> {
+        let highest = |way: usize| seen.iter().map(|seen| seen.scores[way]).fold(0.0, f64::max);
+        let scale = |way: usize, weight: f64| if highest(way) > 0.0 { weight / highest(way) } else { 0.0 };
+        let (pairs, stems) = (scale(0, 1.0), scale(1, f64::from(self.ranking.stem_layer_weight)));
+        let mut sums: Vec<f64> =
+            seen.iter().map(|seen| seen.scores[0] * pairs + seen.scores[1] * stems).collect();
+        for number in &query.articles {
+            let named = |seen: &OpenSearchCandidate| {
+                if query.letters_and_digits.contains(&seen.normalized_title) {
+                    seen.normalized_title.len()
+                } else {
+                    0
+                }
+            };
+            let asked = |seen: &OpenSearchCandidate| {
+                seen.scores[ARTICLE_SCORE] > 0.0
+                    && crate::keyword::article_numbers::article_of_passage(&seen.passage) == Some(*number)
+            };
+            let longest = seen.iter().filter(|seen| asked(seen)).map(named).max().unwrap_or(0);
+            for (sum, seen) in sums.iter_mut().zip(&seen) {
+                if asked(seen) && named(seen) == longest {
+                    *sum += f64::from(self.ranking.article_number_boost);
+                }
+            }
+        }
+        let mut words: Vec<(f64, &OpenSearchCandidate)> =
+            sums.into_iter().zip(&seen).filter(|(sum, _)| *sum > 0.0).collect();
+        words.sort_by(|left, right| {
+            right.0.total_cmp(&left.0).then_with(|| {
+                let order =
+                    |seen: &OpenSearchCandidate| (seen.passage.document.clone(), seen.passage.range.start);
+                order(left.1).cmp(&order(right.1))
+            })
+        });
+        words.truncate(depth);
+        let keyword: Vec<Hit> =
+            words.iter().map(|(score, seen)| Hit { passage: seen.passage.clone(), score: *score }).collect();
+        let Some(vector) = vector else {
+            return Ok(keyword.into_iter().take(question.limit).collect());
+        };
+        let mut near: Vec<(f64, &OpenSearchCandidate)> = seen
+            .iter()
+            .filter(|seen| seen.scores[VECTOR_SCORE] > 0.0)
+            .map(|seen| (dot_product_from_score(seen.scores[VECTOR_SCORE]), seen))
+            .collect();
+        near.sort_by(|left, right| {
+            right.0.total_cmp(&left.0).then_with(|| left.1.passage.id.cmp(&right.1.passage.id))
+        });
+        near.truncate(depth);
+        let missing: Vec<&OpenSearchCandidate> =
+            words.iter().map(|(_, seen)| *seen).filter(|seen| seen.scores[VECTOR_SCORE] == 0.0).collect();
+        near.extend(self.vector_scores(vector, &missing).await?);
+        let near: Vec<Hit> =
+            near.into_iter().map(|(score, seen)| Hit { passage: seen.passage.clone(), score }).collect();
+        Ok(fuse_hits(&question.text, &keyword, &near, &self.weights, question.limit))
+    }
+
+    /// How near some passages are that were found by words alone.
+    async fn vector_scores<'a>(
+        &self,
+        vector: &[f32],
+        seen: &[&'a OpenSearchCandidate],
+    ) -> Result<Vec<(f64, &'a OpenSearchCandidate)>, RetrieveError> {
+        if seen.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<&str> = seen.iter().map(|seen| seen.entry_id.as_str()).collect();
+        let mut search =
+            request_body::vector_query(vector, &[json!({ "ids": { "values": ids } })], seen.len());
+        search["_source"] = json!(false);
+        let answer = self
+            .http
+            .send_json_expecting_success(Method::POST, &format!("/{}/_search", self.target), Some(&search))
+            .await?;
+        let mut found = Vec::new();
+        for hit in answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default() {
+            if let Some(seen) = seen.iter().find(|seen| hit["_id"].as_str() == Some(seen.entry_id.as_str())) {
+                found.push((dot_product_from_score(hit["_score"].as_f64().unwrap_or(0.0)), *seen));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The product behind a score: a cluster gives 1 + product, or 1 / (1 − product) below zero.
+fn dot_product_from_score(score: f64) -> f64 {
+    if score >= 1.0 { score - 1.0 } else { 1.0 - 1.0 / score.max(1e-9) }
+}
+
+fn add_candidate(
+    seen: &mut BTreeMap<String, OpenSearchCandidate>,
+    hit: &Value,
+    way: usize,
+) -> Result<(), RetrieveError> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let entry = text(&hit["_id"]);
+    let score = if way == ARTICLE_SCORE { 1.0 } else { hit["_score"].as_f64().unwrap_or(0.0) };
+    if let Some(known) = seen.get_mut(&entry) {
+        known.scores[way] = score;
+        return Ok(());
+    }
+    let kept = &hit["_source"]["passage"];
+    let mut scores = [0.0; 4];
+    scores[way] = score;
+    let new = OpenSearchCandidate {
+        entry_id: entry.clone(),
+        passage: parse_entry(&kept["passage"])?,
+        head_key: text(&kept["head"]),
+        normalized_title: text(&kept["name"]),
+        generation: text(&hit["_source"]["generation"]),
+        scores,
+    };
+    seen.insert(entry, new);
+    Ok(())
+}

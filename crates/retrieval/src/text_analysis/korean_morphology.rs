@@ -1,0 +1,338 @@
+//! What a Korean word says, freed of its particles and endings: the cheapest way to read it as known pieces.
+//!
+//! A word is the syllables between two spaces. Pieces come from the [`Lexicon`]; what it does not know may be a name.
+//! The way is found by dynamic programming over a window, so time grows with the length of the text and no faster.
+
+use std::cell::RefCell;
+use std::sync::{LazyLock, Mutex};
+
+use super::byte_string_interner::ByteStringInterner;
+use super::lexicon::{IndexedForm, Lexicon, LexiconMorpheme};
+
+/// Longer words are read in windows of so many syllables.
+pub(super) const MAX_WINDOW_SYLLABLES: usize = 48;
+/// The longest unknown piece.
+const MAX_UNKNOWN_SYLLABLES: usize = 6;
+/// How dear an unknown piece is, and each of its syllables.
+const UNKNOWN_MORPHEME_COST: i32 = 5200;
+const UNKNOWN_SYLLABLE_COST: i32 = 1100;
+/// How dear it is to start a word with a particle or an ending.
+const BOUND_MORPHEME_AT_START_COST: i32 = 6000;
+/// Words remembered by the process; the same ones come again and again. They lie on shelves, so that threads seldom wait
+/// for each other.
+const CACHE_SHARDS: usize = 16;
+const MAX_CACHED_WORDS_PER_SHARD: usize = 16_000;
+
+static MORPHEME_CACHE: LazyLock<[Mutex<MorphemeCacheShard>; CACHE_SHARDS]> = LazyLock::new(Default::default);
+
+thread_local! {
+    /// Room for the pieces of a word.
+    static MORPHEME_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static LATTICE_BUFFER: RefCell<Vec<Vec<LatticeStep>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Words and their pieces, as bytes: where each starts and ends in the word, the length of its stem, its stem.
+#[derive(Default)]
+struct MorphemeCacheShard {
+    words: ByteStringInterner,
+    morphemes: Vec<u8>,
+    /// Where the pieces of each word end.
+    ends: Vec<u32>,
+}
+
+impl MorphemeCacheShard {
+    fn shard_of_word(word: &[u8]) -> &'static Mutex<Self> {
+        let sum =
+            word.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
+        &MORPHEME_CACHE[(sum ^ sum >> 8) % CACHE_SHARDS]
+    }
+
+    fn clear(&mut self) {
+        self.words.clear();
+        self.morphemes.clear();
+        self.ends.clear();
+    }
+
+    fn morphemes_of_word(&mut self, word: &[u8], chars: &[char]) -> &[u8] {
+        if self.ends.len() >= MAX_CACHED_WORDS_PER_SHARD {
+            self.clear();
+        }
+        let (number, new) = self.words.intern(word);
+        if new {
+            segment_word(chars, PrecededBy::Space, &mut |stem, start, end| {
+                self.morphemes.extend([start as u8, end as u8, stem.len() as u8]);
+                self.morphemes.extend_from_slice(stem.as_bytes());
+            });
+            self.ends.push(self.morphemes.len() as u32);
+        }
+        let start = (number as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.morphemes[start as usize..self.ends[number as usize] as usize]
+    }
+}
+
+/// Whether something without a space stands before a word, as in `VPN을`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PrecededBy {
+    /// A space, a mark or nothing.
+    Space,
+    /// A number or letters of another script.
+    Letters,
+}
+
+/// Gives what the pieces of a word say, in order: the noun, stem or name, and its first syllable and the one past its
+/// last.
+pub(crate) fn for_each_morpheme(word: &[char], before: PrecededBy, mut each: impl FnMut(&str, usize, usize)) {
+    if before == PrecededBy::Letters || word.len() > MAX_WINDOW_SYLLABLES {
+        segment_word(word, before, &mut each);
+        return;
+    }
+    let mut bytes = [0; MAX_WINDOW_SYLLABLES * 4];
+    let mut end = 0;
+    word.iter().for_each(|syllable| end += syllable.encode_utf8(&mut bytes[end..]).len());
+    let text = &bytes[..end];
+    let shelf = MorphemeCacheShard::shard_of_word(text);
+    // Taken out while it is used: whoever is given a piece may ask for those of another word.
+    let mut known = MORPHEME_BUFFER.take();
+    known.clear();
+    let mut open = shelf.lock().unwrap_or_else(|broken| {
+        // Whoever held it left in the middle of a word.
+        shelf.clear_poison();
+        let mut whole = broken.into_inner();
+        whole.clear();
+        whole
+    });
+    known.extend_from_slice(open.morphemes_of_word(text, word));
+    drop(open);
+    let mut rest = known.as_slice();
+    while let [start, end, length, tail @ ..] = rest {
+        let Some((stem, tail)) = tail.split_at_checked(usize::from(*length)) else { break };
+        each(std::str::from_utf8(stem).unwrap_or_default(), usize::from(*start), usize::from(*end));
+        rest = tail;
+    }
+    MORPHEME_BUFFER.set(known);
+}
+
+fn segment_word(word: &[char], before: PrecededBy, each: &mut dyn FnMut(&str, usize, usize)) {
+    let mut stem = String::new();
+    for (number, window) in word.chunks(MAX_WINDOW_SYLLABLES).enumerate() {
+        let before = if number == 0 { before } else { PrecededBy::Letters };
+        let offset = number * MAX_WINDOW_SYLLABLES;
+        for_each_on_cheapest_path(window, before, &mut |start, end, sense| {
+            let syllables = &window[start..end];
+            stem.clear();
+            match sense {
+                IndexedForm::Nothing => return,
+                IndexedForm::Itself => stem.extend(syllables),
+                IndexedForm::Stem { kept, last } => {
+                    stem.extend(syllables.iter().copied().take(usize::from(kept)).chain(last));
+                }
+            }
+            if !is_stop_stem(&stem) {
+                each(&stem, offset + start, offset + end);
+            }
+        });
+    }
+}
+
+/// A piece on the cheapest way to where it ends.
+#[derive(Clone, Copy)]
+struct LatticeStep {
+    cost: i32,
+    right_context: u8,
+    start: u8,
+    /// Which step at `start` it follows.
+    previous_step: u8,
+    indexed_form: IndexedForm,
+}
+
+fn for_each_on_cheapest_path(
+    word: &[char],
+    before: PrecededBy,
+    each: &mut dyn FnMut(usize, usize, IndexedForm),
+) {
+    // Taken out while it is used: a panic leaves nothing half made behind.
+    let mut steps = LATTICE_BUFFER.take();
+    steps.iter_mut().for_each(Vec::clear);
+    steps.resize_with(MAX_WINDOW_SYLLABLES + 1, Vec::new);
+    find_cheapest_path(word, before, &mut steps, each);
+    LATTICE_BUFFER.set(steps);
+}
+
+fn find_cheapest_path(
+    word: &[char],
+    before: PrecededBy,
+    steps: &mut [Vec<LatticeStep>],
+    each: &mut dyn FnMut(usize, usize, IndexedForm),
+) {
+    let lexicon = Lexicon::built_in();
+    for start in 0..word.len() {
+        if start > 0 && steps[start].is_empty() {
+            continue;
+        }
+        let mut prefix = lexicon.words_starting_with(word[start]);
+        for end in start + 1..=word.len() {
+            if let Some(found) = &prefix {
+                for reading in lexicon.morphemes_of(found) {
+                    add_lattice_step(lexicon, steps, start, end, reading, before);
+                }
+            }
+            if end - start <= MAX_UNKNOWN_SYLLABLES {
+                let cost = UNKNOWN_MORPHEME_COST + UNKNOWN_SYLLABLE_COST * (end - start) as i32;
+                let sense = if end - start == 1 && word.len() > 1 {
+                    IndexedForm::Nothing
+                } else {
+                    IndexedForm::Itself
+                };
+                let right = if has_final_consonant(word[end - 1]) {
+                    NOUN_RIGHT_CONTEXT
+                } else {
+                    NOUN_RIGHT_CONTEXT + 1
+                };
+                let reading = LexiconMorpheme {
+                    left_context: NOUN_LEFT_CONTEXT,
+                    right_context: right,
+                    indexed_form: sense,
+                    is_bound: false,
+                    cost,
+                };
+                add_lattice_step(lexicon, steps, start, end, &reading, before);
+            }
+            prefix = match (prefix, word.get(end)) {
+                (Some(found), Some(next)) => lexicon.extend_prefix(&found, *next),
+                _ => None,
+            };
+            if prefix.is_none() && end - start >= MAX_UNKNOWN_SYLLABLES {
+                break;
+            }
+        }
+    }
+    let mut way = Vec::new();
+    let mut at = word.len();
+    let Some(mut step) =
+        steps[at].iter().copied().min_by_key(|step| step.cost + lexicon.word_end_cost(step.right_context))
+    else {
+        return;
+    };
+    loop {
+        way.push((usize::from(step.start), at, step.indexed_form));
+        at = usize::from(step.start);
+        if at == 0 {
+            break;
+        }
+        step = steps[at][usize::from(step.previous_step)];
+    }
+    for (start, end, sense) in way.into_iter().rev() {
+        each(start, end, sense);
+    }
+}
+
+/// The places of common nouns in the tables of the lexicon, which an unknown piece is taken for. On the right those
+/// that end in a consonant come first, then those that end in a vowel.
+const NOUN_LEFT_CONTEXT: u8 = 0;
+const NOUN_RIGHT_CONTEXT: u8 = 0;
+
+fn has_final_consonant(syllable: char) -> bool {
+    !(syllable as u32).wrapping_sub('가' as u32).is_multiple_of(28)
+}
+
+fn add_lattice_step(
+    lexicon: &Lexicon,
+    steps: &mut [Vec<LatticeStep>],
+    start: usize,
+    end: usize,
+    reading: &LexiconMorpheme,
+    before: PrecededBy,
+) {
+    let (cost, from) = if start == 0 {
+        match before {
+            PrecededBy::Space if reading.is_bound => (BOUND_MORPHEME_AT_START_COST, 0),
+            PrecededBy::Space => (lexicon.word_start_cost(reading.left_context), 0),
+            PrecededBy::Letters => (lexicon.connection_cost(NOUN_RIGHT_CONTEXT, reading.left_context), 0),
+        }
+    } else {
+        let best = steps[start].iter().enumerate().map(|(from, step)| {
+            (step.cost + lexicon.connection_cost(step.right_context, reading.left_context), from)
+        });
+        let Some((cost, from)) = best.min() else { return };
+        (cost, from)
+    };
+    let step = LatticeStep {
+        cost: cost + reading.cost,
+        right_context: reading.right_context,
+        start: start as u8,
+        previous_step: from as u8,
+        indexed_form: reading.indexed_form,
+    };
+    let there = &mut steps[end];
+    // One step for each way to go on is enough.
+    match there.iter().position(|other| other.right_context == step.right_context) {
+        Some(at) if there[at].cost <= step.cost => {}
+        Some(at) => there[at] = step,
+        None => there.push(step),
+    }
+}
+
+/// Stems that say nothing alone: what is done, what is, that there is.
+fn is_stop_stem(stem: &str) -> bool {
+    matches!(
+        stem,
+        "하" | "되"
+            | "있"
+            | "없"
+            | "않"
+            | "이"
+            | "그"
+            | "저"
+            | "것"
+            | "수"
+            | "등"
+            | "및"
+            | "또는"
+            | "그리고"
+            | "같"
+            | "위하"
+            | "대하"
+            | "관하"
+            | "따르"
+            | "의하"
+            | "때"
+            | "경우"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(word: &str, expected: &str) {
+        let chars: Vec<char> = word.chars().collect();
+        let mut found = Vec::new();
+        for_each_morpheme(&chars, PrecededBy::Space, |stem, _, _| found.push(stem.to_owned()));
+        assert_eq!(found.join(" "), expected, "{word}");
+    }
+
+    #[test]
+    fn particles_and_endings_say_nothing() {
+        check("휴가를", "휴가");
+        check("휴가입니다", "휴가");
+        check("근로자에게는", "근로");
+        check("해지하려면", "해지");
+        check("그만두면", "그만두");
+        check("도와주세요", "돕");
+    }
+
+    #[test]
+    fn compounds_come_apart() {
+        check("재택근무", "재택 근무");
+        check("손해배상책임은", "손해 배상 책임");
+        check("연차휴가", "연차 휴가");
+    }
+
+    #[test]
+    fn a_long_word_is_read_in_windows() {
+        let chars: Vec<char> = "휴가".repeat(500).chars().collect();
+        let mut count = 0;
+        for_each_morpheme(&chars, PrecededBy::Space, |_, _, _| count += 1);
+        assert_eq!(count, 500);
+    }
+}

@@ -1,0 +1,318 @@
+//! Asking an agent, whichever dialect the question came in: checks, the start of the run, and what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use doran_agents::retrieval::{LibraryError, is_collection_name};
+use doran_agents::{Agent, AgentTurn, AskOptions, EarlierMessage};
+use doran_engine::store::{IfBusy, RunIdempotencyKey, RunRow, RunStatus, StoreError, ThreadRow};
+use doran_engine::{EngineError, RunHandle, RunKey, StartOptions, ThreadId, ThreadKey};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::ServerApp;
+use crate::api::QuestionInfo;
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::error_detail::ErrorDetail;
+use crate::idempotency;
+
+/// The most characters of a title made from a question.
+const MAX_GENERATED_TITLE_CHARS: usize = 60;
+
+/// How often a run that stands in line is looked at.
+const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where a thread keeps the hash of the request that made it.
+pub(crate) const REQUEST_HASH_METADATA: &str = "made_by";
+
+/// A question as any dialect brings it.
+pub(crate) struct AgentRequest<'a> {
+    pub(crate) agent: &'a str,
+    pub(crate) thread: ThreadKey,
+    pub(crate) message: &'a str,
+    pub(crate) options: AskOptions,
+    pub(crate) if_busy: IfBusy,
+    /// The key of the client, and the bytes that it stands for.
+    pub(crate) idempotency: Option<(String, &'a [u8])>,
+}
+
+/// What came of the wish to ask.
+pub(crate) enum RunStart {
+    Started(RunHandle),
+    /// The thread waits for an answer, and nothing was asked.
+    ThreadWaiting(WaitingRun),
+}
+
+/// A run that waits for a person, and what it asks.
+pub(crate) struct WaitingRun {
+    pub(crate) run: RunKey,
+    pub(crate) questions: Vec<QuestionInfo>,
+}
+
+/// Starts the run, after those that are under way. A thread that waits for a person takes no question, as nobody knows
+/// when it would come to it: whoever asks is told what it waits for.
+pub(crate) async fn start_unless_waiting(
+    app: &ServerApp,
+    mut ask: AgentRequest<'_>,
+) -> Result<RunStart, ApiError> {
+    let waits = find_waiting_run(app, &ask.thread).await?.is_some();
+    ask.if_busy = if waits { IfBusy::Reject } else { IfBusy::Enqueue };
+    match start_agent_run(app, &ask).await {
+        Err(error) if waits && error.code == ApiErrorCode::Busy => {}
+        begun => return begun.map(RunStart::Started),
+    }
+    if let Some(waits) = find_waiting_run(app, &ask.thread).await? {
+        return Ok(RunStart::ThreadWaiting(waits));
+    }
+    // It was answered in between.
+    ask.if_busy = IfBusy::Enqueue;
+    start_agent_run(app, &ask).await.map(RunStart::Started)
+}
+
+/// What the thread waits for, once it is known that the run cannot begin before. Never ends for one that began.
+pub(crate) async fn wait_until_blocked(app: &ServerApp, run: &RunKey, thread: &ThreadKey) -> WaitingRun {
+    loop {
+        tokio::time::sleep(QUEUE_POLL_INTERVAL).await;
+        match app.runtime.store().run(run).await {
+            Ok(row) if row.status == RunStatus::Queued => {}
+            Ok(_) | Err(_) => return std::future::pending().await,
+        }
+        if let Ok(Some(waits)) = find_waiting_run(app, thread).await {
+            return waits;
+        }
+    }
+}
+
+async fn find_waiting_run(app: &ServerApp, thread: &ThreadKey) -> Result<Option<WaitingRun>, ApiError> {
+    let asked = match app.runtime.open_questions(thread).await {
+        Ok(asked) => asked,
+        Err(EngineError::Store(StoreError::NotFound { .. })) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let run = asked.first().map(|(run, _)| run.clone());
+    Ok(run.map(|run| WaitingRun { run, questions: QuestionInfo::from_log_all(&asked) }))
+}
+
+/// Starts the run. Its input is on disk when this returns.
+pub(crate) async fn start_agent_run(app: &ServerApp, ask: &AgentRequest<'_>) -> Result<RunHandle, ApiError> {
+    let agent = find_agent(app, ask.agent)?;
+    check_message(app, ask)?;
+    check_collection(ask.options.collection.as_deref())?;
+    let idempotency = match &ask.idempotency {
+        Some((key, bytes)) => {
+            idempotency::check_key_unused(app, &ask.thread.tenant, key).await?;
+            Some(RunIdempotencyKey { key: key.clone(), hash: request_hash(ask.agent, &ask.thread, bytes) })
+        }
+        None => None,
+    };
+    let input = agent.input(ask.message, &ask.options);
+    // A new thread is called by its first question, until somebody calls it otherwise.
+    let thread_metadata = Map::from_iter([
+        ("title".to_owned(), Value::String(title_from_message(ask.message))),
+        ("agent".to_owned(), Value::String(agent.name.clone())),
+    ]);
+    let options =
+        StartOptions { idempotency, if_busy: ask.if_busy, thread_metadata, ..StartOptions::default() };
+    let run = app.runtime.start(&agent.name, &ask.thread, Some(&input), options).await?;
+    app.metrics.count_run_started();
+    tracing::info!(run = %run.id(), agent = %agent.name, "run started");
+    Ok(run)
+}
+
+/// A name that no collection can have is refused, so that a slip is not taken for an empty collection.
+pub(crate) fn check_collection(collection: Option<&str>) -> Result<(), ApiError> {
+    if collection.is_none_or(is_collection_name) {
+        return Ok(());
+    }
+    let wrong = LibraryError::BadCollection;
+    Err(ApiError::with_message(ApiErrorCode::BadInput, wrong.to_string(), wrong.message_ko()))
+}
+
+/// What a run came to.
+pub(crate) struct RunWaitOutcome {
+    pub(crate) row: RunRow,
+    /// What the person sees, once the run is over, its sources counted as people count them.
+    pub(crate) turn: Option<AgentTurn>,
+    /// What the thread waits for, where the run stands in line behind one that waits for a person.
+    pub(crate) blocked_by: Option<WaitingRun>,
+}
+
+/// Waits until the run is over or asks something, or the time of the limits is over. The run goes on either way.
+pub(crate) async fn wait_for_run(
+    app: &ServerApp,
+    agent: &str,
+    run: &RunHandle,
+) -> Result<RunWaitOutcome, ApiError> {
+    let key = run.key();
+    let waited = tokio::select! {
+        biased;
+        () = app.draining.cancelled() => return Err(ApiErrorCode::Stopping.into()),
+        waited = tokio::time::timeout(app.limits.answer_timeout, run.wait()) => waited,
+        waits = wait_until_blocked(app, &key, run.thread()) => {
+            let row = app.runtime.store().run(&key).await.map_err(EngineError::from)?;
+            return Ok(RunWaitOutcome { row, turn: None, blocked_by: Some(waits) });
+        }
+    };
+    let row = match waited {
+        Ok(row) => row?,
+        Err(_) => app.runtime.store().run(&key).await.map_err(EngineError::from)?,
+    };
+    let turn = match row.status {
+        RunStatus::Finished => Some(match run.final_state(agent) {
+            Some(state) => turn_from_state(self::find_agent(app, agent)?, &state)?,
+            None => load_turn(app, agent, &row).await?,
+        }),
+        _ => None,
+    };
+    Ok(RunWaitOutcome { row, turn: turn.map(AgentTurn::with_renumbered_sources), blocked_by: None })
+}
+
+/// The turn that a finished run ended with, by the state after its last entry, its sources numbered as the agent did.
+pub(crate) async fn load_turn(app: &ServerApp, name: &str, row: &RunRow) -> Result<AgentTurn, ApiError> {
+    let agent = find_agent(app, name)?;
+    let view = app.runtime.view(&agent.name, &row.thread, row.last_seq).await?;
+    turn_from_state(agent, &view.state)
+}
+
+fn turn_from_state(agent: &Agent, state: &Value) -> Result<AgentTurn, ApiError> {
+    agent.read_turn(state).map_err(|error| {
+        tracing::error!(%error, "the state of a thread does not fit its agent");
+        ApiErrorCode::Internal.into()
+    })
+}
+
+/// The agent of this name.
+pub(crate) fn find_agent<'a>(app: &'a ServerApp, name: &str) -> Result<&'a Agent, ApiError> {
+    app.find_agent(name).ok_or_else(|| {
+        let known: Vec<&str> = app.agents.iter().map(|agent| agent.name.as_str()).collect();
+        let known = known.join(", ");
+        ApiError::with_message(
+            ApiErrorCode::UnknownAgent,
+            format!("there are: {known}"),
+            format!("있는 에이전트: {known}"),
+        )
+    })
+}
+
+/// The thread of this name, of the caller's.
+pub(crate) fn thread_key(caller: &ApiCaller, name: &str) -> Result<ThreadKey, ApiError> {
+    let thread = ThreadId::new(name).map_err(EngineError::from)?;
+    Ok(ThreadKey { tenant: caller.tenant.clone(), thread })
+}
+
+/// The thread that a field of the request names, of the caller's.
+pub(crate) fn thread_key_from_field(
+    caller: &ApiCaller,
+    field: &str,
+    name: &str,
+) -> Result<ThreadKey, ApiError> {
+    thread_key(caller, name).map_err(|_| {
+        ApiError::with_message(
+            ApiErrorCode::BadInput,
+            format!("`{field}` is not a name that a thread can have"),
+            format!("`{field}`: 대화에 쓸 수 없는 이름입니다"),
+        )
+    })
+}
+
+/// Whether nothing was asked on a thread so far.
+pub(crate) async fn is_new_thread(app: &ServerApp, thread: &ThreadKey) -> Result<bool, ApiError> {
+    match app.runtime.store().thread(thread).await {
+        Ok(row) => Ok(row.head == 0),
+        Err(StoreError::NotFound { .. }) => Ok(true),
+        Err(error) => Err(EngineError::from(error).into()),
+    }
+}
+
+/// The thread of a request that names none: one nobody has used before, or, for a request that may be sent again, the
+/// one that its idempotency key stands for.
+pub(crate) fn new_thread_key(caller: &ApiCaller, idempotency: Option<&str>) -> ThreadKey {
+    let named = idempotency.and_then(|key| {
+        let digest = Sha256::digest(key.as_bytes());
+        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        ThreadId::new(&format!("once-{name}")).ok()
+    });
+    ThreadKey { tenant: caller.tenant.clone(), thread: named.unwrap_or_else(ThreadId::random) }
+}
+
+/// The thread that the same request made before, if its client gave a key by which it can be repeated.
+pub(crate) async fn find_created_thread(
+    app: &ServerApp,
+    thread: &ThreadKey,
+    key: Option<&str>,
+    asked: &str,
+) -> Result<Option<ThreadRow>, ApiError> {
+    let Some(key) = key else { return Ok(None) };
+    match app.runtime.store().thread(thread).await {
+        Ok(row) if row.metadata.get(REQUEST_HASH_METADATA).and_then(Value::as_str) == Some(asked) => {
+            Ok(Some(row))
+        }
+        Ok(_) => Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into()),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(EngineError::from(error).into()),
+    }
+}
+
+/// The first line of a question, cut.
+pub(crate) fn title_from_message(message: &str) -> String {
+    let line = message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let clean: String = line.chars().filter(|char| !char.is_control()).collect();
+    match clean.char_indices().nth(MAX_GENERATED_TITLE_CHARS) {
+        Some((at, _)) => format!("{}…", clean[..at].trim_end()),
+        None => clean,
+    }
+}
+
+fn check_message(app: &ServerApp, ask: &AgentRequest<'_>) -> Result<(), ApiError> {
+    let most = app.limits.max_message_bytes;
+    let AskOptions { earlier, system, document, .. } = &ask.options;
+    let earlier =
+        earlier.iter().map(|(EarlierMessage::Asked(text) | EarlierMessage::Answered(text))| text.as_str());
+    let beside = earlier.chain(system.as_deref()).chain(document.as_deref());
+    let texts: Vec<&str> = beside.chain([ask.message]).collect();
+    let wrong = if texts.iter().map(|text| text.len()).sum::<usize>() > most {
+        ErrorDetail::new(
+            format!("`message`, with all that comes with it, has more than {most} bytes"),
+            format!("`message`와 함께 온 글을 더하면 {most}바이트를 넘습니다"),
+        )
+    } else if texts.iter().any(|text| text.contains('\0')) {
+        ErrorDetail::new(
+            "`message`, or what comes with it, holds a NUL character",
+            "`message`나 함께 온 글에 NUL 문자가 있습니다",
+        )
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::with_detail(ApiErrorCode::BadInput, wrong))
+}
+
+/// What was asked of whom, and where. The tenant is part of the key already.
+pub(crate) fn request_hash(agent: &str, thread: &ThreadKey, body: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(agent.as_bytes());
+    hash.update([0]);
+    hash.update(thread.thread.as_str().as_bytes());
+    hash.update([0]);
+    hash.update(body);
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Agents as lists show them.
+pub(crate) fn agents(app: &ServerApp) -> Arc<[Agent]> {
+    app.agents.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_of_a_question_and_never_long() {
+        assert_eq!(title_from_message("\n  연차는 며칠인가요?\n두 번째 줄"), "연차는 며칠인가요?");
+        assert_eq!(title_from_message(""), "");
+        let long = title_from_message(&"가나다 ".repeat(100));
+        assert!(long.chars().count() <= MAX_GENERATED_TITLE_CHARS + 1 && long.ends_with('…'), "{long}");
+        assert_eq!(title_from_message("a\u{7}b"), "ab");
+    }
+}

@@ -1,0 +1,325 @@
+//! Events of a run as clients see them.
+
+use std::collections::BTreeMap;
+
+use doran_engine::log::{self, QuestionKind};
+use doran_engine::runtime::NodeDeltaContent;
+use doran_engine::store::{EntryKind, LogEntry, RunFailure, RunUsage, StoreError};
+use doran_engine::{RunId, RunKey};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{ModelErrorAdvice, advice};
+
+/// One event of a run. `type` is also the name of its frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunEvent {
+    /// Its number within the run, from 1 without a gap. Pieces of a step in progress have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
+    /// When it was written, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<i64>,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: RunEventBody,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RunEventBody {
+    /// The run began.
+    Started {
+        /// Its agent.
+        agent: String,
+        /// Its thread.
+        thread: String,
+        /// Its id.
+        run: String,
+    },
+    /// A step is on disk.
+    Step {
+        /// Steps finished so far.
+        step: u32,
+        /// Where a step inside a node belongs.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        path: String,
+        /// What each node did.
+        tasks: Vec<StepTask>,
+        /// What is due next.
+        next: Vec<String>,
+    },
+    /// The run waits for answers.
+    Paused {
+        /// What it asks.
+        questions: Vec<QuestionInfo>,
+    },
+    /// Answers came.
+    Resumed {
+        /// By question.
+        answers: BTreeMap<String, Value>,
+    },
+    /// The run goes on after a crash or a takeover.
+    Restarted {
+        /// Why.
+        why: String,
+    },
+    /// The run ended well.
+    Finished,
+    /// The run ended with an error.
+    Failed {
+        /// Stable, for programs.
+        code: String,
+        /// As whoever failed put it.
+        message: String,
+        /// For people.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        en: String,
+        /// The same in Korean.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        ko: String,
+        /// The node that failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+    },
+    /// The run was cancelled.
+    Cancelled {
+        /// Text shown before it was cut off, by node.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        partial: BTreeMap<String, String>,
+    },
+    /// A piece of the step in progress. Shown early, not a record.
+    Delta {
+        /// The node.
+        node: String,
+        /// Which try of the node.
+        attempt: u32,
+        /// Number of the piece within the try, from 0.
+        index: u64,
+        /// The next words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// Something else that is shown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<Value>,
+        /// The node is tried again, for this reason: what its earlier try showed is void.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        restarted: Option<String>,
+    },
+    /// The server stops. Come back with the number of the last event.
+    Draining,
+    /// The events cannot be read on. Come back with the number of the last event.
+    Error {
+        /// What went wrong.
+        problem: Value,
+    },
+}
+
+/// What a node did in a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepTask {
+    /// The node.
+    pub node: String,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// The change it proposed.
+    pub update: Value,
+    /// What it noted for people.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub notes: BTreeMap<String, Value>,
+}
+
+/// What a run asks of a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuestionInfo {
+    /// Names the question in an answer.
+    pub id: String,
+    /// The run that asks, and that takes the answer.
+    #[serde(default)]
+    pub run: String,
+    /// Who asks.
+    pub node: String,
+    /// Why: `ask`, `breakpoint` or `effect_unknown`.
+    pub kind: QuestionKind,
+    /// What. One about a tool says in `answer` how it is answered.
+    pub question: Value,
+    /// Why the last answer was not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl QuestionInfo {
+    /// The open questions of a thread.
+    pub(crate) fn from_log_all(asked: &[(RunKey, log::PendingQuestion)]) -> Vec<Self> {
+        asked.iter().map(|(run, ask)| Self::from_log(run.run, ask)).collect()
+    }
+
+    pub(crate) fn from_log(run: RunId, ask: &log::PendingQuestion) -> Self {
+        let log::PendingQuestion { id, node, kind, mut question, problem } = ask.clone();
+        // An example, for whoever answers without having read about it.
+        let example = match kind {
+            QuestionKind::EffectUnknown => Some(json!({ "result": "…" })),
+            _ if question["type"] == "approve_tool" => Some(json!({ "approve": true })),
+            _ => None,
+        };
+        if let (Some(example), Some(question)) = (example, question.as_object_mut()) {
+            question.entry("answer").or_insert(example);
+        }
+        Self { id, run: run.to_string(), node, kind, question, problem }
+    }
+}
+
+impl RunEvent {
+    /// An event of the engine as clients see it; `thread` is the one it belongs to.
+    pub fn from_engine(thread: &str, event: &doran_engine::Event) -> Result<Self, StoreError> {
+        match event {
+            doran_engine::Event::Entry(n, entry) => {
+                Ok(Self { n: Some(*n), at: Some(entry.at), body: body_from_entry(thread, entry)? })
+            }
+            doran_engine::Event::Delta(delta) => {
+                let (mut text, mut data, mut restarted) = (None, None, None);
+                match &delta.piece {
+                    NodeDeltaContent::Data(Value::String(words)) => text = Some(words.clone()),
+                    NodeDeltaContent::Data(other) => data = Some(other.clone()),
+                    NodeDeltaContent::Restarted(why) => restarted = Some(why.clone()),
+                }
+                let (node, attempt, index) = (delta.node.to_string(), delta.attempt, delta.index);
+                Ok(RunEventBody::Delta { node, attempt, index, text, data, restarted }.into())
+            }
+        }
+    }
+
+    /// The name of its frame. Never text of a client.
+    pub fn frame_name(&self) -> &'static str {
+        match self.body {
+            RunEventBody::Started { .. } => "started",
+            RunEventBody::Step { .. } => "step",
+            RunEventBody::Paused { .. } => "paused",
+            RunEventBody::Resumed { .. } => "resumed",
+            RunEventBody::Restarted { .. } => "restarted",
+            RunEventBody::Finished => "finished",
+            RunEventBody::Failed { .. } => "failed",
+            RunEventBody::Cancelled { .. } => "cancelled",
+            RunEventBody::Delta { .. } => "delta",
+            RunEventBody::Draining => "draining",
+            RunEventBody::Error { .. } => "error",
+        }
+    }
+}
+
+impl From<RunEventBody> for RunEvent {
+    fn from(body: RunEventBody) -> Self {
+        Self { n: None, at: None, body }
+    }
+}
+
+fn body_from_entry(thread: &str, entry: &LogEntry) -> Result<RunEventBody, StoreError> {
+    Ok(match entry.kind {
+        EntryKind::Started => {
+            let started: log::RunStartedEntry = read_entry(entry)?;
+            let run = entry.run.map(|run| run.to_string()).unwrap_or_default();
+            RunEventBody::Started { agent: started.graph, thread: thread.to_owned(), run }
+        }
+        EntryKind::Step | EntryKind::Inner => {
+            let step: log::StepEntry = read_entry(entry)?;
+            let next = step.at.due_nodes();
+            let tasks =
+                step.tasks.into_iter().map(|task| task_from_log(entry, task)).collect::<Result<_, _>>()?;
+            RunEventBody::Step { step: step.at.step, path: step.path, tasks, next }
+        }
+        EntryKind::Paused => {
+            let paused: log::RunPausedEntry = read_entry(entry)?;
+            let run = entry
+                .run
+                .ok_or_else(|| StoreError::Damaged(format!("entry {} is a pause of no run", entry.seq)))?;
+            RunEventBody::Paused {
+                questions: paused.asks.iter().map(|ask| QuestionInfo::from_log(run, ask)).collect(),
+            }
+        }
+        EntryKind::Resumed => {
+            RunEventBody::Resumed { answers: read_entry::<log::RunResumedEntry>(entry)?.answers }
+        }
+        EntryKind::Restarted => {
+            RunEventBody::Restarted { why: read_entry::<log::RunRestartedEntry>(entry)?.why }
+        }
+        EntryKind::Finished => RunEventBody::Finished,
+        EntryKind::Failed => {
+            let log::RunFailedEntry { failure, node } = read_entry(entry)?;
+            let RunFailure { code, message } = failure;
+            let ModelErrorAdvice { en, ko } = advice(&code);
+            RunEventBody::Failed { code, message, en: en.into(), ko: ko.into(), node }
+        }
+        EntryKind::Cancelled => {
+            RunEventBody::Cancelled { partial: read_entry::<log::RunCancelledEntry>(entry)?.partial }
+        }
+        EntryKind::Edited => {
+            return Err(StoreError::Damaged(format!("entry {} of a run is an edit", entry.seq)));
+        }
+    })
+}
+
+fn task_from_log(entry: &LogEntry, task: log::StoredTaskResult) -> Result<StepTask, StoreError> {
+    let RunUsage { input_tokens, output_tokens, .. } = task.usage;
+    let update = serde_json::from_str(task.update.get()).map_err(|error| damaged_entry(entry, &error))?;
+    Ok(StepTask {
+        node: task.node,
+        ms: task.ms,
+        attempts: task.attempts,
+        input_tokens,
+        output_tokens,
+        update,
+        notes: task.notes,
+    })
+}
+
+fn read_entry<T: DeserializeOwned>(entry: &LogEntry) -> Result<T, StoreError> {
+    serde_json::from_slice(&entry.body).map_err(|error| damaged_entry(entry, &error))
+}
+
+fn damaged_entry(entry: &LogEntry, error: &serde_json::Error) -> StoreError {
+    StoreError::Damaged(format!("entry {}: {error}", entry.seq))
+}
+
+#[cfg(test)]
+mod tests {
+    use doran_engine::failure::NODE_FAILED;
+
+    use super::*;
+
+    fn failed(body: &str) -> (String, String, String) {
+        let entry = LogEntry {
+            seq: 2,
+            parent: 1,
+            base: 0,
+            run: Some(RunId::random()),
+            at: 0,
+            kind: EntryKind::Failed,
+            body: body.into(),
+        };
+        match body_from_entry("t", &entry).expect("an event") {
+            RunEventBody::Failed { code, en, ko, .. } => (code, en, ko),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_code_and_never_by_its_message() {
+        let ModelErrorAdvice { en, ko } = advice(NODE_FAILED);
+        let plain = |code: &str| (code.to_owned(), en.to_owned(), ko.to_owned());
+        // As runs were kept before errors of models had codes of their own.
+        let old = r#"{"code":"node_failed","message":"node `agent`: the model refused the key: 401","node":"agent"}"#;
+        assert_eq!(failed(old), plain("node_failed"));
+        assert_eq!(failed(r#"{"code":"of_a_later_version","message":"?"}"#), plain("of_a_later_version"));
+        let (code, en, _) = failed(r#"{"code":"model_unauthorized","message":"anything"}"#);
+        assert_eq!(code, "model_unauthorized");
+        assert_eq!(en, doran_llm::ModelErrorKind::Unauthorized.advice().en);
+    }
+}

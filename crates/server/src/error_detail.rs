@@ -1,0 +1,91 @@
+//! What is special about a problem this time, in both languages: the errors of the parts underneath, told to people.
+//! What only the log should hear is not told.
+
+use doran_engine::EngineError;
+use doran_engine::store::StoreError;
+
+use crate::api::{ModelErrorAdvice, advice};
+
+/// A sentence in both languages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ErrorDetail {
+    pub(crate) en: String,
+    pub(crate) ko: String,
+}
+
+impl ErrorDetail {
+    pub(crate) fn new(en: impl Into<String>, ko: impl Into<String>) -> Self {
+        Self { en: en.into(), ko: ko.into() }
+    }
+
+    /// A body that is not the JSON of its route.
+    pub(crate) fn from_json_error(error: &serde_json::Error) -> Self {
+        let what = match error.classify() {
+            serde_json::error::Category::Io => "읽지 못했습니다",
+            serde_json::error::Category::Syntax => "JSON 문법에 맞지 않습니다",
+            serde_json::error::Category::Data => "값이 이 경로의 것과 맞지 않습니다",
+            serde_json::error::Category::Eof => "JSON이 도중에 끝났습니다",
+        };
+        let ko = format!("{}번째 줄 {}번째 글자: {what} ({error})", error.line(), error.column());
+        Self::new(error.to_string(), ko)
+    }
+
+    pub(crate) fn from_engine_error(error: &EngineError) -> Option<Self> {
+        let ko = match error {
+            EngineError::Store(store) => return Self::from_store_error(store),
+            EngineError::BadId(bad) => format!("이름이 규칙에 맞지 않습니다 ({bad})"),
+            EngineError::UnknownGraph(name) => format!("`{name}`: 그런 에이전트가 없습니다"),
+            EngineError::GraphExists(name) => format!("`{name}`: 그런 에이전트가 이미 있습니다"),
+            EngineError::OtherGraph { run, theirs, ours } => {
+                format!("실행 `{run}`은 에이전트 `{theirs}`의 것이고 `{ours}`의 것이 아닙니다")
+            }
+            EngineError::BadInput { graph, source } => {
+                format!("입력이 에이전트 `{graph}`의 상태에 맞지 않습니다 ({source})")
+            }
+            EngineError::StateMismatch { seq, .. } => {
+                format!("대화의 {seq}번 기록이 이 에이전트의 상태에 맞지 않습니다")
+            }
+            EngineError::NotPaused(said) => format!("그 답을 기다리는 물음이 없습니다 ({said})"),
+            EngineError::UnknownNode { graph, node } => {
+                format!("에이전트 `{graph}`에는 `{node}` 노드가 없습니다")
+            }
+            EngineError::Failed(failure) => {
+                let ModelErrorAdvice { ko, .. } = advice(&failure.code);
+                format!("{ko} ({}: {})", failure.code, failure.message)
+            }
+            EngineError::Cancelled => "실행이 취소되었습니다".to_owned(),
+            EngineError::Left(_) => "실행이 이 프로세스를 떠났습니다. 다른 곳에서 이어집니다".to_owned(),
+            EngineError::Stopped(_) => "실행기가 멈췄습니다. 다시 시작하면 이어집니다".to_owned(),
+        };
+        Some(Self::new(error.to_string(), ko))
+    }
+
+    /// What a client may hear of it. Words of a database are for the log.
+    pub(crate) fn from_store_error(error: &StoreError) -> Option<Self> {
+        let ko = match error {
+            StoreError::Busy { thread, run } => format!("대화 `{thread}`에서 실행 `{run}`이 진행 중입니다"),
+            StoreError::Fenced => "다른 작업자가 실행을 가져갔거나, 실행이 끝났거나 지워졌습니다".to_owned(),
+            StoreError::Conflict(said) => format!("요청이 지금 상태에 맞지 않습니다 ({said})"),
+            StoreError::KeyReused(key) => format!("멱등 키 `{key}`은(는) 다른 요청에 쓰였습니다"),
+            StoreError::NotFound { what, id } => {
+                let what = match *what {
+                    "thread" => "대화",
+                    "run" => "실행",
+                    "entry" => "기록",
+                    other => other,
+                };
+                format!("{what} `{id}`: 없습니다")
+            }
+            StoreError::Full(_)
+            | StoreError::Unavailable(_)
+            | StoreError::Unknown(_)
+            | StoreError::Newer { .. }
+            | StoreError::Damaged(_)
+            | StoreError::Other(_) => {
+                tracing::error!(error = error as &dyn std::error::Error, "the store failed a request");
+                return None;
+            }
+        };
+        Some(Self::new(error.to_string(), ko))
+    }
+}

@@ -1,0 +1,145 @@
+//! Who may call at all: programs and pages of this machine, and of the names the server was given. A page elsewhere
+//! that points its own name at this machine still sends that name, and is refused by it.
+
+use std::net::Ipv4Addr;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::ServerApp;
+use crate::error::{ApiError, ApiErrorCode};
+
+/// Refuses what is not addressed to this machine, and marks every answer as data.
+pub(crate) async fn enforce_host_and_origin(
+    State(app): State<ServerApp>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // Such a body can hide a request that a proxy before this server counted otherwise: nothing after it is read.
+    let is_last = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let mut response = match check_request(&app.allowed_hosts, &request) {
+        Ok(()) => next.run(request).await,
+        Err(code) => ApiError::from(code).into_response(),
+    };
+    let headers = response.headers_mut();
+    if is_last {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    // A page brings its own. All else is data: opened by itself it has no scripts, no forms and no origin.
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox"));
+    response
+}
+
+fn check_request(names: &[String], request: &Request) -> Result<(), ApiErrorCode> {
+    if [Method::CONNECT, Method::TRACE].contains(request.method()) {
+        return Err(ApiErrorCode::MethodNotAllowed);
+    }
+    // Only proxies are asked for addresses of other places.
+    if request.uri().authority().is_some() {
+        return Err(ApiErrorCode::BadPath);
+    }
+    check_host_and_origin(names, request.headers())
+}
+
+fn check_host_and_origin(names: &[String], headers: &HeaderMap) -> Result<(), ApiErrorCode> {
+    let is_ours = |host: &str| is_loopback(host) || is_allowed_host(names, host);
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().ok_or(ApiErrorCode::NoHost)?;
+    if hosts.next().is_some() {
+        return Err(ApiErrorCode::BadHeader);
+    }
+    if !host.to_str().is_ok_and(is_ours) {
+        return Err(ApiErrorCode::HostNotAllowed);
+    }
+    match headers.get(header::ORIGIN) {
+        None => Ok(()),
+        Some(origin) if origin.to_str().ok().and_then(origin_host).is_some_and(is_ours) => Ok(()),
+        Some(_) => Err(ApiErrorCode::OriginNotAllowed),
+    }
+}
+
+fn origin_host(origin: &str) -> Option<&str> {
+    origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))
+}
+
+/// Whether a host, with or without a port, is one of the names of this machine.
+fn is_loopback(host: &str) -> bool {
+    let name = without_port(host);
+    let is_address = name.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback());
+    is_address || name.eq_ignore_ascii_case("localhost") || name == "[::1]"
+}
+
+/// Whether a host is a name the server was given: with the port, or without one for any port.
+fn is_allowed_host(names: &[String], host: &str) -> bool {
+    names.iter().any(|name| name.eq_ignore_ascii_case(host) || name.eq_ignore_ascii_case(without_port(host)))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        // The last part of `[::1]` is not a port.
+        Some(_) | None => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_host(host: &str, expected: bool) {
+        assert_eq!(is_loopback(host), expected, "{host}");
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1:7979",
+            "127.0.0.2",
+            "127.255.0.1:1",
+            "[::1]",
+            "[::1]:7979",
+        ] {
+            check_host(host, true);
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "127.0.0.1:",
+            "127.1",
+            "128.0.0.1",
+            "localhost:7979@evil",
+            "[::1",
+            "::1",
+            "0.0.0.0",
+        ] {
+            check_host(host, false);
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_given_is_answered_with_its_port_or_any() {
+        let names = ["doran.example".to_owned(), "chat.example:8443".to_owned()];
+        for (host, expected) in [
+            ("doran.example", true),
+            ("DORAN.example:80", true),
+            ("chat.example:8443", true),
+            ("chat.example", false),
+            ("chat.example:80", false),
+            ("evil.doran.example", false),
+            ("", false),
+        ] {
+            assert_eq!(is_allowed_host(&names, host), expected, "{host}");
+        }
+    }
+}

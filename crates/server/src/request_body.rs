@@ -1,0 +1,59 @@
+//! Reads the JSON of a request within its limits.
+
+use axum::body::{Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use crate::ServerLimits;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::error_detail::ErrorDetail;
+
+/// The JSON of a request, with its bytes.
+pub(crate) async fn read_json<T: DeserializeOwned>(
+    request: Request,
+    limits: &ServerLimits,
+) -> Result<(T, Bytes), ApiError> {
+    check_content_type(request.headers())?;
+    let bytes = read_bytes(request, limits).await?;
+    // Fields without names would be taken in the order of a table that nobody sees.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(ApiError::with_message(
+            ApiErrorCode::BadJson,
+            "the body is a list, and this route takes an object",
+            "본문이 목록입니다. 이 경로는 객체를 받습니다",
+        ));
+    }
+    let value = serde_json::from_slice(&bytes).map_err(|error| {
+        ApiError::with_detail(ApiErrorCode::BadJson, ErrorDetail::from_json_error(&error))
+    })?;
+    Ok((value, bytes))
+}
+
+/// The bytes of a request, whatever they are.
+pub(crate) async fn read_bytes(request: Request, limits: &ServerLimits) -> Result<Bytes, ApiError> {
+    let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if declared
+        .and_then(|length| length.parse::<usize>().ok())
+        .is_some_and(|length| length > limits.max_body_bytes)
+    {
+        return Err(ApiErrorCode::TooLarge.into());
+    }
+    let reading = to_bytes(request.into_body(), limits.max_body_bytes);
+    // What fails within the limits is a client that went away: nobody will read this answer.
+    Ok(timeout(limits.body_timeout, reading)
+        .await
+        .map_err(|_| ApiErrorCode::TooSlow)?
+        .map_err(|_| ApiErrorCode::TooLarge)?)
+}
+
+/// A page of another site can send a form, and can send text; it cannot send JSON without asking first.
+fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") || headers.contains_key(header::CONTENT_ENCODING) {
+        return Err(ApiErrorCode::NotJson.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! What this server is, and whether it is well.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use doran_engine::TenantId;
+use doran_engine::store::ThreadFilter;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::json_response;
+use crate::ServerApp;
+use crate::api;
+use crate::error::{ApiError, ApiErrorCode};
+use crate::ui;
+
+/// A store that does not answer in this time is not ready.
+const STORE_READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// `GET /`: the page for a browser, what this server is for a program. Which agents there are is for those who may ask
+/// them.
+pub(super) async fn root(State(app): State<ServerApp>, headers: HeaderMap) -> Response {
+    let mut response = if ui::is_browser(&headers) { ui::page(headers).await } else { server_info(&app) };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    response
+}
+
+fn server_info(app: &ServerApp) -> Response {
+    let mut about = json!({ "name": "doran", "version": env!("CARGO_PKG_VERSION") });
+    if app.keys.is_empty() {
+        about["agents"] = app.agents.iter().map(|agent| json!(api::AgentInfo::from_agent(agent))).collect();
+    }
+    json_response(about)
+}
+
+/// `GET /healthz`: whether the process lives and takes new runs.
+pub(super) async fn health(State(app): State<ServerApp>) -> Result<Response, ApiError> {
+    if app.draining.is_cancelled() {
+        return Err(ApiErrorCode::Stopping.into());
+    }
+    Ok(json_response(json!({ "status": "ok" })))
+}
+
+/// `GET /readyz`: whether the store answers too.
+pub(super) async fn ready(State(app): State<ServerApp>) -> Result<Response, ApiError> {
+    if app.draining.is_cancelled() {
+        return Err(ApiErrorCode::Stopping.into());
+    }
+    let (tenant, filter) = (TenantId::local(), ThreadFilter { limit: 1, ..ThreadFilter::default() });
+    match timeout(STORE_READY_TIMEOUT, app.runtime.store().threads(&tenant, &filter)).await {
+        Ok(Ok(_)) => Ok(json_response(json!({ "status": "ready" }))),
+        Ok(Err(error)) => Err(doran_engine::EngineError::from(error).into()),
+        Err(_) => Err(ApiErrorCode::Unavailable.into()),
+    }
+}
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(app): State<ServerApp>) -> Response {
+    let text = app.metrics.prometheus_text(app.runtime.active_runs());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}

@@ -1,0 +1,89 @@
+//! A question as the designs of the agents spell it: in camel case, or as their calls name the arguments
+//! (`contract_id`, `user_message`, `session_id`, `previous_turn`).
+
+use doran_agents::{AskOptions, EarlierMessage};
+use doran_engine::ThreadKey;
+use serde::Deserialize;
+
+use crate::ServerApp;
+use crate::agent_request;
+use crate::authentication::ApiCaller;
+use crate::error::{ApiError, ApiErrorCode};
+
+/// A question.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct SpecChatBody {
+    #[serde(alias = "user_message", alias = "userMessage")]
+    message: Option<String>,
+    #[serde(alias = "session_id")]
+    session_id: Option<String>,
+    #[serde(alias = "thread_id")]
+    thread_id: Option<String>,
+    pub(super) agent: Option<String>,
+    #[serde(alias = "contract_id")]
+    contract_id: Option<String>,
+    collection: Option<String>,
+    #[serde(alias = "previous_turn")]
+    previous_turn: Option<Vec<SpecPreviousMessage>>,
+}
+
+/// A message of a turn before.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpecPreviousMessage {
+    role: SpecMessageRole,
+    content: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SpecMessageRole {
+    User,
+    Assistant,
+}
+
+impl SpecChatBody {
+    /// What is asked; nothing where it was left out or is null.
+    pub(super) fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+
+    /// The thread that is named, else the one of this key.
+    pub(super) fn thread(&self, caller: &ApiCaller, key: Option<&str>) -> Result<ThreadKey, ApiError> {
+        match (&self.session_id, &self.thread_id) {
+            (Some(session), Some(thread)) if session != thread => Err(ApiError::with_message(
+                ApiErrorCode::BadInput,
+                "`sessionId` and `threadId` name two threads",
+                "`sessionId`와 `threadId`가 서로 다른 대화를 가리킵니다",
+            )),
+            (Some(name), _) => agent_request::thread_key_from_field(caller, "sessionId", name),
+            (None, Some(name)) => agent_request::thread_key_from_field(caller, "threadId", name),
+            (None, None) => Ok(agent_request::new_thread_key(caller, key)),
+        }
+    }
+
+    /// What comes with the question. On a thread of ours the agent knows what was said before.
+    pub(super) async fn ask_options(
+        &self,
+        app: &ServerApp,
+        thread: &ThreadKey,
+    ) -> Result<AskOptions, ApiError> {
+        let before = self.previous_turn.as_deref().unwrap_or_default();
+        let earlier = if !before.is_empty() && agent_request::is_new_thread(app, thread).await? {
+            let said = |SpecPreviousMessage { role, content }: &SpecPreviousMessage| match role {
+                SpecMessageRole::User => EarlierMessage::Asked(content.clone()),
+                SpecMessageRole::Assistant => EarlierMessage::Answered(content.clone()),
+            };
+            before.iter().filter(|said| !said.content.trim().is_empty()).map(said).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(AskOptions {
+            contract_id: self.contract_id.clone(),
+            collection: self.collection.clone(),
+            earlier,
+            ..AskOptions::default()
+        })
+    }
+}

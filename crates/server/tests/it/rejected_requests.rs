@@ -1,0 +1,208 @@
+//! Requests that are refused, and what they are told.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use doran_server::ServerLimits;
+use expect_test::expect;
+use tokio::sync::Notify;
+
+use crate::{PausingModel, app, app_with, get, post, problem, send, text, until};
+
+const RUNS: &str = "/api/threads/t/runs";
+const ASK_BODY: &str = r#"{"agent":"assistant","message":"안녕?"}"#;
+
+#[tokio::test]
+async fn the_front_door_says_what_is_here() {
+    let app = app();
+    let home: serde_json::Value =
+        serde_json::from_str(&text(send(&app, get("/")).await).await).expect("JSON");
+    let agent = &home["agents"][0];
+    assert_eq!((&home["name"], &agent["id"]), (&"doran".into(), &"assistant".into()));
+    assert_eq!(
+        (&agent["model"]["name"], &agent["model"]["kind"]),
+        (&"offline-extractive-1".into(), &"extractive".into())
+    );
+    assert_eq!(text(send(&app, get("/healthz")).await).await, r#"{"status":"ok"}"#);
+    app.draining().cancel();
+    assert_eq!(problem(&app, get("/healthz")).await, "503 stopping");
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_fit_are_refused() {
+    let app = app();
+    let mut table = String::new();
+    let long = format!(r#"{{"agent":"assistant","message":"{}"}}"#, "가".repeat(200_000));
+    let along = format!(r#"{{"agent":"assistant","message":"hi","document":"{}"}}"#, "가".repeat(200_000));
+    for body in [
+        "",
+        "{}",
+        "[1]",
+        r#"{"agent":"assistant","message":"hi","model":"gpt"}"#,
+        r#"{"agent":"assistant","message":"hi","message":"ho"}"#,
+        r#"{"agent":"assistant","message":"  "}"#,
+        r#"{"agent":"assistant","message":"a\u0000b"}"#,
+        r#"{"agent":"assistant","message":"\ud800"}"#,
+        r#"{"agent":"nobody","message":"hi"}"#,
+        &long,
+        r#"{"agent":"assistant","message":"hi","document":"a\u0000b"}"#,
+        &along,
+    ] {
+        let shown: String = body.chars().take(50).collect();
+        table.push_str(&format!("{} ← {shown}\n", problem(&app, post(RUNS, body)).await));
+    }
+    expect![[r#"
+        400 bad_json ← 
+        400 bad_json ← {}
+        400 bad_json ← [1]
+        400 bad_json ← {"agent":"assistant","message":"hi","model":"gpt"}
+        400 bad_json ← {"agent":"assistant","message":"hi","message":"ho"
+        400 bad_input ← {"agent":"assistant","message":"  "}
+        400 bad_input ← {"agent":"assistant","message":"a\u0000b"}
+        400 bad_json ← {"agent":"assistant","message":"\ud800"}
+        404 unknown_agent ← {"agent":"nobody","message":"hi"}
+        400 bad_input ← {"agent":"assistant","message":"가가가가가가가가가가가가가가가가가가
+        400 bad_input ← {"agent":"assistant","message":"hi","document":"a\
+        400 bad_input ← {"agent":"assistant","message":"hi","document":"가가
+    "#]]
+    .assert_eq(&table);
+}
+
+#[tokio::test]
+async fn a_body_has_to_be_json_and_small_and_in_time() {
+    let app = app_with(
+        std::sync::Arc::new(doran_llm::OfflineModel),
+        ServerLimits {
+            max_body_bytes: 100,
+            body_timeout: std::time::Duration::from_millis(30),
+            ..ServerLimits::default()
+        },
+    );
+    let mut form = post(RUNS, ASK_BODY);
+    form.headers_mut().insert(header::CONTENT_TYPE, "text/plain".parse().expect("a type"));
+    assert_eq!(problem(&app, form).await, "415 not_json");
+    let mut packed = post(RUNS, ASK_BODY);
+    packed.headers_mut().insert(header::CONTENT_ENCODING, "gzip".parse().expect("an encoding"));
+    assert_eq!(problem(&app, packed).await, "415 not_json");
+    assert_eq!(problem(&app, post(RUNS, &" ".repeat(101))).await, "413 too_large");
+    let mut slow = post(RUNS, "");
+    *slow.body_mut() = Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+    assert_eq!(problem(&app, slow).await, "408 too_slow");
+}
+
+#[tokio::test]
+async fn only_this_machine_is_answered() {
+    let app = app();
+    let with = |name: header::HeaderName, value: &str| {
+        let mut request = get("/healthz");
+        request.headers_mut().insert(name, value.parse().expect("a header"));
+        request
+    };
+    assert_eq!(problem(&app, with(header::HOST, "evil.example")).await, "403 host_not_allowed");
+    assert_eq!(problem(&app, with(header::ORIGIN, "https://evil.example")).await, "403 origin_not_allowed");
+    assert_eq!(problem(&app, with(header::ORIGIN, "null")).await, "403 origin_not_allowed");
+    let bare = Request::get("/healthz").body(Body::empty()).expect("a request");
+    assert_eq!(problem(&app, bare).await, "400 no_host");
+    let own = with(header::ORIGIN, "http://localhost:7979");
+    assert_eq!(send(&app, own).await.status(), 200);
+}
+
+#[tokio::test]
+async fn paths_headers_and_methods_are_checked() {
+    let app = app();
+    assert_eq!(problem(&app, get("/nowhere")).await, "404 not_found");
+    assert_eq!(problem(&app, get("/api/../admin")).await, "404 not_found");
+    assert_eq!(problem(&app, get("/api/chat")).await, "405 method_not_allowed");
+    assert_eq!(problem(&app, post("/api/threads/%00/runs", ASK_BODY)).await, "400 bad_path");
+    assert_eq!(problem(&app, post("/api/threads/%ff/runs", ASK_BODY)).await, "400 bad_path");
+    assert_eq!(problem(&app, get("/api/threads/t/runs/x/events")).await, "400 bad_path");
+    let none = "/api/threads/t/runs/00000000-0000-0000-0000-000000000000/events";
+    assert_eq!(problem(&app, get(none)).await, "404 not_found");
+    for after in ["x", "-1", "99999999999999"] {
+        assert_eq!(problem(&app, get(&format!("{none}?after={after}"))).await, "400 bad_input");
+    }
+    for id in ["abc", "-1", "1 "] {
+        let mut request = get(none);
+        request.headers_mut().insert("last-event-id", id.parse().expect("a header"));
+        assert_eq!(problem(&app, request).await, "400 bad_header", "{id}");
+    }
+    for key in [String::new(), "k".repeat(201), "한글".into(), "a b".into()] {
+        let mut request = post(RUNS, ASK_BODY);
+        let value = header::HeaderValue::from_bytes(key.as_bytes()).expect("a header");
+        request.headers_mut().insert("idempotency-key", value);
+        assert_eq!(problem(&app, request).await, "400 bad_header", "{key}");
+    }
+}
+
+#[tokio::test]
+async fn who_comes_when_too_many_are_being_answered_is_turned_away_at_once() {
+    let leave = Arc::new(Notify::new());
+    let app = app_with(
+        Arc::new(PausingModel(leave.clone())),
+        ServerLimits { max_requests: 1, ..ServerLimits::default() },
+    );
+    let asked = r#"{"agent":"assistant","message":"안녕?"}"#;
+    let waits = {
+        let app = app.clone();
+        tokio::spawn(async move { send(&app, post("/api/chat", asked)).await.status().as_u16() })
+    };
+    until(async || send(&app, get("/api/agents")).await.status() == 503).await;
+    let response = send(&app, get("/api/agents")).await;
+    assert!(response.headers().contains_key("retry-after"));
+    assert_eq!(problem(&app, get("/api/agents")).await, "503 overloaded");
+    assert_eq!(problem(&app, post("/api/chat", asked)).await, "503 overloaded");
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(send(&app, get(path)).await.status(), 200, "{path} is asked most then");
+    }
+    let counted = text(send(&app, get("/metrics")).await).await;
+    assert!(
+        counted.lines().any(|line| line.starts_with("doran_requests_shed_total") && !line.ends_with(" 0")),
+        "{counted}"
+    );
+    leave.notify_one();
+    assert_eq!(waits.await.expect("it ends"), 200);
+    assert_eq!(send(&app, get("/api/agents")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_question_without_words_and_a_thread_without_a_name_are_told_apart() {
+    let app = app();
+    for body in [r#"{"agent":"react","message":null}"#, r#"{"agent":"react","message":""}"#, "{}"] {
+        let told = text(send(&app, post("/api/chat", body)).await).await;
+        assert!(told.contains("\"empty_input\""), "{body}: {told}");
+    }
+    for (path, body, expected) in [
+        ("/api/chat", r#"{"message":"?","sessionId":""}"#, "400 bad_input"),
+        ("/api/chat", r#"{"message":"?","threadId":""}"#, "400 bad_input"),
+        ("/api/chat", r#"{"message":"?","threadId":"a","sessionId":"b"}"#, "400 bad_input"),
+        ("/api/chat", r#"["2*3?",null,null,null,null,null,null]"#, "400 bad_json"),
+        ("/api/chat", r#"{"message":"?","user_message":"!"}"#, "400 bad_json"),
+        ("/api/chat", r#"{"message":"?","previous_turn":[{"role":"system","content":"!"}]}"#, "400 bad_json"),
+        ("/api/contract/chat", r#"{"message":null}"#, "400 bad_input"),
+        ("/api/contract/chat", r#"{"message":"?","agent":"react"}"#, "400 bad_input"),
+    ] {
+        assert_eq!(problem(&app, post(path, body)).await, expected, "{path} {body}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_refused_below_v1_is_told_in_the_words_of_openai() {
+    let app = app();
+    let mut elsewhere = get("/v1/models");
+    elsewhere.headers_mut().insert(header::HOST, "evil.example".parse().expect("a header"));
+    let mut page = get("/v1/models");
+    page.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().expect("a header"));
+    for (request, status, code) in [
+        (get("/v1/nowhere"), 404, "not_found"),
+        (post("/v1/models", "{}"), 405, "method_not_allowed"),
+        (elsewhere, 403, "host_not_allowed"),
+        (page, 403, "origin_not_allowed"),
+    ] {
+        let response = send(&app, request).await;
+        assert_eq!(response.status(), status, "{code}");
+        let told: serde_json::Value = serde_json::from_str(&text(response).await).expect("JSON");
+        assert_eq!(told["error"]["code"], code, "{told}");
+        crate::check_both_languages(&told);
+    }
+}

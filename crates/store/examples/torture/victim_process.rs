@@ -1,0 +1,264 @@
+//! A victim as the driver sees it: started, spoken to, killed.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::ledger::TortureLedger;
+use crate::victim_protocol::{FromVictim, ToVictim, VictimRefusal, VictimRequest};
+
+/// How long a request may take before the victim counts as hung.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A process to torture.
+pub struct VictimProcess {
+    child: Mutex<Child>,
+    connection: Arc<VictimConnection>,
+    next: AtomicU64,
+    reader: Mutex<Option<JoinHandle<()>>>,
+    /// Which life of all victims this is.
+    pub life: u32,
+}
+
+/// What the reader shares with those who ask.
+struct VictimConnection {
+    stdin: Mutex<Option<ChildStdin>>,
+    waiting: Mutex<HashMap<u64, Sender<Result<Value, VictimRefusal>>>>,
+    ready: AtomicBool,
+    fatal_error: Mutex<Option<String>>,
+}
+
+/// How a request ended.
+pub enum VictimReply {
+    Ok(Value),
+    Refused(VictimRefusal),
+    /// The victim is gone, or did not answer.
+    NoAnswer,
+}
+
+/// A request that was sent.
+pub struct PendingVictimReply(Option<Receiver<Result<Value, VictimRefusal>>>);
+
+impl PendingVictimReply {
+    pub fn wait(self) -> VictimReply {
+        match self.0.map(|answer| answer.recv_timeout(REQUEST_TIMEOUT)) {
+            Some(Ok(Ok(value))) => VictimReply::Ok(value),
+            Some(Ok(Err(refusal))) => VictimReply::Refused(refusal),
+            Some(Err(_)) | None => VictimReply::NoAnswer,
+        }
+    }
+}
+
+/// How a victim is started.
+pub struct VictimLaunch<'a> {
+    pub url: String,
+    pub lease: Duration,
+    pub abort_on_failure: bool,
+    /// Where it says what goes wrong.
+    pub log: &'a Path,
+    pub env: Vec<(String, String)>,
+}
+
+impl VictimProcess {
+    /// Starts a process. It is ready once [`Victim::ready`] says so.
+    pub fn start(birth: &VictimLaunch<'_>, book: &Arc<TortureLedger>) -> Result<Self, String> {
+        let this = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+        let log = OpenOptions::new().create(true).append(true).open(birth.log);
+        let log = log.map_err(|error| format!("{}: {error}", birth.log.display()))?;
+        let mut command = Command::new(this);
+        command.arg(crate::VICTIM_ARGUMENT).arg(&birth.url).arg(birth.lease.as_millis().to_string());
+        command.arg(if birth.abort_on_failure { "hard" } else { "clean" });
+        command.env_remove("DORAN_FAILPOINT");
+        command.envs(birth.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().map_err(|error| format!("cannot start a victim: {error}"))?;
+        let (to, from) = (child.stdin.take(), child.stdout.take());
+        let line = Arc::new(VictimConnection {
+            stdin: Mutex::new(to),
+            waiting: Mutex::default(),
+            ready: AtomicBool::new(false),
+            fatal_error: Mutex::default(),
+        });
+        let life = book.next_life();
+        let reader = from.map(|from| {
+            let (line, book) = (line.clone(), book.clone());
+            std::thread::spawn(move || line.read_lines(from, life, &book))
+        });
+        Ok(Self {
+            child: Mutex::new(child),
+            connection: line,
+            next: AtomicU64::new(1),
+            reader: Mutex::new(reader),
+            life,
+        })
+    }
+
+    /// Waits until the store is open. An error says that it ended before.
+    pub fn wait_until_ready(&self) -> Result<(), String> {
+        let begun = Instant::now();
+        while !self.connection.ready.load(Ordering::SeqCst) {
+            if self.has_exited() {
+                return Err("a victim ended before it was ready".into());
+            }
+            if begun.elapsed() > REQUEST_TIMEOUT {
+                return Err("a victim does not become ready".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Sends a request.
+    pub fn send(&self, what: VictimRequest) -> PendingVictimReply {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (tell, told) = channel();
+        lock_ignoring_poison(&self.connection.waiting).insert(id, tell);
+        if self.connection.send_line(&ToVictim::Do { id, what }) {
+            PendingVictimReply(Some(told))
+        } else {
+            lock_ignoring_poison(&self.connection.waiting).remove(&id);
+            PendingVictimReply(None)
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn ask(&self, what: VictimRequest) -> VictimReply {
+        self.send(what).wait()
+    }
+
+    /// As [`Victim::ask`], where anything but an answer is an error.
+    pub fn ask_or_error(&self, what: VictimRequest) -> Result<Value, String> {
+        let asked = format!("{what:?}");
+        match self.ask(what) {
+            VictimReply::Ok(value) => Ok(value),
+            VictimReply::Refused(refusal) => Err(format!("{asked}: {}: {}", refusal.code, refusal.message)),
+            VictimReply::NoAnswer => {
+                let ended = self.wait_for_exit(Duration::from_secs(3)).map(|status| status.to_string());
+                let ended = ended.unwrap_or_else(|| "it does not answer".into());
+                let trouble = self.fatal_error().unwrap_or_else(|| "no trouble".into());
+                Err(format!("{asked}: the victim is gone: {ended}, {trouble}"))
+            }
+        }
+    }
+
+    /// Why it is about to end by itself, if it said so.
+    pub fn fatal_error(&self) -> Option<String> {
+        lock_ignoring_poison(&self.connection.fatal_error).clone()
+    }
+
+    pub fn has_exited(&self) -> bool {
+        matches!(lock_ignoring_poison(&self.child).try_wait(), Ok(Some(_)) | Err(_))
+    }
+
+    /// Waits for the end of the process, at most so long.
+    pub fn wait_for_exit(&self, patience: Duration) -> Option<ExitStatus> {
+        let begun = Instant::now();
+        loop {
+            if let Ok(Some(status)) = lock_ignoring_poison(&self.child).try_wait() {
+                self.join_reader();
+                return Some(status);
+            }
+            if begun.elapsed() > patience {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Kills it, and hears all that it had said.
+    pub fn kill(&self) {
+        let mut child = lock_ignoring_poison(&self.child);
+        // An error means that it is dead already.
+        child.kill().ok();
+        child.wait().ok();
+        drop(child);
+        self.join_reader();
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&self, name: &str) -> Result<(), String> {
+        let id = lock_ignoring_poison(&self.child).id().to_string();
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(id).status();
+        match sent {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("kill -{name}: {status}")),
+            Err(error) => Err(format!("kill -{name}: {error}")),
+        }
+    }
+
+    fn join_reader(&self) {
+        let reader = lock_ignoring_poison(&self.reader).take();
+        if let Some(reader) = reader {
+            // It ends with the output of the dead process. Its panic would be a bug of the driver, seen on stderr.
+            reader.join().ok();
+        }
+    }
+}
+
+impl Drop for VictimProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl VictimConnection {
+    fn send_line(&self, line: &ToVictim) -> bool {
+        let mut text = serde_json::to_vec(line).unwrap_or_default();
+        text.push(b'\n');
+        match &mut *lock_ignoring_poison(&self.stdin) {
+            Some(to) => to.write_all(&text).and_then(|()| to.flush()).is_ok(),
+            None => false,
+        }
+    }
+
+    fn read_lines(self: &Arc<Self>, from: ChildStdout, life: u32, book: &Arc<TortureLedger>) {
+        for line in BufReader::new(from).lines() {
+            let Ok(line) = line else { break };
+            // A line that was cut off by the kill was not said.
+            let Ok(line) = serde_json::from_str::<FromVictim>(&line) else { continue };
+            match line {
+                FromVictim::Ready => self.ready.store(true, Ordering::SeqCst),
+                FromVictim::Answer { id, answer } => {
+                    let waiting = lock_ignoring_poison(&self.waiting).remove(&id);
+                    waiting.map(|waiting| waiting.send(answer).ok());
+                }
+                FromVictim::Deed(deed) => {
+                    let call = deed.call;
+                    let delay = book.record_call(life, deed);
+                    if let Some(id) = call {
+                        self.answer_call(id, delay);
+                    }
+                }
+                FromVictim::Seen(seen) => book.record_observed_entry(life, seen),
+                FromVictim::Trouble { why } => *lock_ignoring_poison(&self.fatal_error) = Some(why),
+            }
+        }
+        lock_ignoring_poison(&self.waiting).clear();
+        *lock_ignoring_poison(&self.stdin) = None;
+    }
+
+    fn answer_call(self: &Arc<Self>, id: u64, delay: Duration) {
+        if delay.is_zero() {
+            self.send_line(&ToVictim::Called { id });
+            return;
+        }
+        let line = self.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            line.send_line(&ToVictim::Called { id });
+        });
+    }
+}
+
+pub fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

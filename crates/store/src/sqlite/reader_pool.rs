@@ -1,0 +1,91 @@
+//! Connections that only read, so that no reader waits for a writer.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use doran_engine::store::StoreError;
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use super::database_file;
+use super::error::{SqliteResultExt, message_error};
+use super::writer::is_multi_thread_runtime;
+
+/// More than this only wait for each other on the disk.
+const MAX_READ_CONNECTIONS: usize = 4;
+
+/// A few connections, opened when they are first needed.
+pub(super) struct ReaderPool {
+    path: PathBuf,
+    free: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl ReaderPool {
+    pub(super) fn new(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self {
+            path,
+            free: Mutex::default(),
+            permits: Arc::new(Semaphore::new(MAX_READ_CONNECTIONS)),
+        })
+    }
+
+    /// Does `work` on the file as it was at one instant.
+    pub(super) async fn run_in_snapshot<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.run_without_transaction(|conn| {
+            let instant = conn.unchecked_transaction().or_store_error()?;
+            work(&instant)
+        })
+        .await
+    }
+
+    /// As [`Readers::run`], for a read of a row or two. It is done on the spot when a connection is free: to wake a
+    /// thread and be woken by it costs more than such a read.
+    pub(super) async fn run_quick<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if is_multi_thread_runtime()
+            && let Ok(_permit) = self.permits.try_acquire()
+            && let Some(conn) = self.pop_idle_connection()
+        {
+            let result = conn.unchecked_transaction().or_store_error().and_then(|instant| work(&instant));
+            self.put_back_connection(conn);
+            return result;
+        }
+        self.run_in_snapshot(work).await
+    }
+
+    /// Does `work` without a transaction around it.
+    pub(super) async fn run_without_transaction<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let closed = |_| StoreError::Unavailable(message_error("the store is closed"));
+        let permit = self.permits.clone().acquire_owned().await.map_err(closed)?;
+        let readers = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let conn = readers.take_connection()?;
+            let result = work(&conn);
+            readers.put_back_connection(conn);
+            drop(permit);
+            result
+        });
+        done.await.map_err(|error| StoreError::Other(error.into()))?
+    }
+
+    fn take_connection(&self) -> Result<Connection, StoreError> {
+        self.pop_idle_connection().map_or_else(|| database_file::open_reader(&self.path), Ok)
+    }
+
+    fn pop_idle_connection(&self) -> Option<Connection> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn put_back_connection(&self, conn: Connection) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+    }
+}

@@ -1,0 +1,264 @@
+//! The transactions: many jobs in one, each with a savepoint of its own, and the log that is moved into the file.
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use doran_engine::failpoint::{hit, mutant};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::{mpsc, watch};
+
+use super::super::error::{is_disk_failure, to_store_error};
+use super::write_job::{JobRefusal, TransactionEnd, WriteJob};
+use super::{
+    MAX_JOBS_PER_TRANSACTION, TransactionFailPoints, WAL_CHECKPOINT_PAGES, WriteTransaction, WriterState,
+};
+
+/// Where a transaction is after a job.
+enum TransactionProgress {
+    Continues,
+    RolledBack,
+}
+
+/// Does the jobs, one transaction after the other.
+pub(super) struct TransactionRunner {
+    pub(super) conn: Connection,
+    pub(super) state: WriterState,
+    /// Pages in the log after the last transaction.
+    pub(super) wal_pages: Arc<AtomicI32>,
+    /// Pages that were in it at the last checkpoint.
+    pub(super) checkpointed_pages: i32,
+    /// The last write or checkpoint found no room. It may be the log that takes it, so that is moved before its time.
+    pub(super) disk_full: bool,
+    pub(super) fatal_error_sender: watch::Sender<Option<Arc<str>>>,
+    pub(super) transactions: Arc<AtomicU64>,
+}
+
+/// The work of the thread: all that waits, then all that came meanwhile.
+pub(super) fn run_writer_thread(
+    clerk: &Mutex<TransactionRunner>,
+    mut queue: mpsc::Receiver<Box<dyn WriteJob>>,
+) {
+    let mut jobs = Vec::with_capacity(MAX_JOBS_PER_TRANSACTION);
+    while queue.blocking_recv_many(&mut jobs, MAX_JOBS_PER_TRANSACTION) > 0 {
+        // Whoever panicked with the connection in hand left it in a state that nobody knows.
+        let Ok(mut clerk) = clerk.lock() else { return };
+        clerk.run_jobs(std::mem::take(&mut jobs));
+    }
+}
+
+impl TransactionRunner {
+    pub(super) fn run_jobs(&mut self, jobs: Vec<Box<dyn WriteJob>>) {
+        let mut batch = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            if job.is_exclusive() {
+                self.run_batch(std::mem::take(&mut batch));
+                self.run_exclusive_job(job);
+            } else {
+                batch.push(job);
+            }
+        }
+        self.run_batch(batch);
+        self.checkpoint();
+    }
+
+    fn run_exclusive_job(&mut self, mut job: Box<dyn WriteJob>) {
+        if let Some(why) = self.stop_reason() {
+            return job.answer(&TransactionEnd::Stopped(why));
+        }
+        let now = self.state.monotonic_now();
+        (self.state.verified_fence, self.state.next_verified_fence) = (None, None);
+        let outcome = job.run(&mut WriteTransaction { conn: &self.conn, state: &mut self.state, now });
+        if outcome.is_err_and(|refused| refused.disk_failed) {
+            self.stop_for_good(Arc::from("the disk failed"));
+        }
+        job.answer(&TransactionEnd::Committed);
+    }
+
+    /// Runs the jobs and answers them. A job whose failure undoes the whole transaction takes the ones before it with
+    /// it, which SQLite does when the disk is full; those after it get a transaction of their own.
+    fn run_batch(&mut self, mut jobs: Vec<Box<dyn WriteJob>>) {
+        while !jobs.is_empty() {
+            let (done, end) = self.run_transaction(&mut jobs);
+            self.disk_full |= matches!(end, TransactionEnd::Full(_));
+            let rest = jobs.split_off(done);
+            for job in std::mem::replace(&mut jobs, rest) {
+                job.answer(&end);
+            }
+        }
+    }
+
+    /// How many of the jobs were dealt with, and how.
+    fn run_transaction(&mut self, jobs: &mut [Box<dyn WriteJob>]) -> (usize, TransactionEnd) {
+        let all = jobs.len();
+        if let Some(why) = self.stop_reason() {
+            return (all, TransactionEnd::Stopped(why));
+        }
+        hit_fail_points(jobs, |points| points.before_begin);
+        if let Err(error) = self.execute("BEGIN IMMEDIATE") {
+            self.check_disk(&error);
+            return (all, TransactionEnd::from_rolled_back(&error));
+        }
+        for (number, job) in jobs.iter_mut().enumerate() {
+            match self.run_job(job.as_mut(), all > 1) {
+                Ok(TransactionProgress::Continues) => {}
+                // A refused job that has the transaction for itself gives its own answer.
+                Ok(TransactionProgress::RolledBack) => return (number + 1, TransactionEnd::Committed),
+                Err(end) => {
+                    self.roll_back();
+                    return (number + 1, end);
+                }
+            }
+        }
+        hit_fail_points(jobs, |points| points.before_commit);
+        let end = self.commit();
+        if matches!(end, TransactionEnd::Committed) {
+            hit_fail_points(jobs, |points| points.after_commit);
+        }
+        (all, end)
+    }
+
+    /// Runs one job. `Err` when the transaction cannot go on.
+    fn run_job(
+        &mut self,
+        job: &mut dyn WriteJob,
+        shared: bool,
+    ) -> Result<TransactionProgress, TransactionEnd> {
+        if shared {
+            self.execute_control_statement("SAVEPOINT job")?;
+        }
+        let now = self.state.monotonic_now();
+        self.state.verified_fence = self.state.next_verified_fence.take();
+        let outcome = job.run(&mut WriteTransaction { conn: &self.conn, state: &mut self.state, now });
+        if outcome.is_err() {
+            self.state.next_verified_fence = None;
+        }
+        self.disk_full |= matches!(outcome, Err(JobRefusal { disk_full: true, .. }));
+        if let Err(JobRefusal { disk_failed: true, .. }) = outcome {
+            let why: Arc<str> = Arc::from("the disk failed");
+            self.stop_for_good(why.clone());
+            return Err(TransactionEnd::RolledBack(why));
+        }
+        if self.conn.is_autocommit() {
+            let why = Arc::from("another write of the same transaction failed");
+            let full = matches!(outcome, Err(JobRefusal { disk_full: true, .. }));
+            return Err(if full { TransactionEnd::Full(why) } else { TransactionEnd::RolledBack(why) });
+        }
+        match (outcome, shared) {
+            (Ok(()), true) => self.execute_control_statement("RELEASE job")?,
+            (Ok(()), false) => {}
+            (Err(_), true) => {
+                self.execute_control_statement("ROLLBACK TO job")?;
+                self.execute_control_statement("RELEASE job")?;
+            }
+            (Err(_), false) => {
+                self.state.ended_leases.clear();
+                self.execute_control_statement("ROLLBACK")?;
+                return Ok(TransactionProgress::RolledBack);
+            }
+        }
+        Ok(TransactionProgress::Continues)
+    }
+
+    fn execute_control_statement(&mut self, sql: &str) -> Result<(), TransactionEnd> {
+        self.execute(sql).map_err(|error| {
+            self.check_disk(&error);
+            TransactionEnd::from_rolled_back(&error)
+        })
+    }
+
+    fn commit(&mut self) -> TransactionEnd {
+        let Err(error) = self.execute("COMMIT") else {
+            self.transactions.fetch_add(1, Ordering::Relaxed);
+            for run in self.state.ended_leases.drain(..) {
+                self.state.leases.remove(&run);
+            }
+            return TransactionEnd::Committed;
+        };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => {
+                self.roll_back();
+                TransactionEnd::from_rolled_back(&error)
+            }
+            _ if mutant("M14") => {
+                self.roll_back();
+                TransactionEnd::Committed
+            }
+            _ => {
+                let why: Arc<str> = Arc::from(error.to_string());
+                self.stop_for_good(why.clone());
+                self.state.ended_leases.clear();
+                self.state.next_verified_fence = None;
+                TransactionEnd::Unknown(why)
+            }
+        }
+    }
+
+    fn roll_back(&mut self) {
+        self.state.ended_leases.clear();
+        self.state.next_verified_fence = None;
+        if !self.conn.is_autocommit()
+            && let Err(error) = self.execute("ROLLBACK")
+        {
+            self.stop_for_good(Arc::from(error.to_string()));
+        }
+    }
+
+    /// Moves what is in the log to its place in the file, once there is much of it.
+    fn checkpoint(&mut self) {
+        if self.stop_reason().is_some() {
+            return;
+        }
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        // A log that could be moved whole starts again from its first page.
+        if pages < self.checkpointed_pages {
+            self.checkpointed_pages = 0;
+        }
+        if pages - self.checkpointed_pages < WAL_CHECKPOINT_PAGES && !self.disk_full {
+            return;
+        }
+        // On a full disk the log gives its room back; that waits for readers, so it is not done otherwise.
+        let sql =
+            if self.disk_full { "PRAGMA wal_checkpoint(TRUNCATE)" } else { "PRAGMA wal_checkpoint(PASSIVE)" };
+        (self.checkpointed_pages, self.disk_full) = (pages, false);
+        let done = self.conn.query_row(sql, [], |_| Ok(()));
+        if let Err(error) = done {
+            // A full disk or a busy reader only put it off: the log still has everything.
+            tracing::warn!(%error, "checkpoint failed");
+            self.disk_full = true;
+            self.check_disk(&error);
+        }
+    }
+
+    fn check_disk(&mut self, error: &rusqlite::Error) {
+        if is_disk_failure(error) {
+            self.stop_for_good(Arc::from(error.to_string()));
+        }
+    }
+
+    fn stop_for_good(&mut self, why: Arc<str>) {
+        tracing::error!(%why, "the store stops: the process must be restarted");
+        // What the log says must stay as it is for the process that reads it next.
+        if let Err(error) = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+            tracing::error!(error = %to_store_error(error), "cannot keep the log as it is");
+        }
+        self.fatal_error_sender.send_replace(Some(why));
+    }
+
+    fn stop_reason(&self) -> Option<Arc<str>> {
+        self.fatal_error_sender.borrow().clone()
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}
+
+fn hit_fail_points(
+    jobs: &[Box<dyn WriteJob>],
+    point: impl Fn(&TransactionFailPoints) -> Option<&'static str>,
+) {
+    for name in jobs.iter().filter_map(|job| point(&job.fail_points())) {
+        hit(name);
+    }
+}
