@@ -1,4 +1,5 @@
-//! Korean pages use the words of the glossary and end their sentences in 합니다체. Code is not read.
+//! Korean pages and the Korean strings of the web page use the words of the glossary and end their sentences in 합니다체.
+//! Code is not read.
 //!
 //! Only words that cannot mean anything else here are listed; the rest of the glossary is for people to compare.
 
@@ -23,19 +24,23 @@ const REPLACED: &[(&str, &str)] = &[
 /// What may follow a sentence that somebody else said.
 const QUOTES: &[char] = &['"', '\'', '”', '’', '」'];
 
-/// Checks the Korean pages among `pages`.
-pub fn check(pages: &[RepositoryFile]) -> Vec<TidyFinding> {
-    pages.iter().filter(|page| is_korean(&page.path)).flat_map(check_page).collect()
+/// Whether the file at `path` is one that this rule reads.
+pub fn is_korean(path: &str) -> bool {
+    path.ends_with(".ko.md") || path.starts_with("docs/src/ko/") || path.ends_with("/i18n/ko.json")
 }
 
-fn is_korean(path: &str) -> bool {
-    path.ends_with(".ko.md") || path.starts_with("docs/src/ko/")
+/// Checks Korean files.
+pub fn check(files: &[RepositoryFile]) -> Vec<TidyFinding> {
+    files.iter().flat_map(check_file).collect()
 }
 
-fn check_page(page: &RepositoryFile) -> Vec<TidyFinding> {
+fn check_file(file: &RepositoryFile) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
-    for (line, text) in prose(&page.text) {
-        let place = format!("{}:{line}", page.path);
+    for (line, mut text) in prose(&file.text) {
+        if file.path.ends_with(".json") {
+            text = text.replace('"', " ");
+        }
+        let place = format!("{}:{line}", file.path);
         for (word, instead) in REPLACED.iter().filter(|(word, _)| text.contains(word)) {
             findings.push(TidyFinding::new(&place, format!("write `{instead}` instead of `{word}`")));
         }
@@ -94,7 +99,20 @@ mod tests {
     }
 
     #[test]
+    fn the_strings_of_the_web_page_are_read_too() {
+        let strings = "crates/server/ui/src/i18n/ko.json";
+        let broken = "crates/server/ui/src/i18n/ko.json:1: `찾는다.` is plain style, write 합니다체";
+        check_text(strings, "  \"search\": \"문서에서 찾는다.\",\n", broken);
+        check_text(strings, "  \"search\": \"문서에서 찾습니다.\",\n", "");
+    }
+
+    #[test]
     fn other_languages_are_left_alone() {
-        check_text("docs/src/en/a.md", "갈래를 쓴다.\n", "");
+        for path in ["README.ko.md", "docs/src/ko/a.md", "crates/server/ui/src/i18n/ko.json"] {
+            assert!(is_korean(path), "{path}");
+        }
+        for path in ["README.md", "docs/src/en/a.md", "crates/server/ui/src/i18n/en.json"] {
+            assert!(!is_korean(path), "{path}");
+        }
     }
 }

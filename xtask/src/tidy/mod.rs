@@ -58,6 +58,7 @@ pub fn run() -> XtaskResult {
     let manifests = read_all(&root, |path| path.ends_with("Cargo.toml"))?;
     let code = read_all(&root, |path| path.ends_with(".rs"))?;
     let pages = read_all(&root, |path| path.ends_with(".md"))?;
+    let korean = read_all(&root, glossary::is_korean)?;
     let deny = fs::read_to_string(root.join("deny.toml")).map_err(|why| format!("deny.toml: {why}"))?;
     let tree = read_cargo(&[
         "tree",
@@ -79,7 +80,7 @@ pub fn run() -> XtaskResult {
     findings.extend(documented_paths::check(&pages, |path| root.join(path).exists()));
     findings.extend(code_excerpts::check(&pages, |path| fs::read_to_string(root.join(path)).ok()));
     findings.extend(translations::check(&pages));
-    findings.extend(glossary::check(&pages));
+    findings.extend(glossary::check(&korean));
     findings.extend(licences::check(&deny, &tree, &lock));
 
     for line in file_sizes::report(&code) {
