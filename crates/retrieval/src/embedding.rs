@@ -1,5 +1,5 @@
-//! Calls an embedder for the vector indexes and checks its vectors. A vector of the wrong size, or one with a value that
-//! is not finite, is an error and never reaches an index.
+//! Calls an embedder for the vector indexes and checks its vectors. A vector of the wrong size, or one with a value
+//! that is not finite, is an error and never reaches an index.
 
 use doran_llm::{Embedder, EmbedderInfo, EmbeddingSide, ModelError};
 

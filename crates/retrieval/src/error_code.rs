@@ -9,7 +9,8 @@ const OTHER_EMBEDDER: &str = "index_other_embedder";
 const STALE: &str = "index_stale";
 
 impl RetrieveError {
-    /// Returns the code that is stored with a failed run. If the embedder caused the failure, this is the embedder's code.
+    /// Returns the code that is stored with a failed run. If the embedder caused the failure, this is the embedder's
+    /// code.
     pub fn failure_code(&self) -> &'static str {
         match self {
             Self::Unavailable { source, .. } => source
@@ -21,7 +22,8 @@ impl RetrieveError {
         }
     }
 
-    /// Returns what a person can do about a run that failed with this code, or `None` if the code is not a search error.
+    /// Returns what a person can do about a run that failed with this code, or `None` if the code is not a search
+    /// error.
     pub fn advice(code: &str) -> Option<ModelErrorAdvice> {
         let (ko, en) = match code {
             UNAVAILABLE => (

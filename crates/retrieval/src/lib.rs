@@ -1,10 +1,10 @@
 //! Reads documents, splits them into passages and searches the passages.
 //!
-//! A [`Document`] is split into [`Passage`]s small enough to quote. A [`Retriever`] returns the passages that are relevant
-//! to a query. The [`Library`] accepts files ([`ingest`] reads them, [`contract`] parses their articles) and keeps a
-//! [`DocumentIndex`] up to date. [`RamKeywordIndex`] searches by keywords in memory. [`LocalIndex`] stores its data in a
-//! directory and searches by keywords and by vectors. [`OpenSearchIndex`] does the same in a cluster. This crate does not
-//! depend on agents or chat models; callers decide what to do with a passage.
+//! A [`Document`] is split into [`Passage`]s small enough to quote. A [`Retriever`] returns the passages that are
+//! relevant to a query. The [`Library`] accepts files ([`ingest`] reads them, [`contract`] parses their articles) and
+//! keeps a [`DocumentIndex`] up to date. [`RamKeywordIndex`] searches by keywords in memory. [`LocalIndex`] stores its
+//! data in a directory and searches by keywords and by vectors. [`OpenSearchIndex`] does the same in a cluster. This
+//! crate does not depend on agents or chat models; callers decide what to do with a passage.
 
 pub mod citation;
 pub mod conformance;

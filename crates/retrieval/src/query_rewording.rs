@@ -38,7 +38,8 @@ pub async fn retrieve_with_rewordings(
     Ok(merge_hits(own, lists, question.limit))
 }
 
-/// Merges hit lists. Scores are scaled to the best of each list, and added where several lists contain the same passage.
+/// Merges hit lists. Scores are scaled to the best of each list, and added where several lists contain the same
+/// passage.
 fn merge_hits(own: Vec<Hit>, lists: Vec<Vec<Hit>>, limit: usize) -> Vec<Hit> {
     let kept = own.len().min(limit.div_ceil(2));
     let ahead: Vec<PassageId> = own[..kept].iter().map(|hit| hit.passage.id.clone()).collect();

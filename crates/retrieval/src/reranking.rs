@@ -1,7 +1,7 @@
 //! Wraps an index: removes duplicate hits and ranks the best hits again.
 //!
-//! [`RerankingIndex`] wraps any index. Without a [`Reranker`] it only removes duplicates. A reranker may be a model. If it
-//! fails, the search returns the original order, because a worse order is better than no answer.
+//! [`RerankingIndex`] wraps any index. Without a [`Reranker`] it only removes duplicates. A reranker may be a model. If
+//! it fails, the search returns the original order, because a worse order is better than no answer.
 
 use std::sync::Arc;
 

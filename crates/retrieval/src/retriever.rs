@@ -74,9 +74,9 @@ pub trait DocumentIndex: Retriever {
         passages: &[Passage],
     ) -> Result<(), RetrieveError>;
 
-    /// Stores many documents. Each one is replaced atomically, as by `put`. Of two with the same identifier the later one
-    /// is kept. After an error some of them may be stored. An index overrides this if one large write is cheaper than
-    /// many small ones.
+    /// Stores many documents. Each one is replaced atomically, as by `put`. Of two with the same identifier the later
+    /// one is kept. After an error some of them may be stored. An index overrides this if one large write is cheaper
+    /// than many small ones.
     async fn put_all(
         &self,
         tenant: &DocumentTenant,

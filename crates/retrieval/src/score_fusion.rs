@@ -45,8 +45,8 @@ impl Default for FusionWeights {
 }
 
 impl FusionWeights {
-    /// Returns the weights for an embedder. An embedder of a single language is assumed to be for English, and to be better
-    /// at it than a multilingual one; its vectors for other languages are ignored.
+    /// Returns the weights for an embedder. An embedder of a single language is assumed to be for English, and to be
+    /// better at it than a multilingual one; its vectors for other languages are ignored.
     pub fn for_embedder(about: &EmbedderInfo) -> Self {
         if about.multilingual {
             Self::default()

@@ -1,4 +1,5 @@
-//! `./x bench search [--quick] [--json] [CASES]`: what searching costs, beside bm25s, Whoosh and faiss on the same passages.
+//! `./x bench search [--quick] [--json] [CASES]`: what searching costs, beside bm25s, Whoosh and faiss on the same
+//! passages.
 //!
 //! Passages are made up, with words as frequent as in real text; vectors are made up too and vary in few directions, as
 //! those of real texts do. The peers are asked by `bench/peer/search.py`, which reads the same files.
@@ -263,8 +264,8 @@ fn exact_nearest(rows: &VectorRows, asked: &[f32]) -> Vec<usize> {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Asks from several threads for a while. Gives questions a second, the milliseconds all but a hundredth stay below, and
-/// the microseconds of processor time a question took.
+/// Asks from several threads for a while. Gives questions a second, the milliseconds all but a hundredth stay below,
+/// and the microseconds of processor time a question took.
 fn measure_queries(
     threads: usize,
     lasting: Duration,

@@ -1,4 +1,5 @@
-//! The contract of a [`DocumentIndex`]: stored documents are found, listed and read, atomically and by their tenant only.
+//! The contract of a [`DocumentIndex`]: stored documents are found, listed and read, atomically and by their tenant
+//! only.
 
 use std::collections::BTreeSet;
 

@@ -11,7 +11,8 @@ use crate::keyword::RamKeywordIndex;
 use crate::passage::DocumentTenant;
 
 /// A set, and the minimum nDCG@10 of keyword search over all queries and over one type of them. The values are a little
-/// below what was measured, and never below what is promised. The sets small enough for an unoptimised build come first.
+/// below what was measured, and never below what is promised. The sets small enough for an unoptimised build come
+/// first.
 const KEYWORD_NDCG_FLOORS: &[(&str, f64, &[(&str, f64)])] = &[
     ("ko-contract", 0.846, &[("lookup", 0.98)]),
     ("ko-docs", 0.93, &[]),

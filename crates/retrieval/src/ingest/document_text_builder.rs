@@ -114,8 +114,8 @@ impl DocumentTextBuilder {
         }
     }
 
-    /// Closes the cell that is open. A wide one is followed by empty ones, and a tall one leaves empty ones below it, so
-    /// that columns stay straight.
+    /// Closes the cell that is open. A wide one is followed by empty ones, and a tall one leaves empty ones below it,
+    /// so that columns stay straight.
     pub(super) fn close_cell(&mut self, span: usize) {
         let Some(table) = self.tables.last_mut() else { return };
         if let (Some(cell), Some(row)) = (table.cell.take(), table.rows.last_mut()) {

@@ -131,8 +131,8 @@ fn detect_ole_format(bytes: &[u8]) -> Result<FileFormat, IngestFailure> {
     Err(IngestFailure::new(IngestFailureKind::Unsupported, what))
 }
 
-/// Whether there is a byte that no text has, in whatever encoding of Korean. Every program, picture and archive has some
-/// near its start: a size, a version, a length.
+/// Whether there is a byte that no text has, in whatever encoding of Korean. Every program, picture and archive has
+/// some near its start: a size, a version, a length.
 fn has_control_bytes(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte < 9)
 }

@@ -1,6 +1,6 @@
-//! Score accumulators, one for each slot. The memory is reused by the searches of one thread. While few slots have a sum,
-//! they are listed, and only those are read and cleared. Once many have one, all slots are scanned in order, which is
-//! faster for each slot.
+//! Score accumulators, one for each slot. The memory is reused by the searches of one thread. While few slots have a
+//! sum, they are listed, and only those are read and cleared. Once many have one, all slots are scanned in order, which
+//! is faster for each slot.
 
 use std::cell::RefCell;
 

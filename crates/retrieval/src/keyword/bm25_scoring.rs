@@ -1,8 +1,9 @@
 //! Finds the slots with the highest BM25 scores without scoring every slot that contains a term.
 //!
-//! Rare terms weigh most and have short posting lists, so they are read first. The most that the remaining terms can add
-//! to any passage is known beforehand. Once that is too little to bring another passage into the best, the long lists are
-//! only looked up for the few candidates that are left. The scores are bit for bit those of an exhaustive search.
+//! Rare terms weigh most and have short posting lists, so they are read first. The most that the remaining terms can
+//! add to any passage is known beforehand. Once that is too little to bring another passage into the best, the long
+//! lists are only looked up for the few candidates that are left. The scores are bit for bit those of an exhaustive
+//! search.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,8 +30,8 @@ pub(super) struct WeightedQueryTerm {
 /// With fewer postings left than this, they are read instead of pruned. In tests this and the two limits below are
 /// lower, so that small indexes run the pruning code.
 const MIN_REMAINING_POSTINGS_FOR_PRUNING: usize = if cfg!(test) { 64 } else { 4096 };
-/// Looking up one slot in the posting lists costs as much as reading this many postings: two or three lists are searched
-/// until the slot is ruled out.
+/// Looking up one slot in the posting lists costs as much as reading this many postings: two or three lists are
+/// searched until the slot is ruled out.
 const LOOKUP_COST_IN_POSTINGS: usize = 256;
 /// Scanning all slots costs as much as reading this many times as many postings, and often rules nothing out.
 const PRUNING_CHECK_COST_FACTOR: usize = if cfg!(test) { 1 } else { 4 };
@@ -316,8 +317,8 @@ impl<'a> TopSlotScorer<'a> {
         weight * count / (count + self.length_norm_constant + self.length_norm_slopes[layer] * length)
     }
 
-    /// Adds the scores of the terms after the first `done` to some slots, sorted, in one layer or in all. After each term
-    /// `narrow` removes the slots that are no longer candidates; it gets the number of terms that are done.
+    /// Adds the scores of the terms after the first `done` to some slots, sorted, in one layer or in all. After each
+    /// term `narrow` removes the slots that are no longer candidates; it gets the number of terms that are done.
     fn add_remaining_terms(
         &self,
         slots: &mut Vec<CandidateSlot>,

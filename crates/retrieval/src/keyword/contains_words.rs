@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::text_analysis::normalization::{is_letter_or_digit, normalize};
 use crate::text_analysis::{self, TermLayer};
 
-/// Returns whether a text contains every word of a query, in any order. Whitespace, punctuation and case are ignored, and
-/// a word may have other particles or endings in the text. A query without letters must occur literally.
+/// Returns whether a text contains every word of a query, in any order. Whitespace, punctuation and case are ignored,
+/// and a word may have other particles or endings in the text. A query without letters must occur literally.
 pub fn contains_all_words(text: &str, query: &str) -> bool {
     let words: Vec<String> =
         query.split_whitespace().map(letters_and_digits).filter(|word| !word.is_empty()).collect();

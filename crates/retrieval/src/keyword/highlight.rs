@@ -13,8 +13,8 @@ use super::{article_numbers, synonyms};
 /// A query word that occurs in a passage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Highlight {
-    /// The stem that was searched: of a word of the query or of a synonym. An English word is given as the passage has it,
-    /// because its stem may not be a word.
+    /// The stem that was searched: of a word of the query or of a synonym. An English word is given as the passage has
+    /// it, because its stem may not be a word.
     pub term: String,
     /// Its byte ranges in the text of the passage.
     pub ranges: Vec<Range<usize>>,
@@ -95,9 +95,9 @@ fn join_split_syllables(mut found: Vec<Highlight>, text: &str, torn: &SplitSylla
     found
 }
 
-/// Explains why a passage was found: the article that the query names by number, then the words of the passage that match
-/// the query, whole and as they are written. Words of the title are used if the text has none. Returns nothing for a
-/// passage that only the vector search found.
+/// Explains why a passage was found: the article that the query names by number, then the words of the passage that
+/// match the query, whole and as they are written. Words of the title are used if the text has none. Returns nothing
+/// for a passage that only the vector search found.
 pub fn match_reasons(question: &str, passage: &Passage) -> Vec<String> {
     let named = article_numbers::find_article_numbers(question);
     let mine = article_numbers::article_of_passage(passage)

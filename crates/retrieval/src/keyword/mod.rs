@@ -1,8 +1,8 @@
 //! Keyword search in memory.
 //!
-//! Each tenant has its own list of immutable [`Segment`]s: one for each document at first, merged as their number grows.
-//! A search reads all segments and ranks as if they were one. The same documents therefore give the same hits, whatever
-//! the order in which they were added.
+//! Each tenant has its own list of immutable [`Segment`]s: one for each document at first, merged as their number
+//! grows. A search reads all segments and ranks as if they were one. The same documents therefore give the same hits,
+//! whatever the order in which they were added.
 
 mod accumulators;
 pub(crate) mod article_numbers;
@@ -156,8 +156,8 @@ impl RamTenantContent {
 }
 
 impl RamTenantIndex {
-    /// Merges segments where there are many of one size, and rewrites those in which most documents are removed. The caller
-    /// holds the write lock, so nothing else changes meanwhile. Readers keep using the old segments.
+    /// Merges segments where there are many of one size, and rewrites those in which most documents are removed. The
+    /// caller holds the write lock, so nothing else changes meanwhile. Readers keep using the old segments.
     fn merge_segments(&self) {
         loop {
             let chosen = self.content.read().unwrap_or_else(PoisonError::into_inner).segments_to_merge();

@@ -46,7 +46,8 @@ fn first_eight_bytes(word: &[u8]) -> u64 {
 /// Searches texts for the words of a query.
 pub(super) struct PhraseMatcher<'a> {
     query_words: &'a [PhraseWord<'a>],
-    /// For each word of the query: the length of the run that ended with it at the previous word of the text, and at this one.
+    /// For each word of the query: the length of the run that ended with it at the previous word of the text, and at
+    /// this one.
     previous_runs: Vec<usize>,
     current_runs: Vec<usize>,
 }

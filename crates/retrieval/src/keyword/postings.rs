@@ -1,9 +1,9 @@
 //! The posting list of a term: which slots contain it, and how often.
 //!
 //! A list is split into blocks of 64 slots. A slot is stored as its distance from the previous one, in as many bytes as
-//! the largest distance of the block needs. One bit for each slot then says whether it contains the term more than once;
-//! the counts follow as varints. A list of several blocks starts with a skip table: the last slot and the end offset of
-//! each block. A slot can then be looked up without reading everything before it.
+//! the largest distance of the block needs. One bit for each slot then says whether it contains the term more than
+//! once; the counts follow as varints. A list of several blocks starts with a skip table: the last slot and the end
+//! offset of each block. A slot can then be looked up without reading everything before it.
 //!
 //! ```text
 //! last slot, end 2 × u32 for each block, if there is more than one
@@ -51,8 +51,8 @@ impl PostingsBlock {
         self.has_counts.then(|| &self.counts[..self.length])
     }
 
-    /// Decodes `length` slots, starting at `next`, and returns the bytes that follow. Returns `None` if the bytes are not a
-    /// valid block of slots below `slots`.
+    /// Decodes `length` slots, starting at `next`, and returns the bytes that follow. Returns `None` if the bytes are
+    /// not a valid block of slots below `slots`.
     #[inline]
     fn decode<'a>(&mut self, bytes: &'a [u8], length: usize, next: u32, slots: u32) -> Option<&'a [u8]> {
         let (head, rest) = bytes.split_first()?;
@@ -129,7 +129,8 @@ impl<'a> Postings<'a> {
         });
     }
 
-    /// Calls `each` for those of the given slots, sorted, that contain the term, with the position in `slots` and the count.
+    /// Calls `each` for those of the given slots, sorted, that contain the term, with the position in `slots` and the
+    /// count.
     pub(super) fn lookup_slots(&self, slots: &[u32], mut each: impl FnMut(usize, u32)) {
         let blocks = self.document_frequency.div_ceil(SLOTS_PER_BLOCK);
         let mut read = PostingsBlock::new();

@@ -183,8 +183,8 @@ fn typo_corrections(parts: &[LiveSegment], masks: &[SlotMask], key: &[u8]) -> Ve
     found
 }
 
-/// Returns the boosts for articles that the query names by number: slots over all segments, sorted. If the query names a
-/// document, only its articles are boosted.
+/// Returns the boosts for articles that the query names by number: slots over all segments, sorted. If the query names
+/// a document, only its articles are boosted.
 fn article_boosts(
     parts: &[LiveSegment],
     query: &KeywordQuery,
@@ -259,8 +259,8 @@ const ABSOLUTE_ROUNDING_TOLERANCE: f32 = 1e-4;
 /// The number of best hits that are checked for phrases and headings.
 const MAX_RESCORED_HITS: usize = 20;
 
-/// Boosts passages that contain the words of the query side by side, and those whose heading matches the query. Passages
-/// that cannot reach the best `limit` that way keep their score.
+/// Boosts passages that contain the words of the query side by side, and those whose heading matches the query.
+/// Passages that cannot reach the best `limit` that way keep their score.
 fn boost_phrases_and_headings(
     parts: &[LiveSegment],
     query: &KeywordQuery,
@@ -277,7 +277,8 @@ fn boost_phrases_and_headings(
         query.words.iter().map(|word| phrase::PhraseWord::new(word)).collect();
     let mut said = phrase::PhraseMatcher::new(&words);
     let at = |found: &KeywordHit| parts[found.segment].document_at_slot(found.slot);
-    // A lower bound for each score, from the score and the heading. Passages that cannot exceed the last one are skipped.
+    // A lower bound for each score, from the score and the heading. Passages that cannot exceed the last one are
+    // skipped.
     let mut sure: Vec<f32> = found.iter().map(|found| found.score).collect();
     let mut bar = score_threshold(&sure, limit);
     let mut headed = vec![None; count];

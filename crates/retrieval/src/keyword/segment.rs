@@ -1,8 +1,8 @@
 //! An immutable segment of the index: for each term, which passages contain it and how often.
 //!
 //! A segment is one byte string that can be kept in memory, written to a file and memory-mapped. It holds no texts: its
-//! slots are the passages of the documents it lists, in order, and the owner stores those. A segment that is saved alone
-//! has a checksum. A file that contains more than a segment has a checksum of its own.
+//! slots are the passages of the documents it lists, in order, and the owner stores those. A segment that is saved
+//! alone has a checksum. A file that contains more than a segment has a checksum of its own.
 //!
 //! ```text
 //! magic 8 · checksum 8 · seed u64 · slots, terms, places, bytes of documents, of terms, of postings 6 × u32

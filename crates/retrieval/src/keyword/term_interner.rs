@@ -14,8 +14,8 @@ use crate::text_analysis::{self, TermLayer};
 
 use super::segment::write_term_key;
 
-/// The maximum number of cached words. When it is reached the cache is cleared. Tests use small values here and below, so
-/// that a short text already causes both kinds of reset.
+/// The maximum number of cached words. When it is reached the cache is cleared. Tests use small values here and below,
+/// so that a short text already causes both kinds of reset.
 const MAX_CACHED_WORDS: usize = if cfg!(test) { 64 } else { 3 << 16 };
 /// An interner with more terms than this is cleared when it is released.
 const MAX_INTERNED_TERMS: usize = if cfg!(test) { 256 } else { 1 << 19 };
@@ -150,8 +150,8 @@ impl TermInterner {
     }
 }
 
-/// Removes ASCII punctuation around a word. Returns `None` if nothing is left. Punctuation of other scripts is left to the
-/// analyser.
+/// Removes ASCII punctuation around a word. Returns `None` if nothing is left. Punctuation of other scripts is left to
+/// the analyser.
 #[inline]
 fn trim_ascii_punctuation(word: &[u8]) -> Option<&[u8]> {
     let is_mark = |byte: &u8| byte.is_ascii() && !byte.is_ascii_alphanumeric();

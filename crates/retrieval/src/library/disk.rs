@@ -213,8 +213,8 @@ pub(super) fn load_records(root: &Path) -> io::Result<Vec<DocumentRecord>> {
     Ok(records)
 }
 
-/// Reads every record below the root without a lock, so another process may have the library open. Documents that appear
-/// or disappear meanwhile are skipped.
+/// Reads every record below the root without a lock, so another process may have the library open. Documents that
+/// appear or disappear meanwhile are skipped.
 pub(super) fn read_records_without_lock(root: &Path) -> io::Result<Vec<DocumentRecord>> {
     let mut found = Vec::new();
     let inside = |path: &Path| match subdirectories(path) {

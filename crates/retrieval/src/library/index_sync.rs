@@ -28,10 +28,11 @@ impl Library {
         Ok(done)
     }
 
-    /// Synchronises an index with the library. Stores each ready document that the index lacks, has in another version or
-    /// has split by other rules. Removes documents that the library does not have or that are not ready, except those for
-    /// which `aside` returns true. Returns how many documents changed. This is for an index that is not persistent, was reset, or missed
-    /// changes while another one was in use. If nothing differs, it only lists the index.
+    /// Synchronises an index with the library. Stores each ready document that the index lacks, has in another version
+    /// or has split by other rules. Removes documents that the library does not have or that are not ready, except
+    /// those for which `aside` returns true. Returns how many documents changed. This is for an index that is not
+    /// persistent, was reset, or missed changes while another one was in use. If nothing differs, it only lists the
+    /// index.
     pub async fn sync_index(
         &self,
         index: &dyn DocumentIndex,
@@ -83,8 +84,8 @@ impl Library {
         Ok(done)
     }
 
-    /// Removes a document that the library does not have, or that is not ready: the process was killed before it wrote the
-    /// record, or the document was removed while another index was in use. Returns whether it existed.
+    /// Removes a document that the library does not have, or that is not ready: the process was killed before it wrote
+    /// the record, or the document was removed while another index was in use. Returns whether it existed.
     async fn remove_stray(
         &self,
         index: &dyn DocumentIndex,
@@ -102,8 +103,8 @@ impl Library {
         Ok(!is_ready && index.remove(tenant, id).await?)
     }
 
-    /// Locks a document and returns its record if it is still ready. A worker that has read a newer version waits for the
-    /// lock.
+    /// Locks a document and returns its record if it is still ready. A worker that has read a newer version waits for
+    /// the lock.
     async fn lock_ready_document(&self, key: &DocumentKey) -> Option<(DocumentRecord, OwnedMutexGuard<()>)> {
         let turn = self.inner.catalog().work_lock(key)?;
         let turn = turn.lock_owned().await;

@@ -136,16 +136,16 @@ impl Library {
         Ok(records.into_iter().filter_map(|record| Some((record.id, record.origin?))).collect())
     }
 
-    /// Stops the workers and unlocks the directory, so that it can be opened again at once. Other clones of this library
-    /// keep it open.
+    /// Stops the workers and unlocks the directory, so that it can be opened again at once. Other clones of this
+    /// library keep it open.
     pub async fn close(self) {
         if Arc::strong_count(&self.workers) == 1 {
             self.stop_workers().await;
         }
     }
 
-    /// Stops the workers permanently, for all clones. Documents that were being read stay queued until the next start, and
-    /// the interruption is not counted as a failed attempt.
+    /// Stops the workers permanently, for all clones. Documents that were being read stay queued until the next start,
+    /// and the interruption is not counted as a failed attempt.
     pub async fn stop_workers(&self) {
         for worker in self.workers.take() {
             worker.abort();
@@ -181,8 +181,8 @@ impl Library {
         }
     }
 
-    /// Adds a document. When this returns, it is on disk and will be ingested, now or after a restart. Adding the same bytes
-    /// under the same name changes nothing.
+    /// Adds a document. When this returns, it is on disk and will be ingested, now or after a restart. Adding the same
+    /// bytes under the same name changes nothing.
     pub async fn add(&self, new: NewDocument) -> Result<DocumentStatus, LibraryError> {
         self.add_from(new, None).await
     }

@@ -27,8 +27,8 @@ impl Library {
         Ok(LockedLibrary { root: root.to_owned(), lock })
     }
 
-    /// Opens the library in a directory and continues unfinished work. Creates the directory if it does not exist. Only one
-    /// process at a time can have it open.
+    /// Opens the library in a directory and continues unfinished work. Creates the directory if it does not exist. Only
+    /// one process at a time can have it open.
     pub async fn open(
         root: &Path,
         index: Arc<dyn DocumentIndex>,
@@ -39,7 +39,8 @@ impl Library {
         Ok(library)
     }
 
-    /// Like [`Library::open`], but synchronises the index first ([`Library::sync_index`]), before any worker writes to it.
+    /// Like [`Library::open`], but synchronises the index first ([`Library::sync_index`]), before any worker writes to
+    /// it.
     pub async fn open_synced(
         taken: LockedLibrary,
         index: Arc<dyn DocumentIndex>,

@@ -1,5 +1,5 @@
-//! HNSW graphs over the vectors of large index files. They are built in the background and stored beside the files. Until
-//! a graph is ready, a search scans all rows, which is slower but exact.
+//! HNSW graphs over the vectors of large index files. They are built in the background and stored beside the files.
+//! Until a graph is ready, a search scans all rows, which is slower but exact.
 //!
 //! ```text
 //! magic 8 · checksum 8 · checksum of the file whose vectors these are 8 · the graph

@@ -14,7 +14,8 @@ use super::tenant_index::{FileMergeOutput, TenantIndex};
 use super::{LocalIndexInner, index_file, io_error};
 
 impl LocalIndexInner {
-    /// Stores documents with different identifiers and replaces older ones. `rows` are the vectors of all their passages.
+    /// Stores documents with different identifiers and replaces older ones. `rows` are the vectors of all their
+    /// passages.
     pub(super) fn put(
         &self,
         tenant: &DocumentTenant,
@@ -81,9 +82,9 @@ impl LocalIndexInner {
     }
 
     /// Merges files of a tenant where there are many, and rewrites those in which most documents are deleted. Writes
-    /// continue meanwhile; what they delete is also deleted in the new file. Only one merge runs at a time: if another one
-    /// is running, this returns without waiting. With `clean` it waits for its turn and also rewrites every file that
-    /// contains any deleted document.
+    /// continue meanwhile; what they delete is also deleted in the new file. Only one merge runs at a time: if another
+    /// one is running, this returns without waiting. With `clean` it waits for its turn and also rewrites every file
+    /// that contains any deleted document.
     fn merge_files(
         &self,
         tenant: &DocumentTenant,

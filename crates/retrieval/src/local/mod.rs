@@ -1,9 +1,9 @@
 //! Keyword and vector search in a directory on the local disk.
 //!
-//! What `put` and `remove` have acknowledged survives a power loss: a file with the documents, their terms and vectors is
-//! synced, then the manifest is replaced by one that lists it. Searches read memory-mapped files and never wait for disk
-//! writes. The directory records which analyser and which embedder made it. With another one it is rejected and must be
-//! rebuilt; [`LocalIndex::rebuild`] does that beside the old index.
+//! What `put` and `remove` have acknowledged survives a power loss: a file with the documents, their terms and vectors
+//! is synced, then the manifest is replaced by one that lists it. Searches read memory-mapped files and never wait for
+//! disk writes. The directory records which analyser and which embedder made it. With another one it is rejected and
+//! must be rebuilt; [`LocalIndex::rebuild`] does that beside the old index.
 
 mod background_graph;
 mod index_file;
@@ -68,7 +68,8 @@ impl Drop for LocalIndexInner {
 }
 
 impl LocalIndex {
-    /// Opens the index in a directory, or creates one. An index made by another analyser or embedder is rejected as stale.
+    /// Opens the index in a directory, or creates one. An index made by another analyser or embedder is rejected as
+    /// stale.
     pub async fn open(
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
@@ -106,8 +107,8 @@ impl LocalIndex {
         Ok(Self::from_inner(inside, embedder))
     }
 
-    /// Rebuilds an index from its own documents beside the old one, and then switches to it. After a crash the old index is
-    /// unchanged.
+    /// Rebuilds an index from its own documents beside the old one, and then switches to it. After a crash the old
+    /// index is unchanged.
     pub async fn rebuild(
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,
@@ -152,8 +153,8 @@ impl LocalIndex {
         Ok(index)
     }
 
-    /// Replaces whatever is there with an empty index, for when it is damaged. The caller has the documents and must store
-    /// them again.
+    /// Replaces whatever is there with an empty index, for when it is damaged. The caller has the documents and must
+    /// store them again.
     pub async fn reset(
         root: impl Into<PathBuf>,
         embedder: Option<Arc<dyn Embedder>>,

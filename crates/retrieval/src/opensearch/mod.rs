@@ -1,10 +1,10 @@
 //! Keyword search in an OpenSearch cluster, and vector search if there is an embedder and the k-NN plugin.
 //!
-//! Terms are computed here: each passage is indexed with the same syllable pairs and stems as in every other index, so no
-//! Korean analysis plugin is needed. A document is replaced atomically although each of its passages is a separate entry.
-//! Passages carry a generation, and a *head* entry says which generation is current. New passages are written and made
-//! searchable first, then the head is updated, then the old passages are deleted. A search keeps only passages of current
-//! generations. A crash in between leaves invisible entries, which the next `put` of the document removes.
+//! Terms are computed here: each passage is indexed with the same syllable pairs and stems as in every other index, so
+//! no Korean analysis plugin is needed. A document is replaced atomically although each of its passages is a separate
+//! entry. Passages carry a generation, and a *head* entry says which generation is current. New passages are written
+//! and made searchable first, then the head is updated, then the old passages are deleted. A search keeps only passages
+//! of current generations. A crash in between leaves invisible entries, which the next `put` of the document removes.
 //!
 //! Typos are not corrected here, unlike in the other indexes, because that needs the list of terms of the index.
 
@@ -61,8 +61,8 @@ struct DocumentHeadEntry {
 }
 
 impl OpenSearchIndex {
-    /// Opens the index of this name in the cluster at an address such as `https://name:password@host:9200`, or creates it.
-    /// An index made by another analyser or embedder is rejected as stale.
+    /// Opens the index of this name in the cluster at an address such as `https://name:password@host:9200`, or creates
+    /// it. An index made by another analyser or embedder is rejected as stale.
     pub async fn open(
         address: &str,
         name: &str,
@@ -189,8 +189,8 @@ impl OpenSearchIndex {
         answer.into_success_body().map(drop)
     }
 
-    /// Writes entries, each with its bulk action, and makes them searchable. Entries that the cluster was too busy for are
-    /// sent again.
+    /// Writes entries, each with its bulk action, and makes them searchable. Entries that the cluster was too busy for
+    /// are sent again.
     async fn bulk(&self, entries: Vec<(Value, Value)>) -> Result<(), RetrieveError> {
         let lines: Vec<Vec<u8>> =
             entries.into_iter().map(|(action, entry)| format!("{action}\n{entry}\n").into_bytes()).collect();
@@ -279,8 +279,8 @@ impl OpenSearchIndex {
         }
     }
 
-    /// Stores documents with different identifiers as a new generation. The generation is chosen when everything is ready to
-    /// be written. It becomes current unless a later one exists.
+    /// Stores documents with different identifiers as a new generation. The generation is chosen when everything is
+    /// ready to be written. It becomes current unless a later one exists.
     async fn put_generation(
         &self,
         tenant: &DocumentTenant,

@@ -49,9 +49,9 @@ impl OpenSearchIndex {
         Ok(index)
     }
 
-    /// Copies documents from another index that were not copied in their current generation, and removes copies of those that
-    /// were deleted there. A copy keeps its generation, so documents stored here meanwhile are later and win. The keys of
-    /// `copied` are those of the heads.
+    /// Copies documents from another index that were not copied in their current generation, and removes copies of
+    /// those that were deleted there. A copy keeps its generation, so documents stored here meanwhile are later and
+    /// win. The keys of `copied` are those of the heads.
     async fn copy_changes(
         &self,
         old: &str,

@@ -46,7 +46,8 @@ const FRONT_MATTER_FENCE: &str = "---";
 /// More lines than this are no fields above a text.
 const MAX_FRONT_MATTER_LINES: usize = 100;
 
-/// Where the fields above a Markdown text are, between their fences; `None` if it begins otherwise, with a rule for one.
+/// Where the fields above a Markdown text are, between their fences; `None` if it begins otherwise, with a rule for
+/// one.
 fn front_matter_range(text: &str) -> Option<Range<usize>> {
     let mut lines = text.split_inclusive('\n');
     let mut at = lines.next().filter(|line| line.trim_end() == FRONT_MATTER_FENCE)?.len();
@@ -70,8 +71,8 @@ fn front_matter_title(fields: &str) -> Option<String> {
     (!title.is_empty()).then(|| title.to_owned())
 }
 
-/// The text of bytes in UTF-8, UTF-16, CP949 or the encoding they were declared in. UTF-8 that was cut, or has a stray byte
-/// here and there, is read with U+FFFD in those places and never taken for CP949, in which some of it would fit.
+/// The text of bytes in UTF-8, UTF-16, CP949 or the encoding they were declared in. UTF-8 that was cut, or has a stray
+/// byte here and there, is read with U+FFFD in those places and never taken for CP949, in which some of it would fit.
 pub(in super::super) fn decode_text(bytes: &[u8], declared: Option<&'static Encoding>) -> Option<String> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         return decode_strictly(encoding, &bytes[mark..]);

@@ -64,8 +64,8 @@ pub(in super::super) fn read_pdf(bytes: &[u8], limits: &ReadLimits) -> Result<Ex
     Ok(writer.finish(FileFormat::Pdf))
 }
 
-/// The lines of a page. One that cannot be unpacked is an error: the parser would take it for empty, and the rest of the
-/// file would be passed off as the whole.
+/// The lines of a page. One that cannot be unpacked is an error: the parser would take it for empty, and the rest of
+/// the file would be passed off as the whole.
 fn page_lines(document: &PdfDocument, page: usize) -> Result<Vec<PdfLine>, pdf_oxide::Error> {
     document.get_page_content_data(page)?;
     let mut turned: [Vec<PdfGlyph>; 4] = Default::default();

@@ -1,6 +1,6 @@
 //! Whether a Korean word goes on in the next line. Korean text is broken after any syllable, and a page holds no mark
-//! that tells the end of a word from its middle: some programs leave a blank at the end of a line, most do not. What the
-//! document writes elsewhere decides then; where that says nothing, the lines stay apart.
+//! that tells the end of a word from its middle: some programs leave a blank at the end of a line, most do not. What
+//! the document writes elsewhere decides then; where that says nothing, the lines stay apart.
 
 use std::collections::HashSet;
 

@@ -20,7 +20,8 @@ pub(super) enum DateSystem {
 }
 
 impl CellNumberFormat {
-    /// The look of a format: its own code where it has one, else what its number stands for, in Korean where that differs.
+    /// The look of a format: its own code where it has one, else what its number stands for, in Korean where that
+    /// differs.
     pub(super) fn new(id: usize, code: Option<&str>) -> Self {
         match (id, code) {
             (_, Some(code)) => Self::from_format_code(code),
