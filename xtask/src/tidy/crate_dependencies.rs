@@ -11,12 +11,14 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "doran-engine",
             "doran-jail",
             "doran-llm",
+            "doran-offline",
             "doran-retrieval",
             "doran-server",
             "doran-store",
         ],
     ),
     ("doran-server", &["doran-agents", "doran-engine"]),
+    ("doran-offline", &["doran-agents", "doran-llm", "doran-retrieval"]),
     ("doran-agents", &["doran-engine", "doran-jail", "doran-llm", "doran-retrieval"]),
     ("doran-retrieval", &["doran-jail", "doran-llm"]),
     ("doran-store", &["doran-engine"]),
@@ -38,6 +40,9 @@ const ALLOWED_DEV_DEPENDENCIES: &[(&str, &str)] = &[
     // Agents and routes are tested on a store that survives, and on a scripted model.
     ("doran-agents", "doran-store"),
     ("doran-server", "doran-llm"),
+    // Both are tested with the built-in model, too.
+    ("doran-agents", "doran-offline"),
+    ("doran-server", "doran-offline"),
     ("doran-server", "doran-retrieval"),
     ("doran-server", "doran-store"),
 ];
@@ -225,6 +230,7 @@ mod tests {
         );
         check_findings(
             "doran-llm",
+            "doran-offline",
             "[dev-dependencies]\ndoran-engine.workspace = true",
             "Cargo.toml:4: `doran-llm` may not depend on `doran-engine`",
         );

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use doran_llm::{
-    ChatModel, ModelApiKey, ModelConfig, ModelId, OFFLINE_MODEL, OfflineModel, PriceList, PricedModel,
-    RecordingModel, ReplayingModel, StreamingMode, find_vendor,
+    ChatModel, ModelApiKey, ModelConfig, ModelId, PriceList, PricedModel, RecordingModel, ReplayingModel,
+    StreamingMode, find_vendor,
 };
+use doran_offline::{OFFLINE_MODEL, OfflineModel};
 
 use crate::config::Config;
 use crate::output::{BilingualMessage, bilingual};
