@@ -362,7 +362,7 @@ prompt = "Answer."
 then = "end"
 "#;
     let model = crate::agent_fixture::RequestDrivenModel::new(|request| {
-        match RequestPurpose::of(request).expect("a purpose of agents") {
+        match doran_agents::RequestPurpose::of(request).expect("a purpose of agents") {
             doran_agents::RequestPurpose::Summarize => ScriptedReply::text("요약"),
             _ => ScriptedReply::text("네."),
         }
