@@ -230,7 +230,6 @@ mod tests {
         );
         check_findings(
             "doran-llm",
-            "doran-offline",
             "[dev-dependencies]\ndoran-engine.workspace = true",
             "Cargo.toml:4: `doran-llm` may not depend on `doran-engine`",
         );
