@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-type Fail = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The words after `./x bench NAME`.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct BenchArguments {
     /// A minute of measuring instead of as long as it takes.
     pub(crate) quick: bool,
     /// One JSON object a line instead of a table.
@@ -18,11 +18,11 @@ pub(crate) struct Asked {
 }
 
 /// Runs a benchmark. `flags` are the words with two dashes that only this one knows.
-pub(crate) fn start<F>(bench: &str, flags: &[&str], run: impl FnOnce(Asked) -> F) -> ExitCode
+pub(crate) fn start<F>(bench: &str, flags: &[&str], run: impl FnOnce(BenchArguments) -> F) -> ExitCode
 where
-    F: Future<Output = Result<(), Fail>>,
+    F: Future<Output = Result<(), BenchError>>,
 {
-    let asked = match Asked::read(bench, flags) {
+    let asked = match BenchArguments::read(bench, flags) {
         Ok(asked) => asked,
         Err(why) => {
             eprintln!("bench: {why}");
@@ -30,7 +30,7 @@ where
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.map_err(Fail::from).and_then(|runtime| runtime.block_on(run(asked))) {
+    match runtime.map_err(BenchError::from).and_then(|runtime| runtime.block_on(run(asked))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");
@@ -39,7 +39,7 @@ where
     }
 }
 
-impl Asked {
+impl BenchArguments {
     /// The error is what to tell the person.
     fn read(bench: &str, flags: &[&str]) -> Result<Self, String> {
         let mut asked = Self::default();
