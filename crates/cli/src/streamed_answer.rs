@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use doran_agents::protocol::{AgentActivity, StepNotes};
 use doran_agents::{AnswerSource, CitationNumbering, TurnProgress, UserLanguage as Spoken, history};
 use doran_llm::{MessageId, Role};
 use doran_server::api::{ModelErrorAdvice, QuestionInfo, RunEvent, RunEventBody, StepTask, advice};
@@ -80,7 +81,7 @@ impl StreamedAnswer {
                 return Ok(if self.has_earlier_reply { String::new() } else { "\n".into() });
             }
             // A node that calls its tools itself has several replies in one step, the last of which is put on record.
-            RunEventBody::Delta { data: Some(data), .. } if data["type"] == "tool_call" => {
+            RunEventBody::Delta { data: Some(data), .. } if AgentActivity::from_json(data).is_tool_call() => {
                 self.finish_reply()
             }
             RunEventBody::Step { tasks, .. } => {
@@ -118,7 +119,7 @@ impl StreamedAnswer {
             self.progress = serde_json::from_value(progress.clone())?;
         }
         self.cited.add_sources_of_update(&task.update);
-        let calls = describe_tool_calls(task, self.progress.language);
+        let calls = describe_tool_calls(&StepNotes::from_notes(&task.notes)?.events, self.progress.language);
         self.steps.push(describe_step(task, &calls));
         self.calls.extend(calls);
         self.tokens += task.input_tokens + task.output_tokens;
@@ -250,21 +251,24 @@ fn describe_step(task: &StepTask, calls: &[String]) -> BilingualMessage {
 }
 
 /// The tool calls of a node, as it noted them, for a person who asked in this language.
-fn describe_tool_calls(task: &StepTask, language: Spoken) -> Vec<String> {
-    let events = task.notes.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let field = |event: &Value, name: &str| event.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
-    let results = events.iter().filter(|event| event["type"] == "tool_result");
-    let told = results.map(|result| {
-        let id = field(result, "call");
-        let asked = |event: &&Value| event["type"] == "tool_call" && event["call"] == id.as_str();
-        let arguments =
-            events.iter().find(asked).map(|event| format_arguments(&event["arguments"], language));
-        let (name, text) =
-            (field(result, "name"), truncate_to_line(&localize_place_label(&field(result, "text"))));
-        let sign = if result["failed"] == true { "✗" } else { "=" };
-        format!("{name}({}) {sign} {text}", arguments.unwrap_or_default())
+fn describe_tool_calls(shown: &[AgentActivity], language: Spoken) -> Vec<String> {
+    let arguments_of = |id: &str| {
+        shown.iter().find_map(|activity| match activity {
+            AgentActivity::ToolCall { call, arguments, .. } if call == id => {
+                Some(format_arguments(arguments, language))
+            }
+            _ => None,
+        })
+    };
+    let described = shown.iter().filter_map(|activity| match activity {
+        AgentActivity::ToolResult { call, name, text, failed, .. } => {
+            let text = truncate_to_line(&localize_place_label(text));
+            let sign = if *failed { "✗" } else { "=" };
+            Some(format!("{name}({}) {sign} {text}", arguments_of(call).unwrap_or_default()))
+        }
+        _ => None,
     });
-    told.collect()
+    described.collect()
 }
 
 /// What was found begins with its place in brackets, which is named in the language of its document.
@@ -419,7 +423,7 @@ mod tests {
 
     #[test]
     fn replies_of_one_step_are_told_apart_by_the_tools_between_them() {
-        let data = Some(json!({ "type": "tool_call", "name": "clock" }));
+        let data = Some(json!({ "type": "tool_call", "call": "a", "name": "clock", "arguments": {} }));
         let call: RunEvent = RunEventBody::Delta {
             node: "agent".into(),
             attempt: 1,
@@ -498,27 +502,28 @@ mod tests {
         check("제도 안내", "제도 안내", "제도 안내");
     }
 
+    fn activities(shown: &Value) -> Vec<AgentActivity> {
+        shown.as_array().expect("a list").iter().map(AgentActivity::from_json).collect()
+    }
+
     #[test]
     fn a_tool_call_is_told_with_what_it_gave() {
-        let events = json!({ "events": [
+        let events = activities(&json!([
             { "type": "tool_call", "call": "a", "name": "calculator", "arguments": { "expression": "15-6.5" } },
             { "type": "tool_result", "call": "a", "name": "calculator", "text": "8.5\n", "failed": false, "ms": 0 },
             { "type": "tool_result", "call": "b", "name": "x", "text": "y", "failed": true, "ms": 0 },
-        ]});
-        assert_eq!(
-            describe_tool_calls(&task_with(json!({}), events), Spoken::Ko),
-            ["calculator(15-6.5) = 8.5", "x() ✗ y"]
-        );
+        ]));
+        assert_eq!(describe_tool_calls(&events, Spoken::Ko), ["calculator(15-6.5) = 8.5", "x() ✗ y"]);
     }
 
     #[test]
     fn an_article_is_counted_in_the_language_of_whoever_asked_and_of_its_document() {
         let called = |article: &str, place: &str, language: Spoken| {
-            let events = json!({ "events": [
+            let events = activities(&json!([
                 { "type": "tool_call", "call": "a", "name": "read", "arguments": { "article": article } },
                 { "type": "tool_result", "call": "a", "name": "read", "text": format!("[{place}]\n30 days."), "failed": false },
-            ]});
-            describe_tool_calls(&task_with(json!({}), events), language).concat()
+            ]));
+            describe_tool_calls(&events, language).concat()
         };
         assert_eq!(
             called("제2조", "Agreement › 제2조(Fees)", Spoken::En),

@@ -41,7 +41,7 @@ pub struct ModelInfo {
 }
 
 /// What kind of thing answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelKind {
     /// A language model: it writes sentences of its own.
@@ -96,7 +96,7 @@ impl ChatRequest {
 
 /// What an answer is for. A language model reads the prompt; the built-in rules go by this, the messages and the
 /// schema, and fill the properties that the schema names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestPurpose {
     /// Words for the person, or tool calls on the way there. Passages and tool results are the material.
@@ -122,7 +122,7 @@ pub enum RequestPurpose {
 }
 
 /// Which of the configured models is meant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelRole {
     /// Quick decisions.
@@ -219,7 +219,7 @@ pub struct Usage {
 }
 
 /// Who counted tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenCountSource {
     /// The model reported them.
@@ -230,7 +230,7 @@ pub enum TokenCountSource {
 }
 
 /// Why an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// The answer is whole.

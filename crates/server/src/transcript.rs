@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use doran_agents::history;
+use doran_agents::protocol::{AgentActivity, StepNotes};
 use serde_json::Value;
 
 use crate::api::{QuestionInfo, RunEvent, RunEventBody, StepTask};
@@ -22,7 +23,7 @@ pub(crate) enum TranscriptEvent {
     /// What was told of the answer is void; it begins anew.
     Reset,
     /// News beside the words: a thought, a tool call, a result, sources.
-    Activity(Value),
+    Activity(AgentActivity),
     /// The run waits for answers.
     Questions(Vec<QuestionInfo>),
     /// The run is over.
@@ -173,23 +174,23 @@ impl TranscriptReducer {
         }
         if let Some(data) = data {
             open.activity_count += 1;
-            if is_tool_call(&data) {
+            let activity = AgentActivity::from_json(&data);
+            if activity.is_tool_call() {
                 open.text.clear();
                 self.settled_bytes = self.text.len();
             }
-            told.push(TranscriptEvent::Activity(data));
+            told.push(TranscriptEvent::Activity(activity));
         }
         self.pending.insert(node, open);
     }
 
     fn apply_task(&mut self, task: &StepTask, told: &mut Vec<TranscriptEvent>) {
         let open = self.pending.remove(&task.node).unwrap_or_default();
-        let events =
-            task.notes.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let events = StepNotes::from_notes(&task.notes).map(|notes| notes.events).unwrap_or_default();
         let unseen = events.get(open.activity_count..).unwrap_or_default();
         if !open.text.is_empty()
             && !self.settle_reply(&open.text, &task.update, told)
-            && unseen.iter().any(is_tool_call)
+            && unseen.iter().any(AgentActivity::is_tool_call)
         {
             // A reply that ended in a tool call, of which only the last one of the step is on record: it was cut off here.
             self.push_text("…", told);
@@ -210,11 +211,6 @@ impl TranscriptReducer {
         self.settled_bytes = self.text.len();
         true
     }
-}
-
-/// Whether news are a call of a tool.
-fn is_tool_call(news: &Value) -> bool {
-    news["type"] == "tool_call"
 }
 
 #[cfg(test)]
@@ -245,7 +241,8 @@ mod tests {
 
     /// A step that puts this reply on record.
     fn recorded_reply(node: &str, reply: &str) -> RunEvent {
-        let mut event = step(node, json!([{ "type": "tool_call" }]));
+        let mut event =
+            step(node, json!([{ "type": "tool_call", "call": "a", "name": "f", "arguments": {} }]));
         if let RunEventBody::Step { tasks, .. } = &mut event.body {
             tasks[0].update = json!({ "messages": [{ "put": Message::assistant("m", reply) }] });
         }
@@ -317,7 +314,7 @@ mod tests {
 
     #[test]
     fn replies_of_one_step_are_told_apart_by_the_tools_between_them() {
-        let call = json!({ "type": "tool_call", "name": "calculator" });
+        let call = json!({ "type": "tool_call", "call": "a", "name": "calculator", "arguments": {} });
         let called = || -> RunEvent {
             let data = Some(call.clone());
             RunEventBody::Delta {
@@ -394,8 +391,12 @@ mod tests {
             data: Some(thought.clone()),
             restarted: None,
         };
-        assert_eq!(fold.apply_event(live.into()), [TranscriptEvent::Activity(thought.clone())]);
+        assert_eq!(
+            fold.apply_event(live.into()),
+            [TranscriptEvent::Activity(AgentActivity::from_json(&thought))]
+        );
         assert_eq!(fold.apply_event(step("planner", json!([thought]))), []);
-        assert_eq!(fold.apply_event(step("planner", json!([thought]))), [TranscriptEvent::Activity(thought)]);
+        let told = fold.apply_event(step("planner", json!([thought])));
+        assert_eq!(told, [TranscriptEvent::Activity(AgentActivity::from_json(&thought))]);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use doran_agents::protocol::AgentActivity;
 use doran_agents::{AnswerSource, CitationNumbering};
 use doran_engine::{EngineError, RunHandle, RunKey, RunWatch, ThreadKey, WatchUntil};
-use serde_json::{Value, json};
 
 use crate::ServerApp;
 use crate::agent_request;
@@ -17,7 +17,7 @@ pub(crate) async fn load_activity(
     app: &ServerApp,
     run: &RunKey,
     thread: &str,
-) -> Result<Vec<Value>, ApiError> {
+) -> Result<Vec<AgentActivity>, ApiError> {
     let mut watch = app.runtime.watch(run, 0, WatchUntil::RunEndedOrPaused).await?;
     let (mut fold, mut news) = (TranscriptReducer::default(), Vec::new());
     while let Some(event) = watch.next().await? {
@@ -43,8 +43,8 @@ pub(crate) struct TranscriptStream {
     watch: RunWatch,
     reducer: TranscriptReducer,
     citations: CitationNumbering,
-    /// What the answer rests on, until its words were told.
-    pending_sources: Option<Value>,
+    /// Whether the agent tells what the answer rests on; that waits until its words were told.
+    has_pending_sources: bool,
     /// What the turn rests on, once it is over.
     cited_sources: Vec<AnswerSource>,
     queue: VecDeque<TranscriptEvent>,
@@ -66,7 +66,7 @@ impl TranscriptStream {
             watch,
             reducer: TranscriptReducer::default(),
             citations: CitationNumbering::default(),
-            pending_sources: None,
+            has_pending_sources: false,
             cited_sources: Vec::new(),
             queue: VecDeque::new(),
             has_started: false,
@@ -147,8 +147,8 @@ impl TranscriptStream {
                 self.citations.reset();
                 TranscriptEvent::Reset
             }
-            TranscriptEvent::Activity(news) if news["type"] == "sources" => {
-                self.pending_sources = Some(news);
+            TranscriptEvent::Activity(AgentActivity::Sources { .. }) => {
+                self.has_pending_sources = true;
                 return;
             }
             other => other,
@@ -185,9 +185,9 @@ impl TranscriptStream {
         }
         self.flush_text();
         self.cited_sources = self.citations.renumber_sources(&turn.sources);
-        if let Some(mut news) = self.pending_sources.take() {
-            news["sources"] = json!(self.cited_sources);
-            self.queue.push_back(TranscriptEvent::Activity(news));
+        if std::mem::take(&mut self.has_pending_sources) {
+            let sources = self.cited_sources.clone();
+            self.queue.push_back(TranscriptEvent::Activity(AgentActivity::Sources { sources }));
         }
         TranscriptEnd::Finished
     }

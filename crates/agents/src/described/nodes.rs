@@ -18,10 +18,11 @@ use super::state::{DescribedState, DescribedStateUpdate};
 use crate::agents::AgentParts;
 use crate::nodes::{
     BYTES_PER_TOKEN, DEFAULT_CONTEXT_TOKENS, DEFAULT_NEIGHBOURS, DocumentFinder, MAX_DECISION_TOKENS, Models,
-    NodeWork, ReplyVisibility, ThinkingStep, ToolCaller, call_tools, final_reply, fit_messages, fit_request,
+    NodeWork, ReplyVisibility, ToolCaller, call_tools, final_reply, fit_messages, fit_request,
     sources_message, transcript, verify_sources,
 };
 use crate::prompt::{PromptError, Prompts};
+use crate::protocol::{InterruptQuestion, ThinkingStep};
 use crate::source::{AnswerSource, strip_old_citation_marks};
 use crate::state::{conversation_language, newest_question, older_messages_end, typed_text};
 use crate::tools::{Taint, Toolbox};
@@ -205,7 +206,8 @@ pub(super) async fn run_ready_node(
             evaluate(&shop, &work, &state, prompt, *rounds, into).await?
         }
         ReadyNode::Interrupt { ask, into } => {
-            let asked: Value = work.cx.ask(json!({ "type": "question", "ko": ask.ko, "en": ask.en })).await?;
+            let question = InterruptQuestion::Question { ko: ask.ko.clone(), en: ask.en.clone() };
+            let asked: Value = work.cx.ask(question).await?;
             DescribedState::update().values([(into.clone(), asked)])
         }
         ReadyNode::Respond { prompt } => {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::report::{AgentEvalReport, EvalCaseOutcome, FailedExpectation, ObservedTurn};
 use super::{AgentEvalCase, AgentEvalSet, AgentEvalSetError};
 use crate::agents::{Agent, AgentTurn};
+use crate::protocol::InterruptQuestion;
 
 /// Why a set cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -95,8 +96,8 @@ async fn run_case(case: &AgentEvalCase, agent: &Agent) -> Result<ObservedTurn, E
     let turn = agent.read_turn(&state).map_err(unread)?;
     let asks = runtime.open_questions(&thread).await.map_err(failed)?;
     let asks = asks.first().map(|(_, question)| {
-        let name = question.question.get("name").and_then(Value::as_str);
-        name.unwrap_or("question").to_owned()
+        let asked = InterruptQuestion::from_json(&question.question);
+        asked.tool().map_or("question", |(name, _)| name).to_owned()
     });
     Ok(observed_turn(agent, &state, turn, row, asks))
 }

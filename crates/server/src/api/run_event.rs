@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
 use doran_engine::log::{self, QuestionKind};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::{EntryKind, LogEntry, RunFailure, RunUsage, StoreError};
 use doran_engine::{RunId, RunKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{ModelErrorAdvice, advice};
 
@@ -157,6 +158,11 @@ pub struct QuestionInfo {
 }
 
 impl QuestionInfo {
+    /// The question, read.
+    pub fn interrupt(&self) -> InterruptQuestion {
+        InterruptQuestion::from_json(&self.question)
+    }
+
     /// The open questions of a thread.
     pub(crate) fn from_log_all(asked: &[(RunKey, log::PendingQuestion)]) -> Vec<Self> {
         asked.iter().map(|(run, ask)| Self::from_log(run.run, ask)).collect()
@@ -166,8 +172,10 @@ impl QuestionInfo {
         let log::PendingQuestion { id, node, kind, mut question, problem } = ask.clone();
         // An example, for whoever answers without having read about it.
         let example = match kind {
-            QuestionKind::EffectUnknown => Some(json!({ "result": "…" })),
-            _ if question["type"] == "approve_tool" => Some(json!({ "approve": true })),
+            QuestionKind::EffectUnknown => Some(EffectOutcomeAnswer::Result("…".into()).to_json()),
+            _ if InterruptQuestion::from_json(&question).is_tool_approval() => {
+                Some(ToolApprovalAnswer { approve: true, note: None }.to_json())
+            }
             _ => None,
         };
         if let (Some(example), Some(question)) = (example, question.as_object_mut()) {
@@ -225,7 +233,7 @@ fn body_from_entry(thread: &str, entry: &LogEntry) -> Result<RunEventBody, Store
     Ok(match entry.kind {
         EntryKind::Started => {
             let started: log::RunStartedEntry = read_entry(entry)?;
-            let run = entry.run.map(|run| run.to_string()).unwrap_or_default();
+            let run = run_of_entry(entry)?.to_string();
             RunEventBody::Started { agent: started.graph, thread: thread.to_owned(), run }
         }
         EntryKind::Step | EntryKind::Inner => {
@@ -237,9 +245,7 @@ fn body_from_entry(thread: &str, entry: &LogEntry) -> Result<RunEventBody, Store
         }
         EntryKind::Paused => {
             let paused: log::RunPausedEntry = read_entry(entry)?;
-            let run = entry
-                .run
-                .ok_or_else(|| StoreError::Damaged(format!("entry {} is a pause of no run", entry.seq)))?;
+            let run = run_of_entry(entry)?;
             RunEventBody::Paused {
                 questions: paused.asks.iter().map(|ask| QuestionInfo::from_log(run, ask)).collect(),
             }
@@ -264,6 +270,10 @@ fn body_from_entry(thread: &str, entry: &LogEntry) -> Result<RunEventBody, Store
             return Err(StoreError::Damaged(format!("entry {} of a run is an edit", entry.seq)));
         }
     })
+}
+
+fn run_of_entry(entry: &LogEntry) -> Result<RunId, StoreError> {
+    entry.run.ok_or_else(|| StoreError::Damaged(format!("entry {} belongs to no run", entry.seq)))
 }
 
 fn task_from_log(entry: &LogEntry, task: log::StoredTaskResult) -> Result<StepTask, StoreError> {
