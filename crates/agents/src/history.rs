@@ -7,9 +7,10 @@ use doran_engine::ThreadKey;
 use doran_engine::log::{EntryBody, StoredTaskResult};
 use doran_engine::state::{ItemChange, ItemChanges};
 use doran_engine::store::{LogEntry, Seq, Store, StoreError};
-use doran_llm::{Message, MessageId, MessagePart, Role};
+use doran_llm::{Message, MessageId, MessagePart};
 use serde::{Deserialize, Serialize};
 
+use crate::agents::Agent;
 use crate::citation_numbering::CitationNumbering;
 use crate::source::AnswerSource;
 
@@ -48,7 +49,8 @@ impl HistoryMessage {
     }
 }
 
-/// What an update of any agent says: the part that all of them share.
+/// What an update of any agent says: the part that all of them share. `sources` is only read where the agent is no
+/// longer there to say what its update means.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SharedAgentUpdate {
@@ -56,37 +58,29 @@ struct SharedAgentUpdate {
     sources: Vec<AnswerSource>,
 }
 
-/// The messages and sources that the update of a node, or the input of a run, brings.
-pub fn messages_in_update(
-    update: &serde_json::Value,
-) -> Result<Vec<(Message, Vec<AnswerSource>)>, serde_json::Error> {
-    let SharedAgentUpdate { messages, sources } = SharedAgentUpdate::deserialize(update)?;
-    let put = messages.into_iter().flat_map(|changes| changes.0).filter_map(|change| match change {
+/// The messages that the update of a node, or the input of a run, brings.
+pub fn messages_in_update(update: &serde_json::Value) -> Result<Vec<Message>, serde_json::Error> {
+    let changes = SharedAgentUpdate::deserialize(update)?.messages;
+    let put = changes.into_iter().flat_map(|changes| changes.0).filter_map(|change| match change {
         ItemChange::Put(message) => Some(message),
         ItemChange::Remove(_) | ItemChange::Clear => None,
     });
-    let mut said: Vec<(Message, Vec<AnswerSource>)> = put.map(|message| (message, Vec::new())).collect();
-    if let Some((_, last)) = said.last_mut() {
-        *last = sources;
-    }
-    Ok(said)
+    Ok(put.collect())
 }
 
-/// The words that the agent says in the update of a node, one reply after the other.
-pub fn assistant_text_in_update(update: &serde_json::Value) -> Result<String, serde_json::Error> {
-    let said = messages_in_update(update)?;
-    let replies = said.iter().map(|(message, _)| message).filter(|message| message.role == Role::Assistant);
-    Ok(replies.map(Message::text).collect())
-}
-
-/// All that was said on a thread, along the branch that leads to its newest entry.
-pub async fn read_history(store: &dyn Store, thread: &ThreadKey) -> Result<Vec<HistoryMessage>, StoreError> {
+/// All that was said on a thread, along the branch that leads to its newest entry. The agents say what their answers
+/// rest on.
+pub async fn read_history(
+    store: &dyn Store,
+    thread: &ThreadKey,
+    agents: &[Agent],
+) -> Result<Vec<HistoryMessage>, StoreError> {
     let mut entries = Vec::new();
     loop {
         let after = entries.last().map_or(0, |last: &LogEntry| last.seq);
         let page = store.entries(thread, after, ENTRIES_PER_PAGE).await?;
         if page.is_empty() {
-            return messages_from_entries(&entries);
+            return messages_from_entries(&entries, agents);
         }
         entries.extend(page);
     }
@@ -96,8 +90,11 @@ pub async fn read_history(store: &dyn Store, thread: &ThreadKey) -> Result<Vec<H
 ///
 /// Nodes change the working messages: they shorten and remove. None of that unsays a word. Only a person who edits the
 /// thread does.
-pub fn messages_from_entries(entries: &[LogEntry]) -> Result<Vec<HistoryMessage>, StoreError> {
-    let mut said = HistoryBuilder::default();
+pub fn messages_from_entries(
+    entries: &[LogEntry],
+    agents: &[Agent],
+) -> Result<Vec<HistoryMessage>, StoreError> {
+    let mut said = HistoryBuilder { agents, agent: None, messages: Vec::new(), index_by_id: HashMap::new() };
     for entry in newest_branch(entries) {
         said.apply_entry(entry)
             .map_err(|error| StoreError::Damaged(format!("entry {}: {error}", entry.seq)))?;
@@ -125,16 +122,19 @@ enum ChangeAuthor {
     Person,
 }
 
-#[derive(Default)]
-struct HistoryBuilder {
+struct HistoryBuilder<'a> {
+    agents: &'a [Agent],
+    /// Whose run the entries belong to.
+    agent: Option<&'a Agent>,
     messages: Vec<HistoryMessage>,
     index_by_id: HashMap<MessageId, usize>,
 }
 
-impl HistoryBuilder {
+impl HistoryBuilder<'_> {
     fn apply_entry(&mut self, entry: &LogEntry) -> Result<(), serde_json::Error> {
         match entry.parse_body()? {
             EntryBody::Started(started) => {
+                self.agent = self.agents.iter().find(|agent| agent.name == started.graph);
                 if let Some(update) = &started.update {
                     self.apply_update(entry, update.get(), ChangeAuthor::Node)?;
                 }
@@ -175,14 +175,21 @@ impl HistoryBuilder {
             match change {
                 ItemChange::Put(message) => newest = self.put(entry, message, by).or(newest),
                 ItemChange::Remove(id) if by == ChangeAuthor::Person => self.remove(&MessageId::new(id)),
-                ItemChange::Clear if by == ChangeAuthor::Person => *self = Self::default(),
+                ItemChange::Clear if by == ChangeAuthor::Person => {
+                    self.messages.clear();
+                    self.index_by_id.clear();
+                }
                 ItemChange::Remove(_) | ItemChange::Clear => {}
             }
         }
-        if let Some(place) = newest
-            && !sources.is_empty()
-        {
-            self.messages[place].sources = sources;
+        if let Some(place) = newest {
+            let sources = match self.agent {
+                Some(agent) => agent.read_update(update)?.sources,
+                None => sources,
+            };
+            if !sources.is_empty() {
+                self.messages[place].sources = sources;
+            }
         }
         Ok(())
     }

@@ -22,9 +22,10 @@ mod source;
 mod state;
 mod summaries;
 pub mod tools;
+pub mod transcript;
 
 pub use agents::{
-    Agent, AgentError, AgentParts, AgentTurn, AskOptions, EarlierMessage, StarterQuestions,
+    Agent, AgentError, AgentParts, AgentTurn, AskOptions, EarlierMessage, StarterQuestions, TurnUpdate,
     build_default_agents,
 };
 pub use citation_numbering::CitationNumbering;

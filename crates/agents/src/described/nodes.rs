@@ -239,7 +239,7 @@ async fn ask_structured_value(
     };
     let reply =
         work.ask(&shop.models, repair_request(request, &reply, &misfit), ReplyVisibility::Hidden).await?;
-    Ok(parse_reply_json(&reply, &schema).ok())
+    Ok(parse_reply_json(&reply, &schema).inspect_err(|misfit| work.note_misfit(misfit)).ok())
 }
 
 /// A reply that does not fit twice takes the last choice: by custom the one for everything else.

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use doran_engine::Cx;
+use doran_llm::ReplyFormatError;
 
 use crate::language::UserLanguage;
 use crate::protocol::{AgentActivity, ModelCallNote, StepNotes, ThinkingStep};
@@ -53,6 +54,12 @@ impl NodeWork {
         noted.calls += u32::from(matches!(note, ModelCallNote::Asked(_)));
         noted.step.models.push(note);
         self.cx.note(StepNotes::MODELS, &noted.step.models);
+    }
+
+    /// Notes that the reply of a model did not fit its schema twice, so that the node goes on without it.
+    pub(crate) fn note_misfit(&self, misfit: &ReplyFormatError) {
+        tracing::warn!(%misfit, "a reply did not fit its schema twice");
+        self.cx.note("misfit", misfit.to_string());
     }
 
     /// Counts calls of a model whose replies came to nothing.

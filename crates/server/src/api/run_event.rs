@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
+use doran_agents::protocol::{AgentActivity, EffectOutcomeAnswer, InterruptQuestion, ToolApprovalAnswer};
+use doran_agents::transcript::{TaskTranscript, TranscriptChange, TranscriptReducer};
+use doran_agents::{Agent, TurnUpdate};
 use doran_engine::log::{self, QuestionKind};
 use doran_engine::runtime::NodeDeltaContent;
 use doran_engine::store::{EntryKind, LogEntry, RunFailure, RunUsage, StoreError};
@@ -136,6 +138,9 @@ pub struct StepTask {
     /// What it noted for people.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notes: BTreeMap<String, Value>,
+    /// What the change says about the turn, as its agent reads it; absent where the agent is not there any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnUpdate>,
 }
 
 /// What a run asks of a person.
@@ -186,11 +191,15 @@ impl QuestionInfo {
 }
 
 impl RunEvent {
-    /// An event of the engine as clients see it; `thread` is the one it belongs to.
-    pub fn from_engine(thread: &str, event: &doran_engine::Event) -> Result<Self, StoreError> {
+    /// An event of the engine as clients see it; `thread` and `agent` are those of its run.
+    pub fn from_engine(
+        thread: &str,
+        agent: Option<&Agent>,
+        event: &doran_engine::Event,
+    ) -> Result<Self, StoreError> {
         match event {
             doran_engine::Event::Entry(n, entry) => {
-                Ok(Self { n: Some(*n), at: Some(entry.at), body: body_from_entry(thread, entry)? })
+                Ok(Self { n: Some(*n), at: Some(entry.at), body: body_from_entry(thread, agent, entry)? })
             }
             doran_engine::Event::Delta(delta) => {
                 let (mut text, mut data, mut restarted) = (None, None, None);
@@ -203,6 +212,41 @@ impl RunEvent {
                 Ok(RunEventBody::Delta { node, attempt, index, text, data, restarted }.into())
             }
         }
+    }
+
+    /// What the event tells, by a reducer that was told those before it.
+    pub fn transcript(
+        &self,
+        reducer: &mut TranscriptReducer,
+    ) -> Result<Vec<TranscriptChange>, serde_json::Error> {
+        Ok(match &self.body {
+            RunEventBody::Delta { node, text, data, restarted, .. } => {
+                let mut told = Vec::new();
+                if restarted.is_some() {
+                    told.extend(reducer.restart_node(node));
+                }
+                if let Some(words) = text {
+                    told.extend(reducer.add_text(node, words));
+                }
+                if let Some(shown) = data {
+                    told.extend(reducer.add_activity(node, AgentActivity::from_json(shown)));
+                }
+                told
+            }
+            RunEventBody::Step { path, tasks, .. } => {
+                let tasks = tasks.iter().map(StepTask::transcript).collect::<Result<_, _>>()?;
+                reducer.add_step(tasks, !path.is_empty())
+            }
+            RunEventBody::Restarted { .. } => reducer.restart_run(),
+            RunEventBody::Started { .. }
+            | RunEventBody::Resumed { .. }
+            | RunEventBody::Paused { .. }
+            | RunEventBody::Finished
+            | RunEventBody::Failed { .. }
+            | RunEventBody::Cancelled { .. }
+            | RunEventBody::Draining
+            | RunEventBody::Error { .. } => Vec::new(),
+        })
     }
 
     /// The name of its frame. Never text of a client.
@@ -223,13 +267,24 @@ impl RunEvent {
     }
 }
 
+impl StepTask {
+    fn transcript(&self) -> Result<TaskTranscript, serde_json::Error> {
+        let turn = self.turn.clone().unwrap_or_default();
+        TaskTranscript::new(&self.node, &self.update, &self.notes, &turn)
+    }
+}
+
 impl From<RunEventBody> for RunEvent {
     fn from(body: RunEventBody) -> Self {
         Self { n: None, at: None, body }
     }
 }
 
-fn body_from_entry(thread: &str, entry: &LogEntry) -> Result<RunEventBody, StoreError> {
+fn body_from_entry(
+    thread: &str,
+    agent: Option<&Agent>,
+    entry: &LogEntry,
+) -> Result<RunEventBody, StoreError> {
     Ok(match entry.kind {
         EntryKind::Started => {
             let started: log::RunStartedEntry = read_entry(entry)?;
@@ -239,8 +294,11 @@ fn body_from_entry(thread: &str, entry: &LogEntry) -> Result<RunEventBody, Store
         EntryKind::Step | EntryKind::Inner => {
             let step: log::StepEntry = read_entry(entry)?;
             let next = step.at.due_nodes();
-            let tasks =
-                step.tasks.into_iter().map(|task| task_from_log(entry, task)).collect::<Result<_, _>>()?;
+            let tasks = step
+                .tasks
+                .into_iter()
+                .map(|task| task_from_log(entry, agent, task))
+                .collect::<Result<_, _>>()?;
             RunEventBody::Step { step: step.at.step, path: step.path, tasks, next }
         }
         EntryKind::Paused => {
@@ -276,9 +334,15 @@ fn run_of_entry(entry: &LogEntry) -> Result<RunId, StoreError> {
     entry.run.ok_or_else(|| StoreError::Damaged(format!("entry {} belongs to no run", entry.seq)))
 }
 
-fn task_from_log(entry: &LogEntry, task: log::StoredTaskResult) -> Result<StepTask, StoreError> {
+fn task_from_log(
+    entry: &LogEntry,
+    agent: Option<&Agent>,
+    task: log::StoredTaskResult,
+) -> Result<StepTask, StoreError> {
     let RunUsage { input_tokens, output_tokens, .. } = task.usage;
     let update = serde_json::from_str(task.update.get()).map_err(|error| damaged_entry(entry, &error))?;
+    let turn = agent.map(|agent| agent.read_update(task.update.get())).transpose();
+    let turn = turn.map_err(|error| damaged_entry(entry, &error))?;
     Ok(StepTask {
         node: task.node,
         ms: task.ms,
@@ -287,6 +351,7 @@ fn task_from_log(entry: &LogEntry, task: log::StoredTaskResult) -> Result<StepTa
         output_tokens,
         update,
         notes: task.notes,
+        turn,
     })
 }
 
@@ -314,7 +379,7 @@ mod tests {
             kind: EntryKind::Failed,
             body: body.into(),
         };
-        match body_from_entry("t", &entry).expect("an event") {
+        match body_from_entry("t", None, &entry).expect("an event") {
             RunEventBody::Failed { code, en, ko, .. } => (code, en, ko),
             other => panic!("{other:?}"),
         }

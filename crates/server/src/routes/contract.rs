@@ -17,8 +17,7 @@ use crate::error::{ApiError, ApiErrorCode};
 use crate::idempotency;
 use crate::request_body;
 use crate::sse::{self, SseFrame};
-use crate::transcript::{TranscriptEnd, TranscriptEvent};
-use crate::transcript_stream::TranscriptStream;
+use crate::transcript_stream::{TranscriptEnd, TranscriptEvent, TranscriptStream};
 
 /// Who answers.
 const CONTRACT_AGENT: &str = "contract";

@@ -74,7 +74,7 @@ pub(super) async fn start_run(
         run_outcome_response(&app, &asked.agent, &run).await
     } else {
         match app.runtime.watch(&run.key(), 0, WatchUntil::RunEndedOrPaused).await {
-            Ok(watch) => sse::stream_run_events(&app, caller, name, watch),
+            Ok(watch) => sse::stream_run_events(&app, caller, name, &asked.agent, watch),
             Err(error) => Err(error.into()),
         }
     };
@@ -92,7 +92,7 @@ async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> 
     let came = agent_request::wait_for_run(app, agent, run).await?;
     let mut shown = json!(api::RunInfo::from_row(&came.row));
     if let (Some(turn), Some(shown)) = (came.turn, shown.as_object_mut())
-        && let Ok(Value::Object(turn)) = serde_json::to_value(turn)
+        && let Value::Object(turn) = json!(turn)
     {
         shown.extend(turn);
     }
@@ -185,7 +185,7 @@ pub(super) async fn run_events(
     }
     let (key, row) = load_run(&app, &caller, &path_value(names)?).await?;
     let watch = app.runtime.watch(&key, after, WatchUntil::RunEndedOrPaused).await?;
-    sse::stream_run_events(&app, caller, row.thread.thread.as_str(), watch)
+    sse::stream_run_events(&app, caller, row.thread.thread.as_str(), &row.graph, watch)
 }
 
 /// `POST /api/threads/{thread}/runs/{run}/resume`

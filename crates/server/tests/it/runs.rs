@@ -34,6 +34,8 @@ fn numbered_events(frames: &str) -> String {
             if let Some(notes) = notes {
                 task["notes"] = serde_json::json!(notes);
             }
+            let turn = task["turn"].as_object().expect("what it says about the turn").keys();
+            task["turn"] = serde_json::json!(turn.collect::<Vec<_>>());
         }
         lines.push_str(&format!("{head}\ndata: {data}\n\n"));
     }
