@@ -1,6 +1,6 @@
 //! What the benchmarks share. Each includes this file as a module of its own.
 
-pub(crate) mod asked;
+pub(crate) mod arguments;
 pub(crate) mod machine;
 pub(crate) mod peer;
 pub(crate) mod table;

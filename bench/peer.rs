@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-type Fail = Box<dyn std::error::Error + Send + Sync>;
+use super::arguments::BenchError;
 
 /// Where the programs of the peers lie.
 pub(crate) fn place() -> PathBuf {
@@ -22,7 +22,7 @@ pub(crate) fn python(bench: &str) -> Option<PathBuf> {
 }
 
 /// `bench/peer/NAME.py`.
-pub(crate) fn script(bench: &str) -> Result<Command, Fail> {
+pub(crate) fn script(bench: &str) -> Result<Command, BenchError> {
     let python = python(bench).ok_or_else(|| format!("there is no Python for it; try ./x bench {bench}"))?;
     let mut command = Command::new(python);
     command.arg(place().join(format!("{bench}.py")));
@@ -39,7 +39,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts it and reads the line it says first.
-    pub(crate) fn start(mut command: Command) -> Result<(Self, String), Fail> {
+    pub(crate) fn start(mut command: Command) -> Result<(Self, String), BenchError> {
         let name = command.get_program().to_string_lossy().into_owned();
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = started.map_err(|error| format!("{name}: {error}"))?;
@@ -52,20 +52,20 @@ impl Program {
     }
 
     /// The same, for a program whose first line is JSON.
-    pub(crate) fn ready<T: DeserializeOwned>(command: Command) -> Result<(Self, T), Fail> {
+    pub(crate) fn ready<T: DeserializeOwned>(command: Command) -> Result<(Self, T), BenchError> {
         let (program, first) = Self::start(command)?;
         Ok((program, read(&first)?))
     }
 
     /// Asks for a measurement.
-    pub(crate) fn ask<T: DeserializeOwned>(&mut self, request: &Value) -> Result<T, Fail> {
+    pub(crate) fn ask<T: DeserializeOwned>(&mut self, request: &Value) -> Result<T, BenchError> {
         let requests = self.requests.as_mut().ok_or("the peer is gone")?;
         writeln!(requests, "{request}")?;
         requests.flush()?;
         read(&self.line()?)
     }
 
-    fn line(&mut self) -> Result<String, Fail> {
+    fn line(&mut self) -> Result<String, BenchError> {
         let mut line = String::new();
         match self.answers.read_line(&mut line)? {
             0 => Err("the peer ended without an answer; its words are above".into()),
@@ -74,7 +74,7 @@ impl Program {
     }
 }
 
-fn read<T: DeserializeOwned>(line: &str) -> Result<T, Fail> {
+fn read<T: DeserializeOwned>(line: &str) -> Result<T, BenchError> {
     let answer: Value = serde_json::from_str(line)?;
     match answer.get("error") {
         Some(error) => Err(format!("the peer says: {error}").into()),

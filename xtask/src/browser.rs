@@ -114,7 +114,7 @@ mod tests {
             parse_summary_line("31 passed, 2 failed, 1 skipped"),
             Some(TestTally { passed: 31, failed: 2, skipped: 1 })
         );
-        for line in ["", "ok      vendor   stop", "31 passed", "x passed, 0 failed, 0 skipped"] {
+        for line in ["", "ok      provider stop", "31 passed", "x passed, 0 failed, 0 skipped"] {
             assert_eq!(parse_summary_line(line), None, "{line}");
         }
     }

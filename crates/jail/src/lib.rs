@@ -7,10 +7,10 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), doran_jail::JailError> {
-//! use doran_jail::{Jail, Limits, Worker};
+//! use doran_jail::{Jail, JailLimits, WorkerCall};
 //!
-//! let jail = Jail::new(Limits::default());
-//! let answer = jail.run(Worker { argument: "__shout", input: b"hello" }).await?;
+//! let jail = Jail::new(JailLimits::default());
+//! let answer = jail.run(WorkerCall { argument: "__shout", input: b"hello" }).await?;
 //! # Ok(()) }
 //! ```
 //!

@@ -1,6 +1,5 @@
-// How the page is built: one script, one style sheet, fixed names, so that the same sources give the same bytes and a
-// change of the page is a change of few files. Their addresses carry a hash of their content, so that they may be
-// kept by a browser for good.
+// Builds the page: one script and one style sheet with fixed names. The same sources give the same bytes, and a change
+// touches few files. Their URLs carry a hash of their content, so browsers may cache them forever.
 
 import { createHash } from 'node:crypto'
 import { defineConfig, type Plugin } from 'vite'

@@ -1,17 +1,19 @@
-//! What the house promises about itself, checked: who depends on whom, what files are called and begin with, that
-//! links lead somewhere, that shown code is real, that the two languages keep pace, and under which licences the
-//! dependencies come.
+//! The rules of the repository: which crate may depend on which, how files and types are named, that every module has a
+//! doc comment, that links and paths in the documents exist, that shown code is real, that both languages have the same
+//! pages, and which licences the dependencies have.
 //!
 //! Each rule is a file with plain functions from text to [`Finding`]s; this one finds the files and prints.
 
 mod code_excerpts;
 mod crate_dependencies;
+mod documented_paths;
 mod file_sizes;
 mod licences;
 mod links;
 mod module_docs;
 mod module_names;
 mod translations;
+mod type_names;
 
 use std::fmt;
 use std::fs;
@@ -71,7 +73,9 @@ pub fn run() -> XtaskResult {
     let mut findings = crate_dependencies::check(&manifests);
     findings.extend(module_docs::check(&code));
     findings.extend(module_names::check(&code));
+    findings.extend(type_names::check(&code));
     findings.extend(links::check(&pages, |path| root.join(path).exists()));
+    findings.extend(documented_paths::check(&pages, |path| root.join(path).exists()));
     findings.extend(code_excerpts::check(&pages, |path| fs::read_to_string(root.join(path)).ok()));
     findings.extend(translations::check(&pages));
     findings.extend(licences::check(&deny, &tree, &lock));

@@ -4,11 +4,7 @@ use super::module_docs::is_module;
 use super::{RepositoryFile, TidyFinding};
 
 /// Words that name no subject. The vocabulary is in ARCHITECTURE.md.
-const EMPTY_WORDS: &[&str] = &[
-    "chain", "chunk", "chunks", "common", "context", "core", "data", "flow", "handler", "handlers", "helper",
-    "helpers", "info", "manager", "misc", "process", "service", "services", "session", "sessions", "types",
-    "util", "utils",
-];
+const EMPTY_WORDS: &[&str] = &["common", "helper", "helpers", "manager", "misc", "stuff", "util", "utils"];
 
 /// Finds modules whose name, or the last word of it, is empty. Directories count: they are modules too.
 pub fn check(files: &[RepositoryFile]) -> Vec<TidyFinding> {

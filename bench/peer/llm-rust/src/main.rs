@@ -11,13 +11,13 @@ use futures_util::StreamExt;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-type Fail = Box<dyn std::error::Error + Send + Sync>;
+type PeerError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The first pieces of a stream come while others connect, and are not counted.
 const WARM_UP: usize = 3;
 
 #[tokio::main]
-async fn main() -> Result<(), Fail> {
+async fn main() -> Result<(), PeerError> {
     println!("{}", json!({ "ready": true, "name": "async-openai 0.43.0" }));
     for line in std::io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line?)?;
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Fail> {
     Ok(())
 }
 
-async fn measured(request: &Value) -> Result<Value, Fail> {
+async fn measured(request: &Value) -> Result<Value, PeerError> {
     let url = request["url"].as_str().ok_or("no url")?;
     let model = request["model"].as_str().ok_or("no model")?.to_owned();
     let count = request["count"].as_u64().ok_or("no count")? as usize;
@@ -43,12 +43,12 @@ async fn measured(request: &Value) -> Result<Value, Fail> {
     }
 }
 
-fn asked(model: &str) -> Result<CreateChatCompletionRequest, Fail> {
+fn asked(model: &str) -> Result<CreateChatCompletionRequest, PeerError> {
     let messages = json!([{ "role": "user", "content": "안녕하세요?" }]);
     Ok(serde_json::from_value(json!({ "model": model, "messages": messages }))?)
 }
 
-async fn calls(client: &Client<OpenAIConfig>, model: &str, count: usize) -> Result<Value, Fail> {
+async fn calls(client: &Client<OpenAIConfig>, model: &str, count: usize) -> Result<Value, PeerError> {
     for _ in 0..20 {
         client.chat().create(asked(model)?).await?;
     }
@@ -64,7 +64,7 @@ async fn calls(client: &Client<OpenAIConfig>, model: &str, count: usize) -> Resu
     Ok(answer(clock(ClockId::ProcessCPUTime) - before, waits, count))
 }
 
-async fn streams(client: &Client<OpenAIConfig>, model: &str, count: usize) -> Result<Value, Fail> {
+async fn streams(client: &Client<OpenAIConfig>, model: &str, count: usize) -> Result<Value, PeerError> {
     let before = clock(ClockId::ProcessCPUTime);
     let tasks: Vec<_> = (0..count)
         .map(|_| {
@@ -80,7 +80,7 @@ async fn streams(client: &Client<OpenAIConfig>, model: &str, count: usize) -> Re
                         waits.push(clock(ClockId::Monotonic).saturating_sub(sent));
                     }
                 }
-                Ok::<_, Fail>(waits)
+                Ok::<_, PeerError>(waits)
             })
         })
         .collect();

@@ -15,7 +15,7 @@ mod turns;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::asked::Asked;
+use crate::arguments::BenchArguments;
 use crate::langgraph_peer::LangGraphTurnsPeer;
 use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
@@ -36,10 +36,10 @@ const QUICK_PACE: AgentBenchPace =
     AgentBenchPace { rounds: 2, slice: Duration::from_millis(500), turns: 300 };
 
 fn main() -> ExitCode {
-    asked::start("agents", &[], bench)
+    arguments::start("agents", &[], bench)
 }
 
-async fn bench(asked: Asked) -> Result<(), AgentBenchError> {
+async fn bench(asked: BenchArguments) -> Result<(), AgentBenchError> {
     let pace = if asked.quick { QUICK_PACE } else { FULL_PACE };
     let place = tempfile::tempdir()?;
     let mut peer = LangGraphTurnsPeer::start()

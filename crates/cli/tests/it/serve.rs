@@ -87,7 +87,7 @@ fn every_question_that_an_agent_proposes_is_answered() {
 }
 
 /// The questions that the page proposes only while the samples are searched.
-const SAMPLE_QUESTIONS_JSON: &str = include_str!("../../../server/ui/src/samples.json");
+const SAMPLE_QUESTIONS_JSON: &str = include_str!("../../../server/ui/src/sample-questions.json");
 
 #[test]
 fn the_page_knows_which_proposed_questions_are_about_the_samples() {
@@ -108,7 +108,10 @@ fn the_page_knows_which_proposed_questions_are_about_the_samples() {
                 let answer = body(&server.request("POST /api/chat", &ask.to_string()));
                 let cites = answer["sources"].as_array().is_some_and(|sources| !sources.is_empty());
                 let is_known = about[language].as_array().is_some_and(|all| all.contains(question));
-                assert_eq!(cites, is_known, "{ask}: put it into `samples.json` of the page, or take it out");
+                assert_eq!(
+                    cites, is_known,
+                    "{ask}: put it into `sample-questions.json` of the page, or take it out"
+                );
                 known.retain(|one| *one != question);
             }
         }

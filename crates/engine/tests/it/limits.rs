@@ -522,9 +522,11 @@ async fn a_reducer_that_panics_ends_its_run_also_when_it_panics_on_the_input() {
         .expect("sound");
     let runtime = doran_engine::Runtime::new(Arc::new(ram_store()));
     let bot = runtime.register_graph("touchy", &graph).expect("registered");
-    for (input, expected) in
-        [(1, "Touchy(6)"), (2, "after `a` panicked: too much"), (99, "the log was read: too much")]
-    {
+    for (input, expected) in [
+        (1, "PanickingReducerState(6)"),
+        (2, "after `a` panicked: too much"),
+        (99, "the log was read: too much"),
+    ] {
         let end = match bot.run(&local_thread(&format!("t{input}")), input).await {
             Ok(outcome) => format!("{:?}", outcome.finished().expect("finished")),
             Err(error) => error.to_string(),

@@ -17,7 +17,7 @@ mod vendor_server;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::asked::Asked;
+use crate::arguments::BenchArguments;
 use crate::measurements::{ClientFigures, micros};
 use crate::peer_processes::{PeerClient, VendorServerProcess};
 use crate::shared::{asked, machine, peer, table, times};
@@ -46,7 +46,7 @@ const FULL_SCALE: LlmBenchScale = LlmBenchScale { rounds: 5, calls: 500, pieces:
 const QUICK_SCALE: LlmBenchScale = LlmBenchScale { rounds: 1, calls: 100, pieces: 8, cancels: 50 };
 
 fn main() -> ExitCode {
-    asked::start("llm", &["--serve"], async |asked: Asked| {
+    arguments::start("llm", &["--serve"], async |asked: BenchArguments| {
         if asked.has("--serve") { vendor_server::serve().await } else { run_bench(&asked).await }
     })
 }
@@ -58,7 +58,7 @@ struct ClientMeasurements {
     streams: Vec<ClientFigures>,
 }
 
-async fn run_bench(asked: &Asked) -> Result<(), LlmBenchError> {
+async fn run_bench(asked: &BenchArguments) -> Result<(), LlmBenchError> {
     let pace = if asked.quick { QUICK_SCALE } else { FULL_SCALE };
     let server = VendorServerProcess::start()?;
     let mut peers: Vec<(PeerClient, ClientMeasurements)> = Vec::new();

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_type_becomes_a_plain_schema() {
         let schema = response_schema_of::<RouteSchemaSample>();
-        assert_eq!(schema.name, "Route");
+        assert_eq!(schema.name, "RouteSchemaSample");
         assert_eq!(
             schema.schema,
             json!({

@@ -20,7 +20,7 @@ use doran_retrieval::vector::{HnswGraph, VectorRows, VectorSearchTarget, nearest
 use doran_retrieval::{Document, DocumentIndex, DocumentTenant, LocalIndex, Passage, Retriever, SearchQuery};
 use serde_json::Value;
 
-use crate::asked::Asked;
+use crate::arguments::BenchArguments;
 use crate::corpus::{SyntheticCorpus, SyntheticVectors};
 use crate::shared::{asked, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
@@ -46,14 +46,14 @@ struct SearchBench {
 }
 
 fn main() -> ExitCode {
-    asked::start("search", &["--tiny"], async |asked: Asked| {
+    arguments::start("search", &["--tiny"], async |asked: BenchArguments| {
         // What is asked here waits for a runtime of its own, which it may not do on one.
         tokio::task::spawn_blocking(move || run_benches(&asked)).await?;
         Ok(())
     })
 }
 
-fn run_benches(asked: &Asked) {
+fn run_benches(asked: &BenchArguments) {
     let folder = std::env::temp_dir().join(format!("doran-bench-search-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the peers");
     let lasting = Duration::from_millis(if asked.quick { 700 } else { 3000 });

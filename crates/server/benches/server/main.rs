@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::asked::Asked;
+use crate::arguments::BenchArguments;
 use crate::load::RequestTimes;
 use crate::measured_server::{MeasuredServer, MeasuredServerKind, ServerBenchSetup, ServerBenchStore};
-use crate::shared::{asked, machine, peer, table, times};
+use crate::shared::{arguments, machine, peer, table, times};
 use crate::table::{Report, Row, Target};
 
 pub(crate) type ServerBenchError = Box<dyn std::error::Error + Send + Sync>;
@@ -35,7 +35,7 @@ const CLIENT_COUNTS: [usize; 3] = [1, 16, 64];
 const IDLE_STREAMS: usize = 5_000;
 
 fn main() -> ExitCode {
-    asked::start("server", &["--serve"], async |asked: Asked| match asked.cases.as_slice() {
+    arguments::start("server", &["--serve"], async |asked: BenchArguments| match asked.cases.as_slice() {
         [store] if asked.has("--serve") => graph::serve(store).await,
         _ => bench(asked).await,
     })
@@ -57,7 +57,7 @@ impl ServerBenchPace {
         Self { rounds: 1, slice: Duration::from_millis(600), first_tokens: 20, starts: 2, idle: 500 };
 }
 
-async fn bench(asked: Asked) -> Result<(), ServerBenchError> {
+async fn bench(asked: BenchArguments) -> Result<(), ServerBenchError> {
     let ground = ServerBenchSetup::new()?;
     if ground.postgres.is_none() {
         eprintln!("bench: POSTGRESQL IS MISSING, its rows are left out. ./x bench server starts one.");
@@ -93,7 +93,7 @@ async fn peer_versions(ground: &ServerBenchSetup) -> Option<String> {
 }
 
 struct ServerBench {
-    asked: Asked,
+    asked: BenchArguments,
     pace: ServerBenchPace,
     ground: ServerBenchSetup,
     report: Report,

@@ -1,19 +1,19 @@
-// The page in a real browser:
+// Tests the page in a real browser:
 // `node e2e/run.mjs [--doran PROGRAM] [--base ADDRESS] [--shots FOLDER] [--only WORD]`.
 //
-// With `--doran` the real program is started, once with its built-in model and once with a vendor of models that is
-// played here, and killed where that is the point. What takes a server that misbehaves on demand is checked against
-// the scripted one. Without it, what any server must do is checked against the one at `--base` and the scripted one.
+// With `--doran` the real program is started twice: with its built-in model and with a mock model provider. Tests that need
+// a misbehaving server use the mock server. Without `--doran`, the tests for any server run against the server at `--base`
+// and the mock server.
 
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { start } from './mock.mjs'
-import { anywhere } from './anywhere.mjs'
-import { doran } from './doran.mjs'
-import { real } from './real.mjs'
-import { scripted } from './scripted.mjs'
-import { slow } from './slow.mjs'
-import { vendor } from './vendor.mjs'
+import { startMockServer } from './mock-server.mjs'
+import { anyServerTests } from './any-server.mjs'
+import { startDoran } from './doran-process.mjs'
+import { builtInModelTests } from './built-in-model.mjs'
+import { misbehavingServerTests } from './misbehaving-server.mjs'
+import { modelProviderTests } from './model-provider.mjs'
+import { startMockModelProvider } from './mock-model-provider.mjs'
 
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync']
 const BROWSERS = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome', '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome']
@@ -42,26 +42,26 @@ if (shots) mkdirSync(shots, { recursive: true })
 const browser = await playwright.chromium.launch({ executablePath, args: FLAGS })
 const tally = { passed: 0, failed: 0 }
 
-/** Opens a page that remembers everything it should not have done. */
-async function opened(address, options) {
+/** Opens a page and records errors and requests to other hosts. */
+async function openPage(address, options) {
   const context = await browser.newContext({ locale: 'ko-KR', viewport: { width: 1360, height: 860 }, ...options })
   const page = await context.newPage()
   page.setDefaultTimeout(30_000)
   const wrong = []
   page.on('pageerror', (error) => wrong.push(`error: ${error.message}`))
   page.on('console', (line) => {
-    // A refused or lost request is told of by the browser; the page says it in its own words.
+    // The browser logs failed requests. The page reports them in its own texts.
     if (line.type() === 'error' && !/Failed to load resource|ERR_|net::/.test(line.text())) wrong.push(line.text())
   })
   page.on('request', (request) => {
-    if (new URL(request.url()).origin !== new URL(address).origin) wrong.push(`asked another place: ${request.url()}`)
+    if (new URL(request.url()).origin !== new URL(address).origin) wrong.push(`requested another host: ${request.url()}`)
   })
   return { page, wrong, close: () => context.close() }
 }
 
 async function check(where, address, { name, options, run }, more = {}) {
   if (only && !name.includes(only)) return
-  const { page, wrong, close } = await opened(address, options)
+  const { page, wrong, close } = await openPage(address, options)
   try {
     await page.goto(address)
     const shoot = async (file) => {
@@ -80,41 +80,41 @@ async function check(where, address, { name, options, run }, more = {}) {
   }
 }
 
-/** The program with its built-in model. */
-async function builtIn(program) {
-  const house = await doran(program)
-  for (const test of [...anywhere, ...real]) await check('built-in', house.base, test, { house })
-  await house.end()
+/** The real program with its built-in model. */
+async function withBuiltInModel(program) {
+  const doranServer = await startDoran(program)
+  for (const test of [...anyServerTests, ...builtInModelTests]) await check('built-in', doranServer.base, test, { doranServer })
+  await doranServer.end()
 }
 
-/** The program with a vendor whose words are ours. */
-async function withVendor(program) {
-  const one = await vendor()
-  const house = await doran(program, one.toml)
-  for (const test of slow) {
-    one.settings.pace = 0
-    await check('vendor  ', house.base, test, { house, vendor: one })
+/** The real program with the mock model provider. */
+async function withModelProvider(program) {
+  const modelProvider = await startMockModelProvider()
+  const doranServer = await startDoran(program, modelProvider.toml)
+  for (const test of modelProviderTests) {
+    modelProvider.settings.pace = 0
+    await check('provider', doranServer.base, test, { doranServer, modelProvider })
   }
-  await house.end()
-  one.end()
+  await doranServer.end()
+  modelProvider.end()
 }
 
-/** A server that misbehaves on demand. */
-async function misbehaving(tests) {
+/** The mock server, started anew for each test. */
+async function withMockServer(tests) {
   for (const test of tests) {
-    const server = await start({ pace: 4 })
-    await check('scripted', server.base, test, { server })
+    const server = await startMockServer({ pace: 4 })
+    await check('mock    ', server.base, test, { server })
     server.stop()
   }
 }
 
 const program = option('doran')
 if (program) {
-  // Side by side: most of the time is spent waiting for words.
-  await Promise.all([builtIn(program), withVendor(program).then(() => misbehaving(scripted))])
+  // In parallel: most of the time is spent waiting for answers.
+  await Promise.all([withBuiltInModel(program), withModelProvider(program).then(() => withMockServer(misbehavingServerTests))])
 } else {
-  if (base) for (const test of anywhere) await check('server  ', base, test)
-  await misbehaving([...anywhere, ...scripted])
+  if (base) for (const test of anyServerTests) await check('server  ', base, test)
+  await withMockServer([...anyServerTests, ...misbehavingServerTests])
 }
 await browser.close()
 console.log(`${tally.passed} passed, ${tally.failed} failed, 0 skipped`)

@@ -1,10 +1,10 @@
-// Says to a screen reader what a sighted person sees at a glance. Never word by word while an answer comes.
+// Announces changes to screen readers. A streaming answer is announced once at its end, not word by word.
 
 import { signal } from '@preact/signals'
 
 export const announcement = signal('')
 
 export function announce(text: string): void {
-  // The same words twice must be a change, or they are not said again.
+  // A live region is read again only if its text changes, so a repeated text gets a trailing space.
   announcement.value = announcement.value === text ? `${text}\u00a0` : text
 }

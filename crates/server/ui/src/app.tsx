@@ -1,37 +1,37 @@
-// The page: where things stand, and the keys that move between them.
+// The layout of the page and its keyboard shortcuts.
 
 import { useEffect, useState } from 'preact/hooks'
 
 import { announcement } from './announce'
 import { conversation } from './conversation'
-import { lang, speak, t } from './i18n'
-import { agent, agentOf, modelOf, threads } from './lists'
-import { go, place } from './route'
+import { language, setLanguage, t } from './i18n'
+import { selectedAgent, findAgent, modelOfAgent, threads } from './agents-and-threads'
+import { navigate, currentRoute } from './route'
 import { inspectorOpen } from './settings'
-import { agentName } from './views/agents'
-import { ModelBadge } from './views/badge'
+import { agentName } from './views/agent-picker'
+import { ModelBadge } from './views/model-badge'
 import { Chat } from './views/chat'
-import { wantFocus } from './views/composer'
-import { Confirm } from './views/confirm'
-import { Documents, sendFiles } from './views/documents'
+import { composerFocusRequests } from './views/composer'
+import { ConfirmDialog } from './views/confirm'
+import { Documents, uploadFiles } from './views/documents'
 import { Icon, Logo } from './views/icons'
 import { Inspector } from './views/inspector'
-import { KeyDialog, Settings, settingsOpen } from './views/settings'
-import { newConversation, Sidebar, titleOf } from './views/sidebar'
+import { ApiKeyDialog, Settings, settingsOpen } from './views/settings'
+import { newConversation, Sidebar, threadTitle } from './views/sidebar'
 import { closeSource, openSource, SourcePanel } from './views/sources'
 
 export function App() {
   const [isDrawerOpen, setDrawer] = useState(false)
-  const here = place.value
+  const here = currentRoute.value
   const thread = here.view === 'chat' ? here.thread : null
   const current = threads.value.find((one) => one.id === thread)
-  const model = modelOf(current?.agent ?? agent.value)
+  const model = modelOfAgent(current?.agent ?? selectedAgent.value)
 
   useEffect(() => {
-    document.documentElement.lang = lang.value
-    const what = here.view === 'documents' ? t('documents') : current ? titleOf(current) : null
+    document.documentElement.lang = language.value
+    const what = here.view === 'documents' ? t('documents') : current ? threadTitle(current) : null
     document.title = what ? `${what} · ${t('name')}` : t('name')
-  }, [lang.value, here, current])
+  }, [language.value, here, current])
 
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -42,7 +42,7 @@ export function App() {
       if (mod && key === 'k') newConversation()
       else if (mod && key === 'i') toggleInspector()
       else if (mod && key === 'b') setDrawer((open) => !open)
-      else if (event.key === '/' && !isField && !event.ctrlKey && !event.metaKey) wantFocus.value += 1
+      else if (event.key === '/' && !isField && !event.ctrlKey && !event.metaKey) composerFocusRequests.value += 1
       else if (event.key === 'Escape') {
         if (openSource.value) closeSource()
         else if (isDrawerOpen) setDrawer(false)
@@ -55,7 +55,7 @@ export function App() {
   }, [isDrawerOpen])
 
   useEffect(() => {
-    // A file that is let go anywhere is a document; the browser itself would leave the page for it.
+    // A file dropped anywhere is uploaded. By default the browser would navigate to it.
     const over = (event: DragEvent) => {
       if (!event.dataTransfer?.types.includes('Files')) return
       event.preventDefault()
@@ -65,8 +65,8 @@ export function App() {
       const files = Array.from(event.dataTransfer?.files ?? [])
       if (event.defaultPrevented || files.length === 0) return
       event.preventDefault()
-      sendFiles(files)
-      go({ view: 'documents' })
+      uploadFiles(files)
+      navigate({ view: 'documents' })
     }
     addEventListener('dragover', over)
     addEventListener('drop', drop)
@@ -80,16 +80,16 @@ export function App() {
   const shell = ['shell', isDrawerOpen ? 'has-drawer' : '', panel ? 'has-panel' : ''].join(' ')
   return (
     <div class={shell}>
-      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); wantFocus.value += 1 }}>{t('skip')}</a>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); composerFocusRequests.value += 1 }}>{t('skip')}</a>
       <aside class="sidebar" aria-label={t('threads')}>
         <div class="brand"><Logo /><span class="brand-name">{t('name')}</span></div>
         <Sidebar leave={() => setDrawer(false)} />
         <nav class="places" aria-label={t('places')}>
-          <PlaceLink icon="file" label={t('documents')} isOn={here.view === 'documents'} act={() => { go({ view: 'documents' }); setDrawer(false) }} href="/documents" />
+          <NavigationLink icon="file" label={t('documents')} isOn={here.view === 'documents'} act={() => { navigate({ view: 'documents' }); setDrawer(false) }} href="/documents" />
           <button type="button" class="place" onClick={() => { settingsOpen.value = true }}><Icon name="gear" /><span>{t('settings')}</span></button>
           <div class="tongues" role="group" aria-label={t('language')}>
-            <button type="button" lang="ko" aria-pressed={lang.value === 'ko'} onClick={() => speak('ko')}>한국어</button>
-            <button type="button" lang="en" aria-pressed={lang.value === 'en'} onClick={() => speak('en')}>English</button>
+            <button type="button" lang="ko" aria-pressed={language.value === 'ko'} onClick={() => setLanguage('ko')}>한국어</button>
+            <button type="button" lang="en" aria-pressed={language.value === 'en'} onClick={() => setLanguage('en')}>English</button>
           </div>
         </nav>
       </aside>
@@ -99,11 +99,11 @@ export function App() {
           <button type="button" class="ghost only-narrow" aria-label={t('threads')} aria-expanded={isDrawerOpen} onClick={() => setDrawer(!isDrawerOpen)}><Icon name="menu" /></button>
           <div class="top-title">
             {here.view === 'documents' ? (
-              <a class="back" href="/" onClick={(event) => { event.preventDefault(); go({ view: 'chat', thread: conversation.value.thread }) }}>
+              <a class="back" href="/" onClick={(event) => { event.preventDefault(); navigate({ view: 'chat', thread: conversation.value.thread }) }}>
                 <Icon name="chat" size={16} />{t('back_to_chat')}
               </a>
             ) : (
-              <strong>{current ? titleOf(current) : agentName(agentOf(agent.value), agent.value)}</strong>
+              <strong>{current ? threadTitle(current) : agentName(findAgent(selectedAgent.value), selectedAgent.value)}</strong>
             )}
           </div>
           {model && <ModelBadge model={model} />}
@@ -116,8 +116,8 @@ export function App() {
       </main>
       {panel && <div class="side">{panel === 'source' ? <SourcePanel /> : <Inspector />}</div>}
       <Settings />
-      <KeyDialog />
-      <Confirm />
+      <ApiKeyDialog />
+      <ConfirmDialog />
       <div class="away" role="status" aria-live="polite">{announcement.value}</div>
     </div>
   )
@@ -130,7 +130,7 @@ function toggleInspector() {
   } else inspectorOpen.value = !inspectorOpen.value
 }
 
-function PlaceLink({ icon, label, isOn, act, href }: { icon: 'file'; label: string; isOn: boolean; act: () => void; href: string }) {
+function NavigationLink({ icon, label, isOn, act, href }: { icon: 'file'; label: string; isOn: boolean; act: () => void; href: string }) {
   return (
     <a class={isOn ? 'place is-on' : 'place'} href={href} aria-current={isOn ? 'page' : undefined}
       onClick={(event) => {

@@ -1,20 +1,20 @@
-// The open thread: its turns, the run that is under way, and what a person may do with them.
+// The open thread: its turns, its active run, and the actions of the user.
 
 import { batch, signal } from '@preact/signals'
 
 import * as api from './api'
-import { fold, newRun, standing } from './fold'
-import { follow } from './follow'
-import { merged, newTurn, toRead, turnsOf, type Turn } from './turns'
+import { reduceRunEvent, newRunView, continuation } from './transcript'
+import { followRun } from './follow-run'
+import { mergeTurns, newTurn, turnsToWatch, buildTurns, type Turn } from './turns'
 import type { Json, RunEvent, RunInfo } from './types'
-import { dropUnsent, keepUnsent, unsentOf } from './unsent'
+import { removePendingMessage, savePendingMessage, loadPendingMessage } from './pending-messages'
 
 export type { Turn } from './turns'
 
 export interface Conversation {
   thread: string | null
   turns: Turn[]
-  /** Messages that were there when the thread was opened, and the run each belongs to. */
+  /** Messages that existed when the thread was opened, with the run of each. */
   known: ReadonlyMap<string, string | null>
   state: 'loading' | 'ready' | 'failed'
   error: unknown
@@ -24,128 +24,128 @@ const EMPTY: Conversation = { thread: null, turns: [], known: new Map(), state: 
 
 export const conversation = signal<Conversation>(EMPTY)
 
-/** Told when a run has come to rest, so that lists can be brought up to date. */
-export const rested = signal(0)
+/** Incremented when a run stops, so that lists can be reloaded. */
+export const settledRuns = signal(0)
 
-/** Ends everything that belongs to the thread that was open before. */
-let leaving = new AbortController()
+/** Aborts all work for the open thread when another thread is opened. */
+let threadAbort = new AbortController()
 
-/** How often what a person sees may change while words arrive. */
+/** Minimum time between two renders of a streaming answer. */
 const FLUSH_MS = 50
 
-export function openNone(): void {
-  leaving.abort()
-  leaving = new AbortController()
+export function closeConversation(): void {
+  threadAbort.abort()
+  threadAbort = new AbortController()
   conversation.value = EMPTY
 }
 
-export async function open(thread: string): Promise<void> {
+export async function openConversation(thread: string): Promise<void> {
   if (conversation.value.thread === thread && conversation.value.state !== 'failed') return
-  leaving.abort()
-  leaving = new AbortController()
-  const { signal: left } = leaving
+  threadAbort.abort()
+  threadAbort = new AbortController()
+  const { signal: left } = threadAbort
   conversation.value = { thread, turns: [], known: new Map(), state: 'loading', error: null }
   try {
-    const [messages, runs] = await Promise.all([api.messages(thread), api.runs(thread)])
+    const [messages, runs] = await Promise.all([api.fetchMessages(thread), api.fetchRuns(thread)])
     if (left.aborted) return
-    const turns = turnsOf(messages, runs)
+    const turns = buildTurns(messages, runs)
     const known = new Map(messages.map((message) => [message.id, message.run]))
     conversation.value = { thread, turns, known, state: 'ready', error: null }
-    readOn(turns, runs)
-    const unsent = unsentOf(thread)
-    if (unsent) send(thread, newTurn(unsent.text, unsent.at, unsent.agent, null), unsent)
+    watchTurns(turns, runs)
+    const unsent = loadPendingMessage(thread)
+    if (unsent) sendQuestion(thread, newTurn(unsent.text, unsent.at, unsent.agent, null), unsent)
   } catch (error) {
     if (!left.aborted) conversation.value = { thread, turns: [], known: new Map(), state: 'failed', error }
   }
 }
 
-function readOn(turns: Turn[], runs: RunInfo[]): void {
-  toRead(turns, runs).forEach(({ turn, hasEnded }) => watch(turn, hasEnded))
+function watchTurns(turns: Turn[], runs: RunInfo[]): void {
+  turnsToWatch(turns, runs).forEach(({ turn, hasEnded }) => watchTurn(turn, hasEnded))
 }
 
-/** Takes over what was said on the open thread elsewhere: in another tab, or by another program. */
-export async function refresh(): Promise<void> {
+/** Loads turns that another tab or program added to the open thread. */
+export async function refreshConversation(): Promise<void> {
   const { thread, state } = conversation.value
   if (thread === null || state !== 'ready') return
-  const { signal: left } = leaving
+  const { signal: left } = threadAbort
   try {
-    // One after the other: whoever said something has a run in a list that is read later.
-    const messages = await api.messages(thread)
-    const runs = await api.runs(thread)
+    // Messages first: every message then has its run in the list that is read after it.
+    const messages = await api.fetchMessages(thread)
+    const runs = await api.fetchRuns(thread)
     if (left.aborted) return
     const { value } = conversation
-    const { turns, news } = merged(value.turns, turnsOf(messages, runs))
+    const { turns, news } = mergeTurns(value.turns, buildTurns(messages, runs))
     const status = new Map(runs.map((run) => [run.id, run.status]))
-    // A run that waited or had failed here may have been gone on with elsewhere.
+    // A run that is paused or failed here may have been resumed elsewhere.
     const moved = value.turns.filter((turn) => {
       const shown = turn.run.peek()?.status
       return (shown === 'paused' || shown === 'failed') && status.get(turn.id.peek() ?? '') !== shown
     })
     if (news.length > 0) {
       conversation.value = { ...value, turns, known: new Map(messages.map((message) => [message.id, message.run])) }
-      readOn(news, runs)
+      watchTurns(news, runs)
     }
-    moved.forEach((turn) => watch(turn))
+    moved.forEach((turn) => watchTurn(turn))
   } catch {
-    // What is shown stays as it is; whoever asks next is told what is wrong.
+    // A background refresh may fail silently: the next action of the user reports the error.
   }
 }
 
-/** Reads the events of a turn, from where it is, until its run rests. */
-export function watch(turn: Turn, isQuiet = false): void {
+/** Follows the events of a turn's run until the run stops. */
+export function watchTurn(turn: Turn, isQuiet = false): void {
   const { thread } = conversation.value
-  if (thread !== null && turn.id.value !== null) void track(turn, thread, null, isQuiet)
+  if (thread !== null && turn.id.value !== null) void trackRun(turn, thread, null, isQuiet)
 }
 
-/** Asks. Gives null when it was taken, else what went wrong. */
-export async function ask(agent: string, text: string, entered: (thread: string) => void): Promise<unknown> {
+/** Sends a question to an agent. Returns null on success, else the error. */
+export async function askAgent(agent: string, text: string, entered: (thread: string) => void): Promise<unknown> {
   let { thread } = conversation.value
   if (thread === null) {
     try {
-      thread = (await api.newThread(agent)).id
+      thread = (await api.createThread(agent)).id
     } catch (error) {
       return error
     }
-    leaving.abort()
-    leaving = new AbortController()
+    threadAbort.abort()
+    threadAbort = new AbortController()
     conversation.value = { thread, turns: [], known: new Map(), state: 'ready', error: null }
     entered(thread)
   }
-  const asked = { agent, text, once: api.newId() }
+  const pending = { agent, text, once: api.randomId() }
   const turn = newTurn(text, Date.now(), agent, null)
-  keepUnsent(thread, { ...asked, at: turn.at })
-  send(thread, turn, asked)
-  void refresh()
+  savePendingMessage(thread, { ...pending, at: turn.at })
+  sendQuestion(thread, turn, pending)
+  void refreshConversation()
   return null
 }
 
-interface Asked {
+interface PendingQuestion {
   agent: string
   text: string
   once: string
 }
 
-/** What ends the sending of a question that the server has not taken yet. */
-const givingUp = new WeakMap<Turn, () => void>()
+/** Aborts the sending of questions that the server has not accepted yet. */
+const pendingAborts = new WeakMap<Turn, () => void>()
 
-function send(thread: string, turn: Turn, asked: Asked): void {
+function sendQuestion(thread: string, turn: Turn, pending: PendingQuestion): void {
   const { value } = conversation
   conversation.value = { ...value, turns: [...value.turns, turn] }
-  void track(turn, thread, asked)
+  void trackRun(turn, thread, pending)
 }
 
-/** Sends a question no more that the server has not taken, and gives its words back. */
-export function giveUp(turn: Turn): string {
-  givingUp.get(turn)?.()
+/** Stops sending a question that the server has not accepted yet, and returns its text. */
+export function withdrawQuestion(turn: Turn): string {
+  pendingAborts.get(turn)?.()
   const { value } = conversation
   conversation.value = { ...value, turns: value.turns.filter((one) => one !== turn) }
-  return turn.asked
+  return turn.question
 }
 
-/** The server has taken the question. Who heard of its run from elsewhere meanwhile shows it twice. */
-function taken(turn: Turn, thread: string, asked: Asked, run: string | null): void {
-  dropUnsent(thread, asked.once)
-  givingUp.delete(turn)
+/** The server has accepted the question. A refresh in the meantime may have added its run as a second turn: remove that. */
+function questionAccepted(turn: Turn, thread: string, pending: PendingQuestion, run: string | null): void {
+  removePendingMessage(thread, pending.once)
+  pendingAborts.delete(turn)
   if (run === null) return
   turn.id.value = run
   const { value } = conversation
@@ -153,14 +153,14 @@ function taken(turn: Turn, thread: string, asked: Asked, run: string | null): vo
   if (turns.length < value.turns.length) conversation.value = { ...value, turns }
 }
 
-/** A run that has ended is shown only when all of it was read: nobody wants to see an old answer come word by word. */
-async function track(turn: Turn, thread: string, asked: Asked | null, isQuiet = false): Promise<void> {
+/** Follows a run. With `isQuiet` the turn is rendered only at the end, so that an old answer is not replayed. */
+async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | null, isQuiet = false): Promise<void> {
   const own = new AbortController()
   const { signal: left } = own
   const leave = () => own.abort()
-  leaving.signal.addEventListener('abort', leave)
-  if (asked) givingUp.set(turn, () => { leave(); dropUnsent(thread, asked.once) })
-  let run = turn.run.peek() ?? newRun(turn.id.peek() ?? '', thread, turn.agent)
+  threadAbort.signal.addEventListener('abort', leave)
+  if (pending) pendingAborts.set(turn, () => { leave(); removePendingMessage(thread, pending.once) })
+  let run = turn.run.peek() ?? newRunView(turn.id.peek() ?? '', thread, turn.agent)
   let timer: ReturnType<typeof setTimeout> | undefined
   const flush = () => {
     clearTimeout(timer)
@@ -168,69 +168,69 @@ async function track(turn: Turn, thread: string, asked: Asked | null, isQuiet = 
     turn.run.value = run
   }
   turn.error.value = null
-  await follow(
+  await followRun(
     {
       async open(after, signal) {
         const id = turn.id.peek()
-        if (id !== null) return api.events(thread, id, after, signal)
-        if (asked === null) throw new Error('nothing to follow')
-        const { body, run: started } = await api.start(thread, asked.agent, asked.text, asked.once, signal)
-        taken(turn, thread, asked, started)
+        if (id !== null) return api.openRunEvents(thread, id, after, signal)
+        if (pending === null) throw new Error('nothing to follow')
+        const { body, run: started } = await api.startRun(thread, pending.agent, pending.text, pending.once, signal)
+        questionAccepted(turn, thread, pending, started)
         return body
       },
-      take(event: RunEvent) {
-        run = fold(run, event)
+      applyEvent(event: RunEvent) {
+        run = reduceRunEvent(run, event)
         if (event.type === 'started') turn.id.value = run.id
-        const stands = standing(run.status)
-        if (isQuiet) return stands
-        // What a run rests at may be followed by more at once, when it is an old one that is read again.
-        if (event.type !== 'delta' && stands !== 'rest') flush()
+        const next = continuation(run.status)
+        if (isQuiet) return next
+        // In the replay of an old run, more events may follow a pause or a failure at once. Wait before rendering it.
+        if (event.type !== 'delta' && next !== 'stopped') flush()
         else timer ??= setTimeout(flush, FLUSH_MS)
-        return stands
+        return next
       },
-      last: () => run.last,
-      told(connection) {
+      lastEventNumber: () => run.lastEventNumber,
+      onConnectionChange(connection) {
         batch(() => {
           turn.connection.value = connection
           if (connection.state === 'refused') {
             turn.error.value = connection.error
-            if (asked) dropUnsent(thread, asked.once)
+            if (pending) removePendingMessage(thread, pending.once)
           }
         })
       },
-      wait: untilOnline,
+      waitBeforeRetry: waitUntilOnline,
     },
     left,
   )
-  leaving.signal.removeEventListener('abort', leave)
+  threadAbort.signal.removeEventListener('abort', leave)
   flush()
   turn.stopping.value = false
   if (left.aborted) return
-  rested.value += 1
-  if (run.status === 'finished' || run.status === 'cancelled') await settle(turn, thread, left)
+  settledRuns.value += 1
+  if (run.status === 'finished' || run.status === 'cancelled') await loadStoredAnswer(turn, thread, left)
 }
 
-/** Takes over what the server keeps of the answer, so that it reads the same after a reload. */
-async function settle(turn: Turn, thread: string, left: AbortSignal): Promise<void> {
+/** Replaces the streamed answer by the stored one, so that it reads the same after a reload. */
+async function loadStoredAnswer(turn: Turn, thread: string, left: AbortSignal): Promise<void> {
   try {
-    const messages = await api.messages(thread)
+    const messages = await api.fetchMessages(thread)
     if (left.aborted) return
     const own = messages.filter((message) => message.run === turn.id.peek())
-    const kept = turnsOf(own, [])[0]?.said.peek()
-    if (kept) turn.said.value = kept
+    const stored = buildTurns(own, [])[0]?.storedAnswer.peek()
+    if (stored) turn.storedAnswer.value = stored
   } catch {
-    // The events told the same already.
+    // The streamed answer stays. It has the same content.
   }
 }
 
-export async function stop(turn: Turn): Promise<void> {
+export async function cancelTurn(turn: Turn): Promise<void> {
   const { thread } = conversation.value
   const id = turn.id.value
   if (thread === null || id === null) return
   turn.stopping.value = true
   try {
-    await api.cancel(thread, id)
-    if (turn.run.peek()?.status === 'paused') watch(turn)
+    await api.cancelRun(thread, id)
+    if (turn.run.peek()?.status === 'paused') watchTurn(turn)
   } catch (error) {
     batch(() => {
       turn.stopping.value = false
@@ -239,17 +239,17 @@ export async function stop(turn: Turn): Promise<void> {
   }
 }
 
-/** Goes on with a failed run where it stopped. */
-export function goOn(turn: Turn): Promise<void> {
-  return move(turn, (thread, id) => api.goOn(thread, id))
+/** Retries a failed run from where it stopped. */
+export function retryTurn(turn: Turn): Promise<void> {
+  return resumeAndTrack(turn, (thread, id) => api.retryRun(thread, id))
 }
 
-export function answer(turn: Turn, answers: Record<string, Json>): Promise<void> {
-  return move(turn, (thread, id) => api.resume(thread, id, answers))
+export function answerQuestions(turn: Turn, answers: Record<string, Json>): Promise<void> {
+  return resumeAndTrack(turn, (thread, id) => api.resumeRun(thread, id, answers))
 }
 
-/** Lets a run that rests go on, and follows it. */
-async function move(turn: Turn, tell: (thread: string, id: string) => Promise<void>): Promise<void> {
+/** Resumes a paused or failed run and follows it. */
+async function resumeAndTrack(turn: Turn, tell: (thread: string, id: string) => Promise<void>): Promise<void> {
   const { thread } = conversation.value
   const id = turn.id.value
   if (thread === null || id === null) return
@@ -257,26 +257,26 @@ async function move(turn: Turn, tell: (thread: string, id: string) => Promise<vo
   try {
     await tell(thread, id)
   } catch (error) {
-    if (!(await hasMoved(turn, thread, id))) {
+    if (!(await hasRunAdvanced(turn, thread, id))) {
       turn.error.value = error
       return
     }
   }
   const run = turn.run.peek()
   turn.run.value = run && { ...run, status: 'running', failure: null }
-  void track(turn, thread, null)
+  void trackRun(turn, thread, null)
 }
 
-/** Whether a run has gone on although nobody here was told so: the reply was lost, or somebody else was quicker. */
-async function hasMoved(turn: Turn, thread: string, id: string): Promise<boolean> {
+/** Whether the run advanced although the request failed: the response was lost, or another client was faster. */
+async function hasRunAdvanced(turn: Turn, thread: string, id: string): Promise<boolean> {
   const shown = turn.run.peek()
-  const now = await api.oneRun(thread, id).catch(() => null)
+  const now = await api.fetchRun(thread, id).catch(() => null)
   if (!shown || !now) return false
-  const asked = new Set(shown.questions.map((question) => question.id))
-  return now.status !== shown.status || (now.questions ?? []).some((question) => !asked.has(question.id))
+  const knownIds = new Set(shown.questions.map((question) => question.id))
+  return now.status !== shown.status || (now.questions ?? []).some((question) => !knownIds.has(question.id))
 }
 
-/** The turn of the open thread that is under way; of several, the one that the others stand in line behind. */
+/** The active turn of the open thread. If several are active, the one that runs, not those queued behind it. */
 export function busyTurn(): Turn | null {
   const { turns } = conversation.value
   const isBusy = (turn: Turn) => turn.error.value === null && !['done', 'refused'].includes(turn.connection.value.state)
@@ -284,7 +284,7 @@ export function busyTurn(): Turn | null {
   return running ?? turns.slice(-1).find(isBusy) ?? null
 }
 
-function untilOnline(ms: number, left: AbortSignal): Promise<void> {
+function waitUntilOnline(ms: number, left: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer)

@@ -1,14 +1,14 @@
-// When Enter sends. A syllable that is still being composed must neither send half a message nor be lost, and one
-// Enter must send once, in every order in which browsers tell of it.
+// Decides when Enter sends, with an input method editor (IME). A syllable that is still being composed must be neither
+// cut off nor lost, and one Enter must send once. Browsers report these events in different orders:
 //
 // - Chrome and Edge: keydown (229, composing), compositionend, sometimes a second keydown.
 // - Safari: compositionend first, then keydown with 229 that is not composing.
 // - Chrome on a Mac may send a plain 13 while the syllable is not committed yet.
 //
-// Hangul has no candidates to choose from, so Enter means "done and send": the send waits until the syllable is in the
-// box. For other scripts Enter chooses a candidate and sends nothing.
+// Hangul has no candidate list, so Enter means "finish and send": sending waits until the syllable is in the box. In
+// other scripts Enter chooses a candidate and does not send.
 
-export interface Key {
+export interface KeyPress {
   key: string
   keyCode: number
   isComposing: boolean
@@ -19,22 +19,22 @@ export interface Key {
   repeat?: boolean
 }
 
-export type Decision =
-  /** Not ours: the browser does what it does. */
+export type EnterDecision =
+  /** Not handled: the browser acts as usual. */
   | 'leave'
-  /** Nothing happens, and the browser adds no line either. */
+  /** Ignored, and the browser must not insert a line break. */
   | 'swallow'
-  /** Send what is in the box once this task is over. */
+  /** Send the text of the box after the current event. */
   | 'send'
   /** Send once the composition has ended. */
   | 'send-after-composition'
 
-/** How long after the end of a composition a key may still belong to it. */
-const TAIL_MS = 50
+/** A key event within this time after a composition may still belong to it. */
+const COMPOSITION_TAIL_MS = 50
 
 const HANGUL = /^[\uac00-\ud7a3\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\ud7b0-\ud7ff]+$/
 
-export class Composer {
+export class ImeComposer {
   #isComposing = false
   #text = ''
   #endedAt = -Infinity
@@ -48,12 +48,12 @@ export class Composer {
 
   update(text: string): void {
     this.#isComposing = true
-    // The composition goes on with other letters: the Enter before did not end it.
+    // The composition continues with other letters, so the earlier Enter did not end it.
     if (text !== this.#text) this.#sendAfter = false
     this.#text = text
   }
 
-  /** Whether the message is to be sent now that the composition is over. */
+  /** Ends a composition. Returns whether the message is to be sent now. */
   end(text: string, now: number): boolean {
     this.#isComposing = false
     this.#text = text
@@ -64,24 +64,24 @@ export class Composer {
     return send
   }
 
-  /** The box lost the focus: a send that waits for a composition waits no longer. */
+  /** The box lost focus: cancels a pending send. */
   blur(): void {
     this.#isComposing = false
     this.#sendAfter = false
   }
 
-  keydown(key: Key, now: number): Decision {
+  keydown(key: KeyPress, now: number): EnterDecision {
     if (key.key !== 'Enter') return 'leave'
     if (key.shiftKey || key.altKey) return 'leave'
     const isComposing = key.isComposing || this.#isComposing
-    const isTail = now - this.#endedAt < TAIL_MS
+    const isTail = now - this.#endedAt < COMPOSITION_TAIL_MS
     if (isComposing) {
       if (!HANGUL.test(this.#text)) return 'leave'
       this.#sendAfter = true
       return 'send-after-composition'
     }
-    // The same Enter, told once more after the composition it ended.
-    if (now - this.#sentAt < TAIL_MS || key.repeat) return 'swallow'
+    // The same key press, reported again after the composition it ended.
+    if (now - this.#sentAt < COMPOSITION_TAIL_MS || key.repeat) return 'swallow'
     if (isTail && key.keyCode === 229 && !HANGUL.test(this.#text)) return 'swallow'
     this.#sentAt = now
     return 'send'

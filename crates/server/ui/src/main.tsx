@@ -1,16 +1,16 @@
-// Starts the page.
+// Entry point of the page.
 
 import { render } from 'preact'
 
 import { App } from './app'
-import { keepListsFresh, loadAgents, loadThreads } from './lists'
-import { watchAddress } from './route'
-import { showTheme } from './settings'
+import { refreshListsAfterRuns, loadAgents, loadThreads } from './agents-and-threads'
+import { watchLocation } from './route'
+import { persistSettings } from './settings'
 import './style/index.css'
 
-showTheme()
-watchAddress()
-keepListsFresh()
+persistSettings()
+watchLocation()
+refreshListsAfterRuns()
 void loadAgents()
 void loadThreads()
 

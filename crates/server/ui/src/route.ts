@@ -1,10 +1,10 @@
-// Where in the page a person is. The address says it, so that a reload and a bookmark lead back.
+// The current view of the page. It is stored in the URL, so reloads and bookmarks work.
 
 import { signal } from '@preact/signals'
 
-export type Place = { view: 'chat'; thread: string | null } | { view: 'documents' }
+export type PageRoute = { view: 'chat'; thread: string | null } | { view: 'documents' }
 
-export function placeOf(path: string): Place {
+export function routeFromPath(path: string): PageRoute {
   const thread = /^\/t\/([^/]+)\/?$/.exec(path)
   if (thread?.[1]) {
     try {
@@ -16,25 +16,25 @@ export function placeOf(path: string): Place {
   return /^\/documents\/?$/.test(path) ? { view: 'documents' } : { view: 'chat', thread: null }
 }
 
-export function pathOf(place: Place): string {
+export function pathFromRoute(place: PageRoute): string {
   if (place.view === 'documents') return '/documents'
   return place.thread === null ? '/' : `/t/${encodeURIComponent(place.thread)}`
 }
 
-export const place = signal<Place>({ view: 'chat', thread: null })
+export const currentRoute = signal<PageRoute>({ view: 'chat', thread: null })
 
-export function watchAddress(): void {
-  place.value = placeOf(location.pathname)
+export function watchLocation(): void {
+  currentRoute.value = routeFromPath(location.pathname)
   addEventListener('popstate', () => {
-    place.value = placeOf(location.pathname)
+    currentRoute.value = routeFromPath(location.pathname)
   })
 }
 
-export function go(to: Place, how: 'push' | 'replace' = 'push'): void {
-  const path = pathOf(to)
+export function navigate(to: PageRoute, how: 'push' | 'replace' = 'push'): void {
+  const path = pathFromRoute(to)
   if (path !== location.pathname) {
     if (how === 'push') history.pushState(null, '', path)
     else history.replaceState(null, '', path)
   }
-  place.value = to
+  currentRoute.value = to
 }

@@ -1,13 +1,13 @@
-// What the page remembers of a person's taste, and nothing else.
+// Display settings, stored in the browser.
 
 import { effect, signal } from '@preact/signals'
 
 export type Theme = 'system' | 'light' | 'dark'
-export type Detail = 'quiet' | 'steps' | 'all'
+export type ActivityDetail = 'quiet' | 'steps' | 'all'
 
 const PREFIX = 'doran.'
 
-export function recall(name: string): string | null {
+export function loadSetting(name: string): string | null {
   try {
     return localStorage.getItem(PREFIX + name)
   } catch {
@@ -15,28 +15,28 @@ export function recall(name: string): string | null {
   }
 }
 
-export function remember(name: string, value: string): void {
+export function saveSetting(name: string, value: string): void {
   try {
     localStorage.setItem(PREFIX + name, value)
   } catch {
-    // A browser may forbid it; then the choice lasts as long as the page.
+    // Storage may be disabled. The setting is then kept until the page is closed.
   }
 }
 
-function oneOf<T extends string>(name: string, values: readonly T[], otherwise: T): T {
-  const saved = recall(name)
+function loadChoice<T extends string>(name: string, values: readonly T[], otherwise: T): T {
+  const saved = loadSetting(name)
   return values.find((value) => value === saved) ?? otherwise
 }
 
-export const theme = signal<Theme>(oneOf('theme', ['system', 'light', 'dark'], 'system'))
-export const detail = signal<Detail>(oneOf('detail', ['quiet', 'steps', 'all'], 'steps'))
-export const inspectorOpen = signal(recall('inspector') === 'open')
+export const theme = signal<Theme>(loadChoice('theme', ['system', 'light', 'dark'], 'system'))
+export const activityDetail = signal<ActivityDetail>(loadChoice('detail', ['quiet', 'steps', 'all'], 'steps'))
+export const inspectorOpen = signal(loadSetting('inspector') === 'open')
 
-export function showTheme(): void {
+export function persistSettings(): void {
   effect(() => {
     document.documentElement.dataset.theme = theme.value
-    remember('theme', theme.value)
+    saveSetting('theme', theme.value)
   })
-  effect(() => remember('detail', detail.value))
-  effect(() => remember('inspector', inspectorOpen.value ? 'open' : 'closed'))
+  effect(() => saveSetting('detail', activityDetail.value))
+  effect(() => saveSetting('inspector', inspectorOpen.value ? 'open' : 'closed'))
 }

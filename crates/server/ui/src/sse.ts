@@ -1,13 +1,13 @@
-// Reads server-sent events from bytes that may be cut anywhere, even within a character.
+// Parses server-sent events from chunks of bytes. A chunk may end anywhere, even inside a character.
 
-export interface Frame {
+export interface SseFrame {
   id: string | null
   event: string
   data: string
 }
 
-/** A reader that is fed bytes and gives whole frames. What is left of a frame when the bytes end was never sent. */
-export class Frames {
+/** Takes chunks of bytes and returns complete frames. An incomplete frame at the end of the stream is dropped. */
+export class SseParser {
   #decoder = new TextDecoder('utf-8')
   #rest = ''
   #id: string | null = null
@@ -15,20 +15,20 @@ export class Frames {
   #data: string[] = []
   #started = false
 
-  push(bytes: Uint8Array): Frame[] {
+  push(bytes: Uint8Array): SseFrame[] {
     let text = this.#decoder.decode(bytes, { stream: true })
     if (!this.#started && text !== '') {
       this.#started = true
       if (text.startsWith('\uFEFF')) text = text.slice(1)
     }
     this.#rest += text
-    const frames: Frame[] = []
+    const frames: SseFrame[] = []
     let from = 0
     for (;;) {
-      const end = nextBreak(this.#rest, from)
+      const end = nextLineBreak(this.#rest, from)
       if (end === -1) break
       const isPair = this.#rest[end] === '\r' && this.#rest[end + 1] === '\n'
-      // A carriage return at the end of what came may be the first half of a pair.
+      // A carriage return at the end of a chunk may be the first half of a CRLF.
       if (this.#rest[end] === '\r' && end + 1 === this.#rest.length) break
       const frame = this.#line(this.#rest.slice(from, end))
       if (frame) frames.push(frame)
@@ -38,7 +38,7 @@ export class Frames {
     return frames
   }
 
-  #line(line: string): Frame | null {
+  #line(line: string): SseFrame | null {
     if (line === '') {
       if (this.#data.length === 0) {
         this.#event = ''
@@ -63,7 +63,7 @@ export class Frames {
   }
 }
 
-function nextBreak(text: string, from: number): number {
+function nextLineBreak(text: string, from: number): number {
   for (let at = from; at < text.length; at++) {
     const code = text.charCodeAt(at)
     if (code === 10 || code === 13) return at

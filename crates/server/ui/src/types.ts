@@ -1,4 +1,4 @@
-// What the server sends.
+// Types of the HTTP API.
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json }
 
@@ -13,14 +13,14 @@ export interface Agent {
   id: string
   ko: string
   en: string
-  /** A short name, where the server gives one. */
+  /** A short name, if the agent has one. */
   title?: { ko: string; en: string }
   starters?: { ko: string[]; en: string[] }
   model?: ModelInfo
 }
 
 export interface Thread {
-  /** The run that is under way or waits. */
+  /** The run that is active or paused. */
   active?: string | null
   id: string
   title: string | null
@@ -29,8 +29,8 @@ export interface Thread {
   updated: number
 }
 
-/** A source with the number it is shown with. */
-export type Cited = Source & { shown: number }
+/** A source and the number it is shown with. */
+export type NumberedSource = Source & { shown: number }
 
 export interface Source {
   number: number
@@ -47,7 +47,7 @@ export interface Source {
   end?: number
 }
 
-export interface Message {
+export interface ThreadMessage {
   id: string
   role: 'user' | 'assistant' | 'tool' | 'system'
   text: string
@@ -63,13 +63,13 @@ export interface RunInfo {
   created?: number
   started: number | null
   ended: number | null
-  /** What it asks while it is paused; only when it is asked for alone. */
-  questions?: Question[]
+  /** The open questions of a paused run. Absent in lists of runs. */
+  questions?: QuestionInfo[]
 }
 
-export interface Question {
+export interface QuestionInfo {
   id: string
-  /** The run that asks. */
+  /** The run that asks the question. */
   run?: string
   node: string
   kind: 'ask' | 'breakpoint' | 'effect_unknown'
@@ -77,7 +77,7 @@ export interface Question {
   problem?: string
 }
 
-export interface Task {
+export interface StepTask {
   node: string
   ms: number
   attempts: number
@@ -87,16 +87,16 @@ export interface Task {
   notes?: Record<string, Json>
 }
 
-interface Told {
+interface EventPosition {
   n?: number
   at?: number
 }
 
-export type RunEvent = Told &
+export type RunEvent = EventPosition &
   (
     | { type: 'started'; agent: string; thread: string; run: string }
-    | { type: 'step'; step: number; path?: string; tasks: Task[]; next: string[] }
-    | { type: 'paused'; questions: Question[] }
+    | { type: 'step'; step: number; path?: string; tasks: StepTask[]; next: string[] }
+    | { type: 'paused'; questions: QuestionInfo[] }
     | { type: 'resumed'; answers: Record<string, Json> }
     | { type: 'restarted'; why: string }
     | { type: 'finished' }
@@ -107,8 +107,8 @@ export type RunEvent = Told &
     | { type: 'error'; problem: Json }
   )
 
-/** What an agent shows besides words. */
-export type Shown =
+/** What an agent shows besides its answer. */
+export type AgentActivity =
   | { type: 'thinking'; step: string; content: string }
   | { type: 'tool_call'; call: string; name: string; arguments: Json }
   | { type: 'tool_result'; call: string; name: string; text: string; failed: boolean; ms?: number }
@@ -129,7 +129,7 @@ export interface ModelCall {
 
 export type DocumentStatus = 'queued' | 'reading' | 'indexing' | 'ready' | 'failed' | 'paused' | 'cancelled'
 
-export interface Document {
+export interface UploadedDocument {
   id: string
   name: string
   title?: string
@@ -144,14 +144,14 @@ export interface Document {
   pages?: number | null
   bytes?: number | null
   version?: string | null
-  /** When it last changed, in milliseconds or, as `changed_at`, in seconds since 1970. */
+  /** Time of the last change: `at` in milliseconds, `changed_at` in seconds since 1970. */
   at?: number | null
   changed_at?: number | null
-  /** Told once, of a file that took the place of another of its name. */
+  /** Set in the response to an upload that replaced a document with the same name. */
   replaced?: boolean
 }
 
-export interface Hit {
+export interface SearchHit {
   passage: string
   document: string
   title: string
@@ -161,7 +161,7 @@ export interface Hit {
   start?: number
   end?: number
   score: number
-  /** The words of the question that the passage holds, and where, in bytes of its text. */
+  /** The matched query terms and their byte ranges in the text. */
   why?: { term: string; ranges: { start: number; end: number }[] }[]
 }
 
@@ -169,11 +169,11 @@ export interface Usage {
   input_tokens: number
   output_tokens: number
   cost_micros: number | null
-  /** Of a thread only. */
+  /** Only for the usage of one thread. */
   by_model?: { name: string; calls: number; input_tokens: number; output_tokens: number; cost_micros: number | null }[]
 }
 
-export interface Model {
+export interface ModelChoice {
   id: string
   kind: string
   ko?: string
@@ -182,7 +182,7 @@ export interface Model {
   why?: string | null
 }
 
-export interface Models {
+export interface AvailableModels {
   active: { main: string; small?: string }
-  models: Model[]
+  models: ModelChoice[]
 }

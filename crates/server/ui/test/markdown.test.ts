@@ -1,14 +1,14 @@
-// Markdown of answers: what becomes what, and that hostile text becomes nothing but text.
+// Markdown of answers, and that hostile text stays text.
 
 import { expect, test } from 'vitest'
 
-import { clean } from '../src/clean'
-import { blocks, sources, type Block } from '../src/markdown/blocks'
-import { inline, type Inline } from '../src/markdown/inline'
-import { link } from '../src/markdown/link'
+import { sanitizeText } from '../src/sanitize-text'
+import { parseMarkdown, splitBlocks, type Block } from '../src/markdown/blocks'
+import { parseInline, type Inline } from '../src/markdown/inline'
+import { parseSafeLink } from '../src/markdown/link'
 
-/** Every element that would be drawn, as text that is easy to look at. */
-function shown(list: (Block | Inline)[]): string {
+/** The parsed tree as readable text. */
+function renderAsText(list: (Block | Inline)[]): string {
   return list.map((one): string => {
     switch (one.t) {
       case 'text': return one.v
@@ -16,18 +16,18 @@ function shown(list: (Block | Inline)[]): string {
       case 'br': return '{br}'
       case 'hr': return '{hr}'
       case 'cite': return `{cite ${one.n}}`
-      case 'link': return `{a ${one.href}|${shown(one.c)}}`
+      case 'link': return `{a ${one.href}|${renderAsText(one.c)}}`
       case 'image': return `{img-link ${one.href}|${one.alt}}`
-      case 'h': return `{h${one.level} ${shown(one.c)}}`
-      case 'list': return `{${one.ordered ? `ol${one.start}` : 'ul'} ${one.items.map((item) => `(${item.done === null ? '' : item.done ? 'x ' : '- '}${shown(item.c)})`).join('')}}`
-      case 'table': return `{table ${one.head.map(shown).join('|')} / ${one.rows.map((row) => row.map(shown).join('|')).join(' / ')}}`
-      default: return `{${one.t} ${shown(one.c)}}`
+      case 'h': return `{h${one.level} ${renderAsText(one.c)}}`
+      case 'list': return `{${one.ordered ? `ol${one.start}` : 'ul'} ${one.items.map((item) => `(${item.done === null ? '' : item.done ? 'x ' : '- '}${renderAsText(item.c)})`).join('')}}`
+      case 'table': return `{table ${one.head.map(renderAsText).join('|')} / ${one.rows.map((row) => row.map(renderAsText).join('|')).join(' / ')}}`
+      default: return `{${one.t} ${renderAsText(one.c)}}`
     }
   }).join('')
 }
 
 function check(text: string, expected: string) {
-  expect(shown(blocks(clean(text)))).toBe(expected)
+  expect(renderAsText(parseMarkdown(sanitizeText(text)))).toBe(expected)
 }
 
 test('ordinary Markdown', () => {
@@ -54,8 +54,8 @@ test('what is not finished yet is shown as far as it came', () => {
 test('a growing answer changes only its last piece', () => {
   const text = '# 제목\n\n글 하나\n\n- a\n- b\n\n```\ncode\n\nmore\n```\n\n| a |\n|---|\n| 1 |\n\n끝'
   for (let at = 1; at <= text.length; at++) {
-    const before = sources(text.slice(0, at - 1))
-    const now = sources(text.slice(0, at))
+    const before = splitBlocks(text.slice(0, at - 1))
+    const now = splitBlocks(text.slice(0, at))
     expect(now.slice(0, Math.max(0, before.length - 1))).toEqual(before.slice(0, -1))
   }
 })
@@ -72,13 +72,13 @@ test('C126: addresses that are no places to go are no links', () => {
     'vbscript:x', 'file:///etc/passwd', '//evil.example', '/api/threads/x', 'api/threads', '#x', '', 'blob:https://a/b',
     'https://', 'view-source:https://a.example', ' javascript:alert(1)',
   ]) {
-    expect(link(address), address).toBe(null)
-    expect(JSON.stringify(inline(`[글](${address})`)), address).not.toContain('"link"')
-    // What is left when the scheme is no scheme may still hold an honest address.
-    if (!address.includes('https://')) expect(JSON.stringify(inline(`<${address}>`)), address).not.toContain('"link"')
+    expect(parseSafeLink(address), address).toBe(null)
+    expect(JSON.stringify(parseInline(`[글](${address})`)), address).not.toContain('"link"')
+    // A text with an invalid scheme may still contain a valid URL.
+    if (!address.includes('https://')) expect(JSON.stringify(parseInline(`<${address}>`)), address).not.toContain('"link"')
   }
-  expect(link('https://example.com/a?b=1')?.href).toBe('https://example.com/a?b=1')
-  expect(link('mailto:a@example.com')).toEqual({ href: 'mailto:a@example.com', host: 'example.com' })
+  expect(parseSafeLink('https://example.com/a?b=1')?.href).toBe('https://example.com/a?b=1')
+  expect(parseSafeLink('mailto:a@example.com')).toEqual({ href: 'mailto:a@example.com', host: 'example.com' })
 })
 
 test('C127 C128: pictures are links, never pictures', () => {
@@ -105,14 +105,14 @@ test('C134: large and deep text takes little time', () => {
     '1. a\n\n'.repeat(10_000), '```\n'.repeat(15_000), `\`\`\`\n${'line\n'.repeat(12_000)}`, '[a](b'.repeat(12_000), '- '.repeat(200) + '\n',
   ]) {
     const start = performance.now()
-    blocks(clean(text.slice(0, 60_000)))
+    parseMarkdown(sanitizeText(text.slice(0, 60_000)))
     expect(performance.now() - start, JSON.stringify(text.slice(0, 12))).toBeLessThan(20_000)
   }
 }, 200_000)
 
 test('C135: signs that mislead the eye are made visible or dropped, and the real host is known', () => {
-  expect(clean('a\u202egnp.exe\u202c \u001b[31mred\u001b[0m \u001b]8;;http://x\u0007y\u0000')).toBe('a\ufffdgnp.exe\ufffd red y')
-  expect(link('https://google.com@evil.example/')?.host).toBe('evil.example')
-  expect(link('https://xn--googe-95a.example/')?.host).toBe('xn--googe-95a.example')
-  expect(link('https://gооgle.example/')?.host).toMatch(/^xn--/)
+  expect(sanitizeText('a\u202egnp.exe\u202c \u001b[31mred\u001b[0m \u001b]8;;http://x\u0007y\u0000')).toBe('a\ufffdgnp.exe\ufffd red y')
+  expect(parseSafeLink('https://google.com@evil.example/')?.host).toBe('evil.example')
+  expect(parseSafeLink('https://xn--googe-95a.example/')?.host).toBe('xn--googe-95a.example')
+  expect(parseSafeLink('https://gооgle.example/')?.host).toMatch(/^xn--/)
 })

@@ -1,18 +1,18 @@
-// Server-sent events from bytes that are cut anywhere.
+// Server-sent events from chunks that are cut anywhere.
 
 import { expect, test } from 'vitest'
 
-import { Frames, type Frame } from '../src/sse'
+import { SseParser, type SseFrame } from '../src/sse'
 
 const bytes = (text: string) => new TextEncoder().encode(text)
 
-function read(pieces: Uint8Array[]): Frame[] {
-  const frames = new Frames()
+function read(pieces: Uint8Array[]): SseFrame[] {
+  const frames = new SseParser()
   return pieces.flatMap((piece) => frames.push(piece))
 }
 
 const STREAM = 'id: 1\nevent: started\ndata: {"a":"가나"}\n\n: alive\n\nevent: delta\r\ndata: 다라\r\n\r\nid: 2\ndata: one\ndata: 😀 two\n\ndata: never'
-const WHOLE: Frame[] = [
+const WHOLE: SseFrame[] = [
   { id: '1', event: 'started', data: '{"a":"가나"}' },
   { id: null, event: 'delta', data: '다라' },
   { id: '2', event: 'message', data: 'one\n😀 two' },

@@ -19,7 +19,7 @@ mod node_cases;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::asked::Asked;
+use crate::arguments::BenchArguments;
 use crate::bench_stores::{EngineBenchDatabases, EngineBenchStoreKind, connect_plain};
 use crate::langgraph::LangGraphEnginePeer;
 use crate::measurement::EngineBenchSlices;
@@ -31,7 +31,7 @@ use crate::times::median;
 pub(crate) type EngineBenchError = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    asked::start("engine", &[], run_benches)
+    arguments::start("engine", &[], run_benches)
 }
 
 /// How long to look.
@@ -76,7 +76,7 @@ impl EngineBenchPace {
     };
 }
 
-async fn run_benches(asked: Asked) -> Result<(), EngineBenchError> {
+async fn run_benches(asked: BenchArguments) -> Result<(), EngineBenchError> {
     let ground =
         EngineBenchDatabases::new(std::env::var("DORAN_TEST_POSTGRES").ok().filter(|url| !url.is_empty()))?;
     let peer = LangGraphEnginePeer::start()
@@ -119,7 +119,7 @@ async fn measured_versions(
 }
 
 struct EngineBench {
-    options: Asked,
+    options: BenchArguments,
     pace: EngineBenchPace,
     databases: EngineBenchDatabases,
     peer: Option<LangGraphEnginePeer>,

@@ -1,7 +1,7 @@
-// Markdown as a list of blocks of plain data. What is not finished yet (an open fence, half a table) is shown as far
-// as it came. Nesting is bounded; what stands deeper is text.
+// Parses Markdown into a list of blocks. Incomplete Markdown (an open fence, half a table) is parsed as far as it goes.
+// Nesting is bounded: anything deeper is text.
 
-import { inline, type Inline } from './inline'
+import { parseInline, type Inline } from './inline'
 
 export type Align = 'left' | 'center' | 'right' | null
 
@@ -14,19 +14,19 @@ export type Block =
   | { t: 'table'; align: Align[]; head: Inline[][]; rows: Inline[][][] }
   | { t: 'hr' }
 
-const DEPTH = 6
+const MAX_NESTING = 6
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/
-const ITEM = /^( {0,12})([-*+]|\d{1,9}[.)])(?:\s+(.*)|\s*)$/
-const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/
+const LIST_ITEM = /^( {0,12})([-*+]|\d{1,9}[.)])(?:\s+(.*)|\s*)$/
+const HORIZONTAL_RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/
 const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/
-const DIVIDER = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/
+const TABLE_DIVIDER = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/
 
-export function blocks(text: string): Block[] {
-  return sources(text).flatMap((source) => parse(source.split('\n'), 0))
+export function parseMarkdown(text: string): Block[] {
+  return splitBlocks(text).flatMap((source) => parseLines(source.split('\n'), 0))
 }
 
-/** The text cut into pieces that can be parsed and drawn each alone; only the last one still changes while it grows. */
-export function sources(text: string): string[] {
+/** Splits a text into parts that can be parsed and rendered separately. While the text grows only the last part changes. */
+export function splitBlocks(text: string): string[] {
   const out: string[] = []
   let piece: string[] = []
   let fence: string | null = null
@@ -34,16 +34,16 @@ export function sources(text: string): string[] {
   lines.forEach((line, index) => {
     const found = FENCE.exec(line)
     if (fence !== null) {
-      if (closes(line, fence)) fence = null
+      if (closesFence(line, fence)) fence = null
       piece.push(line)
       return
     }
     if (found?.[1]) fence = found[1]
-    // A blank line ends a piece unless what follows is indented and so belongs to it, or goes on with a list.
+    // A blank line ends a part, unless the next line is indented or continues a list.
     if (line.trim() === '') {
       const next = lines[index + 1] ?? ''
-      const inList = piece.some((one) => ITEM.test(one))
-      if (inList && (/^\s{2,}\S/.test(next) || ITEM.test(next))) piece.push(line)
+      const inList = piece.some((one) => LIST_ITEM.test(one))
+      if (inList && (/^\s{2,}\S/.test(next) || LIST_ITEM.test(next))) piece.push(line)
       else if (piece.length > 0) {
         out.push(piece.join('\n'))
         piece = []
@@ -56,17 +56,17 @@ export function sources(text: string): string[] {
   return out
 }
 
-/** One piece, as `sources` cuts them. */
-export function blocksOf(source: string): Block[] {
-  return parse(source.split('\n'), 0)
+/** Parses one part, as `splitBlocks` returns them. */
+export function parseBlock(source: string): Block[] {
+  return parseLines(source.split('\n'), 0)
 }
 
-function parse(lines: string[], depth: number): Block[] {
-  if (depth >= DEPTH) return [{ t: 'p', c: inline(lines.join('\n')) }]
+function parseLines(lines: string[], depth: number): Block[] {
+  if (depth >= MAX_NESTING) return [{ t: 'p', c: parseInline(lines.join('\n')) }]
   const out: Block[] = []
   let paragraph: string[] = []
   const flush = () => {
-    if (paragraph.length > 0) out.push({ t: 'p', c: inline(paragraph.join('\n')) })
+    if (paragraph.length > 0) out.push({ t: 'p', c: parseInline(paragraph.join('\n')) })
     paragraph = []
   }
   let at = 0
@@ -80,14 +80,14 @@ function parse(lines: string[], depth: number): Block[] {
     } else if (fence?.[1]) {
       flush()
       let end = at + 1
-      while (end < lines.length && !closes(lines[end] as string, fence[1])) end++
-      out.push({ t: 'code', lang: language(fence[2] ?? ''), v: lines.slice(at + 1, end).join('\n') })
+      while (end < lines.length && !closesFence(lines[end] as string, fence[1])) end++
+      out.push({ t: 'code', lang: fenceLanguage(fence[2] ?? ''), v: lines.slice(at + 1, end).join('\n') })
       at = end + 1
     } else if (heading) {
       flush()
-      out.push({ t: 'h', level: (heading[1] as string).length, c: inline((heading[2] ?? '').replace(/\s#+$/, '').trim()) })
+      out.push({ t: 'h', level: (heading[1] as string).length, c: parseInline((heading[2] ?? '').replace(/\s#+$/, '').trim()) })
       at += 1
-    } else if (RULE.test(line)) {
+    } else if (HORIZONTAL_RULE.test(line)) {
       flush()
       out.push({ t: 'hr' })
       at += 1
@@ -98,14 +98,14 @@ function parse(lines: string[], depth: number): Block[] {
         inner.push((lines[at] as string).replace(/^ {0,3}> ?/, ''))
         at += 1
       }
-      out.push({ t: 'quote', c: parse(inner, depth + 1) })
-    } else if (line.includes('|') && DIVIDER.test(lines[at + 1] ?? '') && (lines[at + 1] ?? '').includes('-')
-      && cells(line).length === cells(lines[at + 1] as string).length) {
+      out.push({ t: 'quote', c: parseLines(inner, depth + 1) })
+    } else if (line.includes('|') && TABLE_DIVIDER.test(lines[at + 1] ?? '') && (lines[at + 1] ?? '').includes('-')
+      && splitCells(line).length === splitCells(lines[at + 1] as string).length) {
       flush()
-      at = table(lines, at, out)
-    } else if (ITEM.test(line) && !(paragraph.length > 0 && !/^\s*(?:[-*+]|1[.)])\s/.test(line))) {
+      at = parseTable(lines, at, out)
+    } else if (LIST_ITEM.test(line) && !(paragraph.length > 0 && !/^\s*(?:[-*+]|1[.)])\s/.test(line))) {
       flush()
-      at = list(lines, at, depth, out)
+      at = parseList(lines, at, depth, out)
     } else {
       paragraph.push(line)
       at += 1
@@ -115,16 +115,16 @@ function parse(lines: string[], depth: number): Block[] {
   return out
 }
 
-function list(lines: string[], from: number, depth: number, out: Block[]): number {
-  const first = ITEM.exec(lines[from] as string) as RegExpExecArray
+function parseList(lines: string[], from: number, depth: number, out: Block[]): number {
+  const first = LIST_ITEM.exec(lines[from] as string) as RegExpExecArray
   const indent = (first[1] as string).length
   const ordered = /\d/.test(first[2] as string)
   const items: { done: boolean | null; c: Block[] }[] = []
   let at = from
   while (at < lines.length) {
-    const found = ITEM.exec(lines[at] as string)
+    const found = LIST_ITEM.exec(lines[at] as string)
     if (!found || (found[1] as string).length > indent + 1 || (found[1] as string).length < indent) break
-    if (/\d/.test(found[2] as string) !== ordered || RULE.test(lines[at] as string)) break
+    if (/\d/.test(found[2] as string) !== ordered || HORIZONTAL_RULE.test(lines[at] as string)) break
     const width = indent + (found[2] as string).length + 1
     let opening = found[3] ?? ''
     const task = /^\[([ xX])\]\s+/.exec(opening)
@@ -135,13 +135,13 @@ function list(lines: string[], from: number, depth: number, out: Block[]): numbe
       const line = lines[at] as string
       const isInside = line.startsWith(' '.repeat(Math.min(width, indent + 2)))
       if (line.trim() === '' || isInside) body.push(isInside ? line.slice(indentOf(line, width)) : '')
-      else if (!ITEM.test(line) && !FENCE.test(line) && !HEADING.test(line) && !line.startsWith('>') && body.at(-1) !== '') {
+      else if (!LIST_ITEM.test(line) && !FENCE.test(line) && !HEADING.test(line) && !line.startsWith('>') && body.at(-1) !== '') {
         body.push(line)
       } else break
       at += 1
     }
     while (body.length > 1 && body.at(-1) === '') body.pop()
-    items.push({ done: task ? task[1] !== ' ' : null, c: parse(body, depth + 1) })
+    items.push({ done: task ? task[1] !== ' ' : null, c: parseLines(body, depth + 1) })
   }
   out.push({ t: 'list', ordered, start: ordered ? Number.parseInt(first[2] as string, 10) : 1, items })
   return at
@@ -153,35 +153,35 @@ function indentOf(line: string, most: number): number {
   return indent
 }
 
-function table(lines: string[], from: number, out: Block[]): number {
-  const head = cells(lines[from] as string)
-  const align = cells(lines[from + 1] as string).map((cell): Align => {
+function parseTable(lines: string[], from: number, out: Block[]): number {
+  const head = splitCells(lines[from] as string)
+  const align = splitCells(lines[from + 1] as string).map((cell): Align => {
     const [left, right] = [cell.startsWith(':'), cell.endsWith(':')]
     return left && right ? 'center' : right ? 'right' : left ? 'left' : null
   })
   const rows: Inline[][][] = []
   let at = from + 2
   while (at < lines.length && (lines[at] as string).includes('|')) {
-    const row = cells(lines[at] as string).slice(0, head.length)
+    const row = splitCells(lines[at] as string).slice(0, head.length)
     while (row.length < head.length) row.push('')
-    rows.push(row.map((cell) => inline(cell)))
+    rows.push(row.map((cell) => parseInline(cell)))
     at += 1
   }
-  out.push({ t: 'table', align, head: head.map((cell) => inline(cell)), rows })
+  out.push({ t: 'table', align, head: head.map((cell) => parseInline(cell)), rows })
   return at
 }
 
-function cells(line: string): string[] {
+function splitCells(line: string): string[] {
   const trimmed = line.trim().replace(/^\|/, '').replace(/(?<!\\)\|$/, '')
   return trimmed.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll('\\|', '|'))
 }
 
-function closes(line: string, fence: string): boolean {
+function closesFence(line: string, fence: string): boolean {
   const trimmed = line.trim()
   return trimmed.length >= fence.length && trimmed === (fence[0] as string).repeat(trimmed.length)
 }
 
-/** The name of a language is letters and a few signs; anything else is no name. */
-function language(info: string): string {
+/** The language of a fence. Only letters, digits and a few signs are accepted. */
+function fenceLanguage(info: string): string {
   return /^[\w+#.-]{1,24}/.exec(info.trim())?.[0] ?? ''
 }

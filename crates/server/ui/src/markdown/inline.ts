@@ -1,7 +1,7 @@
-// Markdown within a line, as a tree of plain data. One pass, every look ahead is bounded, so that no text of a model
-// takes more than linear time. HTML is text here.
+// Parses inline Markdown into a tree. One pass with bounded lookahead, so that the time is linear for any text of a
+// model. HTML is treated as text.
 
-import { link } from './link'
+import { parseSafeLink } from './link'
 
 export type Inline =
   | { t: 'text'; v: string }
@@ -12,36 +12,36 @@ export type Inline =
   | { t: 'cite'; n: number }
   | { t: 'br' }
 
-interface Mark {
+interface EmphasisMark {
   mark: string
   opens: boolean
   closes: boolean
 }
 
-type Token = Inline | { t: 'mark'; m: Mark }
+type InlineToken = Inline | { t: 'mark'; m: EmphasisMark }
 
-/** How far a bracket or an address may reach. */
-const REACH = 2000
-/** How deep links and marks may stand in each other. */
-const DEPTH = 6
+/** Maximum length of a link label or URL. */
+const MAX_LOOKAHEAD = 2000
+/** Maximum nesting of links and brackets. */
+const MAX_NESTING = 6
 
 const ESCAPABLE = /[!-/:-@[-`{-~]/
-const BARE = /^https?:\/\/[^\s<>"'`\u3000-\u303f\uff00-\uffef\uac00-\ud7a3]+/i
-const WORD = /[\p{L}\p{N}]/u
+const BARE_URL = /^https?:\/\/[^\s<>"'`\u3000-\u303f\uff00-\uffef\uac00-\ud7a3]+/i
+const WORD_CHARACTER = /[\p{L}\p{N}]/u
 
-export function inline(text: string, depth = 0): Inline[] {
-  return resolve(tokens(text, depth))
+export function parseInline(text: string, depth = 0): Inline[] {
+  return resolveEmphasis(tokenizeInline(text, depth))
 }
 
-function tokens(text: string, depth: number): Token[] {
-  const out: Token[] = []
+function tokenizeInline(text: string, depth: number): InlineToken[] {
+  const out: InlineToken[] = []
   const noCloser = new Set<number>()
   let plain = ''
   const flush = () => {
     if (plain !== '') out.push({ t: 'text', v: plain })
     plain = ''
   }
-  const add = (token: Token) => {
+  const add = (token: InlineToken) => {
     flush()
     out.push(token)
   }
@@ -56,8 +56,8 @@ function tokens(text: string, depth: number): Token[] {
       add({ t: 'br' })
       at += 1
     } else if (char === '`') {
-      const run = runOf(text, at, '`')
-      const end = noCloser.has(run) ? -1 : closer(text, at + run, run)
+      const run = runLength(text, at, '`')
+      const end = noCloser.has(run) ? -1 : findCloser(text, at + run, run)
       if (end === -1) {
         noCloser.add(run)
         plain += text.slice(at, at + run)
@@ -67,8 +67,8 @@ function tokens(text: string, depth: number): Token[] {
         at = end + run
       }
     } else if (char === '!' && next === '[') {
-      const found = bracketed(text, at + 1)
-      const to = found && link(found.address)
+      const found = parseBracketLink(text, at + 1)
+      const to = found && parseSafeLink(found.address)
       if (found) {
         const alt = found.label
         if (to) add({ t: 'image', ...to, alt })
@@ -80,13 +80,13 @@ function tokens(text: string, depth: number): Token[] {
       }
     } else if (char === '[') {
       const cited = /^\[(\d{1,3}(?:\s*,\s*\d{1,3}){0,9})\](?!\()/.exec(text.slice(at, at + 60))
-      const found = cited || depth >= DEPTH ? null : bracketed(text, at)
+      const found = cited || depth >= MAX_NESTING ? null : parseBracketLink(text, at)
       if (cited?.[1]) {
         for (const n of cited[1].split(',')) add({ t: 'cite', n: Number(n) })
         at += cited[0].length
       } else if (found) {
-        const to = link(found.address)
-        const content = inline(found.label, depth + 1)
+        const to = parseSafeLink(found.address)
+        const content = parseInline(found.label, depth + 1)
         if (to) add({ t: 'link', ...to, c: content })
         else for (const one of content) add(one)
         at = found.end
@@ -95,10 +95,10 @@ function tokens(text: string, depth: number): Token[] {
         at += 1
       }
     } else if (char === '<') {
-      const rest = text.slice(at, at + REACH)
+      const rest = text.slice(at, at + MAX_LOOKAHEAD)
       const line = /^<br\s*\/?>/i.exec(rest)
       const auto = /^<((?:https?:\/\/|mailto:)[^\s<>]+)>/i.exec(rest)
-      const to = auto?.[1] ? link(auto[1]) : null
+      const to = auto?.[1] ? parseSafeLink(auto[1]) : null
       if (line) {
         add({ t: 'br' })
         at += line[0].length
@@ -109,9 +109,9 @@ function tokens(text: string, depth: number): Token[] {
         plain += char
         at += 1
       }
-    } else if ((char === 'h' || char === 'H') && !WORD.test(text[at - 1] ?? '') && /^https?:/i.test(text.slice(at, at + 6))) {
-      const bare = (BARE.exec(text.slice(at, at + REACH))?.[0] ?? '').replace(/[.,:;!?)\]}*_~]+$/, '')
-      const to = link(bare)
+    } else if ((char === 'h' || char === 'H') && !WORD_CHARACTER.test(text[at - 1] ?? '') && /^https?:/i.test(text.slice(at, at + 6))) {
+      const bare = (BARE_URL.exec(text.slice(at, at + MAX_LOOKAHEAD))?.[0] ?? '').replace(/[.,:;!?)\]}*_~]+$/, '')
+      const to = parseSafeLink(bare)
       if (to) {
         add({ t: 'link', ...to, c: [{ t: 'text', v: bare }] })
         at += bare.length
@@ -120,15 +120,15 @@ function tokens(text: string, depth: number): Token[] {
         at += 1
       }
     } else if (char === '*' || char === '_' || (char === '~' && next === '~')) {
-      const run = Math.min(runOf(text, at, char), char === '~' ? 2 : 3)
+      const run = Math.min(runLength(text, at, char), char === '~' ? 2 : 3)
       const before = text[at - 1] ?? ' '
       const after = text[at + run] ?? ' '
       const mark = text.slice(at, at + run)
       const isTight = char === '_' || (char === '*' && run === 1)
-      // Two stars work against letters, as Korean particles follow without a space; one star or a low line does not,
-      // or 2*3*4 and snake_case would lean.
+      // `**` works next to letters, because Korean particles follow without a space. `*` and `_` do not, or parts of
+      // 2*3*4 and snake_case would be emphasized.
       const opens = !/\s/.test(after) && !(isTight && /[A-Za-z0-9]/.test(before))
-      const closes = !/\s/.test(before) && !(char === '_' && WORD.test(after))
+      const closes = !/\s/.test(before) && !(char === '_' && WORD_CHARACTER.test(after))
       if (opens || closes) add({ t: 'mark', m: { mark, opens, closes } })
       else plain += mark
       at += run
@@ -141,8 +141,8 @@ function tokens(text: string, depth: number): Token[] {
   return out
 }
 
-/** Pairs the marks. What finds no partner is text. */
-function resolve(list: Token[]): Inline[] {
+/** Pairs the emphasis marks. A mark without a partner is text. */
+function resolveEmphasis(list: InlineToken[]): Inline[] {
   const stack: { mark: string; from: number }[] = []
   const out: Inline[] = []
   for (const token of list) {
@@ -151,7 +151,7 @@ function resolve(list: Token[]): Inline[] {
       continue
     }
     const { mark, opens, closes } = token.m
-    // A partner further down than this is as good as none.
+    // The search is bounded to keep the time linear.
     const low = Math.max(0, stack.length - 8)
     let partner = -1
     for (let at = stack.length - 1; closes && at >= low; at--) {
@@ -163,24 +163,24 @@ function resolve(list: Token[]): Inline[] {
     const open = stack[partner]
     if (open) {
       const content = out.splice(open.from).slice(1)
-      out.push(wrapped(mark, content))
+      out.push(wrapEmphasis(mark, content))
       stack.length = partner
     } else {
       if (opens) stack.push({ mark, from: out.length })
       out.push({ t: 'text', v: mark })
     }
   }
-  return joined(out)
+  return joinText(out)
 }
 
-function wrapped(mark: string, content: Inline[]): Inline {
-  const c = joined(content)
+function wrapEmphasis(mark: string, content: Inline[]): Inline {
+  const c = joinText(content)
   if (mark === '~~') return { t: 'del', c }
   if (mark.length === 3) return { t: 'strong', c: [{ t: 'em', c }] }
   return { t: mark.length === 2 ? 'strong' : 'em', c }
 }
 
-function joined(list: Inline[]): Inline[] {
+function joinText(list: Inline[]): Inline[] {
   const out: Inline[] = []
   for (const one of list) {
     const last = out.at(-1)
@@ -190,37 +190,37 @@ function joined(list: Inline[]): Inline[] {
   return out
 }
 
-function runOf(text: string, at: number, char: string): number {
+function runLength(text: string, at: number, char: string): number {
   let run = 1
   while (text[at + run] === char && run < 100) run++
   return run
 }
 
-function closer(text: string, from: number, run: number): number {
-  const end = Math.min(text.length, from + 10 * REACH)
+function findCloser(text: string, from: number, run: number): number {
+  const end = Math.min(text.length, from + 10 * MAX_LOOKAHEAD)
   for (let at = text.indexOf('`', from); at !== -1 && at < end; at = text.indexOf('`', at)) {
-    const found = runOf(text, at, '`')
+    const found = runLength(text, at, '`')
     if (found === run) return at
     at += found
   }
   return -1
 }
 
-/** `[label](address "title")` at a bracket. */
-function bracketed(text: string, at: number): { label: string; address: string; end: number } | null {
+/** Parses `[label](address "title")` at a bracket. */
+function parseBracketLink(text: string, at: number): { label: string; address: string; end: number } | null {
   let depth = 0
   let close = -1
-  for (let i = at; i < Math.min(text.length, at + REACH); i++) {
+  for (let i = at; i < Math.min(text.length, at + MAX_LOOKAHEAD); i++) {
     if (text[i] === '\\') i++
     else if (text[i] === '[') depth++
     else if (text[i] === ']' && --depth === 0) {
       close = i
       break
     }
-    if (depth > DEPTH) return null
+    if (depth > MAX_NESTING) return null
   }
   if (close === -1 || text[close + 1] !== '(') return null
-  const inside = text.slice(close + 2, close + 2 + REACH)
+  const inside = text.slice(close + 2, close + 2 + MAX_LOOKAHEAD)
   const found = /^\s*(?:<([^<>\n]*)>|((?:[^\s()]|\([^\s()]*\))*))(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(inside)
   if (!found) return null
   return { label: text.slice(at + 1, close), address: found[1] ?? found[2] ?? '', end: close + 2 + found[0].length }

@@ -1,16 +1,16 @@
-// Which addresses an answer may link to: other sites and mail, said openly. Nothing else becomes a link, least of all
-// an address of this server.
+// Decides which URLs in an answer become links: absolute http, https and mailto URLs. Relative URLs, which would point
+// to this server, never do.
 
-export interface Link {
+export interface SafeLink {
   href: string
-  /** Where it really leads, in ASCII. */
+  /** The actual host, in ASCII. */
   host: string
 }
 
 const SCHEMES = new Set(['http:', 'https:', 'mailto:'])
 
-/** The address as a link, or null when it is none of those allowed. */
-export function link(address: string): Link | null {
+/** Parses a URL. Returns null if it must not become a link. */
+export function parseSafeLink(address: string): SafeLink | null {
   const trimmed = address.trim()
   if (trimmed.length > 2048 || /[\u0000-\u0020\u007f-\u00a0\u2028\u2029]/.test(trimmed)) return null
   if (!/^(?:https?:\/\/|mailto:)/i.test(trimmed)) return null

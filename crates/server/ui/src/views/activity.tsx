@@ -1,16 +1,16 @@
-// What an agent did before it answered: one line, which opens to its thoughts and tool calls.
+// The activity of an agent before its answer: one line that expands to its reasoning and tool calls.
 
 import { useEffect, useState } from 'preact/hooks'
 
-import { clean } from '../clean'
-import type { Item, Run } from '../fold'
-import { t, took, type Key } from '../i18n'
-import { detail } from '../settings'
+import { sanitizeText } from '../sanitize-text'
+import type { TranscriptItem, RunView } from '../transcript'
+import { t, formatDuration, type MessageKey } from '../i18n'
+import { activityDetail } from '../settings'
 import type { Json } from '../types'
-import { CopyButton } from './copy'
+import { CopyButton } from './copy-button'
 import { Icon } from './icons'
 
-const STEPS: Record<string, Key> = {
+const STEP_LABELS: Record<string, MessageKey> = {
   planning: 'step_planning',
   tool_selected: 'step_tool_selected',
   evaluation_result: 'step_evaluation_result',
@@ -21,29 +21,29 @@ const STEPS: Record<string, Key> = {
 }
 
 export function stepName(step: string): string {
-  const key = STEPS[step]
-  return key ? t(key) : clean(step)
+  const key = STEP_LABELS[step]
+  return key ? t(key) : sanitizeText(step)
 }
 
-interface Props {
-  run: Run | null
-  items: Item[]
+interface ActivityProps {
+  run: RunView | null
+  items: TranscriptItem[]
   isLive: boolean
-  /** Asks for what is not loaded yet. */
+  /** Loads the events of the run if they are not loaded yet. */
   load: () => void
 }
 
-export function Activity({ run, items, isLive, load }: Props) {
-  const [isOpen, setOpen] = useState(detail.value === 'all')
+export function Activity({ run, items, isLive, load }: ActivityProps) {
+  const [isOpen, setOpen] = useState(activityDetail.value === 'all')
   useEffect(() => {
-    setOpen(detail.value === 'all')
-    if (detail.value === 'all') load()
-  }, [detail.value])
-  const doings = items.filter((item, at) => !saysTheSame(item, items[at + 1])).filter((item) => item.kind !== 'text')
+    setOpen(activityDetail.value === 'all')
+    if (activityDetail.value === 'all') load()
+  }, [activityDetail.value])
+  const doings = items.filter((item, at) => !isRepeatedByNext(item, items[at + 1])).filter((item) => item.kind !== 'text')
   const newest = doings.at(-1)
   const tasks = run?.steps.filter((step) => step.path === '').flatMap((step) => step.tasks) ?? []
   const ms = run && run.ended > run.started ? run.ended - run.started : tasks.reduce((sum, task) => sum + task.ms, 0)
-  const now = isLive ? doing(newest, run) : run ? t('steps_took', { n: tasks.length, time: took(ms) }) : t('steps')
+  const now = isLive ? currentActivity(newest, run) : run ? t('steps_took', { n: tasks.length, time: formatDuration(ms) }) : t('steps')
   return (
     <div class={isLive ? 'activity is-live' : 'activity'}>
       <button type="button" class="activity-line" aria-expanded={isOpen} onClick={() => { load(); setOpen(!isOpen) }}>
@@ -57,7 +57,7 @@ export function Activity({ run, items, isLive, load }: Props) {
               {item.kind === 'thinking' ? (
                 <div class="thought">
                   <span class="tag">{stepName(item.step)}</span>
-                  <span class="thought-text">{clean(item.content)}</span>
+                  <span class="thought-text">{sanitizeText(item.content)}</span>
                 </div>
               ) : (
                 <ToolCard item={item} isLive={isLive} />
@@ -67,7 +67,7 @@ export function Activity({ run, items, isLive, load }: Props) {
           {doings.length === 0 && (
             <li class="thought">
               {tasks.length > 0
-                ? tasks.map((task, at) => <span key={at} class="node-chip">{clean(task.node)} <small>{took(task.ms)}</small></span>)
+                ? tasks.map((task, at) => <span key={at} class="node-chip">{sanitizeText(task.node)} <small>{formatDuration(task.ms)}</small></span>)
                 : <span class="dim">{t('nothing_to_show')}</span>}
             </li>
           )}
@@ -77,16 +77,16 @@ export function Activity({ run, items, isLive, load }: Props) {
   )
 }
 
-/** A tool that is chosen and then used is told once, by its use. */
-function saysTheSame(item: Item, next: Item | undefined): boolean {
+/** Whether the item only says which tool was chosen, and the next item is its call. */
+function isRepeatedByNext(item: TranscriptItem, next: TranscriptItem | undefined): boolean {
   return item.kind === 'thinking' && item.step === 'tool_selected' && next?.kind === 'tool' && item.content.includes(next.name)
 }
 
-function doing(newest: Item | undefined, run: Run | null): string {
-  if (newest?.kind === 'tool' && newest.result === null) return t('using_tool', { name: clean(newest.name) })
-  if (newest?.kind === 'thinking') return `${stepName(newest.step)} · ${shorten(clean(newest.content))}`
+function currentActivity(newest: TranscriptItem | undefined, run: RunView | null): string {
+  if (newest?.kind === 'tool' && newest.result === null) return t('using_tool', { name: sanitizeText(newest.name) })
+  if (newest?.kind === 'thinking') return `${stepName(newest.step)} · ${shorten(sanitizeText(newest.content))}`
   const due = run?.next[0]
-  return due ? t('working_on', { name: clean(due) }) : t('working')
+  return due ? t('working_on', { name: sanitizeText(due) }) : t('working')
 }
 
 function shorten(text: string): string {
@@ -94,32 +94,32 @@ function shorten(text: string): string {
   return line.length > 90 ? `${line.slice(0, 90)}…` : line
 }
 
-export function ToolCard({ item, isLive }: { item: Extract<Item, { kind: 'tool' }>; isLive: boolean }) {
+export function ToolCard({ item, isLive }: { item: Extract<TranscriptItem, { kind: 'tool' }>; isLive: boolean }) {
   const { result } = item
   const isDenied = item.isDenied && result?.failed !== false
   const state = isDenied ? 'is-denied' : result === null ? (isLive ? 'is-running' : 'is-open') : result.failed ? 'is-failed' : 'is-done'
   const said = isDenied ? t('denied') : result === null ? (isLive ? t('running') : t('no_result')) : result.failed ? t('failed') : t('done')
   return (
-    <details class={`tool ${state}`} open={detail.value === 'all'}>
+    <details class={`tool ${state}`} open={activityDetail.value === 'all'}>
       <summary>
         <Icon name="tool" size={15} />
-        <code class="tool-name">{clean(item.name)}</code>
-        <span class="tool-args">{shorten(clean(oneLine(item.arguments)))}</span>
-        <span class="tool-state">{said}{!isDenied && result?.ms !== undefined && ` · ${took(result.ms)}`}</span>
+        <code class="tool-name">{sanitizeText(item.name)}</code>
+        <span class="tool-args">{shorten(sanitizeText(oneLine(item.arguments)))}</span>
+        <span class="tool-state">{said}{!isDenied && result?.ms !== undefined && ` · ${formatDuration(result.ms)}`}</span>
       </summary>
-      <Labelled label={t('arguments')} text={pretty(item.arguments)} />
-      {result && <Labelled label={t(isDenied ? 'told_model' : result.failed ? 'error' : 'result')} text={result.text} />}
+      <LabelledText label={t('arguments')} text={formatJson(item.arguments)} />
+      {result && <LabelledText label={t(isDenied ? 'told_model' : result.failed ? 'error' : 'result')} text={result.text} />}
     </details>
   )
 }
 
-/** More than this is shown when it is asked for. */
-const SHOWN = 4000
+/** Longer texts are cut, with a button to show the rest. */
+const MAX_SHOWN_CHARS = 4000
 
-export function Labelled({ label, text }: { label: string; text: string }) {
+export function LabelledText({ label, text }: { label: string; text: string }) {
   const [isWhole, setWhole] = useState(false)
-  const tidy = clean(text)
-  const cut = isWhole || tidy.length <= SHOWN ? tidy : tidy.slice(0, SHOWN)
+  const tidy = sanitizeText(text)
+  const cut = isWhole || tidy.length <= MAX_SHOWN_CHARS ? tidy : tidy.slice(0, MAX_SHOWN_CHARS)
   return (
     <div class="labelled">
       <div class="labelled-head">
@@ -134,7 +134,7 @@ export function Labelled({ label, text }: { label: string; text: string }) {
   )
 }
 
-export function pretty(value: Json): string {
+export function formatJson(value: Json): string {
   return typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '')
 }
 

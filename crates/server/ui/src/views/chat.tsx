@@ -1,34 +1,34 @@
-// The conversation.
+// The chat view: the turns of the open thread and the composer.
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { announce } from '../announce'
-import { Problem } from '../api'
-import { ask, busyTurn, conversation, giveUp, open, openNone, refresh, stop, type Turn } from '../conversation'
+import { ApiProblem } from '../api'
+import { askAgent, busyTurn, conversation, withdrawQuestion, openConversation, closeConversation, refreshConversation, cancelTurn, type Turn } from '../conversation'
 import { t } from '../i18n'
-import { agent, agents, agentsError, chooseAgent, loadAgents, loadThreads, threads } from '../lists'
-import { go } from '../route'
-import { AgentPicker, Welcome } from './agents'
-import { ComposerBox, draft, wantFocus } from './composer'
+import { selectedAgent, agents, agentsError, chooseAgent, loadAgents, loadThreads, threads } from '../agents-and-threads'
+import { navigate } from '../route'
+import { AgentPicker, Welcome } from './agent-picker'
+import { ComposerBox, draft, composerFocusRequests } from './composer'
 import { Icon } from './icons'
-import { inspectNewest } from './inspected'
-import { ProblemCard, wordsOf } from './problem'
+import { inspectNewestTurn } from './inspected-turn'
+import { ProblemCard, problemText } from './problem-card'
 import { newConversation } from './sidebar'
 import { TurnView } from './turn'
 
-/** Turns drawn at once; earlier ones come when asked for. */
-const WINDOW = 30
+/** Number of turns rendered at first. A button shows earlier ones. */
+const TURNS_SHOWN = 30
 
 export function Chat({ thread }: { thread: string | null }) {
   useEffect(() => {
-    if (thread === null) openNone()
-    else void open(thread)
+    if (thread === null) closeConversation()
+    else void openConversation(thread)
   }, [thread])
 
   useEffect(() => {
-    // Another tab may have asked meanwhile.
+    // Another tab may have added a turn.
     const look = () => {
-      if (!document.hidden) void refresh()
+      if (!document.hidden) void refreshConversation()
     }
     addEventListener('focus', look)
     document.addEventListener('visibilitychange', look)
@@ -39,10 +39,10 @@ export function Chat({ thread }: { thread: string | null }) {
   }, [])
 
   const { turns, state, error } = conversation.value
-  const [shown, setShown] = useState(WINDOW)
-  useEffect(() => setShown(WINDOW), [thread])
+  const [shown, setShown] = useState(TURNS_SHOWN)
+  useEffect(() => setShown(TURNS_SHOWN), [thread])
   const scroller = useRef<HTMLDivElement>(null)
-  const end = useFollowedEnd(scroller, thread)
+  const end = useStickToEnd(scroller, thread)
   const [isFirst, setFirst] = useState(false)
 
   const current = threads.value.find((one) => one.id === thread)
@@ -55,25 +55,25 @@ export function Chat({ thread }: { thread: string | null }) {
     if (busyTurn() || isFirst) return
     setFirst(conversation.value.thread === null)
     end.stick()
-    inspectNewest()
-    const failed = await ask(agent.value, text, (id) => {
-      go({ view: 'chat', thread: id })
+    inspectNewestTurn()
+    const failed = await askAgent(selectedAgent.value, text, (id) => {
+      navigate({ view: 'chat', thread: id })
       void loadThreads()
     })
     setFirst(false)
     if (failed !== null) {
       draft.value = text
-      announce(wordsOf(failed).title)
+      announce(problemText(failed).title)
       setProblem(failed)
     } else setProblem(null)
   }
   const [problem, setProblem] = useState<unknown>(null)
   useEffect(() => setProblem(null), [thread])
 
-  const retry = (turn: Turn) => void send(turn.asked)
+  const retry = (turn: Turn) => void send(turn.question)
   const edit = (turn: Turn) => {
-    draft.value = turn.asked
-    wantFocus.value += 1
+    draft.value = turn.question
+    composerFocusRequests.value += 1
   }
   const from = Math.max(0, turns.length - shown)
   return (
@@ -89,7 +89,7 @@ export function Chat({ thread }: { thread: string | null }) {
         {state === 'loading' && <div class="column"><p class="dim pad" role="status">{t('loading')}</p></div>}
         {state === 'failed' && (
           <div class="column">
-            {error instanceof Problem && error.status === 404 ? (
+            {error instanceof ApiProblem && error.status === 404 ? (
               <div class="card gone" role="alert">
                 <strong>{t('no_such_thread')}</strong>
                 <p class="dim">{t('no_such_thread_more')}</p>
@@ -97,13 +97,13 @@ export function Chat({ thread }: { thread: string | null }) {
               </div>
             ) : (
               <ProblemCard error={error}>
-                <button type="button" onClick={() => thread !== null && void open(thread)}>{t('try_again')}</button>
+                <button type="button" onClick={() => thread !== null && void openConversation(thread)}>{t('try_again')}</button>
               </ProblemCard>
             )}
           </div>
         )}
         <div class="column turns" role="log" aria-live="off" aria-label={t('conversation')} tabIndex={-1}>
-          {from > 0 && <button type="button" class="more" onClick={() => setShown(shown + WINDOW)}>{t('earlier_turns', { n: from })}</button>}
+          {from > 0 && <button type="button" class="more" onClick={() => setShown(shown + TURNS_SHOWN)}>{t('earlier_turns', { n: from })}</button>}
           {turns.slice(from).map((turn, at) => (
             <TurnView key={turn.key} turn={turn} isLast={from + at === turns.length - 1} retry={retry} edit={edit} />
           ))}
@@ -115,9 +115,9 @@ export function Chat({ thread }: { thread: string | null }) {
         )}
         {problem !== null && <ProblemCard error={problem} />}
         <ComposerBox
-          canSend={busy === null && !isFirst && agent.value !== '' && turns.at(-1)?.run.value?.status !== 'paused'}
+          canSend={busy === null && !isFirst && selectedAgent.value !== '' && turns.at(-1)?.run.value?.status !== 'paused'}
           send={(text) => void send(text)}
-          stop={busy === null ? null : busy.id.value !== null ? () => void stop(busy) : () => { draft.value = giveUp(busy) }}
+          stop={busy === null ? null : busy.id.value !== null ? () => void cancelTurn(busy) : () => { draft.value = withdrawQuestion(busy) }}
           isStopping={busy?.stopping.value ?? false}
         >
           <AgentPicker isDisabled={busy !== null} />
@@ -128,8 +128,8 @@ export function Chat({ thread }: { thread: string | null }) {
   )
 }
 
-/** Keeps the end in view while words arrive, unless the person has scrolled away from it. */
-function useFollowedEnd(scroller: { current: HTMLDivElement | null }, thread: string | null) {
+/** Keeps the end in view while an answer streams, unless the user has scrolled up. */
+function useStickToEnd(scroller: { current: HTMLDivElement | null }, thread: string | null) {
   const isStuck = useRef(true)
   const [isAtEnd, setAtEnd] = useState(true)
   useEffect(() => {

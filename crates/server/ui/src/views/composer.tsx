@@ -1,22 +1,22 @@
-// The box a person writes in.
+// The input box for questions.
 
 import { effect, signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 
 import { t } from '../i18n'
-import { Composer as Ime } from '../ime'
-import { keepDraft, recallDraft } from '../unsent'
+import { ImeComposer } from '../ime'
+import { saveDraft, loadDraft } from '../pending-messages'
 import { Icon } from './icons'
 
-/** What is being written, kept through a reload. */
-export const draft = signal(recallDraft())
-effect(() => keepDraft(draft.value))
+/** The text being written. It survives a reload. */
+export const draft = signal(loadDraft())
+effect(() => saveDraft(draft.value))
 
-/** Raised to bring the focus back to the box. */
-export const wantFocus = signal(0)
+/** Incremented to focus the box. */
+export const composerFocusRequests = signal(0)
 
-interface Props {
+interface ComposerProps {
   canSend: boolean
   send: (text: string) => void
   stop: (() => void) | null
@@ -24,9 +24,9 @@ interface Props {
   children?: ComponentChildren
 }
 
-export function ComposerBox({ canSend, send, stop, isStopping, children }: Props) {
+export function ComposerBox({ canSend, send, stop, isStopping, children }: ComposerProps) {
   const box = useRef<HTMLTextAreaElement>(null)
-  const ime = useRef(new Ime()).current
+  const ime = useRef(new ImeComposer()).current
 
   useLayoutEffect(() => {
     const one = box.current
@@ -36,12 +36,12 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Props
   }, [draft.value])
 
   useEffect(() => {
-    // On a touch screen the focus would bring up the keyboard.
-    if (matchMedia('(pointer: fine)').matches || wantFocus.value > 0) box.current?.focus()
-  }, [wantFocus.value])
+    // On a touch screen, focus would open the keyboard.
+    if (matchMedia('(pointer: fine)').matches || composerFocusRequests.value > 0) box.current?.focus()
+  }, [composerFocusRequests.value])
 
   const submit = () => {
-    // The box knows more than the state while a syllable was only just put in it.
+    // After a composition the box may already contain a syllable that the signal does not have yet.
     const text = (box.current?.value ?? draft.value).trim()
     if (text === '' || !canSend) return
     draft.value = ''
@@ -73,7 +73,7 @@ export function ComposerBox({ canSend, send, stop, isStopping, children }: Props
       />
       <div class="composer-row">
         <div class="composer-tools">{children}</div>
-        {/* Keys keep the two apart: one element that turned from one into the other within a click would also send. */}
+        {/* Separate keys: if one element changed from stop to send during a click, the click would also send. */}
         {stop ? (
           <button key="stop" type="button" class="round stop" onClick={stop} disabled={isStopping} aria-label={t(isStopping ? 'stopping' : 'stop')} title={t(isStopping ? 'stopping' : 'stop')}>
             <Icon name="stop" />

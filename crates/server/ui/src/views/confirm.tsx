@@ -1,34 +1,34 @@
-// Asks before something is gone.
+// The confirmation dialog for deletions.
 
 import { signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 
 import { t } from '../i18n'
 
-interface Asked {
+interface Confirmation {
   title: string
   text: string
   yes: string
   answer: (isYes: boolean) => void
 }
 
-const asked = signal<Asked | null>(null)
+const pendingConfirmation = signal<Confirmation | null>(null)
 
-export function ask(title: string, text: string, yes: string): Promise<boolean> {
+export function askConfirmation(title: string, text: string, yes: string): Promise<boolean> {
   return new Promise((resolve) => {
-    asked.value = {
+    pendingConfirmation.value = {
       title, text, yes,
       answer: (isYes) => {
-        asked.value = null
+        pendingConfirmation.value = null
         resolve(isYes)
       },
     }
   })
 }
 
-export function Confirm() {
+export function ConfirmDialog() {
   const dialog = useRef<HTMLDialogElement>(null)
-  const now = asked.value
+  const now = pendingConfirmation.value
   useEffect(() => {
     if (now) dialog.current?.showModal()
   }, [now])

@@ -1,26 +1,26 @@
-// The graph of an agent, lit up by a run.
+// The graph of an agent, with the progress of a run highlighted.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import type { Run } from '../fold'
-import { t, type Key } from '../i18n'
-import { edgeKey, END, lights, nodeKey, START, type Light } from '../lights'
-import { picture } from '../picture'
-import { ProblemCard } from './problem'
+import type { RunView } from '../transcript'
+import { t, type MessageKey } from '../i18n'
+import { edgeKey, END, highlightGraph, nodeKey, START, type NodeHighlight } from '../graph-highlight'
+import { sanitizeSvg } from '../graph-svg'
+import { ProblemCard } from './problem-card'
 
-const kept = new Map<string, string>()
+const svgCache = new Map<string, string>()
 
-const WORDS: Record<Light, Key> = { done: 'done', running: 'running', waiting: 'waiting', failed: 'failed' }
+const HIGHLIGHT_LABELS: Record<NodeHighlight, MessageKey> = { done: 'done', running: 'running', waiting: 'waiting', failed: 'failed' }
 
-interface Props {
+interface GraphViewProps {
   agent: string
-  run: Run | null
+  run: RunView | null
   upto: number | null
   choose: (node: string, path: string) => void
 }
 
-export function GraphView({ agent, run, upto, choose }: Props) {
+export function GraphView({ agent, run, upto, choose }: GraphViewProps) {
   const frame = useRef<HTMLDivElement>(null)
   const [svg, setSvg] = useState<SVGSVGElement | null>(null)
   const [error, setError] = useState<unknown>(null)
@@ -29,12 +29,12 @@ export function GraphView({ agent, run, upto, choose }: Props) {
     let isOld = false
     setSvg(null)
     setError(null)
-    const text = kept.get(agent)
-    const got = text === undefined ? api.graph(agent) : Promise.resolve(text)
+    const text = svgCache.get(agent)
+    const got = text === undefined ? api.fetchGraphSvg(agent) : Promise.resolve(text)
     got.then(
       (drawn) => {
-        kept.set(agent, drawn)
-        if (!isOld) setSvg(picture(drawn))
+        svgCache.set(agent, drawn)
+        if (!isOld) setSvg(sanitizeSvg(drawn))
       },
       (why) => { if (!isOld) setError(why) },
     )
@@ -54,17 +54,17 @@ export function GraphView({ agent, run, upto, choose }: Props) {
     const nodes = Array.from(svg.querySelectorAll<SVGGElement>('[data-node]'))
     const edges = Array.from(svg.querySelectorAll<SVGGElement>('[data-source]'))
     const starts = edges.flatMap((edge) => (edge.dataset.source === START && edge.dataset.target ? [edge.dataset.target] : []))
-    const lit = run ? lights(run, upto, starts) : null
+    const lit = run ? highlightGraph(run, upto, starts) : null
     for (const node of nodes) {
       const name = node.dataset.node ?? ''
       const path = node.dataset.in ?? ''
       const found = lit?.nodes.get(nodeKey(name, path))
-      for (const light of Object.keys(WORDS)) node.classList.toggle(`is-${light}`, found?.light === light)
-      count(node, found?.count ?? 0)
+      for (const light of Object.keys(HIGHLIGHT_LABELS)) node.classList.toggle(`is-${light}`, found?.highlight === light)
+      showCount(node, found?.count ?? 0)
       if (name === START || name === END) continue
       node.setAttribute('tabindex', '0')
       node.setAttribute('role', 'button')
-      node.setAttribute('aria-label', found ? `${name}${found.count > 1 ? `×${found.count}` : ''}, ${t(WORDS[found.light])}` : name)
+      node.setAttribute('aria-label', found ? `${name}${found.count > 1 ? `×${found.count}` : ''}, ${t(HIGHLIGHT_LABELS[found.highlight])}` : name)
       node.onclick = () => choose(name, path)
       node.onkeydown = (event) => {
         if (event.key !== 'Enter' && event.key !== ' ') return
@@ -81,8 +81,8 @@ export function GraphView({ agent, run, upto, choose }: Props) {
   return <div class="graph-frame" ref={frame} />
 }
 
-/** How often a node ran, when it was more than once. */
-function count(node: SVGGElement, times: number) {
+/** Shows how often a node ran, if more than once. */
+function showCount(node: SVGGElement, times: number) {
   let label = node.querySelector<SVGTextElement>(':scope > text.times')
   if (times < 2) {
     label?.remove()

@@ -1,4 +1,4 @@
-// Line drawings. They say nothing to a screen reader: the button around each has the words.
+// Icons. They are hidden from screen readers: the surrounding button has a label.
 
 const PATHS = {
   plus: 'M12 5v14M5 12h14',
@@ -41,7 +41,7 @@ export function Icon({ name, size = 18 }: { name: IconName; size?: number }) {
   )
 }
 
-/** The sign of the house: two people talking. */
+/** The logo: two people talking. */
 export function Logo() {
   return (
     <svg class="logo" width="26" height="26" viewBox="0 0 32 32" aria-hidden="true" focusable="false">

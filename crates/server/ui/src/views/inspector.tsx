@@ -1,49 +1,49 @@
-// The run of a turn under glass: its graph, its steps, and what each of them did.
+// The inspector: the graph, the timeline and the steps of a run.
 
 import { useEffect, useMemo, useState } from 'preact/hooks'
 
-import { clean } from '../clean'
-import { conversation, watch } from '../conversation'
-import { modelsIn, type Run, type Step } from '../fold'
-import { number, t, took, type Key } from '../i18n'
-import { agent, agentOf } from '../lists'
+import { sanitizeText } from '../sanitize-text'
+import { conversation, watchTurn } from '../conversation'
+import { modelCallsIn, type RunView, type RecordedStep } from '../transcript'
+import { formatNumber, t, formatDuration, type MessageKey } from '../i18n'
+import { selectedAgent, findAgent } from '../agents-and-threads'
 import { inspectorOpen } from '../settings'
-import type { Task } from '../types'
-import { agentName } from './agents'
+import type { StepTask } from '../types'
+import { agentName } from './agent-picker'
 import { GraphView } from './graph'
 import { Icon } from './icons'
-import { inspected } from './inspected'
-import { StepDetail } from './step'
+import { inspectedTurn } from './inspected-turn'
+import { StepDetail } from './step-detail'
 
-const STATUS: Record<Run['status'], Key> = {
+const STATUS_LABELS: Record<RunView['status'], MessageKey> = {
   waiting: 'status_waiting', running: 'status_running', paused: 'status_paused', finished: 'status_finished',
   failed: 'status_failed', cancelled: 'status_cancelled',
 }
 
 /** A row of the timeline. */
-export interface Row {
-  /** Steps that are done when this row is. */
+export interface InspectorRow {
+  /** Number of completed steps at this row. */
   upto: number
-  step: Step
-  task: Task
+  step: RecordedStep
+  task: StepTask
   key: string
 }
 
 export function Inspector() {
-  const turn = inspected.value
+  const turn = inspectedTurn.value
   const run = turn?.run.value ?? null
   const [chosen, setChosen] = useState<string | null>(null)
   const [upto, setUpto] = useState<number | null>(null)
   useEffect(() => {
     setChosen(null)
     setUpto(null)
-    if (turn && !turn.run.peek() && turn.id.peek() !== null) watch(turn)
+    if (turn && !turn.run.peek() && turn.id.peek() !== null) watchTurn(turn)
   }, [turn])
 
-  const rows = useMemo(() => rowsOf(run), [run])
-  const id = run?.agent || turn?.agent || agent.value
+  const rows = useMemo(() => inspectorRows(run), [run])
+  const id = run?.agent || turn?.agent || selectedAgent.value
   const row = rows.find((one) => one.key === chosen) ?? null
-  const choose = (next: Row) => {
+  const choose = (next: InspectorRow) => {
     if (next.key === chosen) {
       setChosen(null)
       setUpto(null)
@@ -61,8 +61,8 @@ export function Inspector() {
         <div class="grow">
           <h2>{t('inspector')}</h2>
           <p class="dim">
-            {agentName(agentOf(id), id)}
-            {run && <> · <span class={`status is-${run.status}`}>{t(STATUS[run.status])}</span></>}
+            {agentName(findAgent(id), id)}
+            {run && <> · <span class={`status is-${run.status}`}>{t(STATUS_LABELS[run.status])}</span></>}
             {run && run.restarts > 0 && <> · {t('restarted_n', { n: run.restarts })}</>}
           </p>
         </div>
@@ -90,23 +90,23 @@ export function Inspector() {
               <li key={one.key} class={upto !== null && one.upto > upto ? 'is-later' : ''}>
                 <button type="button" class={one.key === chosen ? 'is-on' : ''} aria-expanded={one.key === chosen} onClick={() => choose(one)}>
                   <span class="pip" aria-hidden="true" />
-                  <span class="row-node">{one.step.path && <small>{clean(one.step.path)} › </small>}{clean(one.task.node)}</span>
+                  <span class="row-node">{one.step.path && <small>{sanitizeText(one.step.path)} › </small>}{sanitizeText(one.task.node)}</span>
                   {one.task.attempts > 1 && <span class="tag warm">{t('tries_n', { n: one.task.attempts })}</span>}
                   <RowTokens task={one.task} />
                   <meter class="bar" min={0} max={most} value={one.task.ms} aria-hidden="true" />
-                  <span class="row-ms">{took(one.task.ms)}</span>
+                  <span class="row-ms">{formatDuration(one.task.ms)}</span>
                 </button>
                 {one.key === chosen && row && run && thread !== null && <StepDetail row={row} run={run} thread={thread} />}
               </li>
             ))}
             {run && (run.status === 'running' || run.status === 'paused') && run.next.map((node) => (
               <li key={`next-${node}`} class={`is-${run.status}`}>
-                <div class="due"><span class="pip" aria-hidden="true" /><span class="row-node">{clean(node)}</span>
+                <div class="due"><span class="pip" aria-hidden="true" /><span class="row-node">{sanitizeText(node)}</span>
                   <span class="row-ms">{t(run.status === 'paused' ? 'waiting' : 'running')}</span></div>
               </li>
             ))}
             {run?.failure?.node && (
-              <li class="is-failed"><div class="due"><span class="pip" aria-hidden="true" /><span class="row-node">{clean(run.failure.node)}</span>
+              <li class="is-failed"><div class="due"><span class="pip" aria-hidden="true" /><span class="row-node">{sanitizeText(run.failure.node)}</span>
                 <span class="row-ms">{t('failed')}</span></div></li>
             )}
           </ol>
@@ -116,13 +116,13 @@ export function Inspector() {
   )
 }
 
-function RowTokens({ task }: { task: Task }) {
+function RowTokens({ task }: { task: StepTask }) {
   const tokens = task.input_tokens + task.output_tokens
-    || modelsIn(task).reduce((sum, one) => sum + (one.input_tokens ?? 0) + (one.output_tokens ?? 0), 0)
-  return tokens > 0 ? <span class="row-tokens">{t('tokens', { n: number(tokens) })}</span> : null
+    || modelCallsIn(task).reduce((sum, one) => sum + (one.input_tokens ?? 0) + (one.output_tokens ?? 0), 0)
+  return tokens > 0 ? <span class="row-tokens">{t('tokens', { n: formatNumber(tokens) })}</span> : null
 }
 
-export function rowsOf(run: Run | null): Row[] {
+export function inspectorRows(run: RunView | null): InspectorRow[] {
   return (run?.steps ?? []).flatMap((step, at) =>
     step.tasks.map((task, index) => ({ upto: at + 1, step, task, key: `${step.n}.${index}` })),
   )

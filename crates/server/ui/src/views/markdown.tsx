@@ -1,73 +1,73 @@
-// Draws Markdown. Everything becomes elements and text nodes: no markup of a model is ever read as markup.
+// Renders Markdown as elements and text nodes. HTML in the text is never interpreted.
 
 import type { ComponentChildren } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
 
-import { clean } from '../clean'
-import { lang, number, t } from '../i18n'
-import { blocksOf, sources as piecesOf, type Block } from '../markdown/blocks'
+import { sanitizeText } from '../sanitize-text'
+import { language, formatNumber, t } from '../i18n'
+import { parseBlock, splitBlocks, type Block } from '../markdown/blocks'
 import type { Inline } from '../markdown/inline'
-import type { Cited } from '../types'
-import { CopyButton } from './copy'
+import type { NumberedSource } from '../types'
+import { CopyButton } from './copy-button'
 
-/** More than this is shown when it is asked for. */
-const SHOWN = 60_000
+/** Longer texts are cut, with a button to show the rest. */
+const MAX_SHOWN_CHARS = 60_000
 
-interface Props {
+interface MarkdownProps {
   text: string
-  sources: Cited[]
-  cite: (source: Cited) => void
+  sources: NumberedSource[]
+  cite: (source: NumberedSource) => void
 }
 
-export function Markdown({ text, sources, cite }: Props) {
-  const [limit, setLimit] = useState(SHOWN)
+export function Markdown({ text, sources, cite }: MarkdownProps) {
+  const [limit, setLimit] = useState(MAX_SHOWN_CHARS)
   const cut = text.length > limit ? text.slice(0, limit) : text
-  const pieces = useMemo(() => piecesOf(clean(cut)), [cut])
+  const pieces = useMemo(() => splitBlocks(sanitizeText(cut)), [cut])
   return (
     <div class="markdown">
       {pieces.map((piece, at) => (
-        <Piece key={at} source={piece} sources={sources} cite={cite} />
+        <MarkdownBlock key={at} source={piece} sources={sources} cite={cite} />
       ))}
       {text.length > limit && (
         <button type="button" class="more" onClick={() => setLimit(limit * 4)}>
-          {t('show_more', { n: number(text.length - limit) })}
+          {t('show_more', { n: formatNumber(text.length - limit) })}
         </button>
       )}
     </div>
   )
 }
 
-/** A piece that did not change is not drawn again: the same element is given back. */
-function Piece({ source, sources, cite }: { source: string; sources: Cited[]; cite: (source: Cited) => void }) {
-  const tongue = lang.value
-  return useMemo(() => <>{blocksOf(source).map((block) => drawn(block, { sources, cite }))}</>, [source, sources, tongue])
+/** Memoized: an unchanged block is not rendered again. */
+function MarkdownBlock({ source, sources, cite }: { source: string; sources: NumberedSource[]; cite: (source: NumberedSource) => void }) {
+  const tongue = language.value
+  return useMemo(() => <>{parseBlock(source).map((block) => renderBlock(block, { sources, cite }))}</>, [source, sources, tongue])
 }
 
-interface Around {
-  sources: Cited[]
-  cite: (source: Cited) => void
+interface RenderOptions {
+  sources: NumberedSource[]
+  cite: (source: NumberedSource) => void
 }
 
-function drawn(block: Block, around: Around): ComponentChildren {
+function renderBlock(block: Block, around: RenderOptions): ComponentChildren {
   switch (block.t) {
     case 'p':
-      return <p>{inline(block.c, around)}</p>
+      return <p>{renderInline(block.c, around)}</p>
     case 'h': {
-      // Headings of an answer stand below those of the page.
+      // Headings of an answer rank below those of the page.
       const Heading = `h${Math.min(6, block.level + 2)}` as 'h3'
-      return <Heading>{inline(block.c, around)}</Heading>
+      return <Heading>{renderInline(block.c, around)}</Heading>
     }
     case 'code':
-      return <Code lang={block.lang} text={block.v} />
+      return <CodeBlock lang={block.lang} text={block.v} />
     case 'quote':
-      return <blockquote>{block.c.map((one) => drawn(one, around))}</blockquote>
+      return <blockquote>{block.c.map((one) => renderBlock(one, around))}</blockquote>
     case 'hr':
       return <hr />
     case 'list': {
       const items = block.items.map((item) => (
         <li class={item.done === null ? '' : 'task'}>
           {item.done !== null && <input type="checkbox" checked={item.done} disabled aria-label={t(item.done ? 'done' : 'open')} />}
-          {item.c.length === 1 && item.c[0]?.t === 'p' ? inline(item.c[0].c, around) : item.c.map((one) => drawn(one, around))}
+          {item.c.length === 1 && item.c[0]?.t === 'p' ? renderInline(item.c[0].c, around) : item.c.map((one) => renderBlock(one, around))}
         </li>
       ))
       return block.ordered ? <ol start={block.start}>{items}</ol> : <ul>{items}</ul>
@@ -77,11 +77,11 @@ function drawn(block: Block, around: Around): ComponentChildren {
         <div class="table" tabIndex={0} role="region" aria-label={t('table')}>
           <table>
             <thead>
-              <tr>{block.head.map((cell, at) => <th class={`to-${block.align[at] ?? 'left'}`}>{inline(cell, around)}</th>)}</tr>
+              <tr>{block.head.map((cell, at) => <th class={`to-${block.align[at] ?? 'left'}`}>{renderInline(cell, around)}</th>)}</tr>
             </thead>
             <tbody>
               {block.rows.map((row) => (
-                <tr>{row.map((cell, at) => <td class={`to-${block.align[at] ?? 'left'}`}>{inline(cell, around)}</td>)}</tr>
+                <tr>{row.map((cell, at) => <td class={`to-${block.align[at] ?? 'left'}`}>{renderInline(cell, around)}</td>)}</tr>
               ))}
             </tbody>
           </table>
@@ -90,7 +90,7 @@ function drawn(block: Block, around: Around): ComponentChildren {
   }
 }
 
-function inline(list: Inline[], around: Around): ComponentChildren {
+function renderInline(list: Inline[], around: RenderOptions): ComponentChildren {
   return list.map((one) => {
     switch (one.t) {
       case 'text':
@@ -100,25 +100,25 @@ function inline(list: Inline[], around: Around): ComponentChildren {
       case 'code':
         return <code>{one.v}</code>
       case 'strong':
-        return <strong>{inline(one.c, around)}</strong>
+        return <strong>{renderInline(one.c, around)}</strong>
       case 'em':
-        return <em>{inline(one.c, around)}</em>
+        return <em>{renderInline(one.c, around)}</em>
       case 'del':
-        return <del>{inline(one.c, around)}</del>
+        return <del>{renderInline(one.c, around)}</del>
       case 'link':
-        return <Link href={one.href} host={one.host} text={plain(one.c)}>{inline(one.c, around)}</Link>
+        return <ExternalLink href={one.href} host={one.host} text={plainText(one.c)}>{renderInline(one.c, around)}</ExternalLink>
       case 'image':
-        // Loading it would tell its server that, and what, was read here.
-        return <Link href={one.href} host={one.host} text="">{t('image')}{one.alt ? `: ${one.alt}` : ''}</Link>
+        // Images are not loaded: the request would leak data to their server.
+        return <ExternalLink href={one.href} host={one.host} text="">{t('image')}{one.alt ? `: ${one.alt}` : ''}</ExternalLink>
       case 'cite': {
         const source = around.sources.find((found) => found.number === one.n)
-        return source ? <Cite source={source} cite={around.cite} /> : `[${one.n}]`
+        return source ? <CitationButton source={source} cite={around.cite} /> : `[${one.n}]`
       }
     }
   })
 }
 
-function Link({ href, host, text, children }: { href: string; host: string; text: string; children: ComponentChildren }) {
+function ExternalLink({ href, host, text, children }: { href: string; host: string; text: string; children: ComponentChildren }) {
   const saysHost = text.toLowerCase().startsWith(`https://${host}`) || text.toLowerCase().startsWith(`http://${host}`)
   return (
     <a href={href} target="_blank" rel="noopener noreferrer nofollow" title={href}>
@@ -128,16 +128,16 @@ function Link({ href, host, text, children }: { href: string; host: string; text
   )
 }
 
-function Cite({ source, cite }: { source: Cited; cite: (source: Cited) => void }) {
-  const label = t('open_source', { n: source.shown, title: clean(source.title) })
+function CitationButton({ source, cite }: { source: NumberedSource; cite: (source: NumberedSource) => void }) {
+  const label = t('open_source', { n: source.shown, title: sanitizeText(source.title) })
   return (
-    <button type="button" class="cite" title={clean(source.quote)} aria-label={label} onClick={() => cite(source)}>
+    <button type="button" class="cite" title={sanitizeText(source.quote)} aria-label={label} onClick={() => cite(source)}>
       {source.shown}
     </button>
   )
 }
 
-function Code({ lang: name, text }: { lang: string; text: string }) {
+function CodeBlock({ lang: name, text }: { lang: string; text: string }) {
   return (
     <figure class="code">
       <figcaption>
@@ -149,6 +149,6 @@ function Code({ lang: name, text }: { lang: string; text: string }) {
   )
 }
 
-function plain(list: Inline[]): string {
-  return list.map((one) => ('v' in one ? one.v : 'c' in one ? plain(one.c) : '')).join('')
+function plainText(list: Inline[]): string {
+  return list.map((one) => ('v' in one ? one.v : 'c' in one ? plainText(one.c) : '')).join('')
 }

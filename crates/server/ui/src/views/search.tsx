@@ -1,31 +1,31 @@
-// What a search finds, and why, without any model.
+// The search box of the documents view: passages found, and the terms that matched.
 
 import { useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { clean, cleanLine } from '../clean'
+import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { t } from '../i18n'
-import { Composer as Ime } from '../ime'
-import { marked, unitOf } from '../text'
-import type { Hit } from '../types'
+import { ImeComposer } from '../ime'
+import { highlightTerms, utf16IndexOfByte } from '../quotes-and-citations'
+import type { SearchHit } from '../types'
 import { Icon } from './icons'
-import { ProblemCard } from './problem'
+import { ProblemCard } from './problem-card'
 import { showSource } from './sources'
 
 export function SearchBox() {
   const [text, setText] = useState('')
-  const [found, setFound] = useState<{ asked: string; hits: Hit[] } | null>(null)
+  const [found, setFound] = useState<{ query: string; hits: SearchHit[] } | null>(null)
   const [error, setError] = useState<unknown>(null)
   const [isBusy, setBusy] = useState(false)
   const box = useRef<HTMLInputElement>(null)
-  const ime = useRef(new Ime()).current
+  const ime = useRef(new ImeComposer()).current
   const look = async () => {
-    const asked = (box.current?.value ?? text).trim()
-    if (asked === '') return
+    const query = (box.current?.value ?? text).trim()
+    if (query === '') return
     setBusy(true)
     setError(null)
     try {
-      setFound({ asked, hits: await api.search(asked) })
+      setFound({ query, hits: await api.searchDocuments(query) })
     } catch (why) {
       setError(why)
     } finally {
@@ -58,7 +58,7 @@ export function SearchBox() {
         <div aria-live="polite">
           <p class="dim">{found.hits.length === 0 ? t('nothing_found') : t('hits_n', { n: found.hits.length })}</p>
           <ol class="hits">
-            {found.hits.map((hit, at) => <HitRow key={hit.passage || at} hit={hit} asked={found.asked} />)}
+            {found.hits.map((hit, at) => <SearchHitRow key={hit.passage || at} hit={hit} query={found.query} />)}
           </ol>
         </div>
       )}
@@ -66,42 +66,42 @@ export function SearchBox() {
   )
 }
 
-function HitRow({ hit, asked }: { hit: Hit; asked: string }) {
+function SearchHitRow({ hit, query }: { hit: SearchHit; query: string }) {
   const why = hit.why ?? []
-  const words = why.flatMap(({ ranges }) => ranges.map(({ start, end }) => hit.text.slice(unitOf(hit.text, start), unitOf(hit.text, end))))
+  const words = why.flatMap(({ ranges }) => ranges.map(({ start, end }) => hit.text.slice(utf16IndexOfByte(hit.text, start), utf16IndexOfByte(hit.text, end))))
   const place = [hit.article, hit.page ? t('page_n', { n: hit.page }) : null].filter(Boolean).join(' · ')
   return (
     <li class="hit">
       <div class="hit-head">
         <button type="button" class="link" onClick={() => showSource({ document: hit.document, title: hit.title, quote: hit.text, ...(hit.start === undefined ? {} : { start: hit.start }), ...(hit.end === undefined ? {} : { end: hit.end }) })}>
-          {cleanLine(hit.title)}
+          {sanitizeLine(hit.title)}
         </button>
-        <span class="dim">{cleanLine(place)}</span>
+        <span class="dim">{sanitizeLine(place)}</span>
         <span class="score" title={t('score')}>{hit.score.toFixed(2)}</span>
       </div>
       <p class="hit-text">
-        {marked(clean(hit.text.slice(0, 400)), words.length > 0 ? words : likely(asked)).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
+        {highlightTerms(sanitizeText(hit.text.slice(0, 400)), words.length > 0 ? words : queryWords(query)).map((piece, at) => (piece.isHit ? <mark key={at}>{piece.text}</mark> : piece.text))}
         {hit.text.length > 400 && '…'}
       </p>
       {why.length === 0 && <p class="hit-why"><span class="tag">{t('found_by_meaning')}</span></p>}
       {why.length > 0 && (
         <p class="hit-why">
           <span class="dim">{t('found_by')}</span>
-          {why.slice(0, 8).map(({ term, ranges }) => <span key={term} class="tag">{cleanLine(surface(hit.text, term, ranges[0]))}{ranges.length > 1 && ` ×${ranges.length}`}</span>)}
+          {why.slice(0, 8).map(({ term, ranges }) => <span key={term} class="tag">{sanitizeLine(matchedText(hit.text, term, ranges[0]))}{ranges.length > 1 && ` ×${ranges.length}`}</span>)}
         </p>
       )}
     </li>
   )
 }
 
-/** A word as it stands in the text; what the index keeps of it may be cut short. */
-function surface(text: string, term: string, range: { start: number; end: number } | undefined): string {
-  return range ? text.slice(unitOf(text, range.start), unitOf(text, range.end)) || term : term
+/** The matched word as written in the text. The index may hold a shortened form of it. */
+function matchedText(text: string, term: string, range: { start: number; end: number } | undefined): string {
+  return range ? text.slice(utf16IndexOfByte(text, range.start), utf16IndexOfByte(text, range.end)) || term : term
 }
 
-/** Words of a question as they may stand in a text: Korean ones also without the particle at their end. */
-function likely(asked: string): string[] {
-  return asked.split(/[\s.,?!]+/).flatMap((word) => {
+/** The words of a query, and Korean words also without a particle of one or two syllables. */
+function queryWords(query: string): string[] {
+  return query.split(/[\s.,?!]+/).flatMap((word) => {
     const bare = [1, 2].map((cut) => word.slice(0, -cut)).filter((stem) => stem.length >= 2 && /[\uac00-\ud7a3]$/.test(word))
     return word.length < 2 ? [] : [word, ...bare]
   })

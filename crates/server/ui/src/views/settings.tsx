@@ -1,14 +1,14 @@
-// Settings, and the key a server may want.
+// The settings dialog and the API key dialog.
 
 import { signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { clean } from '../clean'
-import { cost, lang, number, said, speak, t, type Lang } from '../i18n'
-import { isExtractive, loadAgents, loadThreads, models } from '../lists'
+import { sanitizeText } from '../sanitize-text'
+import { formatCost, language, formatNumber, localized, setLanguage, t, type Language } from '../i18n'
+import { isExtractive, loadAgents, loadThreads, models } from '../agents-and-threads'
 import { conversation } from '../conversation'
-import { detail, theme, type Detail, type Theme } from '../settings'
+import { activityDetail, theme, type ActivityDetail, type Theme } from '../settings'
 import type { Usage } from '../types'
 import { Icon } from './icons'
 
@@ -32,16 +32,16 @@ export function Settings() {
         <button type="button" class="ghost" onClick={close} aria-label={t('close')}><Icon name="close" /></button>
       </header>
       <div class="dialog-body">
-        <Choice<Lang> label={t('language')} value={lang.value} set={speak} options={[['ko', '한국어'], ['en', 'English']]} />
-        <Choice<Theme> label={t('theme')} value={theme.value} set={(next) => { theme.value = next }}
+        <RadioChoice<Language> label={t('language')} value={language.value} set={setLanguage} options={[['ko', '한국어'], ['en', 'English']]} />
+        <RadioChoice<Theme> label={t('theme')} value={theme.value} set={(next) => { theme.value = next }}
           options={[['system', t('theme_system')], ['light', t('theme_light')], ['dark', t('theme_dark')]]} />
-        <Choice<Detail> label={t('detail')} value={detail.value} set={(next) => { detail.value = next }}
+        <RadioChoice<ActivityDetail> label={t('detail')} value={activityDetail.value} set={(next) => { activityDetail.value = next }}
           options={[['quiet', t('detail_quiet')], ['steps', t('detail_steps')], ['all', t('detail_all')]]} />
         <ModelList />
         <UsageTable />
         <section>
           <h3>{t('api_key')}</h3>
-          <KeyForm />
+          <ApiKeyForm />
           <p class="dim">{t('api_key_about')}</p>
         </section>
         <section>
@@ -60,14 +60,14 @@ export function Settings() {
   )
 }
 
-interface ChoiceProps<T extends string> {
+interface RadioChoiceProps<T extends string> {
   label: string
   value: T
   set: (value: T) => void
   options: [T, string][]
 }
 
-function Choice<T extends string>({ label, value, set, options }: ChoiceProps<T>) {
+function RadioChoice<T extends string>({ label, value, set, options }: RadioChoiceProps<T>) {
   return (
     <fieldset class="choice">
       <legend>{label}</legend>
@@ -93,12 +93,12 @@ function ModelList() {
       <ul class="plain">
         {list.map((model) => (
           <li key={model.id} class="model">
-            <code>{clean(model.id)}</code>
+            <code>{sanitizeText(model.id)}</code>
             {model.id === main && <span class="tag on">{t('in_use')}</span>}
             {model.id === small && small !== main && <span class="tag">{t('in_use_small')}</span>}
             {isExtractive({ name: model.id, kind: model.kind }) && <span class="tag warm">{t('not_llm')}</span>}
             {!model.available && <span class="tag">{t('not_available')}</span>}
-            <p class="dim">{clean(said(model))}{!model.available && model.why ? ` (${clean(model.why)})` : ''}</p>
+            <p class="dim">{sanitizeText(localized(model))}{!model.available && model.why ? ` (${sanitizeText(model.why)})` : ''}</p>
           </li>
         ))}
       </ul>
@@ -111,12 +111,12 @@ function UsageTable() {
   const [one, setOne] = useState<Usage | null>(null)
   const { thread } = conversation.value
   useEffect(() => {
-    api.usage().then(setAll, () => setAll(null))
-    if (thread !== null) api.usage(thread).then(setOne, () => setOne(null))
+    api.fetchUsage().then(setAll, () => setAll(null))
+    if (thread !== null) api.fetchUsage(thread).then(setOne, () => setOne(null))
   }, [])
   if (!all && !one) return null
   const row = (label: string, usage: { input_tokens: number; output_tokens: number; cost_micros: number | null }) => (
-    <tr><th scope="row">{label}</th><td>{number(usage.input_tokens)}</td><td>{number(usage.output_tokens)}</td><td>{cost(usage.cost_micros)}</td></tr>
+    <tr><th scope="row">{label}</th><td>{formatNumber(usage.input_tokens)}</td><td>{formatNumber(usage.output_tokens)}</td><td>{formatCost(usage.cost_micros)}</td></tr>
   )
   return (
     <section>
@@ -125,7 +125,7 @@ function UsageTable() {
         <thead><tr><th scope="col"><span class="away">{t('what')}</span></th><th scope="col">{t('tokens_in')}</th><th scope="col">{t('tokens_out')}</th><th scope="col">{t('cost')}</th></tr></thead>
         <tbody>
           {one && row(t('this_thread'), one)}
-          {one?.by_model?.map((model) => row(`${clean(model.name)} ×${number(model.calls)}`, model))}
+          {one?.by_model?.map((model) => row(`${sanitizeText(model.name)} ×${formatNumber(model.calls)}`, model))}
           {all && row(t('everything'), all)}
         </tbody>
       </table>
@@ -133,15 +133,15 @@ function UsageTable() {
   )
 }
 
-function KeyForm() {
+function ApiKeyForm() {
   const [text, setText] = useState('')
-  const [isUsed, setUsed] = useState(api.hasKey())
+  const [isUsed, setUsed] = useState(api.hasApiKey())
   return (
     <form class="row" onSubmit={(event) => {
       event.preventDefault()
-      api.useKey(text)
+      api.setApiKey(text)
       setText('')
-      setUsed(api.hasKey())
+      setUsed(api.hasApiKey())
       void loadAgents()
       void loadThreads()
     }}>
@@ -155,18 +155,18 @@ function KeyForm() {
   )
 }
 
-export function KeyDialog() {
+export function ApiKeyDialog() {
   const dialog = useRef<HTMLDialogElement>(null)
-  const isWanted = api.needsKey.value
+  const isWanted = api.needsApiKey.value
   useEffect(() => {
     if (isWanted) dialog.current?.showModal()
   }, [isWanted])
   if (!isWanted) return null
   return (
-    <dialog ref={dialog} class="dialog small" aria-labelledby="key-title" onClose={() => { api.needsKey.value = false }}>
+    <dialog ref={dialog} class="dialog small" aria-labelledby="key-title" onClose={() => { api.needsApiKey.value = false }}>
       <h2 id="key-title">{t('key_wanted')}</h2>
       <p>{t('key_wanted_more')}</p>
-      <KeyForm />
+      <ApiKeyForm />
       <p class="dim">{t('api_key_about')}</p>
     </dialog>
   )

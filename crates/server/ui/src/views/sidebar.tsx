@@ -1,40 +1,40 @@
-// Threads: find, open, rename, delete.
+// The list of threads: search, open, rename, delete.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { cleanLine } from '../clean'
-import { conversation, openNone } from '../conversation'
-import { t, type Key } from '../i18n'
-import { Composer as Ime } from '../ime'
-import { agentOf, isLooking, loadThreads, searched, threads, threadsError, threadsNext } from '../lists'
-import { go, place } from '../route'
+import { sanitizeLine } from '../sanitize-text'
+import { conversation, closeConversation } from '../conversation'
+import { t, type MessageKey } from '../i18n'
+import { ImeComposer } from '../ime'
+import { findAgent, isSearchingThreads, loadThreads, threadQuery, threads, threadsError, nextThreadsCursor } from '../agents-and-threads'
+import { navigate, currentRoute } from '../route'
 import type { Thread } from '../types'
-import { agentName } from './agents'
-import { wantFocus } from './composer'
-import { ask as confirmed } from './confirm'
+import { agentName } from './agent-picker'
+import { composerFocusRequests } from './composer'
+import { askConfirmation } from './confirm'
 import { Icon } from './icons'
-import { wordsOf } from './problem'
+import { problemText } from './problem-card'
 
 export function newConversation(): void {
-  openNone()
-  go({ view: 'chat', thread: null })
-  wantFocus.value += 1
+  closeConversation()
+  navigate({ view: 'chat', thread: null })
+  composerFocusRequests.value += 1
 }
 
-/** Until the server has named a new conversation, it goes by its first question. */
-export function titleOf(thread: Thread): string {
+/** The title of a thread. A thread without a title shows its first question. */
+export function threadTitle(thread: Thread): string {
   const { thread: open, turns } = conversation.value
-  const asked = thread.id === open ? (turns[0]?.asked ?? '').trim().split('\n')[0] : ''
-  return cleanLine(thread.title ?? '') || cleanLine(asked ?? '') || t('untitled')
+  const firstQuestion = thread.id === open ? (turns[0]?.question ?? '').trim().split('\n')[0] : ''
+  return sanitizeLine(thread.title ?? '') || sanitizeLine(firstQuestion ?? '') || t('untitled')
 }
 
 export function Sidebar({ leave }: { leave: () => void }) {
   useEffect(() => {
-    const timer = setTimeout(() => void loadThreads(), searched.value === '' ? 0 : 200)
+    const timer = setTimeout(() => void loadThreads(), threadQuery.value === '' ? 0 : 200)
     return () => clearTimeout(timer)
-  }, [searched.value])
-  const open = place.value.view === 'chat' ? place.value.thread : null
+  }, [threadQuery.value])
+  const open = currentRoute.value.view === 'chat' ? currentRoute.value.thread : null
   return (
     <div class="threads">
       <button type="button" class="new" onClick={() => { newConversation(); leave() }}>
@@ -43,47 +43,47 @@ export function Sidebar({ leave }: { leave: () => void }) {
       <label class="search">
         <Icon name="search" size={15} />
         <span class="away">{t('search_threads')}</span>
-        <input type="search" value={searched.value} placeholder={t('search_threads')} onInput={(event) => { searched.value = event.currentTarget.value }} />
+        <input type="search" value={threadQuery.value} placeholder={t('search_threads')} onInput={(event) => { threadQuery.value = event.currentTarget.value }} />
       </label>
       {threadsError.value !== null && (
-        <p class="note bad" role="alert">{wordsOf(threadsError.value).title} <button type="button" class="link" onClick={() => void loadThreads()}>{t('try_again')}</button></p>
+        <p class="note bad" role="alert">{problemText(threadsError.value).title} <button type="button" class="link" onClick={() => void loadThreads()}>{t('try_again')}</button></p>
       )}
       <nav aria-label={t('threads')} class="thread-list">
-        {grouped(threads.value).map(([day, list]) => (
+        {groupByDate(threads.value).map(([day, list]) => (
           <section key={day}>
             <h2>{t(day)}</h2>
             <ul>
-              {list.map((thread) => <Row key={thread.id} thread={thread} isOpen={thread.id === open} leave={leave} />)}
+              {list.map((thread) => <ThreadRow key={thread.id} thread={thread} isOpen={thread.id === open} leave={leave} />)}
             </ul>
           </section>
         ))}
         {threads.value.length === 0 && threadsError.value === null && (
-          <p class="dim pad">{t(isLooking.value ? 'looking_on' : searched.value === '' ? 'no_threads' : 'nothing_found')}</p>
+          <p class="dim pad">{t(isSearchingThreads.value ? 'looking_on' : threadQuery.value === '' ? 'no_threads' : 'nothing_found')}</p>
         )}
-        {threadsNext.value !== null && !isLooking.value && <button type="button" class="more" onClick={() => void loadThreads(true)}>{t('more')}</button>}
+        {nextThreadsCursor.value !== null && !isSearchingThreads.value && <button type="button" class="more" onClick={() => void loadThreads(true)}>{t('more')}</button>}
       </nav>
     </div>
   )
 }
 
-function grouped(list: Thread[]): [Key, Thread[]][] {
+function groupByDate(list: Thread[]): [MessageKey, Thread[]][] {
   const today = new Date().setHours(0, 0, 0, 0)
-  const groups = new Map<Key, Thread[]>()
+  const groups = new Map<MessageKey, Thread[]>()
   for (const thread of list) {
     const at = thread.updated
-    const day: Key = at >= today ? 'today' : at >= today - 86_400_000 ? 'yesterday' : at >= today - 6 * 86_400_000 ? 'this_week' : 'earlier'
+    const day: MessageKey = at >= today ? 'today' : at >= today - 86_400_000 ? 'yesterday' : at >= today - 6 * 86_400_000 ? 'this_week' : 'earlier'
     groups.set(day, [...(groups.get(day) ?? []), thread])
   }
   return [...groups]
 }
 
-function Row({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean; leave: () => void }) {
+function ThreadRow({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean; leave: () => void }) {
   const [isRenaming, setRenaming] = useState(false)
-  const title = titleOf(thread)
+  const title = threadTitle(thread)
   const remove = async () => {
-    if (!(await confirmed(t('delete_thread'), t('delete_thread_sure', { title }), t('delete')))) return
+    if (!(await askConfirmation(t('delete_thread'), t('delete_thread_sure', { title }), t('delete')))) return
     try {
-      await api.forget(thread.id)
+      await api.deleteThread(thread.id)
       if (conversation.value.thread === thread.id) newConversation()
       await loadThreads()
     } catch (error) {
@@ -94,25 +94,25 @@ function Row({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean; leave
     setRenaming(false)
     if (next === '' || next === title) return
     try {
-      await api.rename(thread.id, next)
+      await api.renameThread(thread.id, next)
       await loadThreads()
     } catch (error) {
       threadsError.value = error
     }
   }
-  if (isRenaming) return <li class="thread is-renaming"><Rename title={title} done={(next) => void rename(next)} /></li>
+  if (isRenaming) return <li class="thread is-renaming"><RenameForm title={title} done={(next) => void rename(next)} /></li>
   return (
     <li class={isOpen ? 'thread is-open' : 'thread'}>
       <a href={`/t/${encodeURIComponent(thread.id)}`} aria-current={isOpen ? 'page' : undefined}
         onClick={(event) => {
           if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return
           event.preventDefault()
-          go({ view: 'chat', thread: thread.id })
+          navigate({ view: 'chat', thread: thread.id })
           leave()
         }}>
         <span class="thread-title">{title}</span>
         {thread.active && <span class="thread-active" title={t('thread_active')}><span class="away">{t('thread_active')}</span></span>}
-        {thread.agent && <span class="thread-agent">{agentName(agentOf(thread.agent), thread.agent)}</span>}
+        {thread.agent && <span class="thread-agent">{agentName(findAgent(thread.agent), thread.agent)}</span>}
       </a>
       <span class="thread-tools">
         <button type="button" class="ghost small" onClick={() => setRenaming(true)} aria-label={t('rename_n', { title })} title={t('rename')}><Icon name="edit" size={14} /></button>
@@ -122,9 +122,9 @@ function Row({ thread, isOpen, leave }: { thread: Thread; isOpen: boolean; leave
   )
 }
 
-function Rename({ title, done }: { title: string; done: (next: string) => void }) {
+function RenameForm({ title, done }: { title: string; done: (next: string) => void }) {
   const box = useRef<HTMLInputElement>(null)
-  const ime = useRef(new Ime()).current
+  const ime = useRef(new ImeComposer()).current
   const isOver = useRef(false)
   useEffect(() => box.current?.select(), [])
   const finish = (next: string) => {

@@ -1,41 +1,41 @@
-// Sources of an answer, and the document a source stands in, opened at the quoted words.
+// The sources of an answer, and the panel that opens a document at the quote.
 
 import { signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { clean, cleanLine } from '../clean'
+import { sanitizeText, sanitizeLine } from '../sanitize-text'
 import { t } from '../i18n'
-import { article, placeOf } from '../text'
-import type { Cited, Source } from '../types'
+import { articleLabel, findQuote } from '../quotes-and-citations'
+import type { NumberedSource, Source } from '../types'
 import { Icon } from './icons'
-import { ProblemCard } from './problem'
+import { ProblemCard } from './problem-card'
 
-/** The source that is open beside the conversation. */
+/** The source shown in the side panel. */
 export const openSource = signal<Pick<Source, 'document' | 'title' | 'quote'> & Partial<Source> | null>(null)
 
-let opener: HTMLElement | null = null
+let elementToRefocus: HTMLElement | null = null
 
 export function showSource(source: NonNullable<typeof openSource.value>): void {
-  opener = document.activeElement instanceof HTMLElement ? document.activeElement : null
+  elementToRefocus = document.activeElement instanceof HTMLElement ? document.activeElement : null
   openSource.value = source
 }
 
 export function closeSource(): void {
   openSource.value = null
-  opener?.focus()
-  opener = null
+  elementToRefocus?.focus()
+  elementToRefocus = null
 }
 
-function placeName(source: Partial<Source>): string {
+function sourceLocation(source: Partial<Source>): string {
   const kind = source.kind === 'user' ? t('kind_user') : source.kind === 'standard' ? t('kind_standard') : null
   const page = source.page ? t('page_n', { n: source.page }) : null
-  const named = source.article ? article(source.article, source.title) : null
-  return [kind, named, source.clause, page].filter(Boolean).map((one) => cleanLine(String(one))).join(' · ')
+  const named = source.article ? articleLabel(source.article, source.title) : null
+  return [kind, named, source.clause, page].filter(Boolean).map((one) => sanitizeLine(String(one))).join(' · ')
 }
 
-/** Only what the answer names; the rest of what was found is in the inspector. */
-export function Sources({ sources }: { sources: Cited[] }) {
+/** Lists the cited sources only. All retrieved passages are in the inspector. */
+export function Sources({ sources }: { sources: NumberedSource[] }) {
   if (sources.length === 0) return null
   return (
     <section class="sources" aria-label={t('sources')}>
@@ -43,10 +43,10 @@ export function Sources({ sources }: { sources: Cited[] }) {
       <ol>
         {sources.map((source) => (
           <li key={source.number}>
-            <button type="button" class="source" onClick={() => showSource(source)} title={clean(source.quote)}>
+            <button type="button" class="source" onClick={() => showSource(source)} title={sanitizeText(source.quote)}>
               <span class="source-number">{source.shown}</span>
-              <span class="source-title">{cleanLine(article(source.title))}</span>
-              <span class="source-place">{placeName(source)}</span>
+              <span class="source-title">{sanitizeLine(articleLabel(source.title))}</span>
+              <span class="source-place">{sourceLocation(source)}</span>
             </button>
           </li>
         ))}
@@ -55,26 +55,26 @@ export function Sources({ sources }: { sources: Cited[] }) {
   )
 }
 
-/** How much of a long document is shown around the quote at first. */
-const AROUND = 6000
+/** Characters of a long document shown at first on each side of the quote. */
+const CONTEXT_CHARS = 6000
 
 export function SourcePanel() {
   const source = openSource.value
   const [got, setGot] = useState<{ id: string; text: string } | null>(null)
   const [error, setError] = useState<unknown>(null)
-  const [reach, setReach] = useState(AROUND)
+  const [reach, setReach] = useState(CONTEXT_CHARS)
   const mark = useRef<HTMLElement>(null)
   const title = useRef<HTMLHeadingElement>(null)
 
   useEffect(() => {
     if (!source) return
     setError(null)
-    setReach(AROUND)
+    setReach(CONTEXT_CHARS)
     title.current?.focus()
     if (got?.id === source.document) return
     let isOld = false
     setGot(null)
-    api.documentText(source.document).then(
+    api.fetchDocumentText(source.document).then(
       ({ text }) => { if (!isOld) setGot({ id: source.document, text }) },
       (why) => { if (!isOld) setError(why) },
     )
@@ -86,22 +86,22 @@ export function SourcePanel() {
   }, [got, source])
 
   if (!source) return null
-  const place = got ? placeOf(got.text, source.quote, source.start, source.end) : null
+  const place = got ? findQuote(got.text, source.quote, source.start, source.end) : null
   const from = place ? Math.max(0, place.from - reach) : 0
   const to = got ? Math.min(got.text.length, (place?.to ?? 0) + reach) : 0
   return (
     <section class="panel source-panel" aria-label={t('source')}>
       <header class="panel-head">
         <div class="grow">
-          <h2 ref={title} tabIndex={-1}>{cleanLine(article(source.title))}</h2>
-          <p class="dim">{[placeName(source), source.version && t('version_n', { n: cleanLine(source.version).slice(0, 8) })].filter(Boolean).join(' · ')}</p>
+          <h2 ref={title} tabIndex={-1}>{sanitizeLine(articleLabel(source.title))}</h2>
+          <p class="dim">{[sourceLocation(source), source.version && t('version_n', { n: sanitizeLine(source.version).slice(0, 8) })].filter(Boolean).join(' · ')}</p>
         </div>
         <button type="button" class="ghost" onClick={closeSource} aria-label={t('close')} title={t('close')}><Icon name="close" /></button>
       </header>
       {error !== null && (
         <>
           <ProblemCard error={error} />
-          {source.quote && <blockquote class="quote-alone">{clean(source.quote)}</blockquote>}
+          {source.quote && <blockquote class="quote-alone">{sanitizeText(source.quote)}</blockquote>}
         </>
       )}
       {got && place === null && source.quote && (
@@ -109,20 +109,20 @@ export function SourcePanel() {
           <Icon name="warn" />
           <div>
             <strong>{t('quote_not_found')}</strong>
-            <blockquote class="quote-alone">{clean(source.quote)}</blockquote>
+            <blockquote class="quote-alone">{sanitizeText(source.quote)}</blockquote>
           </div>
         </div>
       )}
       {got ? (
-        <div class="document-text" tabIndex={0} role="document" aria-label={cleanLine(article(source.title))}>
+        <div class="document-text" tabIndex={0} role="document" aria-label={sanitizeLine(articleLabel(source.title))}>
           {from > 0 && <button type="button" class="more" onClick={() => setReach(reach * 4)}>{t('show_before')}</button>}
           {place ? (
             <>
-              {clean(got.text.slice(from, place.from))}
-              <mark ref={mark}>{clean(got.text.slice(place.from, place.to))}</mark>
-              {clean(got.text.slice(place.to, to))}
+              {sanitizeText(got.text.slice(from, place.from))}
+              <mark ref={mark}>{sanitizeText(got.text.slice(place.from, place.to))}</mark>
+              {sanitizeText(got.text.slice(place.to, to))}
             </>
-          ) : clean(got.text.slice(0, to))}
+          ) : sanitizeText(got.text.slice(0, to))}
           {to < got.text.length && <button type="button" class="more" onClick={() => setReach(reach * 4)}>{t('show_after')}</button>}
         </div>
       ) : error === null && <p class="dim pad">{t('loading')}</p>}

@@ -1,75 +1,75 @@
-// One turn: what was asked, what the agent did, what it answered and from where.
+// One turn: the question, the activity of the agent, the answer and its sources.
 
 import { useEffect, useMemo, useRef } from 'preact/hooks'
 
 import { announce } from '../announce'
-import { clean } from '../clean'
-import { conversation, goOn, watch, type Turn } from '../conversation'
-import { transcript, type Run } from '../fold'
-import { cost, number, said, t } from '../i18n'
-import { agent, agentOf, isExtractive, modelOf } from '../lists'
-import { detail, inspectorOpen } from '../settings'
-import { citedIn, renumbered } from '../text'
+import { sanitizeText } from '../sanitize-text'
+import { conversation, retryTurn, watchTurn, type Turn } from '../conversation'
+import { buildTranscript, type RunView } from '../transcript'
+import { formatCost, formatNumber, localized, t } from '../i18n'
+import { selectedAgent, findAgent, isExtractive, modelOfAgent } from '../agents-and-threads'
+import { activityDetail, inspectorOpen } from '../settings'
+import { citedNumbers, renumberCitations } from '../quotes-and-citations'
 import type { ModelCall } from '../types'
 import { Activity } from './activity'
-import { agentName } from './agents'
+import { agentName } from './agent-picker'
 import { Questions } from './approval'
-import { ModelBadge } from './badge'
-import { CopyButton } from './copy'
+import { ModelBadge } from './model-badge'
+import { CopyButton } from './copy-button'
 import { Icon } from './icons'
-import { inspected, inspect } from './inspected'
+import { inspectedTurn, inspectTurn } from './inspected-turn'
 import { Markdown } from './markdown'
-import { ProblemCard } from './problem'
+import { ProblemCard } from './problem-card'
 import { showSource, Sources } from './sources'
 
-interface Props {
+interface TurnViewProps {
   turn: Turn
   isLast: boolean
   retry: (turn: Turn) => void
   edit: (turn: Turn) => void
 }
 
-/** Longer questions are folded. */
-const LONG = 4000
+/** Longer questions are collapsed. */
+const LONG_QUESTION_CHARS = 4000
 
-export function TurnView({ turn, isLast, retry, edit }: Props) {
+export function TurnView({ turn, isLast, retry, edit }: TurnViewProps) {
   const run = turn.run.value
   const { known } = conversation.value
   const id = turn.id.value
   const earlier = useMemo(() => new Set([...known].flatMap(([name, of]) => (of === id ? [] : [name]))), [known, id])
-  const told = useMemo(() => (run ? transcript(run, earlier) : null), [run, earlier])
-  const kept = turn.said.value
-  const isLive = run ? run.status === 'running' || run.status === 'waiting' : kept === null && turn.connection.value.state !== 'done'
-  // Nobody thinks about a question that has not arrived.
+  const transcript = useMemo(() => (run ? buildTranscript(run, earlier) : null), [run, earlier])
+  const storedAnswer = turn.storedAnswer.value
+  const isLive = run ? run.status === 'running' || run.status === 'waiting' : storedAnswer === null && turn.connection.value.state !== 'done'
+  // A question that has not reached the server shows no progress.
   const isUnsent = id === null && turn.connection.value.state === 'lost'
-  const text = kept && (run === null || run.status === 'finished') ? kept.text : (told?.text ?? kept?.text ?? '')
+  const text = storedAnswer && (run === null || run.status === 'finished') ? storedAnswer.text : (transcript?.text ?? storedAnswer?.text ?? '')
   const sources = useMemo(
-    () => (kept && kept.sources.length > 0 ? kept.sources : (told?.sources ?? [])),
-    [kept, JSON.stringify(told?.sources ?? null)],
+    () => (storedAnswer && storedAnswer.sources.length > 0 ? storedAnswer.sources : (transcript?.sources ?? [])),
+    [storedAnswer, JSON.stringify(transcript?.sources ?? null)],
   )
-  const order = citedIn(text, sources.map((source) => source.number))
+  const order = citedNumbers(text, sources.map((source) => source.number))
   const cited = useMemo(
     () => order.flatMap((n, at) => sources.filter((source) => source.number === n).slice(0, 1).map((source) => ({ ...source, shown: at + 1 }))),
     [order.join(), sources],
   )
-  const used = told?.models.at(-1)
-  const who = run?.agent || turn.agent || agent.value
-  const model = used ?? modelOf(who)
-  useSpokenEnd(run, cited.length)
+  const used = transcript?.models.at(-1)
+  const who = run?.agent || turn.agent || selectedAgent.value
+  const model = used ?? modelOfAgent(who)
+  useAnnounceEnd(run, cited.length)
 
   const load = () => {
-    if (!turn.run.peek() && turn.id.peek() !== null) watch(turn)
+    if (!turn.run.peek() && turn.id.peek() !== null) watchTurn(turn)
   }
-  const isInspected = inspectorOpen.value && inspected.value === turn
+  const isInspected = inspectorOpen.value && inspectedTurn.value === turn
   return (
     <article class={isLast ? 'turn is-last' : 'turn'} aria-label={t('turn')}>
-      {turn.asked !== '' && (
+      {turn.question !== '' && (
         <div class="asked">
           <div class="bubble">
             <span class="away">{t('you')}: </span>
-            {turn.asked.length > LONG ? (
-              <details><summary>{clean(turn.asked.slice(0, 200))}…</summary>{clean(turn.asked)}</details>
-            ) : clean(turn.asked)}
+            {turn.question.length > LONG_QUESTION_CHARS ? (
+              <details><summary>{sanitizeText(turn.question.slice(0, 200))}…</summary>{sanitizeText(turn.question)}</details>
+            ) : sanitizeText(turn.question)}
           </div>
           <button type="button" class="ghost small" onClick={() => edit(turn)} aria-label={t('edit')} title={t('edit')}>
             <Icon name="edit" size={15} />
@@ -78,35 +78,35 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
       )}
       <div class="answer" data-run={turn.id.value ?? ''} data-status={run?.status ?? ''}>
         <header class="answer-head">
-          <strong>{agentName(agentOf(who), who)}</strong>
-          {model && <ModelBadge model={{ ...(modelOf(who) ?? {}), ...model }} />}
+          <strong>{agentName(findAgent(who), who)}</strong>
+          {model && <ModelBadge model={{ ...(modelOfAgent(who) ?? {}), ...model }} />}
         </header>
-        {!isUnsent && (isLive || detail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
-          <Activity run={run} items={told?.items ?? []} isLive={isLive} load={load} />
+        {!isUnsent && (isLive || activityDetail.value !== 'quiet') && (turn.id.value !== null || isLive) && (
+          <Activity run={run} items={transcript?.items ?? []} isLive={isLive} load={load} />
         )}
-        <ConnectionLine turn={turn} />
+        <ConnectionStatus turn={turn} />
         {text !== '' && <Markdown text={text} sources={cited} cite={showSource} />}
         {isLive && !isUnsent && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
         {run?.status === 'paused' && <Questions turn={turn} questions={run.questions} />}
         {run?.status === 'cancelled' && <p class="note"><Icon name="stop" size={15} />{t('was_stopped')}</p>}
-        {run?.status === 'failed' && run.failure && <Failure run={run} turn={turn} />}
+        {run?.status === 'failed' && run.failure && <RunFailure run={run} turn={turn} />}
         {turn.error.value !== null && <ProblemCard error={turn.error.value} />}
         {!isLive && <Sources sources={cited} />}
         {!isLive && run?.status !== 'paused' && (
           <footer class="answer-foot">
-            {text !== '' && <CopyButton text={renumbered(text, order)} label={t('copy_answer')} />}
-            {turn.asked !== '' && (
+            {text !== '' && <CopyButton text={renumberCitations(text, order)} label={t('copy_answer')} />}
+            {turn.question !== '' && (
               <button type="button" class="ghost small" onClick={() => retry(turn)} aria-label={t('retry')} title={t('retry')}>
                 <Icon name="retry" size={15} />
               </button>
             )}
             {turn.id.value !== null && (
               <button type="button" class={isInspected ? 'ghost small is-on' : 'ghost small'} aria-pressed={isInspected}
-                onClick={() => { load(); inspect(turn) }} aria-label={t('inspect')} title={t('inspect')}>
+                onClick={() => { load(); inspectTurn(turn) }} aria-label={t('inspect')} title={t('inspect')}>
                 <Icon name="graph" size={15} />
               </button>
             )}
-            {told && told.models.length > 0 && <Spent models={told.models} />}
+            {transcript && transcript.models.length > 0 && <TokensAndCost models={transcript.models} />}
           </footer>
         )}
       </div>
@@ -114,8 +114,8 @@ export function TurnView({ turn, isLast, retry, edit }: Props) {
   )
 }
 
-/** Tells a screen reader once that an answer is there, not every word of it. */
-function useSpokenEnd(run: Run | null, sources: number) {
+/** Announces the end of a run to screen readers, not every word of it. */
+function useAnnounceEnd(run: RunView | null, sources: number) {
   const before = useRef(run?.status)
   useEffect(() => {
     const was = before.current
@@ -128,7 +128,7 @@ function useSpokenEnd(run: Run | null, sources: number) {
   }, [run?.status])
 }
 
-function ConnectionLine({ turn }: { turn: Turn }) {
+function ConnectionStatus({ turn }: { turn: Turn }) {
   const connection = turn.connection.value
   if (turn.stopping.value) return <p class="note is-live" role="status">{t('stopping')}</p>
   if (connection.state !== 'lost') return null
@@ -142,25 +142,25 @@ function ConnectionLine({ turn }: { turn: Turn }) {
   )
 }
 
-function Failure({ run, turn }: { run: Run; turn: Turn }) {
+function RunFailure({ run, turn }: { run: RunView; turn: Turn }) {
   const { code, message, node, ...words } = run.failure ?? { code: '', message: '' }
-  const told = said(words)
+  const explanation = localized(words)
   return (
     <div class="card problem" role="alert">
       <Icon name="warn" />
       <div class="grow">
         <strong>{t('run_failed')}</strong>
-        {told !== '' && <p>{clean(told)}</p>}
-        <p class="failure-message"><code>{clean(message)}</code></p>
-        <p class="dim">{t('failed_code', { code: clean(code) })}{node && <> · {t('failed_node', { node: clean(node) })}</>}</p>
+        {explanation !== '' && <p>{sanitizeText(explanation)}</p>}
+        <p class="failure-message"><code>{sanitizeText(message)}</code></p>
+        <p class="dim">{t('failed_code', { code: sanitizeText(code) })}{node && <> · {t('failed_node', { node: sanitizeText(node) })}</>}</p>
         <p class="dim">{t('failed_way_out')}</p>
-        <div class="row"><button type="button" onClick={() => void goOn(turn)}>{t('go_on')}</button></div>
+        <div class="row"><button type="button" onClick={() => void retryTurn(turn)}>{t('go_on')}</button></div>
       </div>
     </div>
   )
 }
 
-export function Spent({ models }: { models: ModelCall[] }) {
+export function TokensAndCost({ models }: { models: ModelCall[] }) {
   const tokens = models.reduce((sum, one) => sum + (one.input_tokens ?? 0) + (one.output_tokens ?? 0), 0)
   const isEstimate = models.some((one) => one.counted === 'estimated' || isExtractive(one))
   const costs = models.map((one) => (isExtractive(one) ? 0 : one.cost_micros))
@@ -169,7 +169,7 @@ export function Spent({ models }: { models: ModelCall[] }) {
   if (tokens === 0) return null
   return (
     <span class="spent" title={t('tokens_and_cost')}>
-      {t(isEstimate ? 'tokens_estimated' : 'tokens', { n: number(tokens) })} · {sum === null ? t('cost_unknown') : cost(sum)}
+      {t(isEstimate ? 'tokens_estimated' : 'tokens', { n: formatNumber(tokens) })} · {sum === null ? t('cost_unknown') : formatCost(sum)}
     </span>
   )
 }

@@ -1,0 +1,155 @@
+// Tests with the mock server: failures of the server, a model or the network.
+
+import assert from 'node:assert/strict'
+import { checkAccessibility, answerText, askQuestion, waitForAnswer, waitUntilReady } from './page-actions.mjs'
+
+export const misbehavingServerTests = [
+  {
+    name: 'a file that takes the place of another of its name says so',
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await page.click('a.place')
+      const file = (text) => ({ name: '계약서.md', mimeType: 'text/markdown', buffer: Buffer.from(text) })
+      await page.setInputFiles('input[type=file]', file('갑의 계약서'))
+      await page.locator('.doc.is-ready', { hasText: '계약서.md' }).waitFor()
+      assert.equal(await page.locator('.note').count(), 0)
+      await page.setInputFiles('input[type=file]', file('을의 계약서'))
+      const note = page.locator('.note', { hasText: '“계약서.md” 파일이 같은 이름의 문서를 대체했습니다' })
+      await note.waitFor()
+      await shoot('replaced')
+      await checkAccessibility(page, 'a replaced document')
+      await note.locator('button').click()
+      await note.waitFor({ state: 'detached' })
+    },
+  },
+  {
+    name: 'a connection that is cut again and again neither repeats nor loses a word',
+    async run({ page, server, shoot }) {
+      await waitUntilReady(page)
+      await askQuestion(page, '육아휴직은?')
+      await waitForAnswer(page)
+      const whole = await answerText(page)
+      server.settings.pace = 25
+      for (const cut of [1500, 2203, 3777]) {
+        server.settings.cut = cut
+        await page.keyboard.press('Control+k')
+        await waitUntilReady(page)
+        await askQuestion(page, '육아휴직은?')
+        await page.waitForSelector('.note.is-live')
+        await shoot('reconnecting-ko-light')
+        // Some frames are longer than the cut, so the connection slowly gets longer.
+        for (let at = 1; at < 12; at++) {
+          await page.waitForTimeout(150)
+          server.settings.cut += 700
+        }
+        server.settings.cut = 0
+        await waitForAnswer(page)
+        assert.equal(await answerText(page), whole)
+      }
+    },
+  },
+  {
+    name: 'a reload keeps what earlier steps of the run said',
+    async run({ page, server }) {
+      server.settings.pace = 40
+      await waitUntilReady(page)
+      await askQuestion(page, 'TWICE')
+      await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('문장 3'))
+      await page.reload()
+      await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('문장 5'))
+      assert.match(await answerText(page), /^첫 번째 말입니다\.긴 답을/)
+      await page.click('.round.stop')
+      await page.waitForSelector('.answer[data-status=cancelled]')
+      assert.match(await answerText(page), /^첫 번째 말입니다\.긴 답을/)
+      await page.reload()
+      await page.waitForSelector('.answer[data-status=cancelled]')
+      assert.match(await answerText(page), /^첫 번째 말입니다\.긴 답을.*문장 5/)
+    },
+  },
+  {
+    name: 'words of a try that failed are taken back',
+    async run({ page, server }) {
+      server.settings.pace = 60
+      await waitUntilReady(page)
+      await askQuestion(page, '육아휴직은?')
+      await page.waitForFunction(() => document.querySelector('.markdown')?.textContent?.includes('무효'))
+      await waitForAnswer(page)
+      assert.doesNotMatch(await answerText(page), /무효/)
+    },
+  },
+  {
+    name: 'what became of a call that was cut off is asked, and only a clear answer is sent',
+    async run({ page, shoot }) {
+      for (const [button, told] of [['.primary', '사람이 말한 결과'], ['button:not(.primary)', '다시 보냈음']]) {
+        await waitUntilReady(page)
+        await askQuestion(page, '메일을 보내줘')
+        await page.waitForSelector('.approval')
+        assert.match((await page.textContent('.approval')) ?? '', /send_mail 호출이 실행되었나요/)
+        assert.match((await page.textContent('.approval pre')) ?? '', /kim@example\.com/)
+        await shoot('unknown-outcome')
+        await checkAccessibility(page, 'an unknown outcome')
+        await page.click(`.approval .row ${button}`)
+        await waitForAnswer(page)
+        await page.click('.activity-line')
+        assert.match((await page.textContent('.tool')) ?? '', new RegExp(told))
+        await page.keyboard.press('Control+k')
+      }
+    },
+  },
+  {
+    name: 'a huge answer leaves the page alive',
+    async run({ page, server }) {
+      server.settings.pace = 0
+      await waitUntilReady(page)
+      await askQuestion(page, 'HUGE')
+      await waitForAnswer(page)
+      await page.waitForSelector('.markdown .more')
+      await page.fill('.composer textarea', '아직 살아 있습니다')
+      assert.ok((await page.evaluate(() => document.querySelectorAll('*').length)) < 20_000)
+    },
+  },
+  {
+    name: 'a key is asked for when the server wants one, and kept nowhere',
+    async run({ page, server, shoot }) {
+      server.settings.key = 'secret-key-1'
+      await page.reload()
+      await page.waitForSelector('dialog[open] input[type=password]')
+      await shoot('key-ko-light')
+      await checkAccessibility(page, 'key')
+      await page.fill('dialog[open] input[type=password]', 'secret-key-1')
+      await page.keyboard.press('Enter')
+      await waitUntilReady(page)
+      await askQuestion(page, '육아휴직은?')
+      await waitForAnswer(page)
+      const kept = await page.evaluate(() => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie]))
+      assert.doesNotMatch(kept, /secret-key-1/)
+    },
+  },
+  {
+    name: 'what is typed is not lost when the server is away',
+    async run({ page, server }) {
+      await waitUntilReady(page)
+      server.stop()
+      await page.waitForTimeout(100)
+      await askQuestion(page, '서버가 없을 때의 질문')
+      await page.waitForSelector('.dock .card.problem')
+      assert.equal(await page.inputValue('.composer textarea'), '서버가 없을 때의 질문')
+    },
+  },
+  {
+    name: 'a screen reader hears the end of an answer, not every word',
+    async run({ page }) {
+      await waitUntilReady(page)
+      await page.evaluate(() => {
+        window.heard = []
+        new MutationObserver(() => window.heard.push(document.querySelector('[role=status][aria-live]')?.textContent)).observe(document.querySelector('[role=status][aria-live]'), { childList: true, characterData: true, subtree: true })
+      })
+      await askQuestion(page, '육아휴직은?')
+      await waitForAnswer(page)
+      await page.waitForTimeout(200)
+      const heard = await page.evaluate(() => window.heard.filter(Boolean))
+      assert.ok(heard.length === 1 && heard.some((one) => /출처 3개/.test(one ?? '')), JSON.stringify(heard))
+      assert.equal(await page.getAttribute('[role=log]', 'aria-live'), 'off')
+    },
+  },
+]

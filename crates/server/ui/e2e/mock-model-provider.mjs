@@ -1,0 +1,87 @@
+// A mock model provider with an OpenAI-compatible API. It answers slowly, with tool calls, with hostile text, or with an
+// error. The real server uses it like any other provider.
+
+import { createServer } from 'node:http'
+import { HOSTILE } from './mock-data.mjs'
+
+export const LONG = '긴 답을 천천히 씁니다. ' + Array.from({ length: 60 }, (_, at) => `문장 ${at + 1}은 여기에 있습니다.`).join(' ')
+export const REFUSAL = 'this mock provider refuses the question'
+
+/** Starts the provider. `pace` is the time between words in milliseconds. `left` counts answers whose client disconnected. */
+export async function startMockModelProvider() {
+  const settings = { pace: 0 }
+  const seen = { asked: 0, left: 0 }
+  const server = createServer(async (request, response) => {
+    const body = JSON.parse(await readBody(request))
+    seen.asked += 1
+    const said = reply(body)
+    if (said.status) {
+      response.writeHead(said.status, { 'content-type': 'application/json' })
+      response.end(JSON.stringify({ error: { message: REFUSAL, type: 'invalid_request_error', code: 'bad_request' } }))
+      return
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    let isOpen = true
+    response.on('close', () => {
+      isOpen = false
+      if (!response.writableEnded) seen.left += 1
+    })
+    const tell = (delta, finish = null, more = {}) =>
+      response.write(`data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'scripted', choices: [{ index: 0, delta, finish_reason: finish }], ...more })}\n\n`)
+    for (const word of (said.text ?? '').split(/(?<= )/)) {
+      if (!isOpen) return
+      tell({ content: word })
+      if (said.isSpoken && settings.pace > 0) await new Promise((resolve) => setTimeout(resolve, settings.pace))
+    }
+    if (said.call) tell({ tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: said.call }] })
+    tell({}, said.call ? 'tool_calls' : 'stop', { usage: { prompt_tokens: 120, completion_tokens: 30, total_tokens: 150 } })
+    response.end('data: [DONE]\n\n')
+  })
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address()
+  return {
+    settings,
+    seen,
+    /** The settings file of the real server. The calculator requires approval. */
+    toml: `model = "mock"\n[models.mock]\nid = "openai-compatible:http://127.0.0.1:${port}/v1#scripted"\n[tools.policies]\ncalculator = "ask"\n`,
+    end() {
+      server.close()
+      server.closeAllConnections()
+    },
+  }
+}
+
+async function readBody(request) {
+  let text = ''
+  for await (const piece of request.setEncoding('utf8')) text += piece
+  return text
+}
+
+function textOf(message) {
+  if (typeof message?.content === 'string') return message.content
+  return (message?.content ?? []).map((part) => part.text ?? '').join('')
+}
+
+function reply({ messages, response_format: format }) {
+  const question = textOf(messages.findLast(({ role }) => role === 'user'))
+  if (format) return { text: JSON.stringify(filled(format.json_schema?.schema ?? {}, question)) }
+  const result = messages.at(-1)?.role === 'tool' ? textOf(messages.at(-1)) : null
+  if (result !== null) return { text: /8\.5/.test(result) ? '남은 연차는 **8.5일**입니다.' : '계산하지 못했습니다.', isSpoken: true }
+  if (/REFUSE/.test(question)) return { status: 400 }
+  if (/HOSTILE/.test(question)) return { text: HOSTILE, isSpoken: true }
+  if (/계산/.test(question)) return { call: { name: 'calculator', arguments: '{"expression":"15 - 6.5"}' } }
+  return { text: LONG, isSpoken: true }
+}
+
+/** A value that fits a schema. Questions are routed to the agent itself. */
+function filled(schema, question) {
+  const value = (name, one) => {
+    if (one.enum) return one.enum.includes('agent') ? 'agent' : one.enum[0]
+    if (one.$ref) return value(name, schema.$defs[one.$ref.split('/').at(-1)])
+    if (one.anyOf) return null
+    if (one.type === 'boolean') return true
+    if (one.type === 'object') return filled(one, question)
+    return `왜냐하면 ${question.slice(0, 20)}`
+  }
+  return Object.fromEntries(Object.entries(schema.properties ?? {}).map(([name, one]) => [name, value(name, one)]))
+}

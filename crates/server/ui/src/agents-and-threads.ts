@@ -1,0 +1,95 @@
+// The lists around the conversation: agents, threads and models.
+
+import { effect, signal } from '@preact/signals'
+
+import * as api from './api'
+import { settledRuns } from './conversation'
+import { loadSetting, saveSetting } from './settings'
+import type { Agent, AvailableModels, Thread } from './types'
+
+export const agents = signal<Agent[]>([])
+export const agentsError = signal<unknown>(null)
+export const selectedAgent = signal<string>(loadSetting('agent') ?? '')
+export const models = signal<AvailableModels | null>(null)
+
+export const threads = signal<Thread[]>([])
+export const nextThreadsCursor = signal<number | null>(null)
+export const threadsError = signal<unknown>(null)
+export const threadQuery = signal('')
+/** Whether a thread search is still reading older pages. */
+export const isSearchingThreads = signal(false)
+
+export function findAgent(id: string): Agent | undefined {
+  return agents.value.find((one) => one.id === id)
+}
+
+export function chooseAgent(id: string): void {
+  selectedAgent.value = id
+  saveSetting('agent', id)
+}
+
+export async function loadAgents(): Promise<void> {
+  try {
+    agents.value = await api.fetchAgents()
+    agentsError.value = null
+    if (!findAgent(selectedAgent.value)) selectedAgent.value = agents.value[0]?.id ?? ''
+  } catch (error) {
+    agentsError.value = error
+  }
+  models.value = await api.fetchModels().catch(() => null)
+}
+
+let requestNumber = 0
+
+/** Reloads the thread list, or with `more` loads the next page. */
+export async function loadThreads(more = false): Promise<void> {
+  const mine = ++requestNumber
+  const q = threadQuery.value
+  const before = more ? threads.value : []
+  let cursor = more ? nextThreadsCursor.value : null
+  let found: Thread[] = []
+  try {
+    do {
+      const got = await api.fetchThreads(q, cursor ?? undefined)
+      if (mine !== requestNumber) return
+      found = [...found, ...got.threads]
+      cursor = got.next ?? null
+      threads.value = [...before, ...found]
+      nextThreadsCursor.value = cursor
+      threadsError.value = null
+      // The server searches a limited number of threads per request, so a page may be empty although more follow.
+      isSearchingThreads.value = q !== '' && cursor !== null && found.length < api.THREADS_PER_PAGE
+    } while (isSearchingThreads.value)
+  } catch (error) {
+    if (mine !== requestNumber) return
+    threadsError.value = error
+    isSearchingThreads.value = false
+  }
+}
+
+export function refreshListsAfterRuns(): void {
+  let seen = settledRuns.peek()
+  effect(() => {
+    if (settledRuns.value !== seen) {
+      seen = settledRuns.value
+      void loadThreads()
+    }
+  })
+}
+
+/** The agent's own model if it has one, else the server's main model. */
+export function modelOfAgent(id: string): { name: string; kind: string; ko?: string; en?: string } | null {
+  const own = findAgent(id)?.model
+  if (own) return own
+  const main = models.value?.active.main
+  if (!main) return null
+  const found = models.value?.models.find((one) => one.id === main)
+  return found
+    ? { name: found.id, kind: found.kind, ...(found.ko ? { ko: found.ko } : {}), ...(found.en ? { en: found.en } : {}) }
+    : { name: main, kind: 'unknown' }
+}
+
+/** Whether a model only quotes documents and generates no text. */
+export function isExtractive(model: { name: string; kind: string }): boolean {
+  return model.kind === 'extractive' || model.name.startsWith('offline-extractive')
+}

@@ -1,0 +1,65 @@
+// Messages that the server has not accepted yet. They are stored in the browser, so that closing the page does not lose
+// them. Their idempotency key prevents that one is sent twice.
+
+const PREFIX = 'doran.unsent.'
+
+export interface PendingMessage {
+  agent: string
+  text: string
+  /** The idempotency key. Stored under this name in browsers. */
+  once: string
+  at: number
+}
+
+/** The server keeps idempotency keys for a day. An older message might be answered a second time. */
+const MAX_PENDING_AGE_MS = 20 * 60 * 60 * 1000
+
+export function savePendingMessage(thread: string, unsent: PendingMessage, store: Storage | null = safeLocalStorage()): void {
+  try {
+    store?.setItem(PREFIX + thread, JSON.stringify(unsent))
+  } catch {
+    // Storage may be disabled. The message is then kept until the page is closed.
+  }
+}
+
+/** Removes a message that was accepted, refused or withdrawn. */
+export function removePendingMessage(thread: string, once: string, store: Storage | null = safeLocalStorage()): void {
+  if (loadPendingMessage(thread, store)?.once === once) store?.removeItem(PREFIX + thread)
+}
+
+export function loadPendingMessage(thread: string, store: Storage | null = safeLocalStorage(), now = Date.now()): PendingMessage | null {
+  try {
+    const { agent, text, once, at } = JSON.parse(store?.getItem(PREFIX + thread) ?? 'null') as Record<string, unknown>
+    if (typeof agent !== 'string' || typeof text !== 'string' || typeof once !== 'string' || typeof at !== 'number') return null
+    return now - at < MAX_PENDING_AGE_MS ? { agent, text, once, at } : null
+  } catch {
+    return null
+  }
+}
+
+const DRAFT = 'doran.draft'
+
+/** The unsent draft of this tab, from before a reload. */
+export function loadDraft(): string {
+  try {
+    return sessionStorage.getItem(DRAFT) ?? ''
+  } catch {
+    return ''
+  }
+}
+
+export function saveDraft(text: string): void {
+  try {
+    sessionStorage.setItem(DRAFT, text)
+  } catch {
+    // Storage may be disabled. The draft is then kept until the page is closed.
+  }
+}
+
+function safeLocalStorage(): Storage | null {
+  try {
+    return localStorage
+  } catch {
+    return null
+  }
+}

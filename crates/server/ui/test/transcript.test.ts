@@ -1,0 +1,87 @@
+// The transcript of a run, built from its events.
+
+import { expect, test } from 'vitest'
+
+import { reduceRunEvent, newRunView, repliesIn, buildTranscript } from '../src/transcript'
+import { edgeKey, END, highlightGraph, START } from '../src/graph-highlight'
+import type { Json, RunEvent } from '../src/types'
+
+const started: RunEvent = { n: 1, at: 1, type: 'started', agent: 'a', thread: 't', run: 'r' }
+const step = (n: number, node: string, next: string[], update: Json = {}): RunEvent => ({
+  n, at: n, type: 'step', step: n - 1, next,
+  tasks: [{ node, ms: 1, attempts: 1, input_tokens: 0, output_tokens: 0, update }],
+})
+const reduceAll = (...events: RunEvent[]) => events.reduce(reduceRunEvent, newRunView('', '', ''))
+
+test('only what the assistant newly said is said', () => {
+  const put = (id: string, role: string, text: string) => ({ put: { id, role, parts: [{ type: 'text', text }] } })
+  expect(repliesIn({ messages: [put('1', 'assistant', '답'), put('2', 'tool', '8'), put('3', 'user', '물음'), { remove: '0' }, 'clear'] }))
+    .toEqual([{ id: '1', text: '답' }])
+  expect(repliesIn({ answer: '답', messages: [] })).toEqual([])
+  // A field that repeats the answer for programs is not a second reply.
+  expect(repliesIn({ response: '답', final_response: '답' })).toEqual([])
+  expect(repliesIn(null)).toEqual([])
+})
+
+test('a message of an earlier turn that is shortened is not said again', () => {
+  const update = { messages: [{ put: { id: 'old', role: 'assistant', text: '줄임' } }, { put: { id: 'new', role: 'assistant', text: '새 답' } }] }
+  const run = reduceAll(started, step(2, 'summarizeHistory', [], update))
+  expect(buildTranscript(run, new Set(['old'])).text).toBe('새 답')
+})
+
+test('a run that waits asks, and goes on with the answer', () => {
+  const asks: RunEvent = { n: 3, type: 'paused', questions: [{ id: 'q', node: 'tools', kind: 'ask', question: { type: 'approve_tool' } }] }
+  const paused = reduceAll(started, step(2, 'agent', ['tools']), asks)
+  expect([paused.status, paused.questions.length]).toEqual(['paused', 1])
+  const resumed = reduceRunEvent(paused, { n: 4, type: 'resumed', answers: { q: { approve: true } } })
+  expect([resumed.status, resumed.questions.length]).toEqual(['running', 0])
+})
+
+test('what was said before a stop is kept', () => {
+  const run = reduceAll(started, { type: 'delta', node: 'agent', attempt: 1, index: 0, text: '반쪽' }, { n: 2, type: 'cancelled', partial: { agent: '반쪽' } })
+  expect([run.status, buildTranscript(run).text]).toEqual(['cancelled', '반쪽'])
+})
+
+test('a failed run that goes on has failed no longer', () => {
+  const failed = reduceAll(started, { n: 2, type: 'failed', code: 'x', message: 'y', node: 'agent' })
+  const again = reduceRunEvent(failed, { n: 3, type: 'restarted', why: 'retry' })
+  expect([again.status, again.failure, again.restarts]).toEqual(['running', null, 1])
+})
+
+test('words that arrive after the end are not shown', () => {
+  const run = reduceAll(started, { n: 2, type: 'finished' }, { type: 'delta', node: 'agent', attempt: 1, index: 0, text: '늦음' })
+  expect(buildTranscript(run).text).toBe('')
+})
+
+test('the graph lights up step by step and counts its loops', () => {
+  const run = reduceAll(started, step(2, 'agent', ['tools']), step(3, 'tools', ['agent']), step(4, 'agent', []), { n: 5, type: 'finished' })
+  const lit = highlightGraph(run, null, ['agent'])
+  expect(lit.nodes.get('agent')).toEqual({ highlight: 'done', count: 2 })
+  expect(lit.edges).toEqual(new Set([edgeKey(START, 'agent'), edgeKey('agent', 'tools'), edgeKey('tools', 'agent'), edgeKey('agent', END)]))
+  const before = highlightGraph(run, 1, ['agent'])
+  expect(before.nodes.get('tools')).toEqual({ highlight: 'running', count: 0 })
+  expect(before.nodes.has(END)).toBe(false)
+  expect(highlightGraph(reduceAll(started), null, ['agent']).nodes.get('agent')?.highlight).toBe('running')
+})
+
+test('a failed node is lit as failed', () => {
+  const run = reduceAll(started, { n: 2, type: 'failed', code: 'x', message: 'y', node: 'agent' })
+  expect(highlightGraph(run, null, ['agent']).nodes.get('agent')?.highlight).toBe('failed')
+})
+
+test('a tool that a person said no to is denied, not failed', () => {
+  const asks: RunEvent = { n: 2, type: 'paused', questions: [
+    { id: 'q1', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: 'c1', name: 'calculator' } },
+    { id: 'q2', node: 'tools', kind: 'ask', question: { type: 'approve_tool', call: 'c2', name: 'calculator' } },
+  ] }
+  const answers: RunEvent = { n: 3, type: 'resumed', answers: { q1: { approve: false }, q2: { approve: true } } }
+  const done = step(4, 'tools', [])
+  if (done.type === 'step' && done.tasks[0]) {
+    done.tasks[0].notes = { events: ['c1', 'c2'].flatMap((call): Json[] => [
+      { type: 'tool_call', call, name: 'calculator', arguments: {} },
+      { type: 'tool_result', call, name: 'calculator', text: 'x', failed: true },
+    ]) }
+  }
+  const { items } = buildTranscript(reduceAll(started, asks, answers, done))
+  expect(items.map((item) => item.kind === 'tool' && [item.call, item.isDenied])).toEqual([['c1', true], ['c2', false]])
+})
