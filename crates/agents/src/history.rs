@@ -49,8 +49,8 @@ impl HistoryMessage {
     }
 }
 
-/// What an update of any agent says: the part that all of them share. `sources` is only read where the agent is no
-/// longer there to say what its update means.
+/// What an update of any agent says: the part that all of them share. `sources` is only read where the agent is not
+/// there any more, or became another under the same name, and cannot say what its update means.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SharedAgentUpdate {
@@ -183,8 +183,12 @@ impl HistoryBuilder<'_> {
             }
         }
         if let Some(place) = newest {
-            let sources = match self.agent {
-                Some(agent) => agent.read_update(update)?.sources,
+            let sources = match self.agent.map(|agent| agent.read_update(update)) {
+                Some(Ok(turn)) => turn.sources,
+                Some(Err(error)) => {
+                    tracing::warn!(%error, seq = entry.seq, "an update does not fit the agent of its name");
+                    sources
+                }
                 None => sources,
             };
             if !sources.is_empty() {

@@ -89,7 +89,7 @@ fn words_end_the_same_whatever_was_seen_live() {
     let whole = "연차는 15일입니다. [1]";
     for seen in [vec![], vec!["연차는 "], vec!["연차는 ", "15일입니다. ", "[1]"], vec!["다른 말"]]
     {
-        let live: Vec<Happening> = seen.iter().map(|text| Text(text)).collect();
+        let live: Vec<Happening> = seen.iter().copied().map(Text).collect();
         for step in [silent_step(), reply_step("m", whole)] {
             let happened = [live.clone(), vec![step]].concat();
             assert_eq!(reduced_text(&happened, whole), whole, "{seen:?}");
@@ -102,7 +102,7 @@ fn words_end_the_same_whatever_was_seen_live() {
 #[test]
 fn a_reply_on_record_is_told_at_its_step_and_once() {
     for before in [&[][..], &["하나 "], &["하나 ", "둘"]] {
-        let mut happened: Vec<Happening> = before.iter().map(|words| Text(words)).collect();
+        let mut happened: Vec<Happening> = before.iter().copied().map(Text).collect();
         happened.push(reply_step("m", "하나 둘"));
         let (_, told) = changes(&happened);
         assert_eq!(read_text(&told), "하나 둘", "{before:?}");
@@ -114,9 +114,9 @@ fn what_is_said_before_a_tool_and_after_it_is_told_once_whoever_looked_when() {
     let (first, whole) = ("시간을 확인해 볼게요.", "지금은 세 시입니다. 늦지 마세요.");
     for seen in [&[][..], &["시간을 "], &["시간을 ", "확인해 볼게요."]] {
         for heard in [&[][..], &["지금은 세"], &["지금은 세", " 시입니다. 늦지 마세요."]] {
-            let mut happened: Vec<Happening> = seen.iter().map(|words| Text(words)).collect();
+            let mut happened: Vec<Happening> = seen.iter().copied().map(Text).collect();
             happened.extend([tool_and_reply_step("a", first), step_of_another_node()]);
-            happened.extend(heard.iter().map(|words| Text(words)));
+            happened.extend(heard.iter().copied().map(Text));
             // A step of somebody else in between tells nothing again.
             happened.push(reply_step("b", whole));
             let (mut reducer, mut told) = changes(&happened);

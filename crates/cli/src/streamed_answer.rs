@@ -77,13 +77,9 @@ impl StreamedAnswer {
             TranscriptChange::Reset { kept } => {
                 self.cited.reset();
                 self.cited.push_text(&kept);
-                let distance = match kept.as_str() {
-                    kept if kept.ends_with("\n\n") => "\n\n",
-                    kept if kept.is_empty() || kept.ends_with(char::is_whitespace) => "\n",
-                    // The next reply keeps its distance by itself.
-                    _ => "",
-                };
-                distance.to_owned()
+                // After a reply that stands, the next one keeps its distance by itself.
+                let is_new_line = kept.is_empty() || kept.ends_with(char::is_whitespace);
+                if is_new_line { "\n".to_owned() } else { String::new() }
             }
             TranscriptChange::Activity(_) => String::new(),
         }

@@ -69,8 +69,8 @@ pub(crate) async fn load_activities(
     Ok(activities)
 }
 
-/// A run as it is told. The last thing is [`TranscriptEvent::End`] or [`TranscriptEvent::Questions`]. Sources are counted as people count them, and
-/// told once all words were.
+/// A run as it is told. The last thing is [`TranscriptEvent::End`] or [`TranscriptEvent::Questions`]. Sources are counted
+/// as people count them, and told once all words were.
 pub(crate) struct TranscriptStream {
     app: ServerApp,
     agent: String,

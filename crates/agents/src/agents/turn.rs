@@ -61,8 +61,8 @@ impl AgentTurn {
     }
 }
 
-/// What the update of a node says about the turn, whatever its agent calls its fields. The fields `messages` (with
-/// `put`, `remove` and `clear`) are the same in all agents and are not repeated here.
+/// What the update of a node says about the turn, whatever its agent calls its fields. Only `messages` has the same name
+/// in all agents, and is not repeated here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TurnUpdate {

@@ -138,7 +138,8 @@ pub struct StepTask {
     /// What it noted for people.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notes: BTreeMap<String, Value>,
-    /// What the change says about the turn, as its agent reads it; absent where the agent is not there any more.
+    /// What the change says about the turn, as its agent reads it; absent where the agent is not
+    /// there any more, or became another under the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnUpdate>,
 }
@@ -341,8 +342,10 @@ fn task_from_log(
 ) -> Result<StepTask, StoreError> {
     let RunUsage { input_tokens, output_tokens, .. } = task.usage;
     let update = serde_json::from_str(task.update.get()).map_err(|error| damaged_entry(entry, &error))?;
-    let turn = agent.map(|agent| agent.read_update(task.update.get())).transpose();
-    let turn = turn.map_err(|error| damaged_entry(entry, &error))?;
+    let unfit = |error: &serde_json::Error| {
+        tracing::warn!(%error, seq = entry.seq, "an update does not fit the agent of its name");
+    };
+    let turn = agent.and_then(|agent| agent.read_update(task.update.get()).inspect_err(unfit).ok());
     Ok(StepTask {
         node: task.node,
         ms: task.ms,
